@@ -6,15 +6,6 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.isa import aarch64, alpha, arm, hppa, m68k, mips, powerpc, riscv, s390x, sparc, x86
-from harness.isa.encodings import aarch64 as aarch64_encodings
-from harness.isa.encodings import alpha as alpha_encodings
-from harness.isa.encodings import arm as arm_encodings
-from harness.isa.encodings import hppa as hppa_encodings
-from harness.isa.encodings import mips as mips_encodings
-from harness.isa.encodings import powerpc as powerpc_encodings
-from harness.isa.encodings import riscv as riscv_encodings
-from harness.isa.encodings import s390x as s390x_encodings
-from harness.isa.encodings import sparc as sparc_encodings
 
 if TYPE_CHECKING:
     from harness.isa.architecture import Architecture, Variant
@@ -39,19 +30,6 @@ _OTHER_MACROS = r"loongarch\w*"
 
 MACROS = "|".join([*(architecture.macros for architecture in ARCHITECTURES), _OTHER_MACROS])
 """A pattern of macros that tell architectures apart in C, without underscores around them."""
-
-_ENCODINGS = {
-    "aarch64": aarch64_encodings.TABLE,
-    "alpha": alpha_encodings.TABLE,
-    "arm": arm_encodings.TABLE,
-    "hppa": hppa_encodings.TABLE,
-    "mips": mips_encodings.TABLE,
-    "powerpc": powerpc_encodings.TABLE,
-    "powerpc64": powerpc_encodings.TABLE64,
-    "riscv64": riscv_encodings.TABLE,
-    "s390x": s390x_encodings.TABLE,
-    "sparc": sparc_encodings.TABLE,
-}
 
 
 def of_isa(isa: str) -> Architecture:
@@ -79,4 +57,29 @@ def variant(qemu: str) -> Variant | None:
 
 def encoding_table(isa: str) -> EncodingTable | None:
     """Every encoding of an access that targets with this instruction set have; None where nobody has written them."""
-    return _ENCODINGS.get(isa)
+    # To make the tables takes a sixth of a second, which no command but the sweep of all encodings has use for.
+    from harness.isa.encodings import (  # noqa: PLC0415
+        aarch64,
+        alpha,
+        arm,
+        hppa,
+        mips,
+        powerpc,
+        riscv,
+        s390x,
+        sparc,
+    )
+
+    tables = {
+        "aarch64": aarch64.TABLE,
+        "alpha": alpha.TABLE,
+        "arm": arm.TABLE,
+        "hppa": hppa.TABLE,
+        "mips": mips.TABLE,
+        "powerpc": powerpc.TABLE,
+        "powerpc64": powerpc.TABLE64,
+        "riscv64": riscv.TABLE,
+        "s390x": s390x.TABLE,
+        "sparc": sparc.TABLE,
+    }
+    return tables.get(isa)
