@@ -61,8 +61,10 @@ def rows(file: Path, form: RowForm) -> list[Pattern]:
     text = file.read_text("utf-8")
     for row in re.finditer(form.row, text, re.MULTILINE):
         mask, value = form.fixed(row)
-        found.append(Pattern(row["name"], mask, value, file.name, text.count("\n", 0, row.start("name")) + 1))
-    return found
+        line = text.count("\n", 0, row.start("name")) + 1
+        divided = form.divided(row["name"], mask, value) if form.divided else [(row["name"], mask, value)]
+        found += [Pattern(*one, file.name, line) for one in divided]
+    return found[::-1] if form.is_last_first else found
 
 
 def patterns(file: Path) -> list[Pattern]:
@@ -172,7 +174,7 @@ def disassembled(table: EncodingTable, tools: Toolchain, state: str, words: Sequ
         file.flush()
         command = [tool(tools, "objdump"), "-D", "-z", "-b", "binary", *form.disassembler, *table.registers, file.name]
         listing = process.run_successfully(command, problem="cannot disassemble", deadline_seconds=300).text
-    found = {int(at, 16): (code, program.plain(text)) for at, code, text in program.LISTED.findall(listing)}
+    found = {int(at, 16): (code, program.plain(text, table)) for at, code, text in program.LISTED.findall(listing)}
     step = form.bits // 8 + len(form.padding)
     told = [found.get(step * number, ("", "")) for number in range(len(words))]
     # With padding, what objdump does not know may be shorter than an instruction.

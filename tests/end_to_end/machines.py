@@ -24,7 +24,7 @@ REQUIRED = [target.name for target in Catalog().targets.values() if "required" i
 OTHERS = ["mips", "hppa", "powerpc", "riscv64", "s390x"]
 """Those of the other targets for which the emulator was changed: `ci/test --all` runs them. Each of the rest costs a
 compiler of 150 MB and a minute of building, and its canary suite proves it whenever it is used."""
-SWEPT = ["alpha", "mips64", "mipsel", "powerpc64"]
+SWEPT = ["alpha", "m68k", "mips64", "mipsel", "powerpc64"]
 """Those of the rest whose encodings harness/isa/encodings has: `ci/test --all` runs these alone."""
 KERNELS = ["versatile", "sun4u"]
 """The machines with a real kernel that `ci/test` runs; `ci/test --all` runs every one."""

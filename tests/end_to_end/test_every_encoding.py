@@ -153,6 +153,34 @@ def test_another_effect_than_the_tables_is_told(text: str, change: dict[str, obj
 
 
 @pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        machines.beyond("add.l %d2,(%a0)", {"moves": [("store", 0, 8, 4, 0, False, "or", None)]}),
+        machines.beyond("sub.w (%a0),%d2", {"moves": [("load", 0, 10, 2, 0, False, "add", None)]}),
+        machines.beyond("adda.w (%a0),%a3", {"moves": [("load", 0, 46, 2, 2, False, "add", None)]}),
+        machines.beyond("neg.b (%a0)+", {"writeback": 2}),
+        machines.beyond("not.l -(%a0)", {"displacement": -2}),
+        machines.beyond("ror.w (%a0)", {"moves": [("store", 0, 64, 2, 0, False, "rol", 0)]}),
+        machines.beyond("st (%a0)", {"moves": [("store", 0, 64, 1, 0, False, "", 0)]}),
+        machines.beyond("cmp.l (%a0),%d2", {"results": ((3, 0),)}),
+        machines.beyond("fmove.s (%a0),%fp0", {"moves": [("load", 0, 64, 4, 0, False, "", None)]}),
+        machines.beyond("move16 (%a0)+,(%a1)+", {"truncates": False}),
+    ],
+)
+def test_another_effect_of_a_68000s_instruction_is_told(text: str, change: dict[str, object]) -> None:
+    """As if the emulator calculated something else with memory, or extended something else."""
+    right = [one for one in program.encodings(CATALOG.targets["m68k"]) if one.text == text]
+    if "moves" in change:
+        kind = type(right[0].moves[0])
+        change = {**change, "moves": tuple(kind(*row) for row in change["moves"])}  # type: ignore[attr-defined]
+    altered = right[0]._replace(**change)  # type: ignore[arg-type]
+    result = swept(machines.runner("m68k"), [altered, *right])
+    assert [(one.encoding, one.place) for one in result.disagreements] == [
+        (altered.name, place) for place in comparison.PLACES
+    ]
+
+
+@pytest.mark.parametrize(
     ("name", "text"), [("armv5", "ldrsh r2, [r4]"), ("armv7", "vst4.16 {d0, d2, d4, d6}, [r4:64]!")]
 )
 def test_without_a_handler_an_encoding_dies_and_is_in_the_fault_log(name: str, text: str, tmp_path: Path) -> None:

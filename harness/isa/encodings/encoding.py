@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re  # noqa: TC003 - see below
-from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
+from collections.abc import Callable, Iterable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
 from pathlib import Path  # noqa: TC003 - see above
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from harness.core.target_model import AccessClass, Endianness
 
 Direction = Literal["load", "store"]
+Change = Literal["", "add", "sub", "from", "and", "or", "xor", "shl", "shr", "sar", "rol", "ror", "quiet"]
+"""What becomes of what was there: nothing that counts, the sum with what is moved, the difference, that difference
+the other way round, three combinations of bits, five shifts by one; or a number whose signalling NaN becomes quiet."""
 
 
 OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
@@ -29,6 +32,10 @@ class Move(NamedTuple):
     extension: int = 0
     """How many more bytes of the register a load fills with zeros, or with copies of the sign."""
     is_signed: bool = False
+    change: Change = ""
+    """How what is moved is combined with what was there."""
+    constant: int | None = None
+    """In place of what the register held."""
 
 
 class Encoding(NamedTuple):
@@ -63,8 +70,12 @@ class Encoding(NamedTuple):
     """Whether it drops the low bits of its address by definition, so that no address is misaligned for it."""
     before: tuple[str, ...] = ()
     """Instructions that it needs before it: a conditional store needs its load."""
+    after: tuple[str, ...] = ()
+    """Instructions that show what it has done, as those that read flags. They do not run where it is refused."""
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets that have it."""
+    unproved: tuple[str, ...] = ()
+    """Policies under which the emulator does something else: docs/explanation.md says what and why, under Not seen."""
 
     @property
     def name(self) -> str:
@@ -157,6 +168,10 @@ class RowForm(NamedTuple):
     """A pattern of a row; its group `name` is the instruction's."""
     fixed: Callable[[re.Match[str]], tuple[int, int]]
     """Row -> a mask of the bits that it fixes, and their value."""
+    divided: Callable[[str, int, int], Iterable[tuple[str, int, int]]] | None = None
+    """Name, mask and value of a row -> those of each form of operands that it decodes."""
+    is_last_first: bool = False
+    """Whether a row takes what it matches from those before it."""
 
 
 class DecoderTable(NamedTuple):
@@ -209,5 +224,9 @@ class EncodingTable(NamedTuple):
     """What no encoding is of, as the disassembler prints it, although it or the decoder takes it for an access."""
     registers: tuple[str, ...] = ()
     """objdump's options for names of registers that the assembler takes."""
+    comment: str = r"[;@<]"
+    """A pattern that begins a comment of the disassembler's."""
+    compiler_flags: tuple[str, ...] = ()
+    """Of the program that makes them."""
     lists_little_bytes: bool = False
     """Whether objdump prints an instruction's bytes one by one, the lowest one first."""

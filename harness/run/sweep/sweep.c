@@ -18,6 +18,9 @@
 #define IS_REFUSED(number, code, address, accessed, behind) \
     ((void)(behind), (number) == SIGBUS && (code) == BUS_ADRALN && (address) == (accessed))
 #endif
+#ifndef HANDLER_FLAGS
+#define HANDLER_FLAGS 0
+#endif
 static unsigned char *memory; /* three pages */
 static unsigned char *boundary;
 /* Aligned, because this program's own accesses are checked as well: what it copies by words is a whole file or window. */
@@ -58,7 +61,7 @@ static void on_signal(int number, siginfo_t *information, void *context)
     signal_number = number;
     signal_code = information->si_code;
     signal_address = information->si_addr;
-    sweep_resume(context, sweep_slots[running - encodings].behind);
+    sweep_resume(context, sweep_slots[running - encodings].end);
 }
 
 static void set_register(unsigned char *file, int number, register_word value)
@@ -87,6 +90,65 @@ static void prepare(const struct encoding *one, int offset)
     signal_number = 0;
 }
 
+/* Some bytes as a number, with copies of the sign before it. */
+static uint64_t number_of(const unsigned char *bytes, unsigned size, int is_signed)
+{
+    uint64_t number = 0;
+
+    for (unsigned i = 0; i < size; i++) {
+        number = number << 8 | bytes[__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? i : size - 1 - i];
+    }
+    return is_signed && size < 8 && number >> (8 * size - 1) ? number | UINT64_MAX << 8 * size : number;
+}
+
+static void set_number(unsigned char *bytes, unsigned size, uint64_t number)
+{
+    for (unsigned i = 0; i < size; i++) {
+        bytes[__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? size - 1 - i : i] = (unsigned char)(number >> 8 * i);
+    }
+}
+
+/* What becomes of what was there, a number of so many bits, and of what is moved. */
+static uint64_t changed(int change, uint64_t there, uint64_t moved, unsigned bits)
+{
+    switch ((enum change)change) {
+    case COPY: return moved;
+    case ADD: return there + moved;
+    case SUB: return there - moved;
+    case FROM: return moved - there;
+    case AND: return there & moved;
+    case OR: return there | moved;
+    case XOR: return there ^ moved;
+    case SHL: return there << 1;
+    case SHR: return there >> 1;
+    case SAR: return there >> 1 | (there >> (bits - 1) << (bits - 1));
+    case ROL: return there << 1 | there >> (bits - 1);
+    case ROR: return there >> 1 | there << (bits - 1);
+    case QUIET: return (moved & 0x7fc00000) == 0x7f800000 && moved & 0x3fffff ? moved | 0x400000 : moved;
+    }
+    return moved;
+}
+
+/* A move that changes what was there, or moves a constant. A loaded number is extended before. */
+static void make_change(const struct move *move, int offset)
+{
+    unsigned size = move->size + move->extension;
+    const unsigned char *there = memory_pattern + BOUNDARY + offset + move->memory, *reg = registers_before + move->reg;
+    uint64_t constant = (uint64_t)(int64_t)move->constant, other;
+
+    if (move->is_store) {
+        other = move->is_constant ? constant : number_of(reg, size, 0);
+        set_number(expected_memory + BOUNDARY + offset + move->memory, size,
+                   changed(move->change, number_of(there, size, 0), other, 8 * size));
+        return;
+    }
+    /* The register begins before its lowest bytes where the highest ones come first. */
+    unsigned before = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? move->extension : 0;
+    other = move->is_constant ? constant : number_of(reg - before, size, 0);
+    set_number(expected_registers + move->reg - before, size,
+               changed(move->change, other, number_of(there, move->size, move->is_signed), 8 * size));
+}
+
 static void rotate(unsigned char *word, unsigned bits)
 {
     uint32_t loaded;
@@ -105,6 +167,10 @@ static void make(const struct move *move, int offset, unsigned rotation)
     unsigned char *to = expected_registers + move->reg;
     unsigned char fill;
 
+    if (move->change != COPY || move->is_constant) {
+        make_change(move, offset);
+        return;
+    }
     if (move->is_store) {
         memcpy(expected_memory + BOUNDARY + offset + move->memory, registers_before + move->reg, move->size);
         return;
@@ -214,7 +280,7 @@ static void sweep(const struct encoding *one, int place)
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER | HANDLER_FLAGS};
     long page = sysconf(_SC_PAGESIZE);
     int offset = argc == 3 ? atoi(argv[2]) : 0, is_at = argc == 3 && strcmp(argv[1], "at") == 0;
     int number = argc == 3 && !is_at ? atoi(argv[1]) : 0;
@@ -239,6 +305,12 @@ int main(int argc, char **argv)
         run_at(&encodings[number], offset);
         printf("%d %c\n", number, outcome_of(&encodings[number], offset));
         return EXIT_SUCCESS;
+    }
+    if (HANDLER_FLAGS & SA_ONSTACK) {
+        static unsigned char stack[65536] ALIGNED;
+        stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+
+        sigaltstack(&other, NULL);
     }
     sigaction(SIGBUS, &action, NULL);
     sigaction(SIGSEGV, &action, NULL);
