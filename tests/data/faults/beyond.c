@@ -53,6 +53,8 @@ static int trap(void)
         __asm__ volatile(".inst 0xe7f001f0");
 #elif defined __sparc__
         __asm__ volatile("ta 1");
+#elif defined __m68k__
+        __asm__ volatile("trap #15");
 #else
         __asm__ volatile("break");
 #endif
