@@ -97,5 +97,5 @@ def test_a_kernel_with_a_switch_is_asked_in_every_mode_and_any_other_once() -> N
 def test_the_table_has_a_line_for_what_is_said_alike() -> None:
     lines = summary([ROW, differing(access="ldr-postindexed"), differing(offsets=[0], kernel="rotated")])
     assert len(lines) == 4
-    assert "| ldr ldr-postindexed | 1,2,3 | rotated | **done** | rotated |" in lines[2]
-    assert "| ldr | 0 | rotated | rotated | rotated |" in lines[3]
+    assert "| `ldr ldr-postindexed` | 1,2,3 | rotated | **done** | rotated |" in lines[2]
+    assert "| `ldr` | 0 | rotated | rotated | rotated |" in lines[3]

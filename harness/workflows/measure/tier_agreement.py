@@ -169,5 +169,5 @@ def summary(rows: Sequence[AgreementRow]) -> list[str]:
         merged.setdefault(key, ([], row))[0].append(row.access)
     for (target, policy, offsets, user, kernel, prescribed), (accesses, row) in merged.items():
         marked = kernel if row.agrees else f"**{kernel}**"
-        cells.append((target, policy, " ".join(accesses), offsets, user, marked, prescribed))
+        cells.append((target, policy, f"`{' '.join(accesses)}`", offsets, user, marked, prescribed))
     return table(["target", "policy", "accesses", "at", "user tier", "kernel tier", "prescribed"], cells)
