@@ -259,8 +259,7 @@ def test_every_detector_has_a_target_that_is_not_required_and_canaries() -> None
         assert detector_canary.expectations(targets[name].emulator.detector)
 
 
-# A server's option crash-memcheck-enabled is of no detector: it has a crash test the machine's memory.
-NAMES = re.compile(rf"(?<!crash-)(?:{'|'.join(DETECTORS)}|memcheck|sanitizer)")
+NAMES = re.compile(rf"{'|'.join(DETECTORS)}|memcheck|sanitizer")
 
 
 @pytest.mark.parametrize(
