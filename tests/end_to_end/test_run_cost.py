@@ -31,8 +31,8 @@ def test_a_profiled_check_says_where_its_time_and_memory_went(tmp_path: Path) ->
     cost = told["cost"]
     assert cost["stages"]["judge"] > 0
     assert cost["clock_seconds"] >= suites["bitops"]["elapsed"]
-    # An emulator, a native server, the test process and plumb itself.
-    assert {"qemu-arm", "redis-server"} <= {name.partition(" ")[0] for name in cost["peak"]["by_program"]}
+    # An emulator, the test process and plumb itself. The native server is not always there when the memory is largest.
+    assert {"qemu-arm", "python"} <= {name.partition(" ")[0] for name in cost["peak"]["by_program"]}
     assert 60 << 20 < cost["peak"]["pss_bytes"] < 4 << 30
     stacks = run_cost.read_profile(folder / "armv5" / "bitops")
     assert any("suites.bitops.test_" in stack for stack in stacks)
