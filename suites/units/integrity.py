@@ -87,14 +87,5 @@ ZIPMAP: Check = (
 
 
 def longer_than_needed(zipmap: bytes) -> bool:
-    """Whether a zipmap has a length in five bytes that one holds: Valkey 9 refuses it, the others do not."""
-    at = 1
-    while zipmap[at] != 255:
-        for value in (False, True):
-            length = int.from_bytes(zipmap[at + 1 : at + 5], "little") if zipmap[at] == 254 else zipmap[at]
-            if zipmap[at] == 254 and length < 254:
-                return True
-            at += (5 if zipmap[at] == 254 else 1) + length
-            # Room follows a value; its size stands before it.
-            at += 1 + zipmap[at - length] if value else 0
-    return False
+    """Whether a whole zipmap has a length in five bytes that one holds: Valkey 9 refuses it, the others do not."""
+    return not _decodes(lambda one: encodings.zipmap(one, uncounted=True, shortest=True))(zipmap)

@@ -187,18 +187,19 @@ def _backlen(length: int) -> bytes:
     return bytes(reversed(parts))
 
 
-def zipmap(blob: bytes, *, uncounted: bool = False) -> dict[bytes, bytes]:
+def zipmap(blob: bytes, *, uncounted: bool = False, shortest: bool = False) -> dict[bytes, bytes]:
     """A zipmap's keys and values (zipmap.c, head comment): count, then lengths and bytes, room after values, 255.
 
-    `uncounted`: a count of 254 says nothing, as in a map that was larger once.
+    `uncounted`: a count of 254 says nothing, as in a map that was larger once. `shortest`: a length that one byte holds
+    has no more.
     """
     demand(len(blob) >= 2, "shorter than an empty one")
     found = {}
     at = 1
     while blob[at] != 255:
-        length, at = _zipmap_length(blob, at)
+        length, at = _zipmap_length(blob, at, shortest=shortest)
         key, at = blob[at : at + length], at + length
-        length, at = _zipmap_length(blob, at)
+        length, at = _zipmap_length(blob, at, shortest=shortest)
         free, at = blob[at], at + 1
         found[key] = blob[at : at + length]
         at += length + free
@@ -208,8 +209,12 @@ def zipmap(blob: bytes, *, uncounted: bool = False) -> dict[bytes, bytes]:
     return found
 
 
-def _zipmap_length(blob: bytes, at: int) -> tuple[int, int]:
-    return (blob[at], at + 1) if blob[at] < 254 else (_unsigned(blob, at + 1, 4), at + 5)
+def _zipmap_length(blob: bytes, at: int, *, shortest: bool) -> tuple[int, int]:
+    if blob[at] < 254:
+        return blob[at], at + 1
+    length = _unsigned(blob, at + 1, 4)
+    demand(length >= 254 or not shortest, f"the length {length} has five bytes")
+    return length, at + 5
 
 
 def _unsigned(blob: bytes, at: int, size: int) -> int:
