@@ -23,7 +23,7 @@ from harness.record.recording_proxy import PURPOSE
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
-from harness.run.server_process import StartError, answers_ping
+from harness.run.server_process import WAITED, StartError, answers_ping
 from harness.run.upstream.session import UpstreamSession
 from harness.run.vm.guest import CANARY, VirtualMachine
 
@@ -38,16 +38,13 @@ if TYPE_CHECKING:
     from harness.run.unit_runner import UnitRun
     from harness.run.upstream.session import UpstreamResult
 
-CONDITION = "timed out waiting for"
-"""The beginning of a test's words where a state did not come about in time."""
-
 
 def hangs(message: str, server: Address) -> bool:
     """Whether a failed test's words say that a server which lives does not answer.
 
     A state that did not come about in time says nothing of that: such a server hangs if it does not answer PING.
     """
-    if CONDITION in message:
+    if WAITED in message:
         return not answers_ping(server)
     return "TimeoutError" in message or "timed out" in message
 

@@ -49,6 +49,8 @@ START_SECONDS = 10.0
 STOP_SECONDS = 2.0
 REPLY_SECONDS = 5.0
 POLL_SECONDS = 0.02
+WAITED = "timed out waiting for"
+"""How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
 PING_SECONDS = 1.0
 LOG_LINES = 1000
 TAIL_BYTES = 1 << 20
@@ -308,7 +310,7 @@ class Guest:
         deadline = time.monotonic() + self.deadline_seconds
         while (code := self.poll()) is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"timed out waiting for {self.name} to end")
+                raise TimeoutError(f"{WAITED} {self.name} to end")
             time.sleep(POLL_SECONDS)
         self._end, self._detail = describe_exit(code) if code else ("stopped", "")
         return code

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from harness.protocol.resp import ServerGoneError, info_fields
+from harness.run.server_process import WAITED
 from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
             if not guest.alive():
                 raise ServerGoneError(f"{guest.name} ended while waiting for {what}: {guest.detail}")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"timed out waiting for {what}")
+            raise TimeoutError(f"{WAITED} {what}")
         time.sleep(POLL_SECONDS)
 
 

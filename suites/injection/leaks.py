@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.run.server_process import WAITED
 from suites._shared.link import POLL_SECONDS
 
 if TYPE_CHECKING:
@@ -27,5 +28,5 @@ def await_closed(guest: Guest, before: int) -> None:
     deadline = time.monotonic() + guest.deadline_seconds
     while descriptors(guest) > before:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"timed out waiting for all but {before} files and pipes to be closed")
+            raise TimeoutError(f"{WAITED} all but {before} files and pipes to be closed")
         time.sleep(POLL_SECONDS)

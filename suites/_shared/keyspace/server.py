@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hiredis
 
+from harness.run.server_process import WAITED
 from suites._shared.keyspace import dataset
 from suites._shared.keyspace.values import (
     ConsumerGroup,
@@ -137,7 +138,7 @@ def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], st
         if all(f"{name}:0".encode() in fields for name in progress):
             assert f"{status}:ok".encode() in fields, f"{what} failed"
             return
-        assert time.monotonic() < deadline, f"timed out waiting for {what}"
+        assert time.monotonic() < deadline, f"{WAITED} {what}"
         time.sleep(_POLL_SECONDS)
 
 
