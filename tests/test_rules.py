@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.core.errors import UsageError
 from harness.core.finding import Access
-from harness.isa.rules import CLASSES, applies, audited, fate, forbidden, policy_for, prescribed, signal_of
+from harness.isa.rules import CLASSES, applies, audit_name, audited, fate, forbidden, policy_for, prescribed, signal_of
 from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -240,6 +240,18 @@ def test_a_policy_that_a_target_has_not_is_refused_with_those_that_it_has() -> N
     assert "solaris-8s is not one of armv5's" in str(caught.value)
     assert "linux-arm-2" in str(caught.value)
     assert "linux-mips" not in str(caught.value)
+
+
+def test_a_policy_that_no_program_can_run_under_is_refused_for_a_reason_and_audited() -> None:
+    m68k = CATALOG.targets["m68k"]
+    with pytest.raises(UsageError) as caught:
+        policy_for(CATALOG.policies, "strict", m68k)
+    assert "its ABI aligns int and long to 2 bytes" in str(caught.value)
+    assert "plumb audit --policy strict --target m68k" in str(caught.value)
+    assert not applies(CATALOG.policies["strict"], m68k)
+    assert policy_for(CATALOG.policies, audit_name("strict"), m68k).report
+    for policy in CATALOG.policies.values():
+        assert set(policy.unusable) <= set(CATALOG.targets)
 
 
 def test_an_unknown_policy_is_refused() -> None:

@@ -101,6 +101,8 @@ class Policy(Record, frozen=True):
     """Where it is documented."""
     targets: list[str]
     """Globs of the targets to which it applies."""
+    unusable: dict[str, str] = msgspec.field(default_factory=dict)
+    """Target of those globs -> why none of its programs can run under it. An audit performs all, and can."""
     demand: Literal["arch", "natural", "none"] = "arch"
     """Forbidden accesses: those that the architecture forbids, all that are not naturally aligned, or none."""
     fixup: tuple[AccessClass, ...] = ()

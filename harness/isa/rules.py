@@ -45,7 +45,7 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
     Raises UsageError for an unknown name, and for a policy that the target does not have.
     """
     if is_audit(name):
-        base = policy_for(policies, base_name(name), target)
+        base = _named(policies, base_name(name), target)
         if target.emulator.has_kernel:
             raise UsageError(
                 f"{target.name} has no audit",
@@ -53,10 +53,21 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
                 remedy=f"plumb audit --target {userland(target)}",
             )
         return base if target.emulator.runs_here else audited(base)
+    if name in policies and (reason := policies[name].unusable.get(userland(target))):
+        raise UsageError(
+            f"no program of {target.name} can run under policy {name}",
+            where="--policy",
+            because=reason,
+            remedy=f"plumb audit --policy {name} --target {target.name}, which performs the accesses and lists them",
+        )
+    return _named(policies, name, target)
+
+
+def _named(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
     if name not in policies:
         raise UsageError(f"unknown policy '{name}'", where="--policy", remedy="plumb list policies")
     policy = policies[name]
-    if not applies(policy, target):
+    if not _fits(policy, target):
         usable = sorted(known.name for known in policies.values() if applies(known, target))
         raise UsageError(
             f"policy {name} is not one of {target.name}'s",
@@ -86,6 +97,10 @@ def check_toolchain(policy: Policy, target: Target, tools: Toolchain) -> None:
 
 def applies(policy: Policy, target: Target) -> bool:
     """Whether a policy makes sense for a target; for a target with a kernel, whether that kernel has the policy."""
+    return _fits(policy, target) and userland(target) not in policy.unusable
+
+
+def _fits(policy: Policy, target: Target) -> bool:
     fits = any(fnmatch.fnmatch(userland(target), glob) for glob in policy.targets)
     if not target.emulator.has_kernel:
         return fits

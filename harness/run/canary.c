@@ -33,6 +33,7 @@ static unsigned char memory_before[sizeof memory], value_before[sizeof value];
 /* An access may use the stack pointer, which then is no place for a handler's frame. */
 static unsigned char signal_stack[1 << 16] __attribute__((aligned(16)));
 static sigjmp_buf before_access;
+static volatile char is_performing;
 static siginfo_t last_signal;
 
 static void on_signal(int number, siginfo_t *information, void *context)
@@ -41,8 +42,8 @@ static void on_signal(int number, siginfo_t *information, void *context)
 
     (void)number;
     (void)context;
-    if (is_copying) {
-        /* Not even this may be done under the policy. On a stack of its own it would go on for ever. */
+    if (is_copying || !is_performing) {
+        /* The policy forbids what the program itself does. With a stack and a handler of its own it would go on for ever. */
         _exit(EXIT_FAILURE);
     }
     is_copying = 1;
@@ -138,8 +139,10 @@ static void perform(const struct access *access, int offset, long microseconds)
     memset(&last_signal, 0, sizeof last_signal);
     setitimer(ITIMER_PROF, &patience, NULL);
     if (sigsetjmp(before_access, 1) == 0) {
+        is_performing = 1;
         access->perform(memory + BOUNDARY + offset, value);
     }
+    is_performing = 0;
     setitimer(ITIMER_PROF, &none, NULL);
 }
 

@@ -74,8 +74,6 @@ class Encoding(NamedTuple):
     """Instructions that show what it has done, as those that read flags. They do not run where it is refused."""
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets that have it."""
-    unproved: tuple[str, ...] = ()
-    """Policies under which the emulator does something else: docs/explanation.md says what and why, under Not seen."""
 
     @property
     def name(self) -> str:

@@ -127,7 +127,6 @@ def _each(
     before: tuple[str, ...] = (),
     after: tuple[str, ...] = (),
     results: tuple[tuple[int, int], ...] = (),
-    unproved: tuple[str, ...] = (),
     is_read_only: bool | None = None,
 ) -> Iterator[Encoding]:
     """An instruction in each mode; a `{}` in its text is the address, as in what is before it.
@@ -155,7 +154,6 @@ def _each(
             results=results,
             before=tuple(line.format(address.text) for line in before),
             after=after,
-            unproved=unproved,
         )
 
 
@@ -221,7 +219,6 @@ def _alone(
     after: tuple[str, ...] = (),
     results: tuple[tuple[int, int], ...] = (),
     truncates: bool = False,
-    unproved: tuple[str, ...] = (),
 ) -> Encoding:
     """An instruction that has one form of its address."""
     stores = any(move.direction == "store" for move in moves)
@@ -240,7 +237,6 @@ def _alone(
         after=after,
         results=results,
         truncates=truncates,
-        unproved=unproved,
     )
 
 
@@ -325,7 +321,6 @@ def _arithmetic() -> Iterator[Encoding]:
                     displacement=-size,
                     writeback=-size,
                     before=(point, clear),
-                    unproved=("strict",),
                 )
         yield from _each(f"neg.{letter} {{}}", size, _constant(size, 0, "from"))
         yield from _each(f"negx.{letter} {{}}", size, _constant(size, 0, "from"), before=("move.w #0,%ccr",))
@@ -443,7 +438,7 @@ def _exchanges() -> Iterator[Encoding]:
         yield from _each(text, size, (got, put), words=1, before=fetch, only=_is_control)
         if size > 1:
             both = (got, Move("load", 0, _low(OTHER, size), size), nothing)
-            yield _alone(f"cas2.{letter} %d2:%d3,%d6:%d7,(%a0):(%a0)", 2, both, unit=size, unproved=("strict",))
+            yield _alone(f"cas2.{letter} %d2:%d3,%d6:%d7,(%a0):(%a0)", 2, both, unit=size)
 
 
 def _stack() -> Iterator[Encoding]:
@@ -532,7 +527,6 @@ def _extended_floats() -> Iterator[Encoding]:
             access_class="float",
             chapter=5,
             only=only,
-            unproved=("strict",),
             index=(INDEX, listed),
         )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import process
@@ -67,12 +69,17 @@ def prescription(target: Target, policy: Policy, encoding: Encoding) -> str:
     return "".join(letters[rules.prescribed(target, policy, one)] for one in shapes)
 
 
+def _command(program: Path, runner: Runner, arguments: Sequence[str] = (), log: Path | None = None) -> list[str]:
+    """The command line. Translated code is not kept: it is large, and these programs run once for a policy."""
+    return msgspec.structs.replace(runner, translations=None).command(program, arguments, log)
+
+
 def sweep(program: Path, runner: Runner, encodings: Sequence[Encoding]) -> SweepResult:
     """Run a program of `program.compile_sweep`, made of these encodings.
 
     Raises InfrastructureError when it did not reach the end of its table.
     """
-    ran = process.run(runner.command(program, []), deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS))
+    ran = process.run(_command(program, runner), deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS))
     rows = {(int(number), int(place)): letters for number, place, letters in _ROW.findall(ran.text)}
     if ran.code != 0 or len(rows) != len(PLACES) * len(encodings):
         how = "did not end" if ran.expired else f"ended with status {ran.code}"
@@ -87,7 +94,7 @@ def sweep(program: Path, runner: Runner, encodings: Sequence[Encoding]) -> Sweep
     for (number, place), actual in rows.items():
         one = encodings[number]
         expected = prescription(runner.target, runner.policy, one)
-        if actual != expected and runner.policy.name not in one.unproved:
+        if actual != expected:
             wrong.append(
                 Disagreement(
                     encoding=one.name,
@@ -113,7 +120,7 @@ def misrecorded(
     offset = 1
     deadline = runner.target.deadline_seconds(RUN_SECONDS)
     process.run_successfully(
-        runner.command(program, ["at", str(offset)], log), problem="the sweep did not end", deadline_seconds=deadline
+        _command(program, runner, ["at", str(offset)], log), problem="the sweep did not end", deadline_seconds=deadline
     )
     recorded = fault_log.read(log)
     found: dict[int, list[tuple[str, ...]]] = {}
