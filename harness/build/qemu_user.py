@@ -60,6 +60,8 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """False for a distribution's QEMU: it has no fault log, so a signal has no location."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that the program needs beyond the plain environment: its detector's options."""
+    translations: Path | None = None
+    """The cache's folder where the pinned emulator keeps translated code for the next process; None: it keeps none."""
 
     def command(
         self,
@@ -79,8 +81,18 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
             return [*(["env", setting] if preload else []), str(program), *arguments]
         preloading = ["-E", setting] if preload else []
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
-        edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
+        edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else self._keeping(program)
         return [str(self.program), *self.options, *preloading, *log, *edges, str(program), *arguments]
+
+    def _keeping(self, program: Path) -> list[str]:
+        """The option that has translated code kept: a file for each program of the cache, and each way to run it.
+
+        The emulator makes its folder. What it uses from the file, it compares with the program's instructions.
+        """
+        if self.translations is None or not program.is_relative_to(self.translations.parent):
+            return []
+        key = key_of([str(self.program), *self.options, str(program)])
+        return ["-translations", str(self.translations / f"{program.name}-{self.target.name}-{key}" / "code")]
 
     @property
     def reports_edges(self) -> bool:
@@ -176,6 +188,7 @@ class Emulators:
             options=options,
             records_faults=self.flavour == "pinned",
             environment=dict(detector.environment),
+            translations=self.cache.root / "translations" if self.flavour == "pinned" else None,
         )
 
     def guest_root(self, toolchain: Toolchain) -> Path:

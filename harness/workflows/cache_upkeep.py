@@ -1,7 +1,8 @@
 """Keeps the cache small: what it holds, what may be removed, and the limit that commands keep by themselves.
 
-Only entries are removed, each whole, and the trees of planted bugs, which every `plumb mutate` makes anew. Lists of
-packages, ccache's objects, keys, histories and corpora are no entries, and stay until `plumb clean --yes`.
+Only entries are removed, each whole, the trees of planted bugs, which every `plumb mutate` makes anew, and the code
+that emulators have translated. Lists of packages, ccache's objects, keys, histories and corpora are no entries, and
+stay until `plumb clean --yes`.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _NO_WAYS = ("sources", "archives", "packages", "upstream-native")
 """Kinds whose content comes from elsewhere, or is a result, and names no entry."""
 
 
-_UNSEALED = {"mutants": "mutant"}
+_UNSEALED = {"mutants": "mutant", "translations": "translations"}
 """Kinds whose folders can be removed without being entries -> how the names of their locks begin. Whoever uses such a
-folder holds its lock."""
+folder holds its lock; emulators do without their translations."""
 
 
 class CacheEntry(Record, frozen=True):

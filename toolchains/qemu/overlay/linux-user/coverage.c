@@ -58,6 +58,11 @@ void plumbline_set_coverage(const char *path)
     half_bits = ctz64(status.st_size) - 1;
 }
 
+bool plumbline_has_coverage(void)
+{
+    return edges;
+}
+
 /* One of as many numbers as half of the file has bytes: a source's and a destination's make an offset. */
 static uint32_t number_of(uint32_t block, uint32_t multiplier)
 {

@@ -64,6 +64,7 @@ static struct {
     uint64_t begun, written;
 } *lines;
 static int demand;
+static const char *alignment = ""; /* the option */
 static bool reporting;
 static unsigned assumed = 16; /* compilers are taken to split what is wider: Solaris' -xmemalign */
 static uint8_t actions[CLASSES];
@@ -120,8 +121,14 @@ static bool set_word(const char *key, const char *value)
     return true;
 }
 
+const char *plumbline_alignment(void)
+{
+    return alignment;
+}
+
 void plumbline_set_alignment(const char *policy)
 {
+    alignment = policy;
     g_auto(GStrv) words = g_strsplit(policy, ",", -1);
 
     for (char **word = words; *word; word++) {
@@ -1045,7 +1052,14 @@ static void report_access(CPUState *cpu, vaddr pc)
 
 bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc)
 {
-    return judge_access(cpu, guest_pc(cpu, host_pc), address, op, true) != ACTION_SIGNAL;
+    vaddr pc = guest_pc(cpu, host_pc);
+
+    if (demand == PLUMBLINE_NONE || judge_access(cpu, pc, address, op, true) != ACTION_SIGNAL) {
+        return true;
+    }
+    last.parts = 0;
+    report_access(cpu, pc);
+    return false;
 }
 
 bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, uintptr_t host_pc)

@@ -4,10 +4,22 @@
 
 /* The -alignment and -fault-log options. Both refuse bad input by exiting. */
 void plumbline_set_alignment(const char *policy);
+const char *plumbline_alignment(void);
 void plumbline_set_fault_log(const char *path);
 
 /* The -coverage option: the host's file, of a size that is a power of two. Refuses bad input by exiting. */
 void plumbline_set_coverage(const char *path);
+bool plumbline_has_coverage(void);
+
+/*
+ * The -translations option. Addresses are held by running the emulator again, with these arguments, and translations are
+ * kept only where it is plain: without a debugger or plugins. Code is loaded when its place, the program's and the guest's
+ * are settled, and kept when the process ends.
+ */
+void plumbline_set_translations(const char *path);
+void plumbline_hold_addresses(char **argv, bool is_plain);
+void plumbline_load_translations(const struct image_info *program, const char *cpu);
+void plumbline_keep_translations(void);
 
 /*
  * 32-bit ARM: the kernel's helpers __kuser_cmpxchg and __kuser_cmpxchg64, whose arguments are in the registers. False:

@@ -26,6 +26,15 @@ void plumbline_translating(CPUState *cpu, vaddr pc);
 /* The block at `pc` begins to be translated: have it tell when it is entered, if coverage is asked for. */
 void plumbline_entering(CPUState *cpu, vaddr pc);
 
+/*
+ * The block of guest code at `pc`, translated by an earlier process from the same instructions and in this state of the
+ * CPU; NULL where there is none.
+ */
+TranslationBlock *plumbline_kept(vaddr pc, uint64_t cs_base, uint32_t flags, uint32_t cflags, const void *instructions);
+
+/* Translated code is about to be thrown away, that of earlier processes too. */
+void plumbline_forget_translations(void);
+
 /* By how many bits the word that is being loaded is rotated to the right; 0 but under the action `ignore`. */
 extern __thread unsigned plumbline_rotation;
 

@@ -1,0 +1,203 @@
+"""Translated code that an emulator keeps for the next: it is used, and only where the same code would be made again."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.build import toolchain
+from harness.build.qemu_user import with_alignment
+from harness.plan.catalog import Catalog
+from tests.end_to_end import machines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+CATALOG = Catalog()
+# Enough code to be kept, of libc. What it ends with is a constant of its code, and so is the alignment of its load.
+PROGRAM = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void *elsewhere(void *sum)
+{
+    for (int i = 0; i < 1000; i++) {
+        __atomic_add_fetch((int *)sum, 1, __ATOMIC_SEQ_CST);
+    }
+    return NULL;
+}
+
+static __attribute__((noinline, noclone)) int load(const char *address)
+{
+    return *(const volatile int *)address;
+}
+
+int main(int count, char **words)
+{
+    static int numbers[4];
+    char text[200];
+    pthread_t threads[2];
+    int sum = 0;
+
+    snprintf(text, sizeof(text), "%s %d %f %Lf %p", words[0], count, count / 3.0, (long double)count, (void *)words);
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&threads[i], NULL, elsewhere, &sum);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    qsort(text, strlen(text), 1, (int (*)(const void *, const void *))strcmp);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(sum == 2000 ? 3 : 4);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("%d %d %d\n", sum, WEXITSTATUS(status), count > 1 ? load((char *)numbers + 1) : 0);
+    return ANSWER;
+}
+"""
+TARGETS = ["armv5", "armv7", "aarch64", "sparc32plus", "sparc64"]
+"""With blocks that are known by their page alone, and by their address; with a guest's addresses at the host's own, and
+elsewhere."""
+
+
+class Kept:
+    """A program, its file of translations, and how it is run."""
+
+    def __init__(self, target: str, folder: Path) -> None:
+        self.target = target
+        self.folder = folder
+        self.program = folder / "program"
+        self.file = folder / "kept" / "code"
+        self.answer(7)
+
+    def answer(self, number: int) -> None:
+        """Compiles it anew, at the same path: it ends with this status."""
+        target = CATALOG.targets[self.target]
+        source = self.folder / "program.c"
+        source.write_text(PROGRAM, "utf-8")
+        compiler = toolchain.tool(CATALOG.toolchain_of(target), "gcc")
+        flags = [*target.compiler_flags, "-O1", "-pthread", f"-DANSWER={number}"]
+        subprocess.run([compiler, str(source), *flags, "-o", str(self.program)], check=True)
+
+    def run(self, *words: str, policy: str = "signal", limit: Callable[[], None] | None = None) -> tuple[int, int]:
+        """Its status, and how many blocks the emulator translated; a signal's number is negative."""
+        log = self.folder / "translated"
+        runner = machines.runner(self.target)
+        emulator, *options = [str(runner.program), *with_alignment(runner.options, CATALOG.policies[policy])]
+        traced = ["-d", "in_asm", "-D", str(log), "-translations", str(self.file)]
+        ended = subprocess.run(
+            [emulator, *options, *traced, str(self.program), *words],
+            check=False, capture_output=True, text=True, timeout=60, preexec_fn=limit,
+        )  # fmt: skip
+        if not words:
+            assert ended.stdout == "2000 3 0\n", ended.stderr
+        return ended.returncode, len(re.findall(r"^IN: ", log.read_text("utf-8", "replace"), re.MULTILINE))
+
+
+@pytest.fixture(params=TARGETS)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
+    return Kept(request.param, tmp_path)
+
+
+@pytest.fixture
+def on_arm(tmp_path: Path) -> Kept:
+    return Kept("armv5", tmp_path)
+
+
+def test_the_second_process_translates_next_to_nothing_and_does_the_same(kept: Kept) -> None:
+    status, all_of_it = kept.run()
+    assert status == 7
+    assert all_of_it > 1000
+    again, left = kept.run()
+    assert again == 7
+    assert left < all_of_it / 10
+    assert [path.name for path in kept.file.parent.iterdir()] == ["code"]
+
+
+def test_code_of_a_program_that_was_compiled_anew_is_not_used(kept: Kept) -> None:
+    assert kept.run()[0] == 7
+    before = kept.program.stat().st_size
+    kept.answer(9)
+    assert kept.program.stat().st_size == before, "its addresses are the same"
+    status, translated = kept.run()
+    assert status == 9
+    assert translated > 0
+
+
+@pytest.mark.parametrize("kept", ["armv5", "sparc32plus", "sparc64"], indirect=True)
+@pytest.mark.parametrize(("first", "then", "signal"), [("unchecked", "signal", 7), ("signal", "unchecked", 0)])
+def test_code_of_another_policy_is_not_used(kept: Kept, first: str, then: str, signal: int) -> None:
+    kept.run("load", policy=first)
+    kept.run(policy=first)
+    assert kept.file.exists()
+    assert kept.run("load", policy=then)[0] == (-signal if signal else 7)
+
+
+def changed_at(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "of the header alone": lambda content: content[:4096],
+    "cut in the code": lambda content: content[: len(content) // 2],
+    "cut by a byte": lambda content: content[:-1],
+    "longer": lambda content: content + b"\0" * 4096,
+    "changed in the header": lambda content: changed_at(content, 20),
+    "with another number of entries": lambda content: changed_at(content, 112),
+    "changed in the code": lambda content: changed_at(content, 4096 + 5000),
+    "changed in the entries": lambda content: changed_at(content, len(content) - 100),
+    "zeros": lambda content: b"\0" * len(content),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_costs_only_time(on_arm: Kept, damage: str) -> None:
+    _, all_of_it = on_arm.run()
+    content = on_arm.file.read_bytes()
+    on_arm.file.write_bytes(DAMAGES[damage](content))
+    status, translated = on_arm.run()
+    assert status == 7
+    # Threads take a few blocks more or less.
+    assert translated > 0.9 * all_of_it
+    # It was replaced.
+    assert on_arm.run()[1] < all_of_it / 10
+
+
+def test_many_at_once_leave_a_whole_file(on_arm: Kept) -> None:
+    runner = machines.runner("armv5")
+    words = [str(runner.program), *runner.options, "-translations", str(on_arm.file), str(on_arm.program)]
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(16)]
+    assert {process.communicate()[0] for process in processes} == {b"2000 3 0\n"}
+    assert {process.returncode for process in processes} == {7}
+    assert on_arm.run()[1] < 200
+
+
+def test_what_a_killed_writer_left_is_overwritten(on_arm: Kept) -> None:
+    on_arm.file.parent.mkdir()
+    on_arm.file.with_name("code.new").write_bytes(b"half of it")
+    on_arm.run()
+    assert [path.name for path in on_arm.file.parent.iterdir()] == ["code"]
+
+
+def test_where_nothing_can_be_written_the_program_ends_as_it_does(on_arm: Kept) -> None:
+    def no_large_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    assert on_arm.run(limit=no_large_files)[0] == 7
+    assert not on_arm.file.exists()
+    on_arm.file.parent.write_text("no folder", "utf-8")
+    assert on_arm.run()[0] == 7

@@ -1,0 +1,405 @@
+/*
+ * Plumbline's change to user-mode QEMU that keeps translated code in a file, from process to process.
+ *
+ * Most of the processor time of a server's start goes to the translation of code that the last start translated too.
+ * Under `-translations FILE` a process that ends by itself writes what is new of its translated code to FILE, and one
+ * that begins maps FILE where that code was. A block is taken from there only if it would be translated to the same
+ * host code: the file's header has everything of the emulator, its options, the program and this machine that the
+ * translation depends on, the block's entry has the state of the CPU, and the guest's instructions are compared with
+ * those that were translated, byte by byte. Blocks that reach into a second page are left out.
+ *
+ * Translated code has addresses of the emulator's functions and of itself. They stay the same because the emulator runs
+ * itself again without the randomisation of addresses, and has its code at a fixed distance from its own.
+ *
+ * A published file is never changed: a larger one replaces it. Whatever cannot be read, mapped or written costs only
+ * time. Forked children use what their parent has, and write nothing.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+#include "qemu/osdep.h"
+#include <sys/file.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include "qemu/cutils.h"
+#include "qemu/units.h"
+#include "qemu.h"
+#include "user-internals.h"
+#include "exec/exec-all.h"
+#include "exec/page-protection.h"
+#include "exec/translation-block.h"
+#include "accel/tcg/tb-internal.h"
+#include "accel/tcg/internal-common.h"
+#include "accel/tcg/internal-target.h"
+#include "host/cpuinfo.h"
+#include "tcg/tcg.h"
+#include "tcg/plumbline.h"
+#include "plumbline.h"
+
+#pragma GCC diagnostic error "-Wall"
+#pragma GCC diagnostic error "-Wextra"
+#pragma GCC diagnostic ignored "-Wsign-compare" /* as in plumbline.c */
+
+enum { WORTH_BYTES = 64 * KiB, MOST_BYTES = 48 * MiB };
+
+/* What must be as it was, for code of another process to be this one's. */
+struct circumstances {
+    char magic[16];
+    uint64_t emulator_bytes, emulator_written; /* size and time of the emulator's file */
+    uint64_t anchor, code; /* addresses of a function, and of the first translated code */
+    uint64_t guest_base, program_start, program_end;
+    uint64_t host, page; /* what the host's CPU can do, and the size of a guest's page */
+    uint64_t options, prologue; /* digests of the options that change the code, and of the code's beginning */
+};
+
+struct header {
+    struct circumstances circumstances;
+    uint64_t code_bytes, entries, instruction_bytes, digest; /* the digest is of all that follows the first page */
+};
+
+struct entry {
+    uint64_t pc, cs_base;
+    uint32_t flags, cflags;
+    uint32_t block; /* distance of the TranslationBlock from the first translated code */
+    uint32_t instructions; /* distance of its instructions from those of the first entry */
+};
+
+static char *path;
+static pid_t keeper; /* the process that writes the file when it ends */
+static void *code; /* where kept code begins; NULL where none is to be kept */
+static struct circumstances here;
+
+/* What was read. Numbers of entries are plus 1: `buckets` has the first of each bucket, and `next` each entry's next. */
+static struct {
+    size_t code_bytes, entries;
+    const struct entry *entry;
+    const uint8_t *instructions;
+    uint32_t *buckets, *next, mask;
+    bool *taken; /* by a block of this process */
+} kept;
+
+void plumbline_set_translations(const char *file)
+{
+    g_autofree char *folder = g_get_current_dir();
+
+    g_free(path);
+    path = g_canonicalize_filename(file, folder);
+}
+
+void plumbline_hold_addresses(char **argv, bool is_plain)
+{
+    int now = personality(0xffffffff);
+    char emulator[PATH_MAX];
+
+    if (path && (now < 0 || !is_plain || plumbline_has_coverage())) {
+        g_clear_pointer(&path, g_free);
+    }
+    if (!path) {
+        return;
+    }
+    if (now & ADDR_NO_RANDOMIZE) {
+        /* It is for this program alone, and not for those that it begins. */
+        personality(now & ~ADDR_NO_RANDOMIZE);
+        return;
+    }
+    if (realpath("/proc/self/exe", emulator) && personality(now | ADDR_NO_RANDOMIZE) >= 0) {
+        execv(emulator, argv);
+        personality(now);
+    }
+    g_clear_pointer(&path, g_free);
+}
+
+static uint64_t digest(const void *bytes, size_t count)
+{
+    const uint64_t *words = bytes;
+    uint64_t lanes[4] = { 1, 2, 3, 4 };
+    size_t whole = count / sizeof(lanes);
+
+    for (size_t i = 0; i < whole; i++, words += 4) {
+        for (int lane = 0; lane < 4; lane++) {
+            lanes[lane] = (rol64(lanes[lane], 29) ^ words[lane]) * 0x9e3779b97f4a7c15u;
+        }
+    }
+    for (const uint8_t *left = (const uint8_t *)words; left < (const uint8_t *)bytes + count; left++) {
+        lanes[0] = (rol64(lanes[0], 29) ^ *left) * 0x9e3779b97f4a7c15u;
+    }
+    return lanes[0] ^ rol64(lanes[1], 16) ^ rol64(lanes[2], 32) ^ rol64(lanes[3], 48) ^ count;
+}
+
+static bool describe_circumstances(const struct image_info *program, const char *cpu)
+{
+    g_autofree char *options = g_strconcat(cpu, " ", plumbline_alignment(), NULL);
+    struct stat emulator;
+    const uint8_t *buffer = tcg_ctx->code_gen_ptr, *beginning = (const uint8_t *)tcg_qemu_tb_exec;
+
+    if (stat("/proc/self/exe", &emulator) < 0) {
+        return false;
+    }
+    here = (struct circumstances) {
+        .magic = "translations 1\n",
+        .emulator_bytes = emulator.st_size,
+        .emulator_written = emulator.st_mtim.tv_sec * 1000000000ull + emulator.st_mtim.tv_nsec,
+        .anchor = (uintptr_t)&plumbline_set_translations,
+        .code = (uintptr_t)code,
+        .guest_base = guest_base,
+        .program_start = program->start_code,
+        .program_end = program->end_code,
+        .host = cpuinfo,
+        .page = TARGET_PAGE_SIZE,
+        .options = digest(options, strlen(options)),
+        .prologue = digest(beginning, buffer - beginning),
+    };
+    return true;
+}
+
+static uint32_t bucket_of(uint64_t pc, uint64_t cs_base, uint32_t flags)
+{
+    uint64_t mixed = (pc ^ rol64(cs_base, 24) ^ (uint64_t)flags << 32) * 0x9e3779b97f4a7c15u;
+
+    return mixed >> 32 & kept.mask;
+}
+
+/*
+ * Memory behind the code's, of a file or of zeros: where else it lay, the guest's own mappings could depend on its size,
+ * and translated code is for the addresses that it was translated at.
+ */
+static void *map_beside(size_t bytes, int protection, int file)
+{
+    static uintptr_t place;
+
+    if (!place) {
+        place = ROUND_UP((uintptr_t)tcg_ctx->code_gen_buffer + tcg_ctx->code_gen_buffer_size, 2 * MiB) + 2 * MiB;
+    }
+    void *mapped = mmap((void *)place, bytes, protection, MAP_PRIVATE | (file < 0 ? MAP_ANONYMOUS : 0), file, 0);
+    place += ROUND_UP(bytes, 2 * MiB);
+    return mapped;
+}
+
+/* Maps the file's code to where it was; false, and nothing is changed, where the file is not of this emulator. */
+static bool map_file(int file)
+{
+    struct stat status;
+    struct header header;
+    size_t page = qemu_real_host_page_size();
+
+    if (fstat(file, &status) < 0 || read(file, &header, sizeof(header)) != sizeof(header) ||
+        memcmp(&header.circumstances, &here, sizeof(here)) ||
+        !QEMU_IS_ALIGNED(header.code_bytes, page) || header.code_bytes > MOST_BYTES ||
+        status.st_size != page + header.code_bytes + header.entries * sizeof(struct entry) + header.instruction_bytes) {
+        return false;
+    }
+    uint8_t *whole = map_beside(status.st_size, PROT_READ, file);
+    if (whole == MAP_FAILED) {
+        return false;
+    }
+    if (digest(whole + page, status.st_size - page) != header.digest ||
+        mmap(code, header.code_bytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, page) != code) {
+        munmap(whole, status.st_size);
+        return false;
+    }
+    kept.mask = pow2ceil(header.entries + 1) - 1;
+    kept.buckets = map_beside((kept.mask + 1 + header.entries) * sizeof(uint32_t) + header.entries * sizeof(bool),
+                              PROT_READ | PROT_WRITE, -1);
+    if (kept.buckets == MAP_FAILED) {
+        munmap(whole, status.st_size);
+        return false;
+    }
+    kept.next = kept.buckets + kept.mask + 1;
+    kept.taken = (bool *)(kept.next + header.entries);
+    kept.code_bytes = header.code_bytes;
+    kept.entries = header.entries;
+    kept.entry = (const struct entry *)(whole + page + header.code_bytes);
+    kept.instructions = (const uint8_t *)(kept.entry + header.entries);
+    for (size_t i = 0; i < kept.entries; i++) {
+        const struct entry *entry = &kept.entry[i];
+        uint32_t *bucket = &kept.buckets[bucket_of(entry->pc, entry->cs_base, entry->flags)];
+
+        kept.next[i] = *bucket;
+        *bucket = i + 1;
+    }
+    return true;
+}
+
+void plumbline_load_translations(const struct image_info *program, const char *cpu)
+{
+    size_t page = qemu_real_host_page_size();
+
+    if (!path) {
+        return;
+    }
+    g_autofree char *folder = g_path_get_dirname(path);
+    keeper = getpid();
+    code = (void *)ROUND_UP((uintptr_t)tcg_ctx->code_gen_ptr, page);
+    if (!describe_circumstances(program, cpu)) {
+        code = NULL;
+        return;
+    }
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+        if (map_file(file)) {
+            /* What was not used for longest is removed first, by the time of its folder. */
+            utimensat(AT_FDCWD, folder, NULL, 0);
+        }
+        close(file);
+    }
+    qatomic_set(&tcg_ctx->code_gen_ptr, code + kept.code_bytes);
+}
+
+/* Begins the life of a block as tb_gen_code() does where it has made one. */
+static TranslationBlock *begin(TranslationBlock *tb, vaddr pc)
+{
+    tb_lock_page0(pc);
+    tb_set_page_addr0(tb, pc);
+    tb_set_page_addr1(tb, -1);
+    qemu_spin_init(&tb->jmp_lock);
+    tb->jmp_list_head = 0;
+    for (int jump = 0; jump < 2; jump++) {
+        tb->jmp_list_next[jump] = 0;
+        tb->jmp_dest[jump] = 0;
+        if (tb->jmp_reset_offset[jump] != TB_JMP_OFFSET_INVALID) {
+            tb_reset_jump(tb, jump);
+        }
+    }
+    tcg_tb_insert(tb);
+    TranslationBlock *present = tb_link_page(tb);
+    if (present != tb) {
+        tcg_tb_remove(tb);
+    }
+    return present;
+}
+
+TranslationBlock *plumbline_kept(vaddr pc, uint64_t cs_base, uint32_t flags, uint32_t cflags, const void *instructions)
+{
+    if (!kept.entries) {
+        return NULL;
+    }
+    for (uint32_t number = kept.buckets[bucket_of(pc, cs_base, flags)]; number; number = kept.next[number - 1]) {
+        const struct entry *entry = &kept.entry[number - 1];
+        TranslationBlock *tb = code + entry->block;
+
+        if (entry->pc == pc && entry->cs_base == cs_base && entry->flags == flags && entry->cflags == cflags &&
+            !kept.taken[number - 1] && !memcmp(kept.instructions + entry->instructions, instructions, tb->size)) {
+            kept.taken[number - 1] = true;
+            return begin(tb, pc);
+        }
+    }
+    return NULL;
+}
+
+void plumbline_forget_translations(void)
+{
+    kept.entries = 0;
+    code = NULL;
+}
+
+struct collection {
+    GArray *entries;
+    GByteArray *instructions;
+};
+
+static void collect(struct collection *into, const struct entry *like, const void *instructions, size_t size)
+{
+    struct entry entry = *like;
+
+    entry.instructions = into->instructions->len;
+    g_byte_array_append(into->instructions, instructions, size);
+    g_array_append_val(into->entries, entry);
+}
+
+static gboolean collect_block(gpointer key, gpointer value, gpointer data)
+{
+    const TranslationBlock *tb = value;
+    vaddr pc = tb->itree.start, last = pc + tb->size - 1;
+    struct entry entry = {
+        .pc = pc, .cs_base = tb->cs_base, .flags = tb->flags, .cflags = tb->cflags, .block = (void *)tb - code,
+    };
+
+    (void)key;
+    if (!(tb->cflags & CF_INVALID) && pc != -1 && (pc & TARGET_PAGE_MASK) == (last & TARGET_PAGE_MASK) &&
+        (void *)tb >= code && page_check_range(pc, tb->size, PAGE_READ | PAGE_EXEC)) {
+        collect(data, &entry, g2h_untagged(pc), tb->size);
+    }
+    return false;
+}
+
+static bool write_all(int file, const void *bytes, size_t count)
+{
+    return qemu_write_full(file, bytes, count) == count;
+}
+
+/* Under the lock of FILE.new, which is the file itself: it is renamed by whoever holds its lock. */
+static int locked_new_file(const char *name)
+{
+    struct stat mine, named;
+    int file = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+    if (file < 0) {
+        return -1;
+    }
+    if (flock(file, LOCK_EX | LOCK_NB) < 0 || fstat(file, &mine) < 0 || stat(name, &named) < 0 ||
+        mine.st_ino != named.st_ino || ftruncate(file, 0) < 0) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+/* Publishes code of so many bytes with its entries. Other threads still change jumps: the digest is of a copy. */
+static void publish(const struct collection *all, size_t code_bytes)
+{
+    g_autofree char *name = g_strconcat(path, ".new", NULL), *folder = g_path_get_dirname(path);
+    g_autoptr(GByteArray) content = g_byte_array_sized_new(code_bytes + 2 * all->instructions->len);
+    size_t page = qemu_real_host_page_size();
+    g_autofree uint8_t *first_page = g_malloc0(page);
+
+    g_byte_array_append(content, code, code_bytes);
+    g_byte_array_append(content, (void *)all->entries->data, all->entries->len * sizeof(struct entry));
+    g_byte_array_append(content, all->instructions->data, all->instructions->len);
+    *(struct header *)first_page = (struct header) {
+        .circumstances = here, .code_bytes = code_bytes, .entries = all->entries->len,
+        .instruction_bytes = all->instructions->len, .digest = digest(content->data, content->len),
+    };
+    g_mkdir_with_parents(folder, 0777);
+    int file = locked_new_file(name);
+    if (file < 0) {
+        return;
+    }
+    if (!write_all(file, first_page, page) || !write_all(file, content->data, content->len) || rename(name, path) < 0) {
+        unlink(name);
+    }
+    close(file);
+}
+
+/* Whether so much code is worth a new file, and a file of it is allowed here. */
+static bool is_worth_keeping(size_t code_bytes)
+{
+    struct rlimit limit;
+
+    return code_bytes > kept.code_bytes + kept.code_bytes / 16 + WORTH_BYTES && code_bytes <= MOST_BYTES &&
+           getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur > 2 * code_bytes;
+}
+
+void plumbline_keep_translations(void)
+{
+    if (!code || getpid() != keeper) {
+        return;
+    }
+    mmap_lock();
+    size_t code_bytes = ROUND_UP(tcg_ctx->code_gen_ptr - code, qemu_real_host_page_size());
+
+    if (is_worth_keeping(code_bytes)) {
+        struct collection all = { g_array_new(false, false, sizeof(struct entry)), g_byte_array_new() };
+
+        for (size_t i = 0; i < kept.entries; i++) {
+            const TranslationBlock *tb = code + kept.entry[i].block;
+
+            if (!kept.taken[i]) {
+                collect(&all, &kept.entry[i], kept.instructions + kept.entry[i].instructions, tb->size);
+            }
+        }
+        tcg_tb_foreach(collect_block, &all);
+        publish(&all, code_bytes);
+        g_array_free(all.entries, true);
+        g_byte_array_free(all.instructions, true);
+    }
+    mmap_unlock();
+}
