@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree
 
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
-OTHERS = ["mips", "hppa", "powerpc", "riscv64", "s390x"]
-"""Those of the other targets for which the emulator was changed: `ci/test --all` runs them. Each of the rest costs a
-compiler of 150 MB and a minute of building, and its canary suite proves it whenever it is used."""
-SWEPT = ["alpha", "m68k", "mips64", "mipsel", "powerpc64"]
-"""Those of the rest whose encodings harness/isa/encodings has: `ci/test --all` runs these alone."""
+OTHERS = ["mips", "hppa", "powerpc", "riscv64", "s390x", "alpha", "m68k", "mips64", "mipsel", "powerpc64"]
+"""The other strict or big-endian targets: `ci/test --all` runs them. Each costs a compiler of 150 MB and a minute of
+building."""
 KERNELS = ["versatile", "sun4u"]
 """The machines with a real kernel that `ci/test` runs; `ci/test --all` runs every one."""
 
@@ -37,6 +35,8 @@ def beyond(*values: object) -> Any:
 
 TESTED = [*REQUIRED, *(beyond(name) for name in OTHERS)]
 """What tests run under user-mode emulation."""
+MISALIGNING = [*REQUIRED, *(beyond(name) for name in OTHERS if name != "m68k")]
+"""Those of them to which data can be misaligned: the 68040 takes any address."""
 
 
 def quiet_workbench() -> Workbench:
@@ -53,7 +53,7 @@ def set_up(group: tuple[str, ...]) -> dict[str, TargetSetup]:
 
 def runner(target: str, policy: str = "signal") -> Runner:
     """The pinned emulator for a target; built if it is not in the cache."""
-    together = next((group for group in (OTHERS, REQUIRED, SWEPT) if target in group), [target])
+    together = next((group for group in (OTHERS, REQUIRED) if target in group), [target])
     return set_up(tuple(together))[target].runner(policy)
 
 
