@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import signal
 import subprocess
@@ -321,10 +322,24 @@ def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> Non
         # Of three on one processor each waits while another runs.
         assert eventually(lambda: all(scheduling.waited_seconds(one.pid) > 0.1 for one in loops))
         assert scheduling.waited_seconds(sleeper.pid) < 0.1
+        assert all(scheduling.ran_seconds(one.pid) > 0.01 for one in loops)
+        assert scheduling.ran_seconds(sleeper.pid) < 0.05
     finally:
         for one in (*loops, sleeper):
             process.kill_group(one)
-    assert scheduling.waited_seconds(loops[0].pid) == 0
+    assert scheduling.waited_seconds(loops[0].pid) == scheduling.ran_seconds(loops[0].pid) == 0
+
+
+def test_what_threads_ran_is_added_and_what_was_slept_is_not() -> None:
+    before, began = scheduling.ran_seconds(os.getpid()), time.process_time()
+    hashing = [threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha1", b"", b"", 600_000)) for _ in range(2)]
+    for one in hashing:
+        one.start()
+    time.sleep(0.1)
+    ran, used = scheduling.ran_seconds(os.getpid()) - before, time.process_time() - began
+    for one in hashing:
+        one.join()
+    assert 0.5 * used < ran < 1.5 * used + 0.02
 
 
 def test_a_process_may_end_while_its_waiting_is_read() -> None:

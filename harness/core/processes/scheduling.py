@@ -1,4 +1,4 @@
-"""What the kernel says about a running process: how long it waited for a processor, and whether it is stopped.
+"""What the kernel says about a running process: how long it had a processor, or waited for one; whether it is stopped.
 
 A deadline that counts only the time that a process could use does not depend on what else the machine does.
 """
@@ -15,16 +15,29 @@ from harness.core.processes import process_tree
 def waited_seconds(pid: int) -> float:
     """How long a process was ready to run and got no processor: the longest such time among its threads.
 
-    Elapsed time minus this is what an idle machine would have taken. The result is 0 if the kernel does not count it
-    (Linux Documentation/scheduler/sched-stats.rst: the second field is the delay in nanoseconds).
+    Elapsed time minus this is what an idle machine would have taken. The result is 0 if the kernel does not count it.
     """
-    delays = [0.0]
+    return max(waited for _, waited in _times_of_threads(pid))
+
+
+def ran_seconds(pid: int) -> float:
+    """How long the living threads of a process had a processor; 0 if the kernel does not count it."""
+    return sum(ran for ran, _ in _times_of_threads(pid))
+
+
+def _times_of_threads(pid: int) -> list[tuple[float, float]]:
+    """Seconds that each thread ran and waited, and a thread without either.
+
+    Source: Linux Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat: both are in nanoseconds.
+    """
+    times = [(0.0, 0.0)]
     # The process may have ended since it was listed, and a thread as well.
     with contextlib.suppress(OSError):
         for path in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                delays.append(int((path / "schedstat").read_text().split()[1]) / 1e9)
-    return max(delays)
+                ran, waited, *_ = (path / "schedstat").read_text().split()
+                times.append((int(ran) / 1e9, int(waited) / 1e9))
+    return times
 
 
 class UsableTime:

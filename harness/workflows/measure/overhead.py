@@ -41,7 +41,8 @@ class Ratio(Record, frozen=True):
     per_second: float
     unchecked_per_second: float
     ratio: float
-    """Median over the rounds of per_second / unchecked_per_second: 1.0 is free."""
+    """Median over the rounds of per_second / unchecked_per_second, requests for a second of the emulator's processor
+    time: 1.0 is free."""
     lower_quartile: float
     upper_quartile: float
     """Quartiles of the same ratios, which show the noise."""
@@ -91,7 +92,7 @@ class Costs(Record, frozen=True):
 def ratio_of(
     target: str, workload: str, pipeline: int, policy: str, rates: Sequence[float], unchecked: Sequence[float]
 ) -> Ratio:
-    """The ratio of two rates, round by round. Both are requests per second, one for each round."""
+    """The ratio of two rates, round by round. Both are requests per second of processor, one for each round."""
     lower, middle, upper = _quartiles([a / b for a, b in zip(rates, unchecked, strict=True)])
     return Ratio(
         target=target,
