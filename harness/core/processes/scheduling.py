@@ -15,29 +15,26 @@ from harness.core.processes import process_tree
 def waited_seconds(pid: int) -> float:
     """How long a process was ready to run and got no processor: the longest such time among its threads.
 
-    Elapsed time minus this is what an idle machine would have taken. The result is 0 if the kernel does not count it.
+    Elapsed time minus this is what an idle machine would have taken. The result is 0 if the kernel does not count it
+    (Linux Documentation/scheduler/sched-stats.rst: the second field is the delay in nanoseconds).
     """
-    return max(waited for _, waited in _times_of_threads(pid))
-
-
-def ran_seconds(pid: int) -> float:
-    """How long the living threads of a process had a processor; 0 if the kernel does not count it."""
-    return sum(ran for ran, _ in _times_of_threads(pid))
-
-
-def _times_of_threads(pid: int) -> list[tuple[float, float]]:
-    """Seconds that each thread ran and waited, and a thread without either.
-
-    Source: Linux Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat: both are in nanoseconds.
-    """
-    times = [(0.0, 0.0)]
+    delays = [0.0]
     # The process may have ended since it was listed, and a thread as well.
     with contextlib.suppress(OSError):
         for path in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                ran, waited, *_ = (path / "schedstat").read_text().split()
-                times.append((int(ran) / 1e9, int(waited) / 1e9))
-    return times
+                delays.append(int((path / "schedstat").read_text().split()[1]) / 1e9)
+    return max(delays)
+
+
+def ran_seconds(pid: int) -> float:
+    """How long all threads of a living process had a processor, up to this moment. Raises OSError where it has ended.
+
+    The number of the clock is what clock_getcpuclockid(3) makes of a process (Linux include/linux/posix-timers.h). What
+    /proc has of a running thread is older by up to a tick.
+    """
+    of_scheduler = 2
+    return time.clock_gettime(~pid << 3 | of_scheduler)
 
 
 class UsableTime:

@@ -1,7 +1,7 @@
 """Measures what enforcement, audit and coverage cost: throughput and memory over the same QEMU without checks.
 
-One run measures everything: its rounds are interleaved, and each starts with another policy, so that noise disturbs
-every policy alike.
+One run measures everything: its rounds are interleaved, and each starts with another policy. Within a round the
+policies take turns of some ten milliseconds, so that noise disturbs every policy alike.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from harness.workflows.measure.overhead import (
 from harness.workflows.target_setup import set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from harness.build.qemu_user import Runner
     from harness.core.model import Build, SourceTree
@@ -46,6 +46,8 @@ POLICIES = (UNCHECKED, ENFORCED, AUDITED, COVERED)
 WORKLOADS = ("SET", "GET", "BITOP")
 REQUESTS = {8: 16_000, 1: 4_000}
 """Pipeline depth -> requests of one measurement."""
+TURNS = 20
+"""Of the guests in one measurement, which divide its requests."""
 PAYLOAD = b"x" * 64
 OPERAND_BYTES = 1024
 
@@ -98,8 +100,9 @@ def measure(
         for number in range(rounds + 1):
             for workload in WORKLOADS:
                 for pipeline, count in REQUESTS.items():
-                    for policy in _rotated(POLICIES, number):
-                        rate = _throughput(guests[policy], _batch(workload, pipeline), pipeline, count)
+                    taking_turns = {policy: guests[policy] for policy in _rotated(POLICIES, number)}
+                    batch = _batch(workload, pipeline)
+                    for policy, rate in _throughput(taking_turns, batch, pipeline, count).items():
                         if number:  # the first round warms the translation cache
                             rates.setdefault((workload, pipeline, policy), []).append(rate)
             progress.say(f"{build.target}: round {number} of {rounds}")
@@ -132,8 +135,8 @@ def measure_reports(
         for guest in guests.values():
             _fill(guest, MISALIGNED_OPERAND_BYTES)
         for number in range(rounds + 1):
-            for policy in _rotated(tuple(rates), number):
-                rate = _throughput(guests[policy], _batch("BITOP", 8), 8, MISALIGNED_REQUESTS)
+            taking_turns = {policy: guests[policy] for policy in _rotated(tuple(rates), number)}
+            for policy, rate in _throughput(taking_turns, _batch("BITOP", 8), 8, MISALIGNED_REQUESTS).items():
                 if number:
                     rates[policy].append(rate)
         over = _mebibytes(guests[AUDITED]) - _mebibytes(guests[UNCHECKED])
@@ -191,19 +194,27 @@ def _batch(workload: str, size: int) -> bytes:
     return Client.pack([("BITOP", "XOR", "result", "left", "right")] * size)
 
 
-def _throughput(guest: Guest, batch: bytes, size: int, count: int) -> float:
-    """Requests per second of the emulator's processor time.
+def _throughput(guests: Mapping[str, Guest], batch: bytes, size: int, count: int) -> dict[str, float]:
+    """Policy -> requests per second of the emulator's processor time, of so many requests to each guest, by turns.
 
     Seconds of the clock are as much the client's, and those of a request that is sent alone the kernel's, which wakes
-    the two in turn: of the same emulator they differ by a tenth from round to round.
+    the two in turn.
     """
-    with Client.at_socket(guest.socket_path, deadline_seconds=guest.deadline_seconds) as client:
-        before = ran_seconds(guest.pid)
-        for _ in range(count // size):
-            client.send(batch)
-            for _ in range(size):
-                client.receive()
-        return count / (ran_seconds(guest.pid) - before)
+    ran = dict.fromkeys(guests, 0.0)
+    with contextlib.ExitStack() as stack:
+        clients = {
+            policy: stack.enter_context(Client.at_socket(guest.socket_path, deadline_seconds=guest.deadline_seconds))
+            for policy, guest in guests.items()
+        }
+        for _ in range(TURNS):
+            for policy, guest in guests.items():
+                before = ran_seconds(guest.pid)
+                for _ in range(count // TURNS // size):
+                    clients[policy].send(batch)
+                    for _ in range(size):
+                        clients[policy].receive()
+                ran[policy] += ran_seconds(guest.pid) - before
+    return {policy: count / seconds for policy, seconds in ran.items()}
 
 
 def _mebibytes(guest: Guest) -> float:
