@@ -168,5 +168,5 @@ class Progress:
             self._display.end(stage)
             self.stages[name] = round(self.stages.get(name, 0.0) + seconds, 2)
             used = time.process_time() - used
-            self.processor_seconds[name] = round(self.processor_seconds.get(name, 0.0) + used, 2)
+            self.processor_seconds[name] = self.processor_seconds.get(name, 0.0) + used
             self.say(f"{activity} {'took' if done else 'stopped after'} {seconds:.1f} s")

@@ -29,8 +29,7 @@ def test_a_profiled_check_says_where_its_time_and_memory_went(tmp_path: Path) ->
     assert suites["bitops"]["native_servers"] > 0
     assert suites["bitops"]["elapsed"] > 0
     cost = told["cost"]
-    # It judges in less than a tick of the clock that counts processor time.
-    assert cost["stages"]["judge"] >= 0
+    assert cost["stages"]["judge"] > 0
     assert cost["clock_seconds"] >= suites["bitops"]["elapsed"]
     # An emulator, the test process and plumb itself. The native server is not always there when the memory is largest.
     assert {"qemu-arm", "python"} <= {name.partition(" ")[0] for name in cost["peak"]["by_program"]}
