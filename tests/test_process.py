@@ -337,7 +337,7 @@ def test_what_threads_ran_is_added_and_what_was_slept_is_not() -> None:
     hashing = [threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha1", b"", b"", 600_000)) for _ in range(2)]
     for one in hashing:
         one.start()
-    time.sleep(0.1)
+    assert eventually(lambda: time.process_time() - began > 0.1)
     ran, used = scheduling.ran_seconds(os.getpid()) - before, time.process_time() - began
     for one in hashing:
         one.join()
