@@ -81,8 +81,9 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
             return [*(["env", setting] if preload else []), str(program), *arguments]
         preloading = ["-E", setting] if preload else []
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
-        edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else self._keeping(program)
-        return [str(self.program), *self.options, *preloading, *log, *edges, str(program), *arguments]
+        edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
+        keeping = [] if edges else self._keeping(program)
+        return [str(self.program), *self.options, *preloading, *log, *edges, *keeping, str(program), *arguments]
 
     def _keeping(self, program: Path) -> list[str]:
         """The option that has translated code kept: a file for each program of the cache, and each way to run it.

@@ -100,9 +100,8 @@ def measure(
         for number in range(rounds + 1):
             for workload in WORKLOADS:
                 for pipeline, count in REQUESTS.items():
-                    taking_turns = {policy: guests[policy] for policy in _rotated(POLICIES, number)}
                     batch = _batch(workload, pipeline)
-                    for policy, rate in _throughput(taking_turns, batch, pipeline, count).items():
+                    for policy, rate in _throughput(_rotated(guests, number), batch, pipeline, count).items():
                         if number:  # the first round warms the translation cache
                             rates.setdefault((workload, pipeline, policy), []).append(rate)
             progress.say(f"{build.target}: round {number} of {rounds}")
@@ -135,8 +134,8 @@ def measure_reports(
         for guest in guests.values():
             _fill(guest, MISALIGNED_OPERAND_BYTES)
         for number in range(rounds + 1):
-            taking_turns = {policy: guests[policy] for policy in _rotated(tuple(rates), number)}
-            for policy, rate in _throughput(taking_turns, _batch("BITOP", 8), 8, MISALIGNED_REQUESTS).items():
+            batch = _batch("BITOP", 8)
+            for policy, rate in _throughput(_rotated(guests, number), batch, 8, MISALIGNED_REQUESTS).items():
                 if number:
                     rates[policy].append(rate)
         over = _mebibytes(guests[AUDITED]) - _mebibytes(guests[UNCHECKED])
@@ -159,9 +158,10 @@ def load() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def _rotated(policies: Sequence[str], by: int) -> list[str]:
-    """The same policies, starting with another: the first one after a pause runs on colder caches."""
-    return [policies[(number + by) % len(policies)] for number in range(len(policies))]
+def _rotated(guests: Mapping[str, Guest], by: int) -> dict[str, Guest]:
+    """The same guests, starting with another: the first one after a pause runs on colder caches."""
+    order = [*guests.items()]
+    return dict(order[(number + by) % len(order)] for number in range(len(order)))
 
 
 @contextlib.contextmanager
