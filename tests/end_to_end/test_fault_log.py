@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-SOURCE = ROOT / "tests" / "data" / "faults" / "escape.c"
+SOURCES = ROOT / "tests" / "data" / "faults"
 
 
 @pytest.fixture(scope="module", params=["armv5", "sparc64"])
@@ -28,22 +28,28 @@ def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
-def program(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(source: str, target: str, folder: Path) -> Path:
     catalog = Catalog()
     found = catalog.targets[target]
-    made = tmp_path_factory.mktemp("escape") / "escape"
+    made = folder / source.removesuffix(".c")
     flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]
     compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
-    result = process.run([compiler, str(SOURCE), *flags, "-o", str(made)], deadline_seconds=120)
+    result = process.run([compiler, str(SOURCES / source), *flags, "-o", str(made)], deadline_seconds=120)
     assert result.code == 0, result.text
     return made
 
 
-def ran(target: str, program: Path, folder: Path, *arguments: str) -> tuple[process.Result, FaultLog]:
+@pytest.fixture(scope="module")
+def program(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("escape.c", target, tmp_path_factory.mktemp("escape"))
+
+
+def ran(
+    target: str, program: Path, folder: Path, *arguments: str, policy: str = "signal"
+) -> tuple[process.Result, FaultLog]:
     log = folder / fault_log.NAME
     fault_log.open_ledger(log)
-    command = machines.runner(target).command(program, arguments, log)
+    command = machines.runner(target, policy).command(program, arguments, log)
     return process.run(command, deadline_seconds=120, folder=folder), fault_log.read(log)
 
 
@@ -83,3 +89,10 @@ def test_how_every_process_ended_is_recorded(target: str, program: Path, tmp_pat
     result, log = ran(target, program, tmp_path, "abort")
     assert (result.code, log.damage, log.faults) == (7, [], [])
     assert sorted((end.signal, end.status) for end in log.ends.values()) == [(0, 7), (signal.SIGABRT, 0)]
+
+
+def test_several_words_that_one_instruction_moves_are_one_access_each_time(tmp_path: Path) -> None:
+    program = compiled("several.c", "armv6", tmp_path)
+    result, log = ran("armv6", program, tmp_path, policy="audit")
+    assert (result.code, log.damage) == (0, [])
+    assert list(log.counts.values()) == [1000, 1000]

@@ -1099,6 +1099,11 @@ bool plumbline_permit_whole(CPUState *cpu, vaddr address, MemOp op, bool is_stor
     return action != ACTION_SIGNAL;
 }
 
+bool plumbline_stops_at_first(void)
+{
+    return assumed >= 4 && actions[CLASS_MULTI] == ACTION_SIGNAL && actions[CLASS_VFP] == ACTION_SIGNAL;
+}
+
 bool plumbline_enforces_stack(void)
 {
     return demand != PLUMBLINE_NONE;

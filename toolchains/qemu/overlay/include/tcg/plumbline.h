@@ -56,6 +56,9 @@ bool plumbline_permit_whole(CPUState *cpu, vaddr address, MemOp op, bool is_stor
 /* The alignment that the code being translated asks of an access, as the demand has it. */
 MemOp plumbline_demanded(MemOp op);
 
+/* Whether an instruction that moves several words is over where the first of them is misaligned. */
+bool plumbline_stops_at_first(void);
+
 /* Whether a stack pointer has to be aligned where the architecture says so. */
 bool plumbline_enforces_stack(void);
 
