@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 NO_LIMIT = -1
 KEPT_RUNS = 20
+_PROCESSORS = os.cpu_count() or 1
+DEFAULT_JOBS = min(64, _PROCESSORS + (_PROCESSORS + 1) // 2)
+"""A cell's client and its server wait for each other."""
 LEVELS = ("O0", "O1", "O2", "O3", "Os")
 
 target = click.option(
@@ -357,7 +360,7 @@ class RunOptions(Record, frozen=True):
             toolchain=DEFAULT_FAMILY,
             io="unix",
             emulator="pinned",
-            jobs=os.cpu_count() or 1,
+            jobs=DEFAULT_JOBS,
             seed=seed,
             offline=False,
             install=None,
@@ -381,8 +384,8 @@ _RUN_OPTIONS = (
     click.option(
         "--jobs",
         type=click.IntRange(1, 64),
-        default=os.cpu_count() or 1,
-        show_default="processors",
+        default=DEFAULT_JOBS,
+        show_default="three for two processors",
         help="Cells to run at a time. As many again run beside them if their suites mostly wait.",
     ),
     click.option(
