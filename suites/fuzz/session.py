@@ -41,6 +41,9 @@ SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
 """Number of failing streams that ends a test: repeats of a crash show nothing new, and each costs a start."""
 
+REPORT_SECONDS = 1.0
+"""Time between two reports of the progress: a file for each example took an eighth of the client's time."""
+
 EXTRA = 60
 """Number of examples beyond a test's limits while the native build accepts too little damaged input."""
 
@@ -81,6 +84,7 @@ class FuzzSession:
         self.random = random.Random(f"{self.cell.seed}/{name}")
         tier, limit = self.cell.tier, self.cell.limit_seconds
         self._started = time.monotonic()
+        self._reported = 0.0
         self._end = self._started + (SECONDS[tier] if limit is None else limit) * share
         most = self.cell.limit_count or (STREAMS[tier] if limit is None else STREAMS["thorough"])
         self._most = max(2, round(most / cost))
@@ -98,11 +102,12 @@ class FuzzSession:
         return "edges" if self.cell.coverage else "shapes of replies"
 
     def more(self) -> bool:
-        """Whether the limits allow another example. Records the progress.
+        """Whether the limits allow another example. Records the progress now and then.
 
         While the native build has accepted too little damaged input, the limits allow a few more examples.
         """
-        self._report()
+        if time.monotonic() - self._reported >= REPORT_SECONDS:
+            self._report()
         if self.failures >= FAILURES[self.cell.tier]:
             return False
         if self.streams < self._most and time.monotonic() < self._end:
@@ -292,3 +297,4 @@ class FuzzSession:
         kept = f", {self.corpus.features} {self._features}, {len(self.corpus)} streams kept" if len(self.corpus) else ""
         text = f"{self.streams} examples, {self.commands} commands{kept}, {self.failures} failed"
         write_whole(self.cell.folder / run_folder.PROGRESS, text.encode())
+        self._reported = time.monotonic()
