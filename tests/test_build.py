@@ -88,6 +88,15 @@ def test_a_build_is_told_the_targets_machine_flags_and_optimisation(tmp_path: Pa
     assert "MALLOC=libc" in made.command_line
 
 
+def test_a_server_that_is_optimised_when_it_is_linked_is_a_build_of_its_own(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    plain, linked = build(tmp_path, tree), build(tmp_path, tree, optimisation="O2-lto")
+    assert plain.key != linked.key
+    text = linked.server_binary.read_text("utf-8")
+    assert text.startswith("armv5tel -O2 -flto")
+    assert text.index('"$@"') < text.index("-O2 -flto ", len("armv5tel -O2 -flto"))
+
+
 def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     first, second = build(tmp_path, tree), build(tmp_path, tree)
@@ -95,16 +104,27 @@ def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:
     assert times_made(tmp_path) == 1
 
 
-def test_makefiles_find_the_targets_tools_by_their_plain_names(tmp_path: Path) -> None:
-    """Before Redis 2.8.8 `AR` in Lua's makefile is `ar rcu`, which AR= on make's command line would cut off."""
-    for name in ("strip", "gcc-ar"):
+@pytest.mark.parametrize(("optimisation", "prefix"), [("O2", ""), ("O2-lto", "gcc-")])
+def test_makefiles_find_the_targets_tools_by_their_plain_names(tmp_path: Path, optimisation: str, prefix: str) -> None:
+    """Before Redis 2.8.8 `AR` in Lua's makefile is `ar rcu`, which AR= on make's command line would cut off.
+
+    Objects that are to be optimised when they are linked have symbols for GCC's own archiver alone.
+    """
+    for name in ("strip", "gcc-ar", "gcc-ranlib"):
         fakes.write(tmp_path / "bin" / f"fake-{name}", "#!/bin/sh\necho fake\n", mode=0o755)
-    for name in ("ar", "ranlib", "gcc", "g++", "strip", "gcc-ar"):
+    for name in ("ar", "ranlib", "gcc", "g++", "strip", "gcc-ar", "gcc-ranlib"):
         path = tmp_path / "bin" / f"fake-{name}"
         path.write_text(f'{path.read_text("utf-8")}echo "{name} $1 $2"\n', "utf-8")
-    lines = build(tmp_path, tree_with(tmp_path, CALLING)).server_binary.read_text("utf-8").splitlines()
-    called = [line for line in lines if not line.startswith("fake")]
-    assert called == ["ar rcu lib.a", "ranlib lib.a ", "gcc -c x.c", "g++ -c x.cc", "strip x ", "gcc-ar x "]
+    made = build(tmp_path, tree_with(tmp_path, CALLING), optimisation=optimisation)
+    called = [line for line in made.server_binary.read_text("utf-8").splitlines() if not line.startswith("fake")]
+    assert called == [
+        f"{prefix}ar rcu lib.a",
+        f"{prefix}ranlib lib.a ",
+        "gcc -c x.c",
+        "g++ -c x.cc",
+        "strip x ",
+        "gcc-ar x ",
+    ]
 
 
 def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +133,7 @@ def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytes
 
     fakes.write(tmp_path / "bin" / "ar", '#!/bin/sh\necho "the host\'s own: $1 $(command -v ar)"\n', mode=0o755)
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
-    toolchain.write_plain_tools(tmp_path / "tools", fakes.toolchain(triple=""), tmp_path)
+    toolchain.write_plain_tools(tmp_path / "tools", fakes.toolchain(triple=""), tmp_path, "O2")
     path = f"{tmp_path / 'tools'}:{tmp_path / 'bin'}:/usr/bin:/bin"
     output = process.run([tmp_path / "tools" / "ar", "rcu"], deadline_seconds=20, environment={"PATH": path}).text
     assert output == f"the host's own: rcu {tmp_path / 'bin' / 'ar'}\n"

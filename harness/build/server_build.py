@@ -112,7 +112,7 @@ class BuildDirectory:
         self.steps.counts(CompilerCalls(self.log, self.work))
         for name in ("gcc", "g++"):
             self.wrapper(name)
-        toolchain.write_plain_tools(self.work / "tools", self.tools, self.work)
+        toolchain.write_plain_tools(self.work / "tools", self.tools, self.work, self.optimisation)
         if self.linked == "jemalloc":
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work)
 
@@ -390,7 +390,7 @@ def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) ->
         f"MALLOC={shop.linked}",
         "uname_S=Linux",
         f"uname_M={shop.target.machine}",
-        f"OPTIMIZATION=-{shop.optimisation}",
+        f"OPTIMIZATION={' '.join(toolchain.level_flags(shop.optimisation))}",
         # The build machine is not probed: these settings decide the target's features.
         "USE_SYSTEMD=no",
         f"BUILD_TLS={'yes' if shop.tls else 'no'}",

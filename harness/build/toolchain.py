@@ -80,6 +80,19 @@ EVIDENCE_FLAGS = ("-gdwarf-4", "-fno-omit-frame-pointer")
 """The flags that make evidence readable: lines of addresses, and stacks."""
 
 
+_LTO = "-lto"
+
+
+def is_lto(optimisation: str) -> bool:
+    """Whether an optimisation level includes link-time optimisation: O2-lto does."""
+    return optimisation.endswith(_LTO)
+
+
+def level_flags(optimisation: str) -> list[str]:
+    """The compiler's flags of an optimisation level: `-O2 -flto` for O2-lto."""
+    return [f"-{optimisation.removesuffix(_LTO)}", *(["-flto"] if is_lto(optimisation) else [])]
+
+
 def compiler_flags(target: Target, optimisation: str, extra: Iterable[str] = ()) -> list[str]:
     """Flags after the makefile's own, so that they take precedence; always with debug information.
 
@@ -87,7 +100,7 @@ def compiler_flags(target: Target, optimisation: str, extra: Iterable[str] = ())
     unit's own file even if it comes from a header. It placed what valkey-9.1.2 inlines from sds.h into debug.c at
     `debug.c:132`.
     """
-    return [*target.compiler_flags, f"-{optimisation}", *EVIDENCE_FLAGS, *extra]
+    return [*target.compiler_flags, *level_flags(optimisation), *EVIDENCE_FLAGS, *extra]
 
 
 def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: Iterable[str]) -> None:
@@ -104,9 +117,11 @@ def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: It
 
 
 PLAIN_TOOLS = ("ar", "ranlib", "nm", "strip", "objcopy", "ld", "gcc-ar", "gcc-ranlib", "gcc-nm")
+_READERS = ("ar", "ranlib", "nm")
+"""Those that need the compiler's help with objects which are to be optimised when they are linked (gcc-ar(1))."""
 
 
-def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> None:
+def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path, optimisation: str) -> None:
     """Fill a folder, which must come first on PATH, with a target's tools under their plain names.
 
     A makefile's variable may contain more than a name (Lua's `AR= ar rcu`), which a word on make's command line would
@@ -114,7 +129,8 @@ def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path) -> No
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in PLAIN_TOOLS:
-        _write_script(folder / name, f'{shlex.quote(tool(toolchain, name))} "$@"')
+        called = f"gcc-{name}" if is_lto(optimisation) and name in _READERS else name
+        _write_script(folder / name, f'{shlex.quote(tool(toolchain, called))} "$@"')
     for name, wrapper in COMPILERS.items():
         _write_script(folder / name, f'{shlex.quote(str(compilers / wrapper))} "$@"')
 

@@ -204,10 +204,15 @@ def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Pat
         return f"the makefile told no command that links {shop.binary.name}"
     archive = program.with_name("server.a")
     own = [source / word for word in words if word.endswith(".o")]
+    is_lto = toolchain.is_lto(shop.optimisation)
     for path in own:
         if path.name in {"server.o", "redis.o"}:
+            if is_lto:
+                # What is to be optimised when it is linked has no symbols that could be renamed.
+                path.unlink()
+                shop.make([path.name], compiler=shop.wrapper("gcc", ["-fno-lto"], suffix="-plain"))
             shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
-    shop.run([toolchain.tool(shop.tools, "ar"), "qc", archive, *own])
+    shop.run([toolchain.tool(shop.tools, "gcc-ar" if is_lto else "ar"), "qc", archive, *own])
     compiler, *others = [word for word in words if not word.endswith(".o")]
     # Libraries may need symbols that no driver uses: Valkey 9's Lua is linked whole.
     group = ["-Wl,--start-group", str(archive), *others, "-Wl,--end-group"]

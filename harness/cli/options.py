@@ -32,7 +32,7 @@ KEPT_RUNS = 20
 _PROCESSORS = os.cpu_count() or 1
 DEFAULT_JOBS = min(64, _PROCESSORS + (_PROCESSORS + 1) // 2)
 """A cell's client and its server wait for each other."""
-LEVELS = ("O0", "O1", "O2", "O3", "Os")
+LEVELS = ("O0", "O1", "O2", "O3", "Os", "Oz", "O2-lto", "O3-lto")
 
 target = click.option(
     "--target",

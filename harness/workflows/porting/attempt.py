@@ -88,7 +88,7 @@ def _without_help(shop: BuildDirectory) -> list[Path]:
     for name, more in (("gcc", only_c), ("g++", [])):
         paths.append(shop.work / name)
         own = settings_of(shop.server, shop.target).cflags
-        flags = [*shop.target.compiler_flags, f"-{shop.optimisation}", *own, *warnings, *more]
+        flags = [*shop.target.compiler_flags, *toolchain.level_flags(shop.optimisation), *own, *warnings, *more]
         toolchain.write_wrapper(paths[-1], toolchain.tool(shop.tools, name), flags, [])
     return paths
 
