@@ -167,22 +167,24 @@ def test_a_finding_of_which_nothing_tells_how_it_was_seen_is_news() -> None:
 
 
 @pytest.mark.parametrize(
-    ("narrowed", "meant"),
+    ("narrowed", "toolchain", "meant"),
     [
-        ("", ["aarch64", "armv5", "sparc32plus", "sparc64"]),
-        ("targets = ['*64', 'armv*']", ["aarch64", "armv5", "sparc64"]),
-        ("width_bits = 32", ["armv5", "sparc32plus"]),
-        ("endianness = 'big'", ["sparc32plus", "sparc64"]),
-        ("targets = ['sparc*']\nwidth_bits = 64\nendianness = 'big'", ["sparc64"]),
-        ("targets = ['mips*']", []),
+        ("", "gcc", ["aarch64", "armv5", "sparc32plus", "sparc64"]),
+        ("targets = ['*64', 'armv*']", "gcc", ["aarch64", "armv5", "sparc64"]),
+        ("width_bits = 32", "gcc", ["armv5", "sparc32plus"]),
+        ("endianness = 'big'", "gcc", ["sparc32plus", "sparc64"]),
+        ("targets = ['sparc*']\nwidth_bits = 64\nendianness = 'big'", "gcc", ["sparc64"]),
+        ("targets = ['mips*']", "gcc", []),
+        ("toolchain = 'clang-*'", "gcc", []),
+        ("toolchain = 'clang-*'\nwidth_bits = 32", "clang-musl", ["armv5", "sparc32plus"]),
     ],
 )
-def test_an_entry_is_for_targets_by_name_width_and_order_of_bytes(
-    tmp_path: Path, narrowed: str, meant: list[str]
+def test_an_entry_is_for_targets_by_name_width_order_of_bytes_and_toolchain(
+    tmp_path: Path, narrowed: str, toolchain: str, meant: list[str]
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("aarch64", "armv5", "sparc32plus", "sparc64")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}{narrowed}\n")
-    assert [entry.targets for entry in load_known(path, machines).findings] == [meant]
+    assert [entry.targets for entry in load_known(path, machines, toolchain).findings] == [meant]
 
 
 @pytest.mark.parametrize(("days", "counts"), [(-1, False), (0, True), (1, True)])
@@ -218,7 +220,9 @@ def test_an_entry_is_not_missed_where_only_a_part_of_the_tests_was_run() -> None
 
 def test_the_projects_own_list_is_valid() -> None:
     """And none of its entries is for machines that there are not."""
-    assert all(entry.targets for entry in load_known(DEFAULT, Catalog().targets).findings)
+    lists = [load_known(DEFAULT, Catalog().targets, toolchain).findings for toolchain in ("gcc", *Catalog().families)]
+    for entries in zip(*lists, strict=True):
+        assert any(entry.targets for entry in entries), entries[0]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +241,7 @@ def test_the_projects_own_list_is_valid() -> None:
 )
 def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        load_known(fakes.write(tmp_path / "known.toml", text), {})
+        load_known(fakes.write(tmp_path / "known.toml", text), {}, "gcc")
     assert message in str(caught.value)
 
 
@@ -274,7 +278,7 @@ PAYLOAD = "width/test_width.py::test_a_payload_with_a_string_longer_than_it_is_r
     ],
 )
 def test_a_size_that_overflows_is_known_only_of_a_payload(test: str, command: str, *, known: bool) -> None:
-    listed = load_known(DEFAULT, Catalog().targets)
+    listed = load_known(DEFAULT, Catalog().targets, "gcc")
     finding = own("assertion-_sdsnewlen", test=test, command=command, title="assertion failed in _sdsnewlen")
     assert known == bool(match(listed, finding, "redis-7.0.15", TODAY))
 
@@ -292,7 +296,7 @@ MODULE = "modules/test_modules.py::test_an_independent_reader[native]"
     ],
 )
 def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, message: str, *, known: bool) -> None:
-    listed = load_known(DEFAULT, Catalog().targets)
+    listed = load_known(DEFAULT, Catalog().targets, "gcc")
     finding = found(
         witness(
             occasion(test=test, command="", title=f"the server ended in start: {message}", functions=()),

@@ -192,7 +192,7 @@ def test_a_shared_list_can_name_a_release_that_a_checkout_counts_as(tmp_path: Pa
     ("release", "known"), [("redis-7.0.15", True), ("redis-7.2.0", False), ("valkey-7.0.15", False)]
 )
 def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *, known: bool) -> None:
-    entries = load_known(known_findings.DEFAULT, {"armv5": Catalog().targets["armv5"]})
+    entries = load_known(known_findings.DEFAULT, {"armv5": Catalog().targets["armv5"]}, "gcc")
     said = "---- errorInfo: ERR client-id should be greater than 0\n"
     occasion = Occasion(test="protocol/tracking", command="", title="", said=said, functions=())
     whole = judgement().findings[0]
@@ -221,7 +221,7 @@ def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *,
 def test_a_damaged_list_is_an_error_with_file_and_line(tmp_path: Path, text: str, line: int, message: str) -> None:
     tree = tmp_path / "tree"
     path = fakes.write(tree / IN_TREE, text)
-    for read in (lambda: known_findings.text_in(tree), lambda: load_known(path, {})):
+    for read in (lambda: known_findings.text_in(tree), lambda: load_known(path, {}, "gcc")):
         with pytest.raises(UsageError) as caught:
             read()
         assert f"({path}:{line})" in str(caught.value)

@@ -10,6 +10,7 @@ import click
 from harness.cli import options, output
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
+from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.plan.catalog import Catalog
 from harness.record import stored_run
@@ -65,7 +66,8 @@ def add(
     found = finding_list.named(judgement, finding, run=folder, list_all=True)
     path = path or known_entries.list_of(Cache.default(), folder, found)
     keys = known_entries.server_keys(path, folder, judgement.server)
-    entries = known_entries.exact_entries(found, server=keys, reason=reason, expires=last)
+    keys |= {} if judgement.toolchain == DEFAULT_FAMILY else {"toolchain": judgement.toolchain}
+    entries = known_entries.exact_entries(found, build=keys, reason=reason, expires=last)
     known_entries.append(path, entries)
     if as_json:
         output.print_json({"file": str(path), "entries": entries})

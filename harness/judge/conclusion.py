@@ -44,7 +44,7 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     def read(cls, stored: TrustedRun, known_file: Path) -> KnownLists:
         """Raises UsageError for a list that is invalid."""
         own = known_findings.own_list(stored.folder, stored.record)
-        listed = known_findings.load_known(known_file, stored.record.machines)
+        listed = known_findings.load_known(known_file, stored.record.machines, stored.record.toolchain)
         return cls(
             run=stored.record,
             own=own,

@@ -61,6 +61,8 @@ class KnownFinding(Record, frozen=True):
     """Restricts the targets to those of this word size. Without the key: any."""
     endianness: Endianness | None = None
     """Restricts the targets to those of this byte order, `little` or `big`. Without the key: either."""
+    toolchain: str = "*"
+    """The family of toolchains that compiled, such as `clang-musl`; globs allowed. Without the key: any."""
     suite: str = ""
     """The only suite that may show it. A run without that suite does not report the entry as unseen. Empty: any."""
     test: str = "*"
@@ -81,12 +83,12 @@ class KnownList(Record, frozen=True):
     findings: list[KnownFinding]
 
 
-def load_known(path: Path, machines: Mapping[str, Target]) -> KnownList:
+def load_known(path: Path, machines: Mapping[str, Target], toolchain: str) -> KnownList:
     """Read a known-findings file, and resolve each entry's targets to the names of machines.
 
     Raises UsageError, with file and line, if the file is invalid.
     """
-    return KnownList(findings=resolved(entries_of(read_text(path), path), machines))
+    return KnownList(findings=resolved(entries_of(read_text(path), path), machines, toolchain))
 
 
 def entries_of(text: str, path: Path) -> list[KnownFinding]:
@@ -106,11 +108,19 @@ def entries_of(text: str, path: Path) -> list[KnownFinding]:
     return entries
 
 
-def resolved(entries: Sequence[KnownFinding], machines: Mapping[str, Target]) -> list[KnownFinding]:
-    """The entries with the names of those machines that their targets, width and byte order select."""
+def resolved(entries: Sequence[KnownFinding], machines: Mapping[str, Target], toolchain: str) -> list[KnownFinding]:
+    """The entries with the names of those machines that their targets, width and byte order select.
+
+    An entry for another toolchain than that of the run has none.
+    """
     return [
         msgspec.structs.replace(
-            entry, targets=[name for name, machine in machines.items() if _covers(entry, name, machine)]
+            entry,
+            targets=[
+                name
+                for name, machine in machines.items()
+                if fnmatch.fnmatchcase(toolchain, entry.toolchain) and _covers(entry, name, machine)
+            ],
         )
         for entry in entries
     ]
@@ -289,7 +299,7 @@ def own_list(folder: Path, run: RunRecord) -> OwnList:
         remarks = changes(of_tree, of_base)
         entries = [entry for entry in entries if entry in in_base]
     concerned = [entry for entry in entries if concerns(entry, run.server, release_name(run))]
-    return OwnList(entries=resolved(concerned, run.machines), remarks=remarks)
+    return OwnList(entries=resolved(concerned, run.machines, run.toolchain), remarks=remarks)
 
 
 def _recorded(folder: Path, name: str, run: RunRecord) -> str:

@@ -45,9 +45,12 @@ _CHANCE = re.compile(
 
 
 def exact_entries(
-    finding: Finding, *, server: dict[str, str], reason: str, expires: datetime.date
+    finding: Finding, *, build: dict[str, str], reason: str, expires: datetime.date
 ) -> list[KnownFinding]:
-    """The entries that together fit every occasion on which a finding was seen. `server`: the keys that name it."""
+    """The entries that together fit every occasion on which a finding was seen.
+
+    `build`: the keys that name the server, and the toolchain if it is not the usual one.
+    """
     seen: dict[tuple[str, str, str, str], list[str]] = {}
     for witness in finding.witnesses:
         for occasion in witness.occasions:
@@ -58,7 +61,7 @@ def exact_entries(
         json_codec.convert(
             {
                 "id": _pattern(finding.id),
-                **server,
+                **build,
                 "targets": list(dict.fromkeys(targets)),
                 "reason": reason,
                 "expires": expires,
@@ -145,7 +148,7 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
 
 
 def _toml(entry: KnownFinding) -> str:
-    keys = ("id", "server", "release", "targets", "reason", "expires", "suite", "test", "command", "said")
+    keys = ("id", "server", "release", "targets", "reason", "expires", "toolchain", "suite", "test", "command", "said")
     defaults = KnownFinding(id="", reason="", expires=entry.expires)
     values = {key: getattr(entry, key) for key in keys}
     written = [key for key in keys if key in {"id", "reason", "expires"} or values[key] != getattr(defaults, key)]
@@ -180,6 +183,7 @@ class ListedEntry(Record, frozen=True):
         entry = self.entry
         machines = [f"{entry.width_bits}-bit"] if entry.width_bits else []
         machines += [f"{entry.endianness}-endian"] if entry.endianness else []
+        machines += [entry.toolchain] if entry.toolchain != "*" else []
         where = " ".join(part for part in (",".join(entry.targets), *machines, entry.suite) if part)
         return f"{entry.id}  {where}  {state}{soon}: {entry.reason}  ({self.file})"
 
