@@ -28,14 +28,14 @@ def rdb_file(payloads: Mapping[bytes, bytes], saved: bytes) -> bytes:
     magic = saved[:MAGIC_BYTES]
     if not _MAGIC.fullmatch(magic):
         raise ValueError(f"no RDB file begins with {magic!r}")
-    entries = (payload[:1] + _length(len(key)) + key + payload[1:-10] for key, payload in payloads.items())
+    entries = (payload[:1] + rdb_length(len(key)) + key + payload[1:-10] for key, payload in payloads.items())
     return sealed(magic + b"\xfe\x00" + b"".join(entries) + b"\xff" + bytes(8))
 
 
 _MAGIC = re.compile(rb"[A-Z]+[0-9]+")
 
 
-def _length(length: int) -> bytes:
+def rdb_length(length: int) -> bytes:
     """A length in RDB's encoding: 6 bits, 14 bits, or 32 bits in network order."""
     if length < 64:
         return bytes([length])

@@ -14,7 +14,7 @@ import pytest
 from harness.protocol.command_stream import command
 from suites._shared.checksums import sealed
 from suites.fuzz.attempt import reading
-from suites.fuzz.corrupt import damaged_payload
+from suites.fuzz.corrupt import damaged_payload, rdb_length
 from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import FuzzSession
 
@@ -31,6 +31,15 @@ DAMAGED = "payloads"
 TRAILER = 10
 """Bytes of a payload's version and checksum."""
 MOST_CUTS = 300
+ZIPMAP_TYPE = b"\x09"
+FILLER = b"f"
+_LONG = bytes([0xFE, 0xFE, 0, 0, 0])
+ZIPMAPS = (
+    bytes([2, 1, *b"k", 3, 0, *b"abc", 2, *b"k2", 1, 2, *b"v..", 0xFF]),
+    b"\x01" + _LONG + 254 * FILLER + _LONG + b"\x01" + 255 * FILLER + b"\xff",
+)
+"""The count, each key's length, the key, its value's length, the number of free bytes behind it, the value and those;
+0xff. A length from 254 on has five bytes, 0xfe first (zipmap.c)."""
 TYPES = 32
 """More types of values than any release has (rdb.h)."""
 _USES = (
@@ -94,6 +103,26 @@ def test_cut_restore(cell_run: CellSession, emptying: Emptying) -> None:
             )
             others = [sealed(bytes([number]) + content[1:]) for number in range(TYPES)]
             session.example(_damages(others, reading(kind, KEY)))
+    session.conclude()
+
+
+def test_old_hashes(cell_run: CellSession, emptying: Emptying) -> None:
+    """Zipmaps, which no release has written since 2.6 and all load, with every byte changed: lengths that wrap, too."""
+    if "sanitize-dump-payload" not in cell_run.cell.abilities.options:
+        pytest.skip("before 6.2 servers trust what has the right checksum")
+    session = FuzzSession(cell_run, emptying, name="zipmaps", share=0.03, cost=3)
+    end = payloads(session, cell_run)[0].content[-TRAILER:]
+    for zipmap in ZIPMAPS:
+        head = ZIPMAP_TYPE + rdb_length(len(zipmap))
+        sound = head + zipmap + end
+        if not _is_taken(session.example(_damages([sealed(sound)], reading(b"hash", KEY)))) and not session.failures:
+            pytest.fail(f"nobody takes the zipmap {zipmap!r}", pytrace=False)
+        for place, was in enumerate(zipmap, len(head)):
+            if was == FILLER[0] or not session.more():
+                continue
+            others = sorted({0, 1, 0x80, 0xFD, 0xFE, 0xFF, was ^ 0x80, (was + 1) % 256, (was - 1) % 256} - {was})
+            each = [sealed(sound[:place] + bytes([one]) + sound[place + 1 :]) for one in others]
+            session.example(_damages(each, reading(b"hash", KEY)))
     session.conclude()
 
 

@@ -14,6 +14,7 @@ from harness.workflows.target_setup import set_up_target
 from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 from tests.end_to_end.test_upstream_suite import NO_WORD_BOUNDARY, planted_tree
+from tests.stored import known_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,3 +108,40 @@ def test_a_demand_that_a_static_c_library_does_not_meet_is_refused(tmp_path: Pat
     assert "no policy strict on armv7" in refused.stderr
     audited = run("audit", *chosen, "--run", tmp_path / "audit")
     assert audited.returncode == ExitCode.PASS, audited.stdout
+
+
+def test_a_check_that_a_compiler_drops_is_found(tmp_path: Path) -> None:
+    """The bug is that of docs/found/zipmap-bound-dropped.md."""
+    chosen = [
+        "--target",
+        "armv7",
+        "--suite",
+        "fuzz",
+        "--suite",
+        "units",
+        "--test",
+        "old_hashes",
+        "--test",
+        "zipmap_integrity",
+    ]
+    words = ["check", "--known", known_file(tmp_path), *chosen, "--json", "--seed", "1"]
+    read = document(run(*words, "--toolchain", FAMILY, "--run", tmp_path / "clang"))
+    assert {finding["id"].removeprefix("sigsegv-zipmap") for finding in read["findings"]} <= {
+        "ValidateIntegrity",
+        "GetEncodedLengthSize",
+    }
+    assert {witness["suite"] for finding in read["findings"] for witness in finding["witnesses"]} == {"fuzz", "units"}
+    assert document(run(*words, "--run", tmp_path / "gcc"))["verdict"] == "PASS"
+
+
+def test_what_is_optimised_when_it_is_linked_is_watched_as_well(tmp_path: Path) -> None:
+    read = document(
+        run(
+            *["check", "--optimisation", "O2-lto", "--target", "sparc64", "--suite", "bitops", "--suite", "units"],
+            *["--server", planted_tree(NO_WORD_BOUNDARY), "--run", tmp_path / "run", "--seed", "1", "--json"],
+        )
+    )
+    assert read["verdict"] == "FAIL"
+    places = {finding["file"] for finding in read["findings"] if finding["kind"] == "alignment"}
+    assert places == {"src/bitops.c"}
+    assert {cell["suite"]: cell["passed"] for cell in read["cells"]}["units"] > 20
