@@ -71,7 +71,7 @@ def test_every_class_that_a_target_demands_something_of_has_an_access_that_shows
     # Cortex-A53 has no CAS, and Thumb no SWP. A spilled window is no access of an instruction's own:
     # tests/end_to_end/test_beyond_accesses.py shows it.
     elsewhere = {"aarch64": {"cas"}, "armv7": {"swap"}, "sparc64": {"stack"}, "sparc32plus": {"stack"}}
-    unproved = elsewhere.get(rules.userland(machine), set()) | ({"stack"} if machine.emulator.has_kernel else set())
+    unproved = elsewhere.get(rules.model(machine), set()) | ({"stack"} if machine.emulator.has_kernel else set())
     assert set(machine.demand) - shown <= unproved, f"{target}: no access shows what it demands"
     assert shown <= set(machine.demand) | {"neon"}
 

@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 import pytest
 
 from harness.build.qemu_user import QEMU_FOLDER, Qemu
@@ -94,6 +95,24 @@ def test_the_groups_of_width_and_byte_order_are_what_the_targets_say() -> None:
             assert (target.width_bits == 64) == ("64-bit" in target.groups), target.name
             assert (target.width_bits == 32) == ("32-bit" in target.groups), target.name
             assert (target.endianness == "big") == ("big-endian" in target.groups), target.name
+
+
+def test_a_variant_is_its_target_but_for_the_flags_of_the_compiler() -> None:
+    targets = Catalog().targets
+    variants = [target for target in targets.values() if target.variant_of]
+    assert variants
+    for variant in variants:
+        usual = targets[variant.variant_of]
+        own = {
+            "name": variant.name,
+            "title": variant.title,
+            "groups": variant.groups,
+            "compiler_flags": variant.compiler_flags,
+            "variant_of": variant.variant_of,
+        }
+        assert variant == msgspec.structs.replace(usual, **own)
+        assert set(usual.groups) - {"required"} <= set(variant.groups)
+        assert variant.compiler_flags[: len(usual.compiler_flags)] == usual.compiler_flags != variant.compiler_flags
 
 
 def test_every_policy_is_some_targets_and_says_where_it_is_documented() -> None:
@@ -207,6 +226,7 @@ def test_a_file_that_is_not_there_is_a_usage_error_not_a_bug(tmp_path: Path) -> 
         ("armv5", "linux-arm-2", "linux-arm-22", "policy"),
         ("armv5-kernel", '"versatile"', '"versatil"', "kernel"),
         ("armv5-kernel", 'userland = "armv5"', 'userland = "armv55"', "target"),
+        ("armv7-time64", 'variant_of = "armv7"', 'variant_of = "armv77"', "target"),
     ],
 )
 def test_what_a_target_names_and_is_not_there_is_an_error_that_suggests_one(

@@ -90,9 +90,9 @@ def unproved(target: Target, made: Collection[str], occurring: Iterable[str]) ->
 
 
 def readable() -> list[str]:
-    """The targets whose accesses can be read from their disassembly."""
-    targets = Catalog().targets.values()
-    return [t.name for t in targets if t.emulator.is_qemu_user and registry.of_isa(t.isa).notation is not None]
+    """The targets whose accesses can be read from their disassembly; variants have those of the usual ones."""
+    targets = [one for one in Catalog().targets.values() if one.emulator.is_qemu_user and not one.variant_of]
+    return [one.name for one in targets if registry.of_isa(one.isa).notation is not None]
 
 
 def measured(name: str, family: str, releases: Iterable[str], before: Census) -> Census:

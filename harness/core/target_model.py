@@ -205,6 +205,13 @@ class Target(Record, frozen=True):
     """Each class of `demand` in one of them. Earlier versions recorded none in their runs."""
     userland: str = ""
     """For a system: the target whose builds it runs; empty: its own."""
+    variant_of: str = ""
+    """The target of the same machine whose programs are compiled in the usual way; empty: this is it."""
+
+    @property
+    def time_bits(self) -> int:
+        """The size of a time_t: that of a long, unless the C library is asked for 64 bits (feature_test_macros(7))."""
+        return 64 if "-D_TIME_BITS=64" in self.compiler_flags else self.width_bits
 
     def deadline_seconds(self, base_seconds: float) -> float:
         """The deadline of a short task that takes well under `base_seconds` on the host.

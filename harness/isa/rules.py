@@ -53,7 +53,7 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
                 remedy=f"plumb audit --target {userland(target)}",
             )
         return base if target.emulator.runs_here else audited(base)
-    if name in policies and (reason := policies[name].unusable.get(userland(target))):
+    if name in policies and (reason := policies[name].unusable.get(model(target))):
         raise UsageError(
             f"no program of {target.name} can run under policy {name}",
             where="--policy",
@@ -77,7 +77,7 @@ def _named(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
     if target.emulator.has_kernel and not has_switch(target):
         return policies[target.kernel]
     # Nothing emulates this machine, so no policy changes what its hardware and kernel do.
-    return policies["signal" if target.emulator.runs_here else policy.effective_policy.get(userland(target), name)]
+    return policies["signal" if target.emulator.runs_here else policy.effective_policy.get(model(target), name)]
 
 
 def check_toolchain(policy: Policy, target: Target, tools: Toolchain) -> None:
@@ -97,11 +97,11 @@ def check_toolchain(policy: Policy, target: Target, tools: Toolchain) -> None:
 
 def applies(policy: Policy, target: Target) -> bool:
     """Whether a policy makes sense for a target; for a target with a kernel, whether that kernel has the policy."""
-    return _fits(policy, target) and userland(target) not in policy.unusable
+    return _fits(policy, target) and model(target) not in policy.unusable
 
 
 def _fits(policy: Policy, target: Target) -> bool:
-    fits = any(fnmatch.fnmatch(userland(target), glob) for glob in policy.targets)
+    fits = any(fnmatch.fnmatch(model(target), glob) for glob in policy.targets)
     if not target.emulator.has_kernel:
         return fits
     # A kernel without a switch has one policy, its own.
@@ -130,6 +130,11 @@ def signal_of(target: Target) -> signal.Signals:
 def userland(target: Target) -> str:
     """The name of the target whose programs it runs."""
     return target.userland or target.name
+
+
+def model(target: Target) -> str:
+    """The name by which policies and tables of instructions know a target's machine."""
+    return target.variant_of or userland(target)
 
 
 def audit_name(policy: str) -> str:
@@ -203,7 +208,7 @@ def recorded_policies(policies: Mapping[str, Policy], name: str, machines: Colle
 def fate_policies(policies: Mapping[str, Policy], machines: Collection[Target]) -> set[str]:
     """The names of the policies that `fate` reads for these machines. Raises KeyError where `ignore` is missing."""
     ignore = policies["ignore"]
-    instead = {ignore.effective_policy.get(userland(machine), ignore.name) for machine in machines}
+    instead = {ignore.effective_policy.get(model(machine), ignore.name) for machine in machines}
     return {"signal", ignore.name, *instead, *(machine.kernel for machine in machines)}
 
 
@@ -214,7 +219,7 @@ def fate(target: Target, policies: Mapping[str, Policy], access: Access) -> Fate
     if prescribed(target, policies["signal"], access) == "done":
         return "hardware"
     ignore = policies["ignore"]
-    ignoring = policies[ignore.effective_policy.get(userland(target), "ignore")]
+    ignoring = policies[ignore.effective_policy.get(model(target), "ignore")]
     if applies(ignore, target) and prescribed(target, ignoring, access) == "rotated":
         return "rotated"
     return "fixup" if prescribed(target, policies[target.kernel], access) == "done" else "kill"

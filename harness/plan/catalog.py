@@ -65,6 +65,7 @@ class Catalog:
             _refer("toolchain", target.toolchain, self.toolchains, where)
             _refer("policy", target.kernel, self.policies, where)
             _refer("target", target.userland or target.name, found, where)
+            _refer("target", target.variant_of or target.name, found, where)
             if target.emulator.has_kernel:
                 _refer("kernel", target.emulator.machine, self.kernels, where)
         return found

@@ -90,13 +90,13 @@ class CanaryCase(Record, frozen=True):
 def table(target: Target) -> AccessTable:
     """The part of the instruction set's table that concerns the target, each access in every addressing mode."""
     read = _instruction_set(target.isa)
-    userland = rules.userland(target)
-    states = [one for one in read.states if _is_one_of(userland, one.targets)]
-    mine = [one for state in states or [_ONLY_STATE] for one in _accesses_of(read, userland, state)]
+    model = rules.model(target)
+    states = [one for one in read.states if _is_one_of(model, one.targets)]
+    mine = [one for state in states or [_ONLY_STATE] for one in _accesses_of(read, model, state)]
     return msgspec.structs.replace(
         read,
         accesses=[one for one in mine if not _is_one_of(target.name, one.lacking)],
-        exempt=[one for one in read.exempt if _is_one_of(userland, one.targets)],
+        exempt=[one for one in read.exempt if _is_one_of(model, one.targets)],
     )
 
 
@@ -109,13 +109,13 @@ def plain_accesses(target: Target) -> list[PlannedAccess]:
 _ONLY_STATE = InstructionState(name="", attribute="", targets=())
 
 
-def _accesses_of(read: AccessTable, userland: str, state: InstructionState) -> list[PlannedAccess]:
+def _accesses_of(read: AccessTable, model: str, state: InstructionState) -> list[PlannedAccess]:
     """The accesses of a target in a state, each in every addressing mode."""
     suffix = f"-{state.name}" if state.name else ""
-    modes = {mode.name: mode for mode in read.addressing if _is_one_of(userland + suffix, mode.targets)}
+    modes = {mode.name: mode for mode in read.addressing if _is_one_of(model + suffix, mode.targets)}
     found = []
     for one in read.accesses:
-        if _is_one_of(userland + suffix, one.targets):
+        if _is_one_of(model + suffix, one.targets):
             found.append(one)
             found += [_addressed(one, modes[mode], read.place) for mode in one.addressing if mode in modes]
     return [msgspec.structs.replace(one, name=one.name + suffix, attribute=state.attribute) for one in found]

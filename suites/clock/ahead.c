@@ -9,6 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Where a time_t of 64 bits was asked for and a long has 32, each function below is compiled under the name that the C
+ * library has for such times (__clock_gettime64 and so on), and the system call is another. */
+#ifdef SYS_clock_gettime64
+enum { GET_TIME = sizeof(time_t) > sizeof(long) ? SYS_clock_gettime64 : SYS_clock_gettime };
+#else
+enum { GET_TIME = SYS_clock_gettime };
+#endif
+
 /* Plain system calls: the allocator may ask for the time before it can allocate. */
 static long long seconds_ahead(void) {
     static long long seconds = -1;
@@ -26,7 +34,7 @@ static long long seconds_ahead(void) {
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
-    long result = syscall(SYS_clock_gettime, clock, now);
+    long result = syscall(GET_TIME, clock, now);
     if (!result && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += seconds_ahead();
     return (int)result;
 }

@@ -34,7 +34,7 @@ def start_at(cell: CellSpec, start_guest: StartGuest) -> Callable[..., Guest]:
     """Starts a server whose clock shows a moment now, in seconds since 1970."""
 
     def start(moment: int, **files: bytes) -> Guest:
-        if moment + 60 > 1 << 31 and cell.runner.target.width_bits == 32:
+        if moment + 60 > 1 << 31 and cell.runner.target.time_bits == 32:
             pytest.skip("time_t has 32 bits here")
         ahead = b"%d" % (moment - int(time.time()))
         return start_guest(preload=cell.preload, files={"ahead": ahead, **files})

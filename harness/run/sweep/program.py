@@ -81,15 +81,15 @@ def encodings(target: Target) -> list[Encoding]:
     """The encodings that a target has. Raises AssertionError where its architecture has no table."""
     table = table_of(target)
     assert table is not None, f"nobody has written the encodings of {target.isa}"
-    userland = rules.userland(target)
-    return [one for one in table.encodings if any(fnmatch(userland, glob) for glob in one.targets)]
+    model = rules.model(target)
+    return [one for one in table.encodings if any(fnmatch(model, glob) for glob in one.targets)]
 
 
 def assembly(target: Target, chosen: Sequence[Encoding]) -> str:
     """A slot for each encoding, and the table of their addresses."""
     table = table_of(target)
     assert table is not None
-    lines = [table.preamble[rules.userland(target)], table.syntax, table.assembly.read_text("utf-8"), ".text"]
+    lines = [table.preamble[rules.model(target)], table.syntax, table.assembly.read_text("utf-8"), ".text"]
     addresses = []
     for number, one in enumerate(chosen):
         form = table.states[one.state]
