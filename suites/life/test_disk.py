@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
@@ -55,6 +56,20 @@ def fill(guest: Guest) -> None:
 def occupy(guest: Guest) -> None:
     """Put a folder in the place of the file, which no file replaces."""
     (guest.folder / "dump.rdb").mkdir()
+
+
+@contextlib.contextmanager
+def full_file(guest: Guest) -> Iterator[None]:
+    """The next append-only file leads to FULL. No link stays in the evidence: a run with one is not read."""
+    folder = guest.folder / FOLDER
+    folder.mkdir()
+    (folder / BEGUN).symlink_to(FULL)
+    try:
+        yield
+    finally:
+        for path in folder.iterdir():
+            if path.is_symlink():
+                path.unlink()
 
 
 def free(guest: Guest) -> None:
@@ -109,25 +124,20 @@ def test_nothing_is_written_while_a_child_cannot_save(start_guest: StartGuest) -
 
 def test_nothing_is_written_while_the_append_only_file_is_full(start_guest: StartGuest) -> None:
     guest = start_guest(options=[*server.OPTIONS, "--appendfsync", "everysec"])
-    folder = guest.folder / FOLDER
-    folder.mkdir()
     assert ask(guest, "SET", "k", 1) == b"OK"
-    (folder / BEGUN).symlink_to(FULL)
-    ask(guest, "CONFIG", "SET", "appendonly", "yes")
-    ask(guest, "SET", "k", 2)
-    link.await_that(lambda: link.info(guest, TOLD)["aof_last_write_status"] == "err", [guest], "the write to fail")
-    assert refusal(guest, "SET", "k", 3).startswith("MISCONF")
-    assert ask(guest, "GET", "k") == b"2"
-    ask(guest, "CONFIG", "SET", "appendonly", "no")
-    assert ask(guest, "INCR", "k") == 3
+    with full_file(guest):
+        ask(guest, "CONFIG", "SET", "appendonly", "yes")
+        ask(guest, "SET", "k", 2)
+        link.await_that(lambda: link.info(guest, TOLD)["aof_last_write_status"] == "err", [guest], "the write to fail")
+        assert refusal(guest, "SET", "k", 3).startswith("MISCONF")
+        assert ask(guest, "GET", "k") == b"2"
+        ask(guest, "CONFIG", "SET", "appendonly", "no")
+        assert ask(guest, "INCR", "k") == 3
 
 
 def test_a_server_that_promised_to_keep_each_write_ends_when_it_cannot(start_guest: StartGuest) -> None:
     guest = start_guest(options=[*server.OPTIONS, "--appendfsync", "always"])
-    folder = guest.folder / FOLDER
-    folder.mkdir()
-    (folder / BEGUN).symlink_to(FULL)
-    with server.client(guest) as client:
+    with full_file(guest), server.client(guest) as client:
         client.command("CONFIG", "SET", "appendonly", "yes")
         client.send(client.pack([("SET", "k", 1)]))
         assert guest.await_end() == 1
