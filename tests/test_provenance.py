@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.cli.options import LEVELS
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode
@@ -41,6 +42,11 @@ def made(**of: Any) -> dict[str, Any]:
         chunks=[SENT],
     )
     return {**json_codec.decode(json_codec.encode(usual), dict), **of}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_reproducer_of_every_level_is_read(level: str) -> None:
+    assert json_codec.convert(made(optimisation=level), Reproducer).optimisation == level
 
 
 @pytest.fixture

@@ -256,6 +256,7 @@ class CompilerFlags(click.ParamType[tuple[str, ...]]):
     name = "flags"
     TAKEN: ClassVar = {
         r"-O.*": "the level is part of a build's name: --optimisation O3",
+        r"-flto.*": "a level includes it: --optimisation O2-lto",
         r"-[cESo]|-o.+|-M.*": "the makefile says what is made: leave it out",
         r"-g0|-s|-fomit-frame-pointer": "findings need names, lines and stacks: leave it out",
     }

@@ -36,7 +36,7 @@ class Reproducer(Record, frozen=True):
     server: str
     target: str
     policy: str
-    optimisation: Annotated[str, msgspec.Meta(pattern=r"^O[0-3s]\Z")]
+    optimisation: Annotated[str, msgspec.Meta(pattern=r"^O([0-3sz]|[23]-lto)\Z")]
     """The pattern stops a reproducer from another machine from adding options to the compiler's command line."""
     emulator: str
     chunks: list[Chunk]

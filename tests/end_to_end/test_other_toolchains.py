@@ -145,3 +145,5 @@ def test_what_is_optimised_when_it_is_linked_is_watched_as_well(tmp_path: Path) 
     places = {finding["file"] for finding in read["findings"] if finding["kind"] == "alignment"}
     assert places == {"src/bitops.c"}
     assert {cell["suite"]: cell["passed"] for cell in read["cells"]}["units"] > 20
+    words = shlex.split(next(one["replay"] for one in read["findings"] if one["kind"] == "alignment"))[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS

@@ -6,6 +6,7 @@ import itertools
 import shlex
 from typing import TYPE_CHECKING
 
+from harness.build.toolchain import level_flags
 from harness.report.formats.markdown import as_code, as_text, signed
 from harness.report.markdown_table import table
 from harness.workflows.porting.sections import (
@@ -40,7 +41,7 @@ def render(report: PortReport) -> str:
     ]
     lines += _fix_first(report) + _steps(report) + _suites(report) + _solaris(report) + _regions(report)
     lines += _hints(report) + _makefiles(report)
-    built = as_code(" ".join([f"-{report.optimisation}", *map(shlex.quote, report.settings.words)]))
+    built = as_code(" ".join([*level_flags(report.optimisation), *map(shlex.quote, report.settings.words)]))
     lines += ["", f"Run: {as_code(report.run)} · {built} · seed {report.seed}", ""]
     return "\n".join(lines)
 
