@@ -236,6 +236,18 @@ def test_a_command_keeps_the_limit_by_itself_where_the_cache_has_grown(filled: P
     assert left(filled) == ["builds/old-1"]
 
 
+def test_old_translated_code_goes_before_all_that_is_dear_to_make() -> None:
+    hour, now = 3600 * 10**9, time.time_ns()
+
+    def entry(kind: str, hours: float) -> cache_upkeep.CacheEntry:
+        return cache_upkeep.CacheEntry(kind=kind, key=str(hours), bytes=10, used_ns=now - int(hours * hour))
+
+    used = [entry("archives", 90), entry("translations", 0.5), entry("translations", 2), entry("translations", 3)]
+    holding = cache_upkeep.Holding(entries=used, others={})
+    chosen = [(one.kind, one.key) for one in cache_upkeep.beyond_limit(holding, 1)]
+    assert chosen == [("translations", "3"), ("translations", "2"), ("archives", "90"), ("translations", "0.5")]
+
+
 def test_without_a_word_the_limit_is_ten_gibibytes_and_none_is_none(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     assert cache_upkeep.limit(cache) == 10 * 2**30

@@ -174,10 +174,19 @@ def unused_for(
 
 
 def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
-    """The entries to remove for the rest to fit, those first that were not used for longest."""
+    """The entries to remove for the rest to fit, those first that were not used for longest.
+
+    Translated code of an hour ago goes before all else: it is made anew in a tenth of a second, and it is much.
+    """
+    an_hour_ago = time.time_ns() - 3600 * 10**9
     excess = holding.bytes - size
     chosen = []
-    for entry in sorted(holding.entries, key=lambda each: each.used_ns):
+
+    def order(entry: CacheEntry) -> tuple[bool, int]:
+        is_old_code = entry.kind == "translations" and entry.used_ns < an_hour_ago
+        return not is_old_code, entry.used_ns
+
+    for entry in sorted(holding.entries, key=order):
         if excess <= 0:
             break
         chosen.append(entry)
