@@ -176,6 +176,7 @@ def test_a_finding_of_which_nothing_tells_how_it_was_seen_is_news() -> None:
         ("targets = ['sparc*']\nwidth_bits = 64\nendianness = 'big'", "gcc", ["sparc64"]),
         ("targets = ['mips*']", "gcc", []),
         ("toolchain = 'clang-*'", "gcc", []),
+        ("time_bits = 32", "gcc", ["armv5", "sparc32plus"]),
         ("toolchain = 'clang-*'\nwidth_bits = 32", "clang-musl", ["armv5", "sparc32plus"]),
     ],
 )
@@ -185,6 +186,12 @@ def test_an_entry_is_for_targets_by_name_width_order_of_bytes_and_toolchain(
     machines = {name: Catalog().targets[name] for name in ("aarch64", "armv5", "sparc32plus", "sparc64")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}{narrowed}\n")
     assert [entry.targets for entry in load_known(path, machines, toolchain).findings] == [meant]
+
+
+def test_the_oracle_is_never_compiled_by_another_toolchain(tmp_path: Path) -> None:
+    machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
+    path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}toolchain = 'clang-*'\n")
+    assert [entry.targets for entry in load_known(path, machines, "clang-musl").findings] == [["armv5"]]
 
 
 @pytest.mark.parametrize(("days", "counts"), [(-1, False), (0, True), (1, True)])

@@ -24,7 +24,7 @@ from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT, at_line, decode_toml, line_of, read_text
-from harness.core.target_model import Endianness  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE, Endianness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +59,8 @@ class KnownFinding(Record, frozen=True):
     """Target names; globs allowed. Without the key: all targets."""
     width_bits: Literal[32, 64] | None = None
     """Restricts the targets to those of this word size. Without the key: any."""
+    time_bits: Literal[32, 64] | None = None
+    """Restricts the targets to those whose time_t has this size. Without the key: any."""
     endianness: Endianness | None = None
     """Restricts the targets to those of this byte order, `little` or `big`. Without the key: either."""
     toolchain: str = "*"
@@ -111,7 +113,7 @@ def entries_of(text: str, path: Path) -> list[KnownFinding]:
 def resolved(entries: Sequence[KnownFinding], machines: Mapping[str, Target], toolchain: str) -> list[KnownFinding]:
     """The entries with the names of those machines that their targets, width and byte order select.
 
-    An entry for another toolchain than that of the run has none.
+    `toolchain`: what compiled for the run's targets; the oracle is always compiled by the usual one.
     """
     return [
         msgspec.structs.replace(
@@ -119,7 +121,8 @@ def resolved(entries: Sequence[KnownFinding], machines: Mapping[str, Target], to
             targets=[
                 name
                 for name, machine in machines.items()
-                if fnmatch.fnmatchcase(toolchain, entry.toolchain) and _covers(entry, name, machine)
+                if fnmatch.fnmatchcase(DEFAULT_FAMILY if name == ORACLE else toolchain, entry.toolchain)
+                and _covers(entry, name, machine)
             ],
         )
         for entry in entries
@@ -130,6 +133,7 @@ def _covers(entry: KnownFinding, name: str, machine: Target) -> bool:
     return (
         any(fnmatch.fnmatch(name, pattern) for pattern in entry.targets)
         and entry.width_bits in {None, machine.width_bits}
+        and entry.time_bits in {None, machine.time_bits}
         and entry.endianness in {None, machine.endianness}
     )
 

@@ -268,7 +268,7 @@ def _refuse_for_package(catalog: Catalog, request: Request) -> None:
                 remedy=f"leave it out; or --server {next(iter(catalog.servers))}",
             )
     for target in (catalog.targets[name] for name in request.plan.targets):
-        if target.emulator.has_kernel or target.emulator.detector:
+        if target.emulator.has_kernel or target.emulator.detector or target.time_bits > target.width_bits:
             raise UsageError(
                 f"{target.name} runs what is compiled for it, and {request.server} is a package",
                 where="--target",

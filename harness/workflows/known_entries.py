@@ -182,6 +182,7 @@ class ListedEntry(Record, frozen=True):
         soon = ", soon" if self.state == "expires soon" else ""
         entry = self.entry
         machines = [f"{entry.width_bits}-bit"] if entry.width_bits else []
+        machines += [f"{entry.time_bits}-bit time_t"] if entry.time_bits else []
         machines += [f"{entry.endianness}-endian"] if entry.endianness else []
         machines += [entry.toolchain] if entry.toolchain != "*" else []
         where = " ".join(part for part in (",".join(entry.targets), *machines, entry.suite) if part)

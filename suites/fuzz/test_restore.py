@@ -35,8 +35,8 @@ ZIPMAP_TYPE = b"\x09"
 FILLER = b"f"
 _LONG = bytes([0xFE, 0xFE, 0, 0, 0])
 ZIPMAPS = (
-    bytes([2, 1, *b"k", 3, 0, *b"abc", 2, *b"k2", 1, 2, *b"v..", 0xFF]),
     b"\x01" + _LONG + 254 * FILLER + _LONG + b"\x01" + 255 * FILLER + b"\xff",
+    bytes([2, 1, *b"k", 3, 0, *b"abc", 2, *b"k2", 1, 2, *b"v..", 0xFF]),
 )
 """The count, each key's length, the key, its value's length, the number of free bytes behind it, the value and those;
 0xff. A length from 254 on has five bytes, 0xfe first (zipmap.c)."""
@@ -107,7 +107,7 @@ def test_cut_restore(cell_run: CellSession, emptying: Emptying) -> None:
 
 
 def test_old_hashes(cell_run: CellSession, emptying: Emptying) -> None:
-    """Zipmaps, which no release has written since 2.6 and all load, with every byte changed: lengths that wrap, too."""
+    """Zipmaps, which no release has written since 2.6 and all load, each byte but texts changed: a length wraps."""
     if "sanitize-dump-payload" not in cell_run.cell.abilities.options:
         pytest.skip("before 6.2 servers trust what has the right checksum")
     session = FuzzSession(cell_run, emptying, name="zipmaps", share=0.03, cost=3)
@@ -115,7 +115,9 @@ def test_old_hashes(cell_run: CellSession, emptying: Emptying) -> None:
     for zipmap in ZIPMAPS:
         head = ZIPMAP_TYPE + rdb_length(len(zipmap))
         sound = head + zipmap + end
-        if not _is_taken(session.example(_damages([sealed(sound)], reading(b"hash", KEY)))) and not session.failures:
+        failures = session.failures
+        taken = _is_taken(session.example(_damages([sealed(sound)], reading(b"hash", KEY))))
+        if not taken and session.failures == failures:
             pytest.fail(f"nobody takes the zipmap {zipmap!r}", pytrace=False)
         for place, was in enumerate(zipmap, len(head)):
             if was == FILLER[0] or not session.more():

@@ -137,25 +137,37 @@ def test_an_append_only_file_is_checked_and_repaired(
     assert programs.run("check-aof", f"files/{first}").code == 0
 
 
-def expect_cut(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> None:
-    """Cut a file of these moments at one moment, and compare what is left with what was written until then."""
+def timed(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> tuple[Path, bytes, bytes]:
+    """A file of these moments, its content, and what is due to be left of it once it is cut at one moment."""
     if cell.version < (7,):
         pytest.skip("files have timestamps since 7.0")
     parts = [b"#TS:%d\r\n" % one + Client.pack([("SET", "k", one)]) for one in moments]
-    path: Path = programs.file("timed.aof", b"")
-
-    def renew() -> None:
-        path.write_bytes(b"".join(parts))
-
-    programs.same("check-aof", "--truncate-to-timestamp", str(moment), "timed.aof", before=renew)
+    whole = b"".join(parts)
     due = b"".join(part for one, part in zip(moments, parts, strict=True) if one <= moment)
     # The tool refuses to cut everything away.
-    assert path.read_bytes() == (due or b"".join(parts))
+    return programs.file("timed.aof", whole), whole, due or whole
+
+
+def expect_cut(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> None:
+    """Cut a file of these moments at one moment; compare what is told, and what is left with what was before."""
+    path, whole, due = timed(programs, cell, moments, moment)
+    programs.same(
+        "check-aof", "--truncate-to-timestamp", str(moment), "timed.aof", before=lambda: path.write_bytes(whole)
+    )
+    assert path.read_bytes() == due
 
 
 @pytest.mark.parametrize("moment", [0, *NEAR_MOMENTS])
 def test_a_file_is_cut_at_a_moment(programs: Programs, cell: CellSpec, moment: int) -> None:
     expect_cut(programs, cell, NEAR_MOMENTS, moment)
+
+
+@pytest.mark.parametrize("moment", [0, *NEAR_MOMENTS])
+def test_what_was_written_after_a_moment_is_cut(programs: Programs, cell: CellSpec, moment: int) -> None:
+    """Whatever is told: a wrong number there must not hide a cut at a wrong place."""
+    path, _, due = timed(programs, cell, NEAR_MOMENTS, moment)
+    programs.run("check-aof", "--truncate-to-timestamp", str(moment), "timed.aof")
+    assert path.read_bytes() == due
 
 
 @pytest.mark.parametrize("moment", [NEAR_MOMENTS[1], *FAR_MOMENTS, 1 << 62])

@@ -39,7 +39,7 @@ class ListedTest(Record, frozen=True):
 
     def covers(self, test: str, target: Target, family: str, version: tuple[int, ...]) -> bool:
         """Whether it speaks of a test on a target and release."""
-        names = [target.name, *target.groups]
+        names = [target.name, target.variant_of, *target.groups]
         return (
             family in self.families
             and version >= self.since
