@@ -97,7 +97,7 @@ def test_the_groups_of_width_and_byte_order_are_what_the_targets_say() -> None:
             assert (target.endianness == "big") == ("big-endian" in target.groups), target.name
 
 
-def test_a_variant_is_its_target_but_for_the_flags_of_the_compiler() -> None:
+def test_a_variant_is_its_target_but_for_the_compilers_flags_and_the_size_of_pages() -> None:
     targets = Catalog().targets
     variants = [target for target in targets.values() if target.variant_of]
     assert variants
@@ -108,11 +108,13 @@ def test_a_variant_is_its_target_but_for_the_flags_of_the_compiler() -> None:
             "title": variant.title,
             "groups": variant.groups,
             "compiler_flags": variant.compiler_flags,
+            "page_size_bytes": variant.page_size_bytes,
             "variant_of": variant.variant_of,
         }
         assert variant == msgspec.structs.replace(usual, **own)
         assert set(usual.groups) - {"required"} <= set(variant.groups)
-        assert variant.compiler_flags[: len(usual.compiler_flags)] == usual.compiler_flags != variant.compiler_flags
+        assert variant.compiler_flags[: len(usual.compiler_flags)] == usual.compiler_flags
+        assert variant.compiler_flags != usual.compiler_flags or variant.page_size_bytes != usual.page_size_bytes
 
 
 def test_every_policy_is_some_targets_and_says_where_it_is_documented() -> None:
@@ -238,6 +240,20 @@ def test_what_a_target_names_and_is_not_there_is_an_error_that_suggests_one(
     wrong, right = near.rpartition("= ")[2].strip('"'), name.rpartition("= ")[2].strip('"')
     assert f"unknown {kind} '{wrong}' (targets/{file}.toml)" in str(caught.value)
     assert f"did you mean '{right}'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "named", "variant"),
+    [
+        ("sparc32plus-time64", 'variant_of = "sparc32plus"', 'variant_of = "armv7-time64"'),
+        ("armv7-kernel", 'userland = "armv7"', 'userland = "armv7-time64"'),
+    ],
+)
+def test_a_variant_stands_for_no_machine(copied: Path, file: str, named: str, variant: str) -> None:
+    """A canary would have half of the accesses, and nothing would say so."""
+    damage(copied / "targets" / f"{file}.toml", named, variant)
+    with pytest.raises(UsageError, match="a variant is named where a target must be"):
+        Catalog(copied).targets  # noqa: B018
 
 
 def test_a_toolchain_is_checked_as_strictly_as_a_target(tmp_path: Path) -> None:

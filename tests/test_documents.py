@@ -89,3 +89,13 @@ def test_every_page_that_the_code_names_is_there() -> None:
             named[name] = str(path.relative_to(ROOT))
     assert len(named) > 10
     assert {name: place for name, place in named.items() if not (ROOT / name).is_file()} == {}
+
+
+def test_whatever_is_under_the_emulators_licence_says_so() -> None:
+    folder = ROOT / "toolchains" / "qemu"
+    ours = [folder / "hooks.patch", *(path for path in (folder / "overlay").rglob("*") if path.is_file())]
+    assert len(ours) >= 7
+    silent = [
+        path for path in ours if "SPDX-License-Identifier: GPL-2.0-or-later" not in path.read_text("utf-8")[:2000]
+    ]
+    assert silent == []

@@ -192,7 +192,7 @@ def assembled(target: Target, tools: Toolchain, state: str, lines: Sequence[str]
     with tempfile.TemporaryDirectory() as folder:
         source, made, plain = (Path(folder) / name for name in ("lines.S", "lines.o", "lines.bin"))
         form = table.states[state]
-        head = [table.preamble[rules.userland(target)], table.syntax, form.begin]
+        head = [table.preamble[rules.model(target)], table.syntax, form.begin]
         source.write_text("\n".join([*head, *lines, ""]), "utf-8")
         commands: list[list[str | Path]] = [
             [tool(tools, "gcc"), *target.compiler_flags, *form.assembler, "-c", source, "-o", made],

@@ -90,7 +90,7 @@ def unproved(target: Target, made: Collection[str], occurring: Iterable[str]) ->
 
 
 def readable() -> list[str]:
-    """The targets whose accesses can be read from their disassembly; variants have those of the usual ones."""
+    """The targets whose accesses can be read from their disassembly. Of variants nothing is counted."""
     targets = [one for one in Catalog().targets.values() if one.emulator.is_qemu_user and not one.variant_of]
     return [one.name for one in targets if registry.of_isa(one.isa).notation is not None]
 

@@ -15,7 +15,7 @@ from elftools.elf.segments import InterpSegment
 from harness.analysis.detectors import registry
 from harness.build import build_progress
 from harness.core.digests import key_of, refuse_edited, sha256_of
-from harness.core.errors import InfrastructureError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import ArchivePlace, Flavour, Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
@@ -34,6 +34,8 @@ BUILD_SECONDS = 3600
 EMULATED_SIGABRT = 35
 """The host's signal that a guest receives as SIGABRT: QEMU keeps SIGABRT for its own abort(), and takes a real-time
 signal that has no other meaning for the program's (linux-user/signal.c, signal_table_init)."""
+LARGEST_USUAL_PAGE = 8192
+"""What a distribution's emulators have for SPARC and Alpha; for most others it is 4096 bytes."""
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
 
 
@@ -161,7 +163,10 @@ class Emulators:
                 self.cache.folder("emulators", f"{key}-{name}", partial(_publish, built))
 
     def runner(self, target: Target, toolchain: Toolchain, policy: Policy, programs: dict[str, Path]) -> Runner:
-        """How to run a target's programs under a policy. Creates the guest's root folder of links if it is missing."""
+        """How to run a target's programs under a policy. Creates the guest's root folder of links if it is missing.
+
+        Raises UsageError where a distribution's emulator has other pages than the target.
+        """
         spec = target.emulator
         detector = registry.named(spec.detector)
         if spec.has_kernel:
@@ -177,11 +182,18 @@ class Emulators:
                 records_faults=False,
                 environment=dict(detector.environment),
             )
+        if self.flavour == "distro" and target.page_size_bytes > LARGEST_USUAL_PAGE:
+            raise UsageError(
+                f"no emulator with the pages of {target.name}",
+                where="--emulator distro",
+                because=f"a distribution's QEMU has no pages of {target.page_size_bytes} bytes",
+                remedy="leave the option out, or the target",
+            )
         options = ["-L", str(self.guest_root(toolchain))]
         if spec.cpu:
             options = ["-cpu", spec.cpu, *options]
         if self.flavour == "pinned":
-            options += ["-alignment", alignment_option(policy)]
+            options += ["-page-size", str(target.page_size_bytes), "-alignment", alignment_option(policy)]
         return Runner(
             target=target,
             policy=policy,

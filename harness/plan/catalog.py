@@ -66,6 +66,13 @@ class Catalog:
             _refer("policy", target.kernel, self.policies, where)
             _refer("target", target.userland or target.name, found, where)
             _refer("target", target.variant_of or target.name, found, where)
+            if any(found[name].variant_of for name in (target.variant_of, target.userland) if name):
+                raise UsageError(
+                    "a variant is named where a target must be",
+                    where=where,
+                    because="policies and tables of instructions would not know the machine",
+                    remedy="name the target that is itself no variant",
+                )
             if target.emulator.has_kernel:
                 _refer("kernel", target.emulator.machine, self.kernels, where)
         return found

@@ -93,7 +93,7 @@ def measure_costs(bench: Workbench, names: Sequence[str], server: str, *, rounds
 def measure(
     build: Build, runner_for: Callable[[str], Runner], tree: SourceTree, progress: Progress, *, rounds: int
 ) -> tuple[list[Ratio], list[Memory]]:
-    """SET, GET and BITOP, in pipelines of 8 and of 1, on one guest for each policy; then the guests' memory."""
+    """SET, GET and BITOP, in pipelines of 8 and of 1, on a new guest for each policy and round; then their memory."""
     rates: dict[tuple[str, int, str], list[float]] = {}
     mebibytes: dict[str, list[float]] = {}
     for number in range(rounds):
