@@ -66,7 +66,8 @@ def add(
     found = finding_list.named(judgement, finding, run=folder, list_all=True)
     path = path or known_entries.list_of(Cache.default(), folder, found)
     keys = known_entries.server_keys(path, folder, judgement.server)
-    keys |= {} if judgement.toolchain == DEFAULT_FAMILY else {"toolchain": judgement.toolchain}
+    if judgement.toolchain != DEFAULT_FAMILY:
+        keys["toolchain"] = judgement.toolchain
     entries = known_entries.exact_entries(found, build=keys, reason=reason, expires=last)
     known_entries.append(path, entries)
     if as_json:

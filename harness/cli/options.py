@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 NO_LIMIT = -1
 KEPT_RUNS = 20
-_PROCESSORS = os.cpu_count() or 1
-DEFAULT_JOBS = min(64, _PROCESSORS + (_PROCESSORS + 1) // 2)
+DEFAULT_JOBS = min(64, (3 * (os.cpu_count() or 1) + 1) // 2)
 """A cell's client and its server wait for each other."""
 LEVELS = ("O0", "O1", "O2", "O3", "Os", "Oz", "O2-lto", "O3-lto")
 

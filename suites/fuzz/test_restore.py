@@ -66,7 +66,7 @@ _USES = (
 
 
 def test_restore(cell_run: CellSession, emptying: Emptying) -> None:
-    sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
+    sanitises = _sanitises(cell_run)
     session = FuzzSession(cell_run, emptying, name="restore", share=0.12, damages=[DAMAGED] if sanitises else [])
     stored: list[Payload] = []
     sound: set[bytes] = set()
@@ -88,8 +88,7 @@ def test_restore(cell_run: CellSession, emptying: Emptying) -> None:
 
 def test_cut_restore(cell_run: CellSession, emptying: Emptying) -> None:
     """Payloads that end too early, at every byte, and payloads that say to be of each other type."""
-    if "sanitize-dump-payload" not in cell_run.cell.abilities.options:
-        pytest.skip("before 6.2 servers trust what has the right checksum")
+    _skip_trusting(cell_run)
     session = FuzzSession(cell_run, emptying, name="cut", share=0.1, cost=3)
     seen: set[tuple[bytes, int]] = set()
     while session.more():
@@ -108,8 +107,7 @@ def test_cut_restore(cell_run: CellSession, emptying: Emptying) -> None:
 
 def test_old_hashes(cell_run: CellSession, emptying: Emptying) -> None:
     """Zipmaps, which no release has written since 2.6 and all load, each byte but texts changed: a length wraps."""
-    if "sanitize-dump-payload" not in cell_run.cell.abilities.options:
-        pytest.skip("before 6.2 servers trust what has the right checksum")
+    _skip_trusting(cell_run)
     session = FuzzSession(cell_run, emptying, name="zipmaps", share=0.03, cost=3)
     end = payloads(session, cell_run)[0].content[-TRAILER:]
     for zipmap in ZIPMAPS:
@@ -126,6 +124,15 @@ def test_old_hashes(cell_run: CellSession, emptying: Emptying) -> None:
             each = [sealed(sound[:place] + bytes([one]) + sound[place + 1 :]) for one in others]
             session.example(_damages(each, reading(b"hash", KEY)))
     session.conclude()
+
+
+def _sanitises(run: CellSession) -> bool:
+    return "sanitize-dump-payload" in run.cell.abilities.options
+
+
+def _skip_trusting(run: CellSession) -> None:
+    if not _sanitises(run):
+        pytest.skip("before 6.2 servers trust what has the right checksum")
 
 
 def _damages(contents: Sequence[bytes], reads: Stream = ()) -> Stream:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.build import toolchain
 from harness.core.cache import Cache
 from harness.core.digests import key_of, sha256_of
+from harness.core.processes import process
 from harness.plan.catalog import Catalog
 from harness.workflows.target_setup import TargetSetup, set_up_targets
 from harness.workflows.workbench import Workbench
@@ -70,3 +72,15 @@ def key_of_file(source: Path, *more: str) -> str:
 def release(name: str) -> Path:
     """A release's source tree; fetched if it is not in the cache."""
     return quiet_workbench().open_server(name).path
+
+
+def compiled(target: str, source: Path, folder: Path) -> Path:
+    """A test's program in C, compiled for a target as servers are."""
+    catalog = Catalog()
+    found = catalog.targets[target]
+    made = folder / source.stem
+    flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]
+    compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
+    result = process.run([compiler, str(source), *flags, "-o", str(made)], deadline_seconds=120)
+    assert result.code == 0, result.text
+    return made

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build import toolchain
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from harness.record.fault_log import FaultLog, ProcessEnd
 from tests.end_to_end import machines
@@ -28,20 +26,9 @@ def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def compiled(source: str, target: str, folder: Path) -> Path:
-    catalog = Catalog()
-    found = catalog.targets[target]
-    made = folder / source.removesuffix(".c")
-    flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]
-    compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
-    result = process.run([compiler, str(SOURCES / source), *flags, "-o", str(made)], deadline_seconds=120)
-    assert result.code == 0, result.text
-    return made
-
-
 @pytest.fixture(scope="module")
 def program(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled("escape.c", target, tmp_path_factory.mktemp("escape"))
+    return machines.compiled(target, SOURCES / "escape.c", tmp_path_factory.mktemp("escape"))
 
 
 def ran(
@@ -92,7 +79,7 @@ def test_how_every_process_ended_is_recorded(target: str, program: Path, tmp_pat
 
 
 def test_several_words_that_one_instruction_moves_are_one_access_each_time(tmp_path: Path) -> None:
-    program = compiled("several.c", "armv6", tmp_path)
+    program = machines.compiled("armv6", SOURCES / "several.c", tmp_path)
     result, log = ran("armv6", program, tmp_path, policy="audit")
     assert (result.code, log.damage) == (0, [])
     assert list(log.counts.values()) == [1000, 1000]

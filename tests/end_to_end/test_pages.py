@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build import toolchain
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
@@ -19,15 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-def compiled(target: str, folder: Path) -> Path:
-    catalog = Catalog()
-    found = catalog.targets[target]
-    made = folder / "pages"
-    compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
-    flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]
-    command = [compiler, str(ROOT / "tests" / "data" / "pages.c"), *flags, "-o", str(made)]
-    process.run_successfully(command, problem="the program does not compile", deadline_seconds=120)
-    return made
+SOURCE = ROOT / "tests" / "data" / "pages.c"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +26,7 @@ def compiled(target: str, folder: Path) -> Path:
     [*machines.REQUIRED, "aarch64-16k", "aarch64-64k", *map(machines.beyond, [*machines.OTHERS, "powerpc64-64k"])],
 )
 def test_pages_have_the_size_that_the_target_says(target: str, tmp_path: Path) -> None:
-    command = machines.runner(target).command(compiled(target, tmp_path), [])
+    command = machines.runner(target).command(machines.compiled(target, SOURCE, tmp_path), [])
     due = Catalog().targets[target].page_size_bytes
     assert process.run(command, deadline_seconds=60).text == f"{due} whole\n"
 
@@ -44,6 +35,6 @@ def test_an_emulator_with_other_pages_refuses(tmp_path: Path) -> None:
     runner = machines.runner("armv5")
     options = ["65536" if word == "4096" else word for word in runner.options]
     assert options != runner.options
-    command = msgspec.structs.replace(runner, options=options).command(compiled("armv5", tmp_path), [])
+    command = msgspec.structs.replace(runner, options=options).command(machines.compiled("armv5", SOURCE, tmp_path), [])
     result = process.run(command, deadline_seconds=60)
     assert (result.code, "this emulator's pages have 4096 bytes" in result.text) == (1, True)
