@@ -154,3 +154,15 @@ def test_a_cells_name_cannot_leave_the_folder(plumb: Plumb, run: StoredRun) -> N
     code, _, err = plumb("judge", with_record(folder, cells=cells))
     assert code == ExitCode.INCONCLUSIVE
     assert "error: the run's record is damaged" in err
+
+
+def test_what_a_run_may_not_hold_is_removed_and_all_else_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "guest-1"
+    kept = fakes.write(folder / "appendonlydir" / "base.rdb", "data")
+    (folder / "inside").symlink_to(kept)
+    (folder / "appendonlydir" / "temp.incr").symlink_to("/dev/full")
+    os.mkfifo(folder / "pipe")
+    stored_run.remove_ways_out(folder)
+    assert list(stored_run.ways_out(folder)) == []
+    assert sorted(path.name for path in folder.rglob("*")) == ["appendonlydir", "base.rdb", "inside"]
+    assert Path("/dev/full").exists()

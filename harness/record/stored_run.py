@@ -23,7 +23,7 @@ from harness.record import fault_log, run_folder
 from harness.record.run_folder import RunRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from harness.core.finding import Finding
     from harness.record.fault_log import FaultLog
@@ -39,21 +39,29 @@ _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
 """The folders of the libraries of systems and of cross compilers."""
 
 
-def refuse_ways_out(folder: Path) -> None:
-    """Raise UsageError if a run folder holds a link that leads outside, or a special file: a pipe, a device."""
+def ways_out(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The links in a folder that lead outside, and special files, such as pipes and devices; what each of them is."""
     for here, folders, files in os.walk(folder):
         for name in [*folders, *files]:
             path = Path(here) / name
             kind = path.lstat().st_mode
-            why = ""
             if stat.S_ISLNK(kind):
-                why = "" if path.resolve().is_relative_to(folder.resolve()) else f"it leads to {path.readlink()}"
+                if not path.resolve().is_relative_to(folder.resolve()):
+                    yield path, f"it leads to {path.readlink()}"
             elif not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
-                why = "it is neither a file nor a folder"
-            if why:
-                raise UsageError(
-                    "a run folder holds nothing but files", where=str(path), because=why, remedy=f"rm {path}"
-                )
+                yield path, "it is neither a file nor a folder"
+
+
+def refuse_ways_out(folder: Path) -> None:
+    """Raise UsageError if a run folder holds a link that leads outside, or a special file."""
+    for path, why in ways_out(folder):
+        raise UsageError("a run folder holds nothing but files", where=str(path), because=why, remedy=f"rm {path}")
+
+
+def remove_ways_out(folder: Path) -> None:
+    """Remove what `refuse_ways_out` refuses: tests leave links to devices where a server has to fail."""
+    for path, _ in list(ways_out(folder)):
+        path.unlink()
 
 
 class TrustedRun(Record, frozen=True):

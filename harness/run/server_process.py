@@ -28,7 +28,7 @@ from harness.core.sockets import connect, held_port
 from harness.isa import registry
 from harness.protocol.monitors import Monitors
 from harness.protocol.resp import Client
-from harness.record import fault_log, peer_user
+from harness.record import fault_log, peer_user, stored_run
 from harness.record.edge_coverage import EdgeCoverage
 from harness.record.recording_proxy import Recorder
 from harness.record.run_folder import NO_PONG, STOPPED
@@ -260,6 +260,7 @@ class Guest:
         if self.edges is not None:
             self.edges.close()
             self.edges = None
+        stored_run.remove_ways_out(self.folder)
         # A guest that was never entered has no socket folder of its own.
         if self._socket_folder != self._sockets:
             shutil.rmtree(self._socket_folder, ignore_errors=True)

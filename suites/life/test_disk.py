@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
@@ -58,18 +57,11 @@ def occupy(guest: Guest) -> None:
     (guest.folder / "dump.rdb").mkdir()
 
 
-@contextlib.contextmanager
-def full_file(guest: Guest) -> Iterator[None]:
-    """The next append-only file leads to FULL. No link stays in the evidence: a run with one is not read."""
+def fill_appending(guest: Guest) -> None:
+    """Make the disk full for the file to which a server begins to append."""
     folder = guest.folder / FOLDER
     folder.mkdir()
     (folder / BEGUN).symlink_to(FULL)
-    try:
-        yield
-    finally:
-        for path in folder.iterdir():
-            if path.is_symlink():
-                path.unlink()
 
 
 def free(guest: Guest) -> None:
@@ -125,19 +117,20 @@ def test_nothing_is_written_while_a_child_cannot_save(start_guest: StartGuest) -
 def test_nothing_is_written_while_the_append_only_file_is_full(start_guest: StartGuest) -> None:
     guest = start_guest(options=[*server.OPTIONS, "--appendfsync", "everysec"])
     assert ask(guest, "SET", "k", 1) == b"OK"
-    with full_file(guest):
-        ask(guest, "CONFIG", "SET", "appendonly", "yes")
-        ask(guest, "SET", "k", 2)
-        link.await_that(lambda: link.info(guest, TOLD)["aof_last_write_status"] == "err", [guest], "the write to fail")
-        assert refusal(guest, "SET", "k", 3).startswith("MISCONF")
-        assert ask(guest, "GET", "k") == b"2"
-        ask(guest, "CONFIG", "SET", "appendonly", "no")
-        assert ask(guest, "INCR", "k") == 3
+    fill_appending(guest)
+    ask(guest, "CONFIG", "SET", "appendonly", "yes")
+    ask(guest, "SET", "k", 2)
+    link.await_that(lambda: link.info(guest, TOLD)["aof_last_write_status"] == "err", [guest], "the write to fail")
+    assert refusal(guest, "SET", "k", 3).startswith("MISCONF")
+    assert ask(guest, "GET", "k") == b"2"
+    ask(guest, "CONFIG", "SET", "appendonly", "no")
+    assert ask(guest, "INCR", "k") == 3
 
 
 def test_a_server_that_promised_to_keep_each_write_ends_when_it_cannot(start_guest: StartGuest) -> None:
     guest = start_guest(options=[*server.OPTIONS, "--appendfsync", "always"])
-    with full_file(guest), server.client(guest) as client:
+    fill_appending(guest)
+    with server.client(guest) as client:
         client.command("CONFIG", "SET", "appendonly", "yes")
         client.send(client.pack([("SET", "k", 1)]))
         assert guest.await_end() == 1
