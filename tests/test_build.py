@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.build import build_warnings
 from harness.build.server_build import Builder, BuildFailedError
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.openssl import SHARED, OpenSsl, provide_openssl
@@ -95,6 +96,46 @@ def test_a_server_that_is_optimised_when_it_is_linked_is_a_build_of_its_own(tmp_
     text = linked.server_binary.read_text("utf-8")
     assert text.startswith("armv5tel -O2 -flto")
     assert text.index('"$@"') < text.index("-O2 -flto ", len("armv5tel -O2 -flto"))
+
+
+WARNING = """
+redis-server: x.o ../deps/y.o
+\techo made >>{made}
+\ttouch $@
+x.o:
+\t@echo '$(CC) -c -o x.o x.c'
+\t@echo 'x.c: In function f:'
+\t@echo 'x.c:3:5: warning: not for every address [-Wcast-align]'
+../deps/y.o:
+\t@$(MAKE) -C ../deps y.o
+"""
+DEPENDENCY = """
+y.o:
+\t@echo '$(CC) -c -o y.o y.c'
+\t@echo 'y.c:1:1: warning: not the server [-Wcast-align]'
+"""
+
+
+def test_what_the_compiler_warns_of_in_the_servers_own_folder_is_kept_with_the_build(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, WARNING)
+    fakes.write(tree.path / "deps" / "Makefile", DEPENDENCY)
+    tree = open_tree(tree.path)
+    report = build_warnings.read(build(tmp_path, tree))
+    assert report.problem == ""
+    assert [(one.file, one.line, one.warning) for one in report.warnings] == [("src/x.c", 3, "cast-align")]
+    build(tmp_path, tree)
+    assert times_made(tmp_path) == 1
+
+
+def test_a_makefile_that_does_not_show_its_compiler_says_nothing_of_warnings(tmp_path: Path) -> None:
+    report = build_warnings.read(build(tmp_path, tree_with(tmp_path, MAKEFILE)))
+    assert (report.warnings, report.problem) == ([], "the makefile does not tell how it compiles")
+
+
+def test_no_compiler_reads_the_files_to_list_their_headers(tmp_path: Path) -> None:
+    listed = "-include Makefile.dep\nMakefile.dep:\n\techo listed >>{made}\n\ttouch $@\n" + MAKEFILE
+    build(tmp_path, tree_with(tmp_path, listed))
+    assert (tmp_path / "made").read_text("utf-8") == "made\n"
 
 
 def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def test_warnings_and_errors_have_places_in_the_tree_and_come_once() -> None:
         ("warning", "/elsewhere/x.c", 1, ""),
         ("warning", "deps/lua/src/lapi.c", 5, "cast-align=strict"),
     ]
+    own = [one.file for one in compiler_output.read(OUTPUT, TREE, below=TREE / "src")]
+    assert own == ["src/sds.h", "src/a.c"]
 
 
 def test_what_the_linker_misses_is_told_with_what_helps() -> None:

@@ -76,11 +76,16 @@ def _by_folder(output: str) -> Iterator[tuple[str, str]]:
             folders.pop()
 
 
-def read(output: str, tree: Path) -> list[Diagnostic]:
-    """Errors and warnings without repetitions, such as a header's messages for every file that includes it."""
+def read(output: str, tree: Path, *, below: Path | None = None) -> list[Diagnostic]:
+    """Errors and warnings without repetitions, such as a header's messages for every file that includes it.
+
+    `below`: leave out what was compiled in other folders.
+    """
     found: dict[Diagnostic, None] = {}
     function = ""
     for folder, line in _by_folder(output):
+        if below is not None and not Path(folder).is_relative_to(below):
+            continue
         if inside := _INSIDE.match(line):
             function = inside[1] or ""
         match = _DIAGNOSTIC.match(line)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.analysis.compiler_output import complaints, first_error
 from harness.analysis.detectors import registry
-from harness.build import allocator, build_progress, toolchain
+from harness.build import allocator, build_progress, build_warnings, toolchain
 from harness.build.build_progress import CompilerCalls
 from harness.build.sources.tree_files import copy_tree
 from harness.core import json_codec
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Linked = Literal["libc", "jemalloc"]
 
 BUILD_SECONDS = 1800
-RECIPE = "1"
+RECIPE = "2"
 """Part of every build's identity: raise it when this module changes its way of building."""
 CLIENTS = ("cli", "benchmark")
 """What follows the family in the names of the programs that are made beside a server with TLS, to speak it."""
@@ -91,6 +91,8 @@ class BuildDirectory:
         """The copied tree."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
         """The output of `make_server`."""
+        self.compilers = [work / name for name in ("gcc", "g++")]
+        """The wrappers that the makefile calls."""
         self.log = builder.cache.root / "logs" / f"build-{work.name}.log"
         self.steps = steps
         """Takes what counts the steps, where make's output does not tell them."""
@@ -107,11 +109,13 @@ class BuildDirectory:
                 because="it was edited meanwhile, so a build would not match its name in the cache",
                 remedy="run again",
             )
+        # Without it, makefiles have the compiler read every file once more, for later changes of headers.
+        (self.tree / "src" / "Makefile.dep").touch()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.unlink(missing_ok=True)
         self.steps.counts(CompilerCalls(self.log, self.work))
-        for name in ("gcc", "g++"):
-            self.wrapper(name)
+        for compiler in self.compilers:
+            self.wrapper(compiler.name)
         toolchain.write_plain_tools(self.work / "tools", self.tools, self.work, self.optimisation)
         if self.linked == "jemalloc":
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work)
@@ -121,7 +125,13 @@ class BuildDirectory:
         path = self.work / f"{name}{suffix}"
         first = registry.write_prelude(self.target.emulator.detector, self.work)
         named = f"-fdebug-prefix-map={self.work}={WORK_NAME}"
-        flags = [*first, *compile_flags(self.server, self.target, self.optimisation), named, *extra]
+        flags = [
+            *first,
+            *compile_flags(self.server, self.target, self.optimisation),
+            named,
+            *build_warnings.FLAGS,
+            *extra,
+        ]
         libraries = [*self.tools.libraries]
         if self.tls is not None:
             flags += self.tls.compiler_flags
@@ -154,7 +164,7 @@ class BuildDirectory:
 
     def make_server(self) -> process.Result:
         """Make the server's binary: the makefile's output. Raises BuildFailedError with the compiler's first error."""
-        result = self.make([self.binary.name])
+        result = self.run([*self.make_command([self.binary.name]), *build_warnings.MAKE_OPTIONS])
         if result.code != 0 or not self.binary.is_file():
             raise BuildFailedError(
                 f"{self.server.name} does not compile for {self.target.name}",
@@ -235,6 +245,7 @@ class Builder:
                         tls.put_beside(into)
                         for client in shop.make_clients():
                             shutil.copy2(client, into)
+                    build_warnings.write(into, made.text, shop.tree, shop.compilers)
                     command = shop.make_command([shop.binary.name])
                     (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
                 if then:

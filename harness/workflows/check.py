@@ -67,7 +67,7 @@ class Check:
         setup = RunSetup(self.bench, request, self.tree)
         prepared = setup.prepare()
         request.run.mkdir(parents=True, exist_ok=True)
-        setup.record_warnings(prepared.targets)
+        setup.record_warnings(prepared)
         known_findings.record(request.run, known_in_tree, self.known_in_base)
         # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
         run_folder.write_run(request.run, self._record(prepared, []))

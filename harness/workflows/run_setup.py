@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build import warning_pass
+from harness.build import build_warnings
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import BuildFailedError
 from harness.build.sources import openssl
@@ -21,6 +21,7 @@ from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import warning_findings
 from harness.plan.plan import TIERS
 from harness.record import compiler_warnings
+from harness.record.compiler_warnings import CompilerReport
 from harness.run.cell_spec import PeerServer
 from harness.run.upstream.test_files import has_tests, selected, upstream_files
 from harness.workflows.target_setup import oracle_setup, set_up_targets
@@ -223,31 +224,28 @@ class RunSetup:
         }
         return prepared | blameless
 
-    def record_warnings(self, prepared: Mapping[str, PreparedTarget]) -> None:
-        """Have each target's compiler, and the oracle's, check the tree, and store their warnings with the evidence."""
-        catalog = self.bench.catalog
-        oracle = catalog.targets[ORACLE]
-        compared = [
-            each.target
-            for each in prepared.values()
-            if each.build is not None and warning_findings.looked_at(each.target)
-        ]
+    def record_warnings(self, prepared: PreparedRun) -> None:
+        """Store what each target's compiler, and the oracle's, warned of with the evidence."""
+        builds = {
+            name: each.build
+            for name, each in prepared.targets.items()
+            if each.build is not None and name != ORACLE and warning_findings.looked_at(each.target)
+        }
         # Only warnings of the same compiler can be compared.
         if (
             self.tree.package is not None
-            or catalog.family != DEFAULT_FAMILY
+            or self.bench.catalog.family != DEFAULT_FAMILY
             or self.request.warnings == "off"
-            or not [target for target in compared if target != oracle]
+            or not builds
         ):
             return
-
-        def look(target: Target) -> None:
-            tools = catalog.toolchain_of(target)
-            report = warning_pass.look(self.bench.builder, self.tree, target, tools, self.request.optimisation)
-            compiler_warnings.write(self.request.run, target.name, report)
-
-        with ThreadPoolExecutor(self.request.jobs) as pool:
-            list(pool.map(look, {target.name: target for target in [oracle, *compared]}.values()))
+        reports = {name: build_warnings.read(build) for name, build in builds.items()}
+        if prepared.has_oracle:
+            reports[ORACLE] = build_warnings.read(prepared.peers[ORACLE].build)
+        else:
+            reports[ORACLE] = CompilerReport(warnings=[], problem="the tree does not compile for this machine")
+        for name, report in reports.items():
+            compiler_warnings.write(self.request.run, name, report)
 
     def _modules(self, setup: TargetSetup) -> dict[str, Path]:
         """The module that the servers of each suite load, where it has one that suits the server's release."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build import warning_pass
+from harness.build import build_warnings
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
@@ -39,7 +39,7 @@ def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_h
     kinds = {}
     for name in ("native", "armv5"):
         target = catalog.targets[name]
-        words = warning_pass.look(builder, tree, target, catalog.toolchain_of(target), "O2")
+        words = build_warnings.read(builder.build(tree, target, catalog.toolchain_of(target), "O2"))
         assert words.problem == ""
         kinds[name] = {one.warning for one in words.warnings if one.function == "planted" and one.line == before + 3}
     assert kinds == {"native": set(), "armv5": {"cast-align", "pointer-to-int-cast", "shift-count-overflow"}}

@@ -1,0 +1,42 @@
+"""The warnings of the compilation that made a server: they come with its objects, and cost no pass of their own.
+
+ccache repeats a file's warnings with its object, so that a build whose files were all compiled before has them, too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.analysis import compiler_output
+from harness.core import json_codec
+from harness.record.compiler_warnings import CompilerReport
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.core.model import Build
+
+FLAGS = ("-Wcast-align", "-Wno-error=cast-align")
+"""Flags beside the makefile's own, whose -Wall asks for the rest. Plain -Wcast-align is silent on machines that accept
+any address, like the oracle's. A tree that makes warnings fail must compile as it does without them."""
+MAKE_OPTIONS = ("--output-sync=target", "--print-directory")
+"""What makes the places in make's output unambiguous, although files are compiled side by side."""
+NAME = "warnings.json"
+
+
+def write(into: Path, output: str, tree: Path, compilers: Sequence[Path]) -> None:
+    """Store, beside a server, what compilers say of the files in the server's own folder. `output`: make's."""
+    own = tree / "src"
+    calls = compiler_output.compilations(output, tuple(map(str, compilers)))
+    if any(Path(call.folder).is_relative_to(own) for call in calls):
+        found = compiler_output.read(output, tree, below=own)
+        report = CompilerReport(warnings=[each for each in found if each.severity == "warning"])
+    else:
+        report = CompilerReport(warnings=[], problem="the makefile does not tell how it compiles")
+    (into / NAME).write_bytes(json_codec.pretty(report))
+
+
+def read(build: Build) -> CompilerReport:
+    """The warnings of a server's compilation."""
+    return json_codec.decode((build.folder / NAME).read_bytes(), CompilerReport)
