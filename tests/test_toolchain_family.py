@@ -21,7 +21,14 @@ from harness.core.digests import sha256_of
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import ArchivePlace
 from harness.core.processes import process
-from harness.core.target_model import DEFAULT_FAMILY, ORACLE, FamilyCompiler, FamilyTarget, ToolchainFamily
+from harness.core.target_model import (
+    DEFAULT_FAMILY,
+    ORACLE,
+    CompilerPackage,
+    FamilyTarget,
+    HostCompiler,
+    ToolchainFamily,
+)
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
@@ -49,19 +56,25 @@ def wheel(folder: Path, text: str = PROGRAM) -> Path:
     return path
 
 
-def family_of(archive: Path, machine: str = platform.machine()) -> ToolchainFamily:
-    """A family whose compiler is in an archive."""
+def compiler_in(archive: Path, machine: str = platform.machine()) -> CompilerPackage:
+    """The compiler in an archive."""
     place = ArchivePlace(registry="pypi", package="compiler", file=archive.name, version="1")
+    host = HostCompiler(sha256=sha256_of(archive), places=[place])
+    return CompilerPackage(name="package", program="compiler/cc", hosts={machine: host})
+
+
+def family_of(archive: Path, *, is_static: bool = True) -> ToolchainFamily:
+    """A family whose compiler is in an archive. One that is not static makes nothing of its C library."""
     return ToolchainFamily(
         name="other",
         folder=archive.parent,
         title="Another compiler",
-        program="compiler/cc",
+        compiler="package",
+        commands={"gcc": ("cc",), "g++": ("c++", "at {folder}")},
         flags=("-first",),
-        library_cache="KEPT",
-        object_cache="CALL",
-        is_static=True,
-        compilers={machine: FamilyCompiler(sha256=sha256_of(archive), places=[place])},
+        library_cache="KEPT" if is_static else "",
+        object_cache="CALL" if is_static else "",
+        is_static=is_static,
         targets={"armv5": FamilyTarget(flags=("-mine",)), "s390x": FamilyTarget(flags=())},
     )
 
@@ -79,23 +92,26 @@ def fetched(archive: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> Fet
 
 def test_a_wheel_becomes_two_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
-    folder = Path(provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive)))
+    folder = Path(provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive), compiler_in(archive)))
     kept = cache.path("compiler-libraries", "other")
-    for name, word in (("gcc", "cc"), ("g++", "c++")):
+    where = next(cache.path("sources", "").glob("package-*/compiler"))
+    for name, words in (("gcc", "cc"), ("g++", f"c++ at {where}")):
         said = process.run([folder / name, "-c", "a file"], deadline_seconds=20)
-        assert (said.text, said.code) == (f"{kept}: {word} -c a file\n", 3)
+        assert (said.text, said.code) == (f"{kept}: {words} -c a file\n", 3)
     assert list(kept.iterdir()) == [], "objects are kept twice"
-    assert provide_family(cache, Fetcher(cache, quiet(), offline=True), family_of(archive)) == str(folder)
-    assert not os.access(next(cache.path("sources", "").glob("other-*/compiler/LICENSE")), os.X_OK)
+    assert provide_family(
+        cache, Fetcher(cache, quiet(), offline=True), family_of(archive), compiler_in(archive)
+    ) == str(folder)
+    assert not os.access(next(cache.path("sources", "").glob("package-*/compiler/LICENSE")), os.X_OK)
     assert cache.damage(read_again=True) == []
 
 
 def test_another_compiler_than_the_pinned_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
-    family = family_of(archive)
+    family, compiler = family_of(archive), compiler_in(archive)
     wheel(tmp_path, "#!/bin/sh\necho other\n")
-    with pytest.raises(InfrastructureError, match="no place has the pinned source of other") as refused:
-        provide_family(cache, fetched(archive, cache, monkeypatch), family)
+    with pytest.raises(InfrastructureError, match="no place has the pinned source of package") as refused:
+        provide_family(cache, fetched(archive, cache, monkeypatch), family, compiler)
     assert "pypi compiler: SHA-256 is" in refused.value.because
 
 
@@ -103,9 +119,9 @@ def test_a_damaged_wheel_and_a_foreign_machine_are_told(tmp_path: Path, monkeypa
     cache = Cache(tmp_path / "cache")
     broken = write(tmp_path / "compiler-1-py3-none-any.whl", "no wheel")
     with pytest.raises(InfrastructureError, match="cannot be unpacked"):
-        provide_family(cache, fetched(broken, cache, monkeypatch), family_of(broken))
+        provide_family(cache, fetched(broken, cache, monkeypatch), family_of(broken), compiler_in(broken))
     with pytest.raises(InfrastructureError, match="does not run on") as refused:
-        provide_family(cache, Fetcher(cache, quiet()), family_of(broken, machine="vax"))
+        provide_family(cache, Fetcher(cache, quiet()), family_of(broken), compiler_in(broken, machine="vax"))
     assert refused.value.remedy == "a machine of: vax"
 
 
@@ -124,6 +140,30 @@ def test_a_target_keeps_its_machine_and_gets_other_tools(tmp_path: Path) -> None
     assert (tools.sysroot, tools.libraries, tools.is_static) == ({}, ("/lib.a",), True)
     assert other.family == "other"
     assert catalog.family == DEFAULT_FAMILY
+
+
+def test_a_family_without_a_c_library_uses_the_targets_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, cache = wheel(tmp_path, '#!/bin/sh\necho "$*"\n'), Cache(tmp_path / "cache")
+    family = family_of(archive, is_static=False)
+    catalog = Catalog()
+    other = catalog.through(family, "/compilers", {"armv5": ("/lib.a",)})
+    for name, libraries in (("armv5", ("/lib.a", "-latomic")), ("s390x", ("-latomic",))):
+        own, mine = (each.toolchain_of(each.targets[name]) for each in (catalog, other))
+        assert (mine.sysroot, mine.debian_architecture) == (own.sysroot, own.debian_architecture)
+        assert (mine.libraries, mine.is_static) == (libraries, False)
+    fetcher = fetched(archive, cache, monkeypatch)
+    folder = Path(provide_family(cache, fetcher, family, compiler_in(archive)))
+    assert process.run([folder / "gcc", "a file"], deadline_seconds=20).text == "cc a file\n"
+    assert not cache.path("compiler-libraries", "other").exists()
+
+
+def test_a_level_that_a_toolchain_lacks_is_refused() -> None:
+    tools = msgspec.structs.replace(fakes.toolchain(), has_lto=False)
+    toolchain.check_level(tools, "O3")
+    toolchain.check_level(fakes.toolchain(), "O3-lto")
+    with pytest.raises(UsageError, match="fake does not optimise when it links") as refused:
+        toolchain.check_level(tools, "O3-lto")
+    assert refused.value.remedy == "--optimisation O3, or another --toolchain"
 
 
 def test_natural_alignment_is_not_demanded_of_a_c_library_within_a_program(tmp_path: Path) -> None:
@@ -151,7 +191,7 @@ def test_a_target_that_a_family_lacks_is_refused_by_name_and_left_out_of_groups(
 
 def test_a_build_of_another_compiler_or_library_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
-    compilers = provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive))
+    compilers = provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive), compiler_in(archive))
     tree = open_tree(fakes.server_tree(tmp_path / "tree"))
 
     def key(folder: str, libraries: tuple[str, ...]) -> str:
@@ -161,7 +201,10 @@ def test_a_build_of_another_compiler_or_library_is_another(tmp_path: Path, monke
 
     wheel(tmp_path, PROGRAM + "# newer\n")
     newer = provide_family(
-        Cache(tmp_path / "new"), fetched(archive, Cache(tmp_path / "new"), monkeypatch), family_of(archive)
+        Cache(tmp_path / "new"),
+        fetched(archive, Cache(tmp_path / "new"), monkeypatch),
+        family_of(archive),
+        compiler_in(archive),
     )
     keys = {key(compilers, ()), key(compilers, ("/lib.a",)), key(newer, ())}
     assert len(keys) == 3

@@ -292,6 +292,7 @@ class Builder:
         `what` names the product in messages, `kind` names such products of all trees and targets, and `extent` tells
         those apart that take more steps than others.
         """
+        toolchain.check_level(tools, optimisation)
         release = ".".join(map(str, tree.version[:2]))
         own = [*settings_of(tree, target).words, *([tls.identity] if tls else [])]
         place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else []), *own])

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.errors import InfrastructureError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -86,6 +86,16 @@ _LTO = "-lto"
 def is_lto(optimisation: str) -> bool:
     """Whether an optimisation level includes link-time optimisation: O2-lto does."""
     return optimisation.endswith(_LTO)
+
+
+def check_level(toolchain: Toolchain, optimisation: str) -> None:
+    """Raise UsageError for an optimisation level that the toolchain lacks."""
+    if is_lto(optimisation) and not toolchain.has_lto:
+        raise UsageError(
+            f"{toolchain.name} does not optimise when it links",
+            where="--optimisation",
+            remedy=f"--optimisation {optimisation.removesuffix(_LTO)}, or another --toolchain",
+        )
 
 
 def level_flags(optimisation: str) -> list[str]:

@@ -238,6 +238,8 @@ class Toolchain(Record, frozen=True):
     """The linker's last words."""
     is_static: bool = False
     """Whether programs contain their C library, so that nothing can be loaded into them."""
+    has_lto: bool = True
+    """Whether the linker reads the objects of link-time optimisation."""
     debian_architecture: str = ""
     """Debian's name for its architecture, where bookworm has packages for it: servers with TLS are linked with its
     OpenSSL. Empty: no server has TLS."""
@@ -247,11 +249,21 @@ DEFAULT_FAMILY = "gcc"
 """The toolchains that the targets name themselves: Debian's GCC with its C library."""
 
 
-class FamilyCompiler(Record, frozen=True):
-    """A family's compiler for one kind of machine that compiles."""
+class HostCompiler(Record, frozen=True):
+    """A compiler for one kind of machine that compiles."""
 
     sha256: str
     places: list[ArchivePlace]
+
+
+class CompilerPackage(Record, frozen=True):
+    """A compiler that families of toolchains call: toolchains/families/NAME.toml."""
+
+    name: str
+    program: str
+    """Its path in the archive."""
+    hosts: dict[str, HostCompiler]
+    """`uname -m` of the machine that compiles -> the archive."""
 
 
 class FamilyTarget(Record, frozen=True):
@@ -264,24 +276,27 @@ class FamilyTarget(Record, frozen=True):
 
 
 class ToolchainFamily(Record, frozen=True):
-    """Another compiler and C library for many targets: toolchains/families/NAME/family.toml."""
+    """Another compiler for many targets, with or without another C library: toolchains/families/NAME/family.toml."""
 
     name: str
     folder: Path
     title: str
-    program: str
-    """The compiler's path in its archive. `PROGRAM cc` compiles C, and `PROGRAM c++` C++."""
+    compiler: str
+    """The name of its CompilerPackage."""
+    commands: dict[Literal["gcc", "g++"], tuple[str, ...]]
+    """Name of a command -> the words that follow the program's name. `{folder}` is the program's own folder."""
     flags: tuple[str, ...]
     """Flags for every target."""
-    library_cache: str
-    """The variable of the environment that names the folder where the compiler keeps what it made of its C library."""
-    object_cache: str
-    """The variable that names the folder where it keeps every object. Only ccache keeps those here."""
     is_static: bool
-    """Whether programs contain their C library."""
-    compilers: dict[str, FamilyCompiler]
-    """`uname -m` of the machine that compiles -> its compiler."""
+    """Whether programs contain their C library. Where they do not, it is that of the target's own toolchain."""
     targets: dict[str, FamilyTarget]
+    library_cache: str = ""
+    """The variable of the environment that names the folder where the compiler keeps what it made of its C library.
+    Empty: it makes nothing of one."""
+    has_lto: bool = True
+    """Whether the linker reads the objects of link-time optimisation."""
+    object_cache: str = ""
+    """The variable that names the folder where it keeps every object. Only ccache keeps those here."""
 
 
 class MachineSpec(Record, frozen=True):

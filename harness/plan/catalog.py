@@ -20,6 +20,7 @@ from harness.core.strict_toml import ROOT, near_names, nearest_key, read_toml
 from harness.core.target_model import (
     DEFAULT_FAMILY,
     ORACLE,
+    CompilerPackage,
     KernelSpec,
     Policy,
     Target,
@@ -105,18 +106,22 @@ class Catalog:
         other = Catalog(self.root)
         other.family = family.name
         other.targets = {ORACLE: self.targets[ORACLE]}
-        other.toolchains = dict(self.toolchains)
+        other.toolchains, other.families = dict(self.toolchains), self.families
         for name in (name for name in self.targets if name in family.targets):
             target = self.targets[name]
+            own = self.toolchains[target.toolchain]
+            added = (libraries or {}).get(name, ())
             tools = msgspec.structs.replace(
-                self.toolchains[target.toolchain],
+                own,
                 name=f"{family.name}-{name}",
-                sysroot={},
                 compilers=compilers,
-                libraries=(libraries or {}).get(name, ()),
-                is_static=family.is_static,
-                debian_architecture="",
+                libraries=(*added, *own.libraries),
+                has_lto=family.has_lto,
             )
+            if family.is_static:
+                tools = msgspec.structs.replace(
+                    tools, sysroot={}, libraries=added, is_static=True, debian_architecture=""
+                )
             other.toolchains[tools.name] = tools
             flags = [*family.flags, *family.targets[name].flags]
             other.targets[name] = msgspec.structs.replace(target, toolchain=tools.name, compiler_flags=flags)
@@ -135,9 +140,16 @@ class Catalog:
         names = [(path, path.parent.name) for path in paths]
         found = {name: read_toml(path, ToolchainFamily, name=name, folder=path.parent) for path, name in names}
         for path, name in names:
+            _refer("compiler", found[name].compiler, self.compilers, str(path))
             for target in found[name].targets:
                 _refer("target", target, self.targets, str(path))
         return found
+
+    @cached_property
+    def compilers(self) -> dict[str, CompilerPackage]:
+        """toolchains/families/*.toml."""
+        paths = _tomls(self.root / "toolchains" / "families")
+        return {path.stem: read_toml(path, CompilerPackage, name=path.stem) for path in paths}
 
     @cached_property
     def kernels(self) -> dict[str, KernelSpec]:

@@ -16,6 +16,7 @@ from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources import openssl
 from harness.build.sources.archives import archive_name
 from harness.build.sources.server_package import debian_architecture, package_named
+from harness.build.toolchain import check_level
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import DEFAULT_OPTIMISATION
@@ -96,6 +97,7 @@ class Check:
             tools = catalog.toolchain_of(target)
             rules.check_toolchain(rules.policy_for(catalog.policies, request.policy, target), target, tools)
             check_supported(request.allocator, target, tools)
+            check_level(tools, request.optimisation)
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
 

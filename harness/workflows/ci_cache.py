@@ -117,8 +117,8 @@ def _builds(
     start = f"plumbline-builds-{host}-{'-'.join(built_for)}-"
     if (family := catalog.families.get(catalog.family)) is not None:
         # Its compiler may not be fetched yet, and its builds have no names: the compilers' cache makes them again.
-        paths.append(cache.path(LIBRARIES, family.name))
-        names += [compiler.sha256 for compiler in family.compilers.values()]
+        paths += [cache.path(LIBRARIES, family.name)] if family.library_cache else []
+        names += [host.sha256 for host in catalog.compilers[family.compiler].hosts.values()]
         start += f"{family.name}-"
     else:
         paths += [path for name in names for path in cache.paths("builds", name)]

@@ -67,7 +67,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         if name == DEFAULT_FAMILY:
             return self
         family = self.catalog.family_named(name)
-        compilers = provide_family(self.cache, self.fetcher, family)
+        compilers = provide_family(self.cache, self.fetcher, family, self.catalog.compilers[family.compiler])
         first = self.catalog.through(family, compilers)
 
         def library(target: Target, source: str) -> str:

@@ -86,14 +86,17 @@ def test_the_added_atomic_functions_are_right(tmp_path: Path) -> None:
     assert process.run(command, deadline_seconds=60).text == "right\n"
 
 
-def test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_showed_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("family", "target"), [(FAMILY, "armv5"), ("clang-glibc", "sparc32plus")])
+def test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_showed_it(
+    family: str, target: str, tmp_path: Path
+) -> None:
     read = document(
         run(
-            *["check", "--toolchain", FAMILY, "--target", "armv5", "--suite", "bitops", "--json"],
+            *["check", "--toolchain", family, "--target", target, "--suite", "bitops", "--json"],
             *["--server", planted_tree(NO_WORD_BOUNDARY), "--run", tmp_path / "run", "--seed", "1"],
         )
     )
-    assert (read["verdict"], read["toolchain"]) == ("FAIL", FAMILY)
+    assert (read["verdict"], read["toolchain"]) == ("FAIL", family)
     places = {(finding["file"], finding["function"]) for finding in read["findings"]}
     assert places == {("src/bitops.c", "redisPopcount")}
     words = shlex.split(read["findings"][0]["replay"])[1:]
@@ -136,3 +139,12 @@ def test_what_is_optimised_when_it_is_linked_is_watched_as_well(tmp_path: Path) 
     assert {cell["suite"]: cell["passed"] for cell in read["cells"]}["units"] > 20
     words = shlex.split(next(one["replay"] for one in read["findings"] if one["kind"] == "alignment"))[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
+
+
+def test_a_check_for_overflow_that_a_compiler_drops_is_found(tmp_path: Path) -> None:
+    """The bug is that of docs/found/expire-overflow.md."""
+    words = ["check", "--target", "aarch64", "--suite", "protocol", "--test", "expiry-2.4", "--json", "--seed", "1"]
+    words += ["--known", str(known_file(tmp_path))]
+    read = document(run(*words, "--toolchain", "clang-glibc", "--run", tmp_path / "clang"))
+    assert [finding["id"] for finding in read["findings"]] == ["wrong-result-protocol_expiry.testsuite_expiry_2.4"]
+    assert document(run(*words, "--run", tmp_path / "gcc"))["verdict"] == "PASS"

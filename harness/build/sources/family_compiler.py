@@ -10,36 +10,36 @@ from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.build.sources.archives import Fetcher
     from harness.core.cache import Cache
-    from harness.core.target_model import ToolchainFamily
+    from harness.core.target_model import CompilerPackage, ToolchainFamily
 
 LIBRARIES = "compiler-libraries"
 """The kind of entries of the cache in which compilers keep what they make of their C libraries."""
 
 
-def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily) -> str:
+def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily, package: CompilerPackage) -> str:
     """The folder of a family's `gcc` and `g++`, whose compiler is fetched if the cache lacks it.
 
     Raises InfrastructureError where the family has no compiler for this machine, or no registry has it.
     """
-    compiler = family.compilers.get(platform.machine())
+    compiler = package.hosts.get(platform.machine())
     if compiler is None:
         raise InfrastructureError(
             f"{family.title} does not run on {platform.machine()}",
             where=str(family.folder),
-            remedy=f"a machine of: {', '.join(family.compilers)}",
+            remedy=f"a machine of: {', '.join(package.hosts)}",
         )
-    unpacked = fetcher.tree(family.name, compiler.sha256, compiler.places)
-    program = unpacked / family.program
-    kept = shlex.quote(str(cache.path(LIBRARIES, family.name)))
-    call = f"""#!/bin/sh
-mkdir -p {kept} && call=$(mktemp -d {kept}/call.XXXXXX) || exit
-trap 'rm -r "$call"' EXIT
-{family.library_cache}={kept} {family.object_cache}=$call {shlex.quote(str(program))}"""
-    scripts = {name: f'{call} {word} "$@"\n' for name, word in (("gcc", "cc"), ("g++", "c++"))}
+    program = fetcher.tree(package.name, compiler.sha256, compiler.places) / package.program
+    call = _call(cache, family, program)
+
+    def script(words: Sequence[str]) -> str:
+        return f'{call} {shlex.join(word.replace("{folder}", str(program.parent)) for word in words)} "$@"\n'
+
+    scripts = {name: script(words) for name, words in family.commands.items()}
 
     def write(into: Path) -> None:
         for name, text in scripts.items():
@@ -47,3 +47,15 @@ trap 'rm -r "$call"' EXIT
             (into / name).chmod(0o755)
 
     return str(cache.folder("compilers", key_of([compiler.sha256, *scripts.values()]), write))
+
+
+def _call(cache: Cache, family: ToolchainFamily, program: Path) -> str:
+    """A shell script that ends in the program's name, in the environment that the compiler needs."""
+    name = shlex.quote(str(program))
+    if not family.library_cache:
+        return f"#!/bin/sh\nexec {name}"
+    kept = shlex.quote(str(cache.path(LIBRARIES, family.name)))
+    return f"""#!/bin/sh
+mkdir -p {kept} && call=$(mktemp -d {kept}/call.XXXXXX) || exit
+trap 'rm -r "$call"' EXIT
+{family.library_cache}={kept} {family.object_cache}=$call {name}"""
