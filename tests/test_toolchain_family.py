@@ -33,7 +33,7 @@ from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from tests import fakes
-from tests.fakes import quiet, write
+from tests.fakes import put_on_path, quiet, write
 
 if TYPE_CHECKING:
     from tests.fakes import Plumb
@@ -208,6 +208,26 @@ def test_a_build_of_another_compiler_or_library_is_another(tmp_path: Path, monke
     )
     keys = {key(compilers, ()), key(compilers, ("/lib.a",)), key(newer, ())}
     assert len(keys) == 3
+
+
+def test_a_build_is_another_where_another_gcc_of_the_target_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compilers, own = tmp_path / "compilers", tmp_path / "bin"
+    write(compilers / "gcc", "#!/bin/sh\necho clang 1\n", mode=0o755)
+    put_on_path(own, monkeypatch)
+
+    def identities(version: str) -> list[str]:
+        write(own / "arm-linux-gnueabi-gcc", f"#!/bin/sh\necho gcc {version}\n", mode=0o755)
+        toolchain.version.cache_clear()
+        families = [family_of(wheel(tmp_path), is_static=static) for static in (True, False)]
+        catalogs = [Catalog().through(family, str(compilers)) for family in families]
+        return [toolchain.identity(each.toolchain_of(each.targets["armv5"])) for each in catalogs]
+
+    before, after = identities("12"), identities("13")
+    toolchain.version.cache_clear()
+    assert before[0] == after[0], "a program that contains its C library has nothing of the target's GCC"
+    assert before[1] != after[1]
 
 
 def test_libraries_are_given_to_the_linker_alone(tmp_path: Path) -> None:

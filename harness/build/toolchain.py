@@ -73,6 +73,9 @@ def identity(toolchain: Toolchain, name: str = "gcc") -> str:
     """What a compiler contributes to the identity of its objects. Raises InfrastructureError without the compiler."""
     # The folder of a family's compilers is named by its content, as are the objects that it links.
     family = [Path(toolchain.compilers).name, *toolchain.libraries] if toolchain.compilers else []
+    if toolchain.compilers and not toolchain.is_static:
+        # The target's own brings the C library's headers, and links.
+        family.append(version(f"{toolchain.triple}-{name}"))
     return " ".join([version(tool(toolchain, name)), *family])
 
 
