@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from harness.analysis.compiler_output import read
+from harness.analysis.compiler_output import compiles, read
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
 from harness.judge import baseline
@@ -22,8 +23,6 @@ from tests import fakes
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.core.model import CompilerWarnings
     from harness.judge.findings import Judgement
 
@@ -143,6 +142,34 @@ def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: 
     assert 'name="armv5/warnings"' in junit.render(failing)
     assert 'failures="1"' in junit.render(failing)
     assert json_codec.pretty(failing)
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["/w/gcc -O2 -c b.c -o b.o\n", "make: Leaving directory '/t/src'\nmake: Entering directory '/t/other'\n"],
+    ids=["call", "folder"],
+)
+def test_a_warning_outside_of_functions_does_not_have_that_of_the_file_before(between: str) -> None:
+    output = "make: Entering directory '/t/src'\na.c: In function 'first':\na.c:1:1: warning: one [-Woverflow]\n"
+    output += between + "b.c:2:2: warning: two [-Woverflow]\n"
+    assert [(one.file.rpartition("/")[2], one.function) for one in read(output, Path("/t"))] == [
+        ("a.c", "first"),
+        ("b.c", ""),
+    ]
+
+
+def test_a_command_line_that_is_no_shells_is_seen() -> None:
+    output = "make: Entering directory '/t/src'\n/w/gcc -DX=\"a;b -c a.c\n"
+    assert compiles(output, [Path("/w/gcc")], below=Path("/t/src"))
+    assert not compiles(output, [Path("/w/gcc")], below=Path("/t/src/lib"))
+    assert not compiles(output, [Path("/w/g++")], below=Path("/t"))
+
+
+def test_without_the_oracles_warnings_no_target_has_them_alone(tmp_path: Path) -> None:
+    broken = CompilerReport(warnings=[], problem="the tree does not compile for this machine")
+    reports = {"armv5": CompilerReport(warnings=[warning()]), "sparc64": SILENT, "native": broken}
+    judgement, code = judged(passed(tmp_path, wanted="fail", **reports))
+    assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
 
 
 def test_a_warning_knows_its_function() -> None:

@@ -16,7 +16,7 @@ from harness.core.model import Record
 from harness.record.compiler_warnings import Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _FOLDER = re.compile(r"^make(?:\[\d+\])?: (Entering|Leaving) directory '(.*)'$")
 _DIAGNOSTIC = re.compile(r"^([^\s:][^:]*):(\d+):(?:\d+:)? (?:fatal )?(error|warning): (.*)$")
@@ -82,8 +82,11 @@ def read(output: str, tree: Path, *, below: Path | None = None) -> list[Diagnost
     `below`: leave out what was compiled in other folders.
     """
     found: dict[Diagnostic, None] = {}
-    function = ""
+    function, before = "", ""
     for folder, line in _by_folder(output):
+        # The compiler names no function before the first message of a file that is outside of any.
+        if folder != before or _calls_compiler(line):
+            function, before = "", folder
         if below is not None and not Path(folder).is_relative_to(below):
             continue
         if inside := _INSIDE.match(line):
@@ -103,6 +106,19 @@ def read(output: str, tree: Path, *, below: Path | None = None) -> list[Diagnost
         )
         found[diagnostic] = None
     return list(found)
+
+
+def _calls_compiler(line: str) -> bool:
+    return " -c " in f"{line} " and not _DIAGNOSTIC.match(line) and not line.startswith(" ")
+
+
+def compiles(output: str, compilers: Sequence[Path], *, below: Path) -> bool:
+    """Whether a compiler makes an object in a folder or in one below it. Command lines may be no valid shell."""
+    firsts = tuple(f"{compiler} " for compiler in compilers)
+    return any(
+        line.startswith(firsts) and _calls_compiler(line) and Path(folder).is_relative_to(below)
+        for folder, line in _by_folder(output)
+    )
 
 
 def place(file: str, folder: str, tree: Path) -> str:

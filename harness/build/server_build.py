@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Linked = Literal["libc", "jemalloc"]
 
 BUILD_SECONDS = 1800
-RECIPE = "2"
+RECIPE = "3"
 """Part of every build's identity: raise it when this module changes its way of building."""
 CLIENTS = ("cli", "benchmark")
 """What follows the family in the names of the programs that are made beside a server with TLS, to speak it."""
@@ -109,8 +109,6 @@ class BuildDirectory:
                 because="it was edited meanwhile, so a build would not match its name in the cache",
                 remedy="run again",
             )
-        # Without it, makefiles have the compiler read every file once more, for later changes of headers.
-        (self.tree / "src" / "Makefile.dep").touch()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.unlink(missing_ok=True)
         self.steps.counts(CompilerCalls(self.log, self.work))
@@ -150,6 +148,9 @@ class BuildDirectory:
 
     def run(self, command: Sequence[str | Path], *, folder: Path | None = None) -> process.Result:
         """Run a tool in the tree or another folder, in the environment in which `make` runs compilers."""
+        # Without it, makefiles have the compiler read every file once more, for later changes of headers. They remove
+        # it when they begin anew.
+        (self.tree / "src" / "Makefile.dep").touch()
         result = process.run(
             command,
             deadline_seconds=BUILD_SECONDS,

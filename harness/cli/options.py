@@ -147,7 +147,7 @@ toolchain = click.option(
     "--toolchain",
     default=DEFAULT_FAMILY,
     show_default=True,
-    help="Another compiler and C library; `plumb list toolchains` says which targets it has.",
+    help="Another compiler, or C library, too; `plumb list toolchains` says which targets it has.",
     shell_complete=completion.families,
 )
 warnings = click.option(

@@ -34,7 +34,7 @@ _KINDS = re.compile(
 
 def of_targets_alone(run: RunRecord, reports: Mapping[str, CompilerReport]) -> list[Finding]:
     """A finding for each function and kind of warning that the oracle's compiler does not have, by identity."""
-    if ORACLE not in reports:
+    if ORACLE not in reports or reports[ORACLE].problem:
         return []
     everywhere = {_site(one) for one in reports[ORACLE].warnings}
     groups: dict[str, list[tuple[str, Diagnostic]]] = {}

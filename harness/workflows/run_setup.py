@@ -14,7 +14,7 @@ import msgspec
 
 from harness.build import build_warnings
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
-from harness.build.server_build import BuildFailedError
+from harness.build.server_build import BuildFailedError, linked_allocator
 from harness.build.sources import openssl
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
@@ -240,12 +240,19 @@ class RunSetup:
         ):
             return
         reports = {name: build_warnings.read(build) for name, build in builds.items()}
-        if prepared.has_oracle:
-            reports[ORACLE] = build_warnings.read(prepared.peers[ORACLE].build)
-        else:
-            reports[ORACLE] = CompilerReport(warnings=[], problem="the tree does not compile for this machine")
-        for name, report in reports.items():
+        for name, report in {**reports, ORACLE: self._oracle_warnings(prepared)}.items():
             compiler_warnings.write(self.request.run, name, report)
+
+    def _oracle_warnings(self, prepared: PreparedRun) -> CompilerReport:
+        """What this machine's compiler warns of, where it compiles the same files: those depend on the allocator."""
+        problem = "the tree does not compile for this machine"
+        if prepared.has_oracle:
+            chosen = linked_allocator(self.request.allocator)
+            try:
+                return build_warnings.read(oracle_setup(self.bench).build(self.tree, self.request.optimisation, chosen))
+            except BuildFailedError as error:
+                problem = error.what
+        return CompilerReport(warnings=[], problem=problem)
 
     def _modules(self, setup: TargetSetup) -> dict[str, Path]:
         """The module that the servers of each suite load, where it has one that suits the server's release."""

@@ -142,7 +142,7 @@ def test_what_is_optimised_when_it_is_linked_is_watched_as_well(tmp_path: Path) 
 
 
 def test_a_check_for_overflow_that_a_compiler_drops_is_found(tmp_path: Path) -> None:
-    """The bug is that of docs/found/expire-overflow.md."""
+    """The bug is that of docs/found/expiry-overflow.md."""
     words = ["check", "--target", "aarch64", "--suite", "protocol", "--test", "expiry-2.4", "--json", "--seed", "1"]
     words += ["--known", str(known_file(tmp_path))]
     read = document(run(*words, "--toolchain", "clang-glibc", "--run", tmp_path / "clang"))
