@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.analysis.compiler_output import compiles, read
+from harness.analysis.compiler_output import compilations, read
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
 from harness.judge import baseline
@@ -160,9 +160,9 @@ def test_a_warning_outside_of_functions_does_not_have_that_of_the_file_before(be
 
 def test_a_command_line_that_is_no_shells_is_seen() -> None:
     output = "make: Entering directory '/t/src'\n/w/gcc -DX=\"a;b -c a.c\n"
-    assert compiles(output, [Path("/w/gcc")], below=Path("/t/src"))
-    assert not compiles(output, [Path("/w/gcc")], below=Path("/t/src/lib"))
-    assert not compiles(output, [Path("/w/g++")], below=Path("/t"))
+    (call,) = compilations(output, ("/w/gcc",))
+    assert (call.folder, call.words[-2:]) == ("/t/src", ["-c", "a.c"])
+    assert compilations(output, ("/w/g++",)) == []
 
 
 def test_without_the_oracles_warnings_no_target_has_them_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from harness.core.model import Record
 from harness.record.compiler_warnings import Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 _FOLDER = re.compile(r"^make(?:\[\d+\])?: (Entering|Leaving) directory '(.*)'$")
 _DIAGNOSTIC = re.compile(r"^([^\s:][^:]*):(\d+):(?:\d+:)? (?:fatal )?(error|warning): (.*)$")
@@ -112,15 +112,6 @@ def _calls_compiler(line: str) -> bool:
     return " -c " in f"{line} " and not _DIAGNOSTIC.match(line) and not line.startswith(" ")
 
 
-def compiles(output: str, compilers: Sequence[Path], *, below: Path) -> bool:
-    """Whether a compiler makes an object in a folder or in one below it. Command lines may be no valid shell."""
-    firsts = tuple(f"{compiler} " for compiler in compilers)
-    return any(
-        line.startswith(firsts) and _calls_compiler(line) and Path(folder).is_relative_to(below)
-        for folder, line in _by_folder(output)
-    )
-
-
 def place(file: str, folder: str, tree: Path) -> str:
     """A path as the compiler wrote it, or relative to the tree if it lies there."""
     whole = os.path.normpath(Path(folder) / file)
@@ -140,10 +131,18 @@ def compilations(output: str, compilers: tuple[str, ...]) -> list[Compilation]:
     for folder, line in _by_folder(output):
         if not line.startswith(tuple(f"{compiler} " for compiler in compilers)):
             continue
-        words = shlex.split(line.partition(";")[0])
+        words = _words(line)
         if "-c" in words:
             found.append(Compilation(folder=folder, words=words))
     return found
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line.partition(";")[0])
+    except ValueError:
+        # The first `;` is in a text, or a quote has no partner.
+        return line.split()
 
 
 def first_error(output: str) -> str:

@@ -5,6 +5,7 @@ ccache repeats a file's warnings with its object, so that a build whose files we
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import compiler_output
@@ -13,7 +14,6 @@ from harness.record.compiler_warnings import CompilerReport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from harness.core.model import Build
 
@@ -28,7 +28,8 @@ NAME = "warnings.json"
 def write(into: Path, output: str, tree: Path, compilers: Sequence[Path]) -> None:
     """Store, beside a server, what compilers say of the files in the server's own folder. `output`: make's."""
     own = tree / "src"
-    if compiler_output.compiles(output, compilers, below=own):
+    calls = compiler_output.compilations(output, tuple(map(str, compilers)))
+    if any(Path(call.folder).is_relative_to(own) for call in calls):
         found = compiler_output.read(output, tree, below=own)
         report = CompilerReport(warnings=[each for each in found if each.severity == "warning"])
     else:

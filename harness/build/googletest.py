@@ -35,9 +35,7 @@ def absence(tools: Toolchain) -> str:
     """Why a toolchain cannot compile GoogleTest tests, and what to install; empty when it can."""
     if not (FOLDER / "CMakeLists.txt").is_file():
         return f"GoogleTest is not in {FOLDER}: {toolchain.install_command([PACKAGE])}"
-    # A family's compiler may use the C++ library of the target's own.
-    own = [f"{tools.triple}-g++"] if tools.compilers and not tools.is_static else []
-    for compiler in (toolchain.tool(tools, "g++"), *own):
+    for compiler in (toolchain.tool(tools, "g++"), *toolchain.own_compiler(tools, "g++")):
         if shutil.which(compiler) is None:
             packages = [package for package in tools.packages if package.startswith("g++")]
             return f"there is no compiler {compiler}: {toolchain.install_command(packages)}"

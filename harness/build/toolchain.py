@@ -28,6 +28,11 @@ def tool(toolchain: Toolchain, name: str) -> str:
     return f"{toolchain.triple}-{name}" if toolchain.triple else name
 
 
+def own_compiler(toolchain: Toolchain, name: str) -> list[str]:
+    """The target's own compiler, where a family's has the libraries' headers from it and links by it; else nothing."""
+    return [f"{toolchain.triple}-{name}"] if toolchain.compilers and not toolchain.is_static else []
+
+
 _INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
 """The states of a package whose files are all there."""
 
@@ -73,10 +78,7 @@ def identity(toolchain: Toolchain, name: str = "gcc") -> str:
     """What a compiler contributes to the identity of its objects. Raises InfrastructureError without the compiler."""
     # The folder of a family's compilers is named by its content, as are the objects that it links.
     family = [Path(toolchain.compilers).name, *toolchain.libraries] if toolchain.compilers else []
-    if toolchain.compilers and not toolchain.is_static:
-        # The target's own brings the C library's headers, and links.
-        family.append(version(f"{toolchain.triple}-{name}"))
-    return " ".join([version(tool(toolchain, name)), *family])
+    return " ".join([version(tool(toolchain, name)), *family, *map(version, own_compiler(toolchain, name))])
 
 
 EVIDENCE_FLAGS = ("-gdwarf-4", "-fno-omit-frame-pointer")
