@@ -148,6 +148,21 @@ Cache(Path({str(filled)!r})).folder("guest-roots", "young", fill)
     assert needed.is_file()
 
 
+def test_an_archive_stays_as_long_as_a_tree_of_it(filled: Path) -> None:
+    code = f"""
+from pathlib import Path
+from harness.core.cache import Cache
+from tests.test_cache_upkeep import add
+cache = Cache(Path({str(filled)!r}))
+for name in ("used", "left", "use"): add(cache, f"archives/{{name}}-0123", days=50)
+for name, days in (("used-0123-45", 1), ("left-0123", 40)): add(cache, f"sources/{{name}}", days=days)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
+    holding = cache_upkeep.look(Cache(filled))
+    gone = cache_upkeep.remove(Cache(filled), cache_upkeep.unused_for(holding, 35 * DAY))
+    assert [entry.name for entry in gone] == ["archives/left-0123", "archives/use-0123", "sources/left-0123"]
+
+
 def test_a_removal_that_is_killed_anywhere_leaves_whole_entries_and_no_litter(filled: Path) -> None:
     """The renames are killed one after the other: what is left is used, made anew, and swept."""
     for call in ("rename", "unlink", "rmtree"):

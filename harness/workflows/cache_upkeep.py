@@ -240,6 +240,13 @@ def _with_needs(cache: Cache, entries: list[CacheEntry]) -> list[CacheEntry]:
     used = {entry.name: entry.used_ns for entry in entries}
     able = [entry for entry in entries if entry.kind not in {*_NO_WAYS, *_UNSEALED}]
     ways = {entry.name: _needs(cache, entry) & used.keys() for entry in able}
+    archives = [entry for entry in entries if entry.kind == "archives"]
+    for tree in entries:
+        if tree.kind == "sources":
+            # Small beside its tree, and CI systems keep it. A tree without all folders has a longer name.
+            ways[tree.name] = {
+                one.name for one in archives if tree.key == one.key or tree.key.startswith(f"{one.key}-")
+            }
     # Latest first, so that one round is enough but where two need each other.
     changed = True
     while changed:
