@@ -12,7 +12,7 @@ import pytest
 from harness.build.instruction_counter import FOLDER
 from harness.core.errors import InfrastructureError
 from harness.record import instruction_counts
-from harness.record.instruction_counts import GateError, InstructionCounts
+from harness.record.instruction_counts import BlockTable, GateError, InstructionCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,15 @@ def test_blocks_are_read_once_the_counter_has_written_them(counts: InstructionCo
     thread.start()
     found = counts.blocks(lambda: True, deadline_seconds=10)
     thread.join()
-    assert found == {(0x1000, 5): 7, (0x2000, 2): 0}
+    assert found.executions() == {(0x1000, 5): 7, (0x2000, 2): 0}
+
+
+def test_executions_at_an_address_are_those_of_all_blocks_that_begin_there() -> None:
+    # The third block's other words look like the address.
+    before = BlockTable(words(0x1000, 5, 7, 0x2000, 2, 1, 0x3000, 0x1000, 0x1000))
+    after = BlockTable(words(0x1000, 5, 9, 0x2000, 2, 1, 0x3000, 0x1000, 0x1000, 0x1000, 3, 4))
+    assert [table.executions_at(0x1000) for table in (before, after)] == [7, 13]
+    assert +after.since(before) == {(0x1000, 5): 2, (0x1000, 3): 4}
 
 
 def test_a_server_that_ends_or_hangs_is_noticed(counts: InstructionCounts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import os
 import select
 import struct
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
@@ -53,6 +54,31 @@ class ThreadCounts(Record, frozen=True):
     """Of an ended child: its pages in the guest's address space; else 0."""
     private_bytes: int
     """Of an ended child: those of them that were copied because it or its parent wrote to them; else 0."""
+
+
+class BlockTable:
+    """How often the first thread has executed each translated block, at one moment."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def executions(self) -> dict[tuple[int, int], int]:
+        """(guest address, instructions) -> executions, of each block that was ever translated."""
+        return {(address, length): times for address, length, times in _BLOCK.iter_unpack(self._content)}
+
+    def since(self, before: BlockTable) -> Counter[tuple[int, int]]:
+        """(guest address, instructions) -> executions since another moment."""
+        found = Counter(self.executions())
+        found.subtract(before.executions())
+        return found
+
+    def executions_at(self, address: int) -> int:
+        """Executions of the blocks that begin at a guest address; there may be several, of different lengths."""
+        word, at, total = _WORD.pack(address), -1, 0
+        while (at := self._content.find(word, at + 1)) >= 0:
+            if at % _BLOCK.size == 0:
+                total += _BLOCK.unpack_from(self._content, at)[2]
+        return int(total)
 
 
 class GateError(Exception):
@@ -136,16 +162,12 @@ class InstructionCounts:
             for row in rows
         ]
 
-    def blocks(self, alive: Callable[[], bool], *, deadline_seconds: float) -> dict[tuple[int, int], int]:
-        """(guest address, instructions) -> executions by the first thread, of each block that was ever translated.
-
-        The server must be held. Raises GateError as `await_held` does.
-        """
+    def blocks(self, alive: Callable[[], bool], *, deadline_seconds: float) -> BlockTable:
+        """The executions of every block so far. The server must be held. Raises GateError as `await_held` does."""
         os.write(self._orders, b"b")
         # The counter answers again when it has written them.
         self.await_held(alive, deadline_seconds=deadline_seconds)
-        end = _BLOCKS_AT + self._get(_BLOCKS_USED) * _BLOCK.size
-        return {(address, length): times for address, length, times in _BLOCK.iter_unpack(self._map[_BLOCKS_AT:end])}
+        return BlockTable(self._map[_BLOCKS_AT : _BLOCKS_AT + self._get(_BLOCKS_USED) * _BLOCK.size])
 
     def _get(self, word: int) -> int:
         return int(_WORD.unpack_from(self._map, word * _WORD.size)[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import hiredis
@@ -18,7 +19,7 @@ from harness.record.fault_log import MapRecord  # noqa: TC001 - msgspec reads th
 from harness.record.instruction_counts import GateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from harness.plan.workloads import BenchWorkload
     from harness.protocol.resp import Reply
@@ -70,8 +71,10 @@ class RoundCounts(Record, frozen=True):
     """What a server did in one round: while it served the counted requests, and what it then occupied."""
 
     requests: int
+    counted_requests: int
+    """Those of them whose wake-ups count: the server's timer, which runs by the clock, did not run in them."""
     instructions: int
-    """Of its first thread, which serves them."""
+    """Of its first thread, which serves them; for the counted requests, as all numbers of that thread."""
     other_instructions: int
     """Of its other threads."""
     child_instructions: int
@@ -95,7 +98,7 @@ class RoundCounts(Record, frozen=True):
     own_bytes: int
     """Those of them that the server has written to, and so shares with nobody."""
     turns: list[int]
-    """Instructions of the first thread for each wake-up, in order."""
+    """Instructions of the first thread for each wake-up that counts, in order."""
 
 
 class LacksCommandError(Exception):
@@ -141,6 +144,18 @@ def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
         ) from error
 
 
+_TOTALS = ("calls", "writes", "written_bytes", "syncs")
+"""Numbers of the first thread that are summed over the wake-ups that count."""
+
+
+class _Counted(NamedTuple):
+    """What the first thread did in the wake-ups that count."""
+
+    turns: list[int]
+    totals: dict[str, int]
+    blocks: Counter[tuple[int, int]]
+
+
 class _Load:
     def __init__(self, guest: CountedGuest, workload: BenchWorkload) -> None:
         self.guest = guest
@@ -165,9 +180,9 @@ class _Load:
         # Memory counts where there are no clients, or idle ones.
         memory_before = self._settled_memory()
         with self._connected() as (stack, connections):
-            blocks_before, threads_before = guest.blocks(), guest.counts.threads()
-            turns = list(self._turns(connections, workload.requests, stack))
-            threads, blocks = guest.counts.threads(), guest.blocks()
+            others_before = _other_instructions(guest.counts.threads())
+            counted = self._counted(self._turns(connections, workload.requests, stack))
+            others = _other_instructions(guest.counts.threads()) - others_before
             memory, maps = guest.memory(), guest.maps()
             if workload.new_connections:
                 # A server shrinks the buffers of clients that have been idle for some seconds, by its clock.
@@ -176,13 +191,12 @@ class _Load:
         if not workload.new_connections:
             memory_after = self._settled_memory()
         children = self._end_child(earlier)
-        before = {(one.pid, one.thread): one for one in threads_before}
-        moved = [(one, before.get((one.pid, one.thread))) for one in threads if not one.forked]
-        first = {name: _moved(moved[0], name) for name in ("instructions", "calls", "writes", "written_bytes", "syncs")}
         counts = RoundCounts(
             requests=workload.requests,
-            **first,
-            other_instructions=sum(_moved(pair, "instructions") for pair in moved[1:]),
+            counted_requests=len(counted.turns) * (workload.pipeline * workload.connections),
+            instructions=sum(counted.turns),
+            **counted.totals,
+            other_instructions=others,
             child_instructions=sum(one.instructions for one in children),
             child_written_bytes=sum(one.written_bytes for one in children),
             child_private_bytes=sum(one.private_bytes for one in children),
@@ -190,10 +204,39 @@ class _Load:
             used_memory=memory_after,
             resident_bytes=memory.resident_bytes,
             own_bytes=memory.own_bytes,
-            turns=turns,
+            turns=counted.turns,
         )
-        executed = {block: times - blocks_before.get(block, 0) for block, times in blocks.items()}
-        return Round(counts=counts, blocks={block: times for block, times in executed.items() if times}, maps=maps)
+        return Round(counts=counts, blocks=counted.blocks, maps=maps)
+
+    def _counted(self, turns: Iterable[int]) -> _Counted:
+        """What the first thread did in the turns, without those in which the timer ran.
+
+        Raises InconclusiveError when it ran in every one.
+        """
+        guest = self.guest
+        timer = guest.timer()
+        start = blocks = guest.blocks()
+        first = guest.counts.threads()[0]
+        kept: list[int] = []
+        totals: Counter[str] = Counter()
+        left_out: Counter[tuple[int, int]] = Counter()
+        for instructions in turns:
+            blocks_before, before = blocks, first
+            blocks, first = guest.blocks(), guest.counts.threads()[0]
+            if blocks.executions_at(timer) == blocks_before.executions_at(timer):
+                kept.append(instructions)
+                totals.update({name: getattr(first, name) - getattr(before, name) for name in _TOTALS})
+            else:
+                left_out.update(blocks.since(blocks_before))
+        if not kept:
+            raise InconclusiveError(
+                f"{self.workload.name}: no request counts",
+                because="the server's timer ran in every wake-up: on this machine each takes a second or more now",
+                remedy="measure when the machine is not as busy",
+            )
+        executed = blocks.since(start)
+        executed.subtract(left_out)
+        return _Counted(kept, dict(totals), +executed)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[contextlib.ExitStack, list[PatientConnection]]]:
@@ -270,6 +313,6 @@ class _Load:
             time.sleep(CHILD_POLL_SECONDS)
 
 
-def _moved(pair: tuple[ThreadCounts, ThreadCounts | None], name: str) -> int:
-    after, before = pair
-    return int(getattr(after, name)) - (int(getattr(before, name)) if before else 0)
+def _other_instructions(threads: Sequence[ThreadCounts]) -> int:
+    """Of the server's threads but the first."""
+    return sum(one.instructions for one in threads[1:] if not one.forked)

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis import unwind
+from harness.analysis.function_symbols import function_symbols
 from harness.build.instruction_counter import GUEST_BASE, GUEST_BYTES, counted
+from harness.core.errors import InconclusiveError
 from harness.core.model import Record
 from harness.protocol.patient_connection import PatientConnection
 from harness.protocol.resp import Client, info_fields
@@ -25,11 +28,14 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.model import Build
     from harness.protocol.resp import Argument, Reply
+    from harness.record.instruction_counts import BlockTable
 
 CALM_HZ, FASTEST_HZ = "1", "500"
 """Runs of the server's timer in a second: while something is counted, and at most (CONFIG_MAX_HZ)."""
 CALM = ("--hz", CALM_HZ)
-"""The timer runs once a second of this machine's time, so that a slow machine does not count more of it."""
+"""The timer runs once a second of this machine's time, so that few requests share their wake-up with it."""
+TIMER = "serverCron"
+"""The function that the timer calls, in every release (server.c; redis.c before 3.2)."""
 SEED, SEED_BYTES = 1, 4096
 STEADY_TIMER = "dynamic-hz"
 """The option by which many clients make the timer faster."""
@@ -145,9 +151,26 @@ class CountedGuest(Guest):
         """INFO's fields, from a held server. Raises as `exchange` does."""
         return info_fields(self.ask("INFO"))
 
-    def blocks(self) -> dict[tuple[int, int], int]:
+    def blocks(self) -> BlockTable:
         """The executions of every translated block, of a held server. Raises GateError."""
         return self.counts.blocks(self.alive, deadline_seconds=self.deadline_seconds)
+
+    def timer(self) -> int:
+        """The guest address of the function that the server's timer calls. Raises InconclusiveError where the held
+        server has not called it, or nothing names it.
+        """
+        binary, maps = self.build.server_binary.resolve(), self.maps()
+        found = function_symbols(str(binary)).found
+        starts = {symbol.start for symbol in found if symbol.name.partition(".")[0] == TIMER}
+        for address, _ in self.blocks().executions():
+            place = unwind.locate(maps, address)
+            if place and place[1] in starts and Path(place[0].path).resolve() == binary:
+                return address
+        raise InconclusiveError(
+            "nothing tells which requests the server's timer ran with",
+            where=str(binary),
+            because=f"no function {TIMER} was executed" if starts else f"no symbol {TIMER}",
+        )
 
     def await_held_child(self) -> None:
         """Wait until a child that the held server has forked is held, too. Raises GateError."""

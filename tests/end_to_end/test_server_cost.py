@@ -20,6 +20,7 @@ from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
 from harness.plan.workloads import BenchWorkload
 from harness.record.instruction_counts import InstructionCounts
+from harness.run import counted_server
 from harness.workflows.measure import server_cost_run
 from harness.workflows.measure.server_cost import Measurement, exit_code
 from harness.workflows.workbench import Workbench
@@ -187,6 +188,15 @@ def test_one_tree_twice_shows_no_difference_and_a_planted_loop_its_function(tmp_
     # A turn of the loop takes five to seven instructions.
     assert list(found["get"].functions) == ["getGenericCommand"]
     assert 500 < found["get"].functions["getGenericCommand"] < 800
+
+
+def test_requests_that_the_timer_ran_with_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    (calm,) = measured(GET).costs
+    monkeypatch.setattr(counted_server, "CALM_HZ", "10")
+    (busy,) = measured(GET).costs
+    # With the timer's work a request takes a twentieth more on a fast machine, and a quarter more on a slow one.
+    assert busy.instructions.value == pytest.approx(calm.instructions.value, rel=0.01)
+    assert "serverCron" not in {*calm.functions, *busy.functions}
 
 
 def test_saving_counts_bytes_syncs_and_the_child() -> None:
