@@ -43,7 +43,7 @@ def test_there_are_as_many_encodings_as_the_documents_say() -> None:
     assert counts["armv7"] == {"A32": 1614, "T32": 1353, "T16": 17}
     assert counts["sparc32plus"] == counts["sparc64"] == {"": 208}
     assert counts["mips"] == counts["mipsel"] == {"": 93}
-    assert counts["mips64"] == {"": 129}
+    assert counts["mips64"] == counts["mips64el"] == {"": 129}
     assert counts["powerpc"] == {"": 226}
     assert counts["powerpc64"] == {"": 339}
     assert counts["riscv64"] == {"RVG": 165, "RVC": 18}
@@ -91,6 +91,7 @@ def test_an_encodings_parts_fit_together(name: str) -> None:
         ("mips", "signal", "lwl $2, 0($4); lwr $2, 3($4)", "dddddddd"),
         ("mips", "linux-mips", "ll $2, 0($4)", "dsssdsss"),
         ("mipsel", "linux-mips", "lw $2, 0($4)", "dddddddd"),
+        ("mips64el", "strict", "ldl $2, 7($4); ldr $2, 0($4)", "dddddddd"),
         ("powerpc", "signal", "lmw 29,0(4)", "dsssdsss"),
         ("powerpc", "signal", "lfd 2,0(4)", "dsssdsss"),
         ("powerpc", "signal", "stw 3,0(4)", "dddddddd"),

@@ -241,8 +241,10 @@ class Toolchain(Record, frozen=True):
     has_lto: bool = True
     """Whether the linker reads the objects of link-time optimisation."""
     debian_architecture: str = ""
-    """Debian's name for its architecture, where bookworm has packages for it: servers with TLS are linked with its
-    OpenSSL. Empty: no server has TLS."""
+    """Debian's name for its architecture, where Debian has packages for it: servers with TLS are linked with its
+    OpenSSL."""
+    debian_since: str = "bookworm"
+    """The first suite that has them."""
 
 
 DEFAULT_FAMILY = "gcc"

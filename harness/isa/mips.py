@@ -30,6 +30,7 @@ MIPS = Architecture(
         "mips": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_BIG_ENDIAN)),
         "mipsel": Variant(4, False, _FRAMES, _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_LITTLE_ENDIAN)),
         "mips64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_MIPS64 | capstone.CS_MODE_BIG_ENDIAN)),
+        "mips64el": Variant(8, False, _FRAMES, _instructions(capstone.CS_MODE_MIPS64 | capstone.CS_MODE_LITTLE_ENDIAN)),
     },
     notation=_NOTATION,
 )

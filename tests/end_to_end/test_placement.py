@@ -48,6 +48,7 @@ DIES_AT = {
     "hppa": "ldw",
     "mips": "lw",
     "mips64": "lw",
+    "mips64el": "lw",
     "mipsel": "lw",
     "powerpc": "lwarx",
     "powerpc64": "lwarx",
@@ -56,7 +57,7 @@ DIES_AT = {
     "sparc32plus": "ld",
     "sparc64": "ld",
 }
-TO_THE_START = {"aarch64", "alpha", "hppa", "mips", "mips64", "mipsel", "riscv64", "s390x", "sparc32plus", "sparc64"}
+TO_THE_START = {"aarch64", "alpha", "hppa", "mips", "mips64", "mips64el", "mipsel", "riscv64", "s390x", "sparc32plus", "sparc64"}
 """Where stacks reach `_start`; Debian's 32-bit ARM libc has no unwind tables, so there they end in it."""
 
 

@@ -57,7 +57,7 @@ class OpenSsl(Record, frozen=True):
 
 def why_none(tools: Toolchain) -> str:
     """Why there is no OpenSSL for a toolchain; empty if there is."""
-    if tools.debian_architecture:
+    if tools.debian_architecture and tools.debian_since == SUITE:
         return ""
     if tools.is_static:
         return f"{tools.name} links its programs with another C library than Debian's OpenSSL needs"

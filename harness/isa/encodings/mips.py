@@ -66,7 +66,12 @@ class _MipsTarget(NamedTuple):
         return found._replace(results=results)
 
 
-MACHINES = [_MipsTarget("mips", 4, True), _MipsTarget("mipsel", 4, False), _MipsTarget("mips64", 8, True)]
+MACHINES = [
+    _MipsTarget("mips", 4, True),
+    _MipsTarget("mipsel", 4, False),
+    _MipsTarget("mips64", 8, True),
+    _MipsTarget("mips64el", 8, False),
+]
 CLASSES: dict[int, AccessClass] = {1: "other", 2: "half", 4: "word", 8: "dword"}
 # Name -> bytes; the loads of the second table fill the rest of the register with zeros.
 SIGNED, UNSIGNED = {"lb": 1, "lh": 2, "lw": 4}, {"lbu": 1, "lhu": 2}
