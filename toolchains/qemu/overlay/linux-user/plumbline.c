@@ -427,7 +427,13 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
 #elif defined(TARGET_ALPHA)
     return class == CLASS_LINKED && opcode_at(pc) >= 0x2e;
 #elif defined(TARGET_PPC)
-    return class == CLASS_LINKED && extract32(word_at(pc), 0, 1); /* their names end in a point: they set CR0 */
+    if (class == CLASS_LINKED) {
+        switch (extract32(word_at(pc), 1, 10)) { /* not the bit below: of a load it is the hint EH */
+        case 150: case 182: case 214: case 694: case 726: /* STWCX., STQCX., STDCX., STBCX., STHCX. */
+            return true;
+        }
+    }
+    return false;
 #elif defined(TARGET_RISCV)
     return class == CLASS_LINKED && extract32(word_at(pc), 27, 1);
 #else
