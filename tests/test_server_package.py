@@ -64,7 +64,7 @@ def test_the_release_is_a_part_of_the_packages_version(version: str, release: st
 
 
 def test_a_target_has_packages_of_a_machine_as_wide_and_of_its_byte_order() -> None:
-    big, wide = {"s390x"}, {"amd64", "arm64", "mips64el", "riscv64", "s390x"}
+    big, wide = {"s390x"}, {"amd64", "arm64", "mips64el", "ppc64el", "riscv64", "s390x"}
     of = {name: CATALOG.toolchain_of(target).debian_architecture for name, target in CATALOG.targets.items()}
     assert {"armv5", "armv6", "armv7", "aarch64", "s390x", ORACLE} <= {name for name, found in of.items() if found}
     # Debian's hard-float packages are ARMv7's.

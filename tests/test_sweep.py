@@ -45,7 +45,8 @@ def test_there_are_as_many_encodings_as_the_documents_say() -> None:
     assert counts["mips"] == counts["mipsel"] == {"": 93}
     assert counts["mips64"] == counts["mips64el"] == {"": 129}
     assert counts["powerpc"] == {"": 226}
-    assert counts["powerpc64"] == {"": 339}
+    assert counts["powerpc64"] == {"": 351}
+    assert counts["powerpc64le"] == {"": 345}
     assert counts["riscv64"] == {"RVG": 165, "RVC": 18}
     assert counts["alpha"] == {"": 110}
     assert counts["hppa"] == {"": 301}

@@ -176,10 +176,13 @@ def disassembled(table: EncodingTable, tools: Toolchain, state: str, words: Sequ
         listing = process.run_successfully(command, problem="cannot disassemble", deadline_seconds=300).text
     found = {int(at, 16): (code, program.plain(text, table)) for at, code, text in program.LISTED.findall(listing)}
     step = form.bits // 8 + len(form.padding)
+    has_choice = form.bytes_of(1, Endianness.BIG)[0] == 0
+    order = Endianness.BIG if has_choice else Endianness.LITTLE
     told = [found.get(step * number, ("", "")) for number in range(len(words))]
     # With padding, what objdump does not know may be shorter than an instruction.
     whole = [
-        program.code_of(code, table) == word if code else False for (code, _), word in zip(told, words, strict=True)
+        program.code_of(code, table, order) == word if code else False
+        for (code, _), word in zip(told, words, strict=True)
     ]
     assert all(whole) or form.padding, f"{state}: not one line for each instruction"
     return [text if is_whole else "" for (_, text), is_whole in zip(told, whole, strict=True)]

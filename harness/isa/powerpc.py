@@ -1,4 +1,4 @@
-"""PowerPC, big-endian, in both word sizes."""
+"""PowerPC: big-endian in both word sizes, and little-endian in 64 bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FRAMES = CallFrames(65, 1, {**FIRST_32, 65: 67})
 
 
 def _instructions(mode: int) -> InstructionSet:
-    return InstructionSet((capstone.CS_ARCH_PPC, mode | capstone.CS_MODE_BIG_ENDIAN))
+    return InstructionSet((capstone.CS_ARCH_PPC, mode))
 
 
 _NOTATION = AccessNotation(
@@ -28,13 +28,16 @@ _NOTATION = AccessNotation(
 POWERPC = Architecture(
     isas=("powerpc",),
     macros="ppc|powerpc|POWERPC",
-    variants={"ppc": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_32))},
+    variants={"ppc": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_32 | capstone.CS_MODE_BIG_ENDIAN))},
     notation=_NOTATION,
 )
 
 POWERPC64 = Architecture(
     isas=("powerpc64",),
     macros="ppc64|powerpc64",
-    variants={"ppc64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_64))},
+    variants={
+        "ppc64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_64 | capstone.CS_MODE_BIG_ENDIAN)),
+        "ppc64le": Variant(8, False, _FRAMES, _instructions(capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN)),
+    },
     notation=_NOTATION,
 )

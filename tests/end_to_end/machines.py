@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree
 
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
-OTHERS = ["mips", "hppa", "powerpc", "riscv64", "s390x", "alpha", "m68k", "mips64", "mips64el", "mipsel", "powerpc64"]
+OTHERS = [
+    "mips",
+    "hppa",
+    "powerpc",
+    "riscv64",
+    "s390x",
+    "alpha",
+    "m68k",
+    "mips64",
+    "mips64el",
+    "mipsel",
+    "powerpc64",
+    "powerpc64le",
+]
 """The other strict or big-endian targets: `ci/test --all` runs them. Each costs a compiler of 150 MB and a minute of
 building."""
 KERNELS = ["versatile", "sun4u"]

@@ -33,7 +33,8 @@ def test_the_accesses_of_every_required_target_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*READABLE, *map(machines.beyond, ("hppa", "mips", "powerpc", "powerpc64", "riscv64", "s390x"))]
+    "name",
+    [*READABLE, *map(machines.beyond, ("hppa", "mips", "powerpc", "powerpc64", "powerpc64le", "riscv64", "s390x"))],
 )
 def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
     target = CATALOG.targets[name]

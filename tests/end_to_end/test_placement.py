@@ -52,12 +52,25 @@ DIES_AT = {
     "mipsel": "lw",
     "powerpc": "lwarx",
     "powerpc64": "lwarx",
+    "powerpc64le": "lwarx",
     "riscv64": "lw",
     "s390x": "cs",
     "sparc32plus": "ld",
     "sparc64": "ld",
 }
-TO_THE_START = {"aarch64", "alpha", "hppa", "mips", "mips64", "mips64el", "mipsel", "riscv64", "s390x", "sparc32plus", "sparc64"}
+TO_THE_START = {
+    "aarch64",
+    "alpha",
+    "hppa",
+    "mips",
+    "mips64",
+    "mips64el",
+    "mipsel",
+    "riscv64",
+    "s390x",
+    "sparc32plus",
+    "sparc64",
+}
 """Where stacks reach `_start`; Debian's 32-bit ARM libc has no unwind tables, so there they end in it."""
 
 

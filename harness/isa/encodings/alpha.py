@@ -141,5 +141,5 @@ TABLE = EncodingTable(
             "exponent (vax_helper.c, memory_to_f).",
         ),
     ],
-    lists_little_bytes=True,
+    lists_bytes=True,
 )

@@ -226,5 +226,5 @@ class EncodingTable(NamedTuple):
     """A pattern that begins a comment of the disassembler's."""
     compiler_flags: tuple[str, ...] = ()
     """Of the program that makes them."""
-    lists_little_bytes: bool = False
-    """Whether objdump prints an instruction's bytes one by one, the lowest one first."""
+    lists_bytes: bool = False
+    """Whether objdump prints an instruction's bytes one by one, in the order of memory."""

@@ -34,7 +34,7 @@
         .text
         .balign 4
         .global sweep_run
-#ifdef __powerpc64__
+#if defined(__powerpc64__) && _CALL_ELF != 2
         .section ".opd", "aw"
         .balign 8
 sweep_run:

@@ -1,7 +1,9 @@
-"""Loads and stores of PowerPC: of an MPC7447A with AltiVec in 32 bits, and of a POWER7 with VSX in 64.
+"""Loads and stores of PowerPC: of an MPC7447A with AltiVec in 32 bits, of a POWER7 with VSX in 64, and of a POWER8 in
+little-endian mode.
 
 Sections are the instructions' names in the Programming Environments Manual for 32-Bit Implementations, 8.2, in
-AltiVec's, 6.2, and in Power ISA 2.06, books I and II. Offsets, counts and registers are samples; all opcodes are made.
+AltiVec's, 6.2, and in Power ISA 2.06 and 2.07, books I and II. Offsets, counts and registers are samples; all
+opcodes are made.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.core.target_model import Endianness
 from harness.isa.encodings.encoding import (
     OFFSETS,
     AddressForm,
@@ -24,13 +27,14 @@ from harness.isa.encodings.encoding import (
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from harness.core.target_model import AccessClass
     from harness.isa.encodings.encoding import Direction
 
 FOLDER = Path(__file__).parent
 VALUE, BASE, INDEX, NEGATIVE_INDEX, STRING, CR0 = 3, 4, 5, 6, 7, 32
+QUAD, OTHER_QUAD = 8, 10
 """r3 is moved, r4 is the base, r5 and r6 are the index, r7 to r9 are strings. r0 is free for what comes before.
 
 32 is no register: there the register file has what an instruction made of CR0.
@@ -47,6 +51,7 @@ class _PowerpcTarget(NamedTuple):
 
     target: str
     word_bytes: int
+    is_big: bool = True
 
     @property
     def is_wide(self) -> bool:
@@ -54,7 +59,28 @@ class _PowerpcTarget(NamedTuple):
 
     def integer(self, register: int, size: int) -> int:
         """Where the lowest bytes of an integer register lie."""
-        return self.word_bytes * (register + 1) - size
+        return self.word_bytes * register + (self.word_bytes - size if self.is_big else 0)
+
+    def low_word(self, register: int) -> int:
+        """Where the low word of a floating-point register lies."""
+        return self.float(register) + (4 if self.is_big else 0)
+
+    @property
+    def is_power8(self) -> bool:
+        """Whether it has the instructions of Power ISA 2.07."""
+        return not self.is_big
+
+    def elements(self, direction: Direction, vector: int, size: int) -> tuple[Move, ...]:
+        """What moves a vector's elements of this size: the file has a vector's bytes in the order of a quadword."""
+        return self._in_order(direction, range(vector, vector + 16, size), size)
+
+    def halves(self, direction: Direction, places: tuple[int, int]) -> tuple[Move, ...]:
+        """What moves two doublewords of 16 bytes, of which the first place is that of the high one."""
+        return self._in_order(direction, places, 8)
+
+    def _in_order(self, direction: Direction, places: Sequence[int], size: int) -> tuple[Move, ...]:
+        by_address = places if self.is_big else places[::-1]
+        return tuple(Move(direction, size * i, place, size) for i, place in enumerate(by_address))
 
     def float(self, register: int) -> int:
         return 36 * self.word_bytes + 8 * register
@@ -123,7 +149,7 @@ def _floats(machine: _PowerpcTarget) -> Iterator[Encoding]:
             kind: AccessClass = "float" if access_class == "float" else "double"
             move = Move(direction, 0, machine.float(register), size)
             yield from _all_forms(machine, _opcode(each, kind, size, (move,), register))
-    low = machine.float(DOUBLE) + 4
+    low = machine.low_word(DOUBLE)
     words = [_opcode("stfiwx", "float", 4, (Move("store", 0, low, 4),), DOUBLE)]
     if machine.is_wide:
         words += [
@@ -131,7 +157,7 @@ def _floats(machine: _PowerpcTarget) -> Iterator[Encoding]:
             _opcode("lfiwzx", "float", 4, (Move("load", 0, low, 4, 4),), DOUBLE),
         ]
         for name, direction in _directions("lfdp", "stfdp"):
-            pair = tuple(Move(direction, 8 * i, machine.float(DOUBLE + i), 8) for i in range(2))
+            pair = machine.halves(direction, (machine.float(DOUBLE), machine.float(DOUBLE + 1)))
             one = _opcode(name, "double", 8, pair, DOUBLE)
             yield from (machine.at(one, address) for address in BY_OFFSET)
             yield from (machine.at(one._replace(name=f"{name}x"), address) for address in BY_REGISTER)
@@ -144,9 +170,9 @@ def _reversed(machine: _PowerpcTarget) -> Iterator[Encoding]:
     for letter, size in sizes.items():
         for name, direction in _directions(f"l{letter}brx", f"st{letter}brx"):
             whole = machine.moved(direction, size)
-            # The byte at the lowest address is the lowest one, which lies last.
+            highest = size - 1 if machine.is_big else 0
             moves = tuple(
-                Move(direction, i, whole.register + size - 1 - i, 1, whole.extension if i == size - 1 else 0)
+                Move(direction, i, whole.register + size - 1 - i, 1, whole.extension if i == highest else 0)
                 for i in range(size)
             )
             one = _opcode(name, CLASSES[size], size, moves)
@@ -154,6 +180,9 @@ def _reversed(machine: _PowerpcTarget) -> Iterator[Encoding]:
 
 
 def _multiples(machine: _PowerpcTarget) -> Iterator[Encoding]:
+    """Multiples, which raise an exception at every address in little-endian mode."""
+    if not machine.is_big:
+        return
     for first in (29, 14):
         for name, direction in _directions("lmw", "stmw"):
             moves = tuple(
@@ -177,7 +206,9 @@ def _string_moves(machine: _PowerpcTarget, direction: Direction, count: int) -> 
 
 
 def _strings(machine: _PowerpcTarget) -> Iterator[Encoding]:
-    """Strings of bytes, at any address."""
+    """Strings of bytes, at any address, and at none in little-endian mode."""
+    if not machine.is_big:
+        return
     for count in (7, 12):
         for name, direction in _directions("lsw", "stsw"):
             moves = _string_moves(machine, direction, count)
@@ -188,6 +219,11 @@ def _strings(machine: _PowerpcTarget) -> Iterator[Encoding]:
             yield from (machine.at(indexed, address._replace(before=before)) for address in BY_REGISTER)
 
 
+def _hinted(address: AddressForm) -> AddressForm:
+    """With the hint that a lock is taken (EH, Power ISA 2.06, book II, 4.4.2)."""
+    return address._replace(text=f"{address.text},1")
+
+
 def _linked(machine: _PowerpcTarget) -> Iterator[Encoding]:
     """Load and reserve, a store after it, and a store without it, which asks for alignment all the same."""
     sizes = {"w": 4, **({"b": 1, "h": 2, "d": 8} if machine.is_wide else {})}
@@ -195,7 +231,10 @@ def _linked(machine: _PowerpcTarget) -> Iterator[Encoding]:
         load, store = f"l{letter}arx", f"st{letter}cx."
         access_class: AccessClass = "linked" if size > 1 else "other"
         for address in BY_REGISTER:
-            yield machine.at(_opcode(load, access_class, size, (machine.moved("load", size),)), address)
+            loads = _opcode(load, access_class, size, (machine.moved("load", size),))
+            yield machine.at(loads, address)
+            if machine.is_wide:
+                yield machine.at(loads, _hinted(address))
             one = _opcode(store, access_class, size, (machine.moved("store", size),))
             paired = machine.at(one, address._replace(before=(f"{load} 0,{address.text}",)))
             yield paired._replace(results=((CR0, STORED),))
@@ -205,6 +244,26 @@ def _linked(machine: _PowerpcTarget) -> Iterator[Encoding]:
             yield alone._replace(moves=(), results=((CR0, NOT_STORED),))
 
 
+def _quadwords(machine: _PowerpcTarget) -> Iterator[Encoding]:
+    """Two registers, of which the first has an even number and the high doubleword."""
+    if not machine.is_power8:
+        return
+    first, other = QUAD, OTHER_QUAD
+    for name, direction in _directions("lq", "stq"):
+        moves = machine.halves(direction, (machine.integer(first, 8), machine.integer(first + 1, 8)))
+        one = _opcode(name, "pair", 16, moves, first)
+        yield from (machine.at(one, AddressForm(f"{by}({BASE})", by)) for by in (0, 16, -32))
+    for address in BY_REGISTER:
+        moves = machine.halves("load", (machine.integer(first, 8), machine.integer(first + 1, 8)))
+        loads = _opcode("lqarx", "linked", 16, moves, first)
+        yield from (machine.at(loads, each) for each in (address, _hinted(address)))
+        stored = machine.halves("store", (machine.integer(first, 8), machine.integer(first + 1, 8)))
+        one = _opcode("stqcx.", "linked", 16, stored, first)
+        loaded = machine.halves("load", (machine.integer(other, 8), machine.integer(other + 1, 8)))
+        paired = machine.at(one, address._replace(before=(f"lqarx {other},{address.text}",)))
+        yield paired._replace(moves=(*loaded, *stored), results=((CR0, STORED),))
+
+
 def _vectors(machine: _PowerpcTarget) -> Iterator[Encoding]:
     """AltiVec drops the low bits of an address. VSX takes any."""
     for name, direction in (*_directions("lvx", "stvx"), *_directions("lvxl", "stvxl")):
@@ -212,16 +271,24 @@ def _vectors(machine: _PowerpcTarget) -> Iterator[Encoding]:
         yield from (machine.at(one, address, truncates=True) for address in BY_REGISTER)
     if not machine.is_wide:
         return
-    at = machine.vector(VECTOR)
+    at, low = machine.vector(VECTOR), machine.low_word(DOUBLE)
     rows: list[tuple[str, AccessClass, int, tuple[Move, ...], int]] = [
         ("lxsdx", "dword", 8, (Move("load", 0, machine.float(DOUBLE), 8),), DOUBLE),
         ("stxsdx", "dword", 8, (Move("store", 0, machine.float(DOUBLE), 8),), DOUBLE),
         ("lxvdsx", "dword", 8, (Move("load", 0, at, 8), Move("load", 0, at + 8, 8)), 32 + VECTOR),
-        ("lxvd2x", "dword", 8, (Move("load", 0, at, 16),), 32 + VECTOR),
-        ("stxvd2x", "dword", 8, (Move("store", 0, at, 16),), 32 + VECTOR),
-        ("lxvw4x", "word", 4, (Move("load", 0, at, 16),), 32 + VECTOR),
-        ("stxvw4x", "word", 4, (Move("store", 0, at, 16),), 32 + VECTOR),
     ]
+    for name, direction in _directions("lxvd2x", "stxvd2x"):
+        rows.append((name, "dword", 8, machine.elements(direction, at, 8), 32 + VECTOR))
+    for name, direction in _directions("lxvw4x", "stxvw4x"):
+        rows.append((name, "word", 4, machine.elements(direction, at, 4), 32 + VECTOR))
+    if machine.is_power8:
+        rows += [
+            ("lxsspx", "word", 4, (Move("load", 0, machine.float(SINGLE), 4),), SINGLE),
+            ("stxsspx", "word", 4, (Move("store", 0, machine.float(SINGLE), 4),), SINGLE),
+            ("lxsiwax", "word", 4, (Move("load", 0, low, 4, 4, True),), DOUBLE),
+            ("lxsiwzx", "word", 4, (Move("load", 0, low, 4, 4),), DOUBLE),
+            ("stxsiwx", "word", 4, (Move("store", 0, low, 4),), DOUBLE),
+        ]
     for name, access_class, size, moves, register in rows:
         one = _opcode(name, access_class, size, moves, register)
         yield from (machine.at(one, address) for address in BY_REGISTER)
@@ -252,11 +319,11 @@ _HANDLERS = RowForm(
     r'^GEN_HANDLER\w*\((?P<name>\w+), *(?:"[\w.]+", *)?0x(?P<one>\w+), *0x(?P<two>\w+), *0x(?P<three>\w+)', _handler
 )
 _INDEXED = RowForm(r"^GEN_(?:LD|ST)XF?(?:_\w+)?\((?P<name>\w+), *\w+, *0x(?P<two>\w+), *0x(?P<three>\w+)", _indexed)
-_FORMS = (_integers, _floats, _reversed, _multiples, _strings, _linked, _vectors)
+_FORMS = (_integers, _floats, _reversed, _multiples, _strings, _linked, _quadwords, _vectors)
 _ELEMENTS = "Which element of the register it moves depends on the address, which no row of this table can say."
 _LATER = "no target's CPU has it."
 _BOTH = [
-    Exempt(r" (lq|stq|lqarx|stqcx\.|[ls]t?[wd]at) .*", f"POWER8 and POWER9 (Power ISA 2.07, 3.0): {_LATER}"),
+    Exempt(r" [ls]t?[wd]at .*", f"POWER9 (Power ISA 3.0): {_LATER}"),
     Exempt(r" (l|st)ve[bhw]x .*", _ELEMENTS),
     Exempt(r" lvs[lr] .*", "It makes a permutation of an address, and accesses nothing."),
     Exempt(r" (l|st)\w+(cix|epx|epxl) .*", f"Cache-inhibited, or of another process (book III): {_LATER}"),
@@ -267,17 +334,17 @@ _BOTH = [
 ]
 
 
-def _table(machine: _PowerpcTarget, unmade: list[Exempt]) -> EncodingTable:
+def _table(machines: list[_PowerpcTarget], unmade: list[Exempt]) -> EncodingTable:
     return EncodingTable(
-        encodings=[encoding for form in _FORMS for encoding in form(machine)],
-        preamble={machine.target: ""},
+        encodings=[encoding for machine in machines for form in _FORMS for encoding in form(machine)],
+        preamble={machine.target: "" for machine in machines},
         syntax="",
         states={
             "": SlotForm(
                 "",
                 "b sweep_return",
                 ("-m", "powerpc:common64", "-EB", "-M", "any"),
-                lambda word, _: word.to_bytes(4, "big"),
+                lambda word, order: word.to_bytes(4, "big" if order is Endianness.BIG else "little"),
                 # What objdump prints: names of registers, and what other processors have.
                 assembler=("-Wa,-mregnames", "-Wa,-many"),
             )
@@ -300,11 +367,12 @@ def _table(machine: _PowerpcTarget, unmade: list[Exempt]) -> EncodingTable:
         ],
         unassembled=[],
         unmade=[*_BOTH, *unmade],
+        lists_bytes=True,
     )
 
 
 TABLE = _table(
-    _PowerpcTarget("powerpc", 4),
+    [_PowerpcTarget("powerpc", 4)],
     [
         Exempt(
             r" (lwau?x?|[ls]t?d(u|x|ux|brx)?|stdu?x?|ldarx|stdcx\.) .*", "Of 64-bit processors (Power ISA 2.06, 3.3)."
@@ -313,15 +381,16 @@ TABLE = _table(
             r" (l[bh]arx|st[bh]cx\.|st?fdpx?|[ls]t?fdpx?|lfiw[az]x) .*",
             "Power ISA 2.05 and 2.06: the 7447A has neither.",
         ),
+        Exempt(r" (lq|stq|lqarx|stqcx\.) .*", "Power ISA 2.07: the 7447A does not have it."),
         Exempt(r" (l|st)xv?\w+ .*", "VSX of POWER7 and later: the 7447A does not have it."),
     ],
 )
 TABLE64 = _table(
-    _PowerpcTarget("powerpc64", 8),
+    [_PowerpcTarget("powerpc64", 8), _PowerpcTarget("powerpc64le", 8, is_big=False)],
     [
         Exempt(
-            r" (?!(lxsdx|lxvd2x|lxvw4x|lxvdsx|stxsdx|stxvd2x|stxvw4x) )(l|st)x\w+ .*",
-            "VSX of POWER8 and later (Power ISA 2.07 to 3.1): the target is a POWER7.",
+            r" (?!(lxvdsx|(l|st)x(sdx|vd2x|vw4x|sspx)|lxsiw[az]x|stxsiwx) )(l|st)x\w+ .*",
+            f"VSX of POWER9 and later (Power ISA 3.0 and 3.1): {_LATER}",
         ),
     ],
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.analysis import encodings as listings
 from harness.build.helper_program import compiled
 from harness.build.toolchain import tool
+from harness.core.target_model import Endianness
 from harness.isa import registry, rules
 
 if TYPE_CHECKING:
@@ -169,16 +170,19 @@ def instructions(target: Target, tools: Toolchain, sweep: Path) -> dict[int, Swe
     last: SweptInstruction | None = None
     for line in listings.listing(tool(tools, "objdump"), sweep, table.registers).splitlines():
         if listed := LISTED.match(line):
-            last = SweptInstruction(int(listed[1], 16), code_of(listed[2], table), plain(listed[3], table))
+            last = SweptInstruction(
+                int(listed[1], 16), code_of(listed[2], table, target.endianness), plain(listed[3], table)
+            )
         elif last and (label := re.search(rf"<{re.escape(BEHIND)}(\d+)>:$", line)):
             found[int(label[1])] = last
     return found
 
 
-def code_of(text: str, table: EncodingTable) -> int:
-    """An instruction as objdump prints its code, in one unit or several."""
+def code_of(text: str, table: EncodingTable, order: Endianness) -> int:
+    """An instruction as objdump prints its code, in one unit or several, from memory with that byte order."""
     units = text.split()
-    return int("".join(reversed(units) if table.lists_little_bytes else units), 16)
+    is_reversed = table.lists_bytes and order is Endianness.LITTLE
+    return int("".join(reversed(units) if is_reversed else units), 16)
 
 
 def plain(text: str, table: EncodingTable) -> str:
