@@ -88,6 +88,29 @@ def test_a_frame_without_lines_has_the_name_of_the_symbol_that_covers_it(
     assert named(binary, address) == function
 
 
+def test_a_descriptor_stands_for_the_code_that_it_names(tmp_path: Path) -> None:
+    """Of 64-bit PowerPC, big-endian (ELFv1): `call` has a descriptor, `_start` none, and `end` lies behind them."""
+    names = b"\0.opd\0.symtab\0.strtab\0call\0_start\0end\0"
+    descriptors = struct.pack(">3Q3Q", 0, 0, 0, 0xA5140, 0x2C7E00, 0)
+    values = {"call": 0x9018, "_start": 0x2000, "end": 0x9030}
+    rows = [struct.pack(">IBBHQQ", 0, 0, 0, 0, 0, 0)] + [
+        struct.pack(">IBBHQQ", names.index(b"\0" + name.encode()) + 1, FUNCTION, 0, 1, value, 8)
+        for name, value in values.items()
+    ]
+    # Name, type, address, content, section of the names that it refers to, bytes of an entry.
+    parts = [(1, 1, 0x9000, descriptors, 0, 0), (6, 2, 0, b"".join(rows), 3, 24), (14, 3, 0, names, 0, 0)]
+    head, content = [bytes(64)], b""
+    for name, kind, address, part, link, entry in parts:
+        at = 64 + 64 * (len(parts) + 1) + len(content)
+        head.append(struct.pack(">IIQQQQIIQQ", name, kind, 0, address, at, len(part), link, 0, 1, entry))
+        content += part
+    first = struct.pack(">16sHHIQQQIHHHHHH", b"\x7fELF\2\2\1", 3, 21, 1, 0, 0, 64, 1, 64, 56, 0, 64, len(head), 3)
+    path = tmp_path / "redis-server"
+    path.write_bytes(first + b"".join(head) + content)
+    found, _ = function_symbols(str(path))
+    assert {one.name: one.start for one in found} == {"call": 0xA5140, "_start": 0x2000, "end": 0x9030}
+
+
 @pytest.mark.parametrize("content", [None, b"no object\n"])
 def test_a_file_that_is_no_object_names_nothing(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "redis-server"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+
+_DESCRIPTOR_WORD = 8
 
 
 class FunctionSymbol(NamedTuple):
@@ -36,14 +38,33 @@ def function_symbols(path: str) -> FunctionSymbols:
     try:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
+            descriptors = _Descriptors(elf)
             for section in (".symtab", ".dynsym"):
                 table: Any = elf.get_section_by_name(section)
                 # The lowest bit of a Thumb function's address is a flag. What precedes an error stays in the list.
                 found.extend(
-                    FunctionSymbol(symbol["st_value"] & ~1, symbol["st_size"], str(symbol.name))
+                    FunctionSymbol(descriptors.code_of(symbol["st_value"]) & ~1, symbol["st_size"], str(symbol.name))
                     for symbol in (table.iter_symbols() if table is not None else [])
                     if symbol["st_info"]["type"] == "STT_FUNC"
                 )
     except (OSError, ELFError):
         return FunctionSymbols(found, complete=False)
     return FunctionSymbols(found, complete=True)
+
+
+class _Descriptors:
+    """The function descriptors of 64-bit PowerPC's first ABI (ELFv1): a function's symbol names one, and the
+    descriptor's first word is the address of its code. The linker writes it there even where it is relocated.
+    """
+
+    def __init__(self, elf: ELFFile) -> None:
+        section: Any = elf.get_section_by_name(".opd")
+        self._start = int(section["sh_addr"]) if section is not None else 0
+        self._content = bytes(section.data()) if section is not None else b""
+        self._order: Literal["little", "big"] = "little" if elf.little_endian else "big"
+
+    def code_of(self, address: int) -> int:
+        at = address - self._start
+        if 0 <= at <= len(self._content) - _DESCRIPTOR_WORD:
+            return int.from_bytes(self._content[at : at + _DESCRIPTOR_WORD], self._order)
+        return address

@@ -36,6 +36,8 @@ CALM = ("--hz", CALM_HZ)
 """The timer runs once a second of this machine's time, so that few requests share their wake-up with it."""
 TIMER = "serverCron"
 """The function that the timer calls, in every release (server.c; redis.c before 3.2)."""
+_TIMER_SYMBOL = re.compile(rf"{TIMER}(\.(lto_priv|constprop|isra)(\.\d+)?)*")
+"""With what link-time optimisation appends. Its `.cold` and `.part` are pieces that not every run enters."""
 SEED, SEED_BYTES = 1, 4096
 STEADY_TIMER = "dynamic-hz"
 """The option by which many clients make the timer faster."""
@@ -161,7 +163,7 @@ class CountedGuest(Guest):
         """
         binary, maps = self.build.server_binary.resolve(), self.maps()
         found = function_symbols(str(binary)).found
-        starts = {symbol.start for symbol in found if symbol.name.partition(".")[0] == TIMER}
+        starts = {symbol.start for symbol in found if _TIMER_SYMBOL.fullmatch(symbol.name)}
         for address, _ in self.blocks().executions():
             place = unwind.locate(maps, address)
             if place and place[1] in starts and Path(place[0].path).resolve() == binary:
