@@ -45,7 +45,6 @@ from harness.workflows.measure.server_cost_tables import summary, tables
 WORKLOAD = BenchWorkload(name="get", title="", commands=(("GET", "key"),), requests=100)
 COUNTS = RoundCounts(
     requests=100,
-    counted_requests=100,
     instructions=760_000,
     other_instructions=0,
     child_instructions=0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import hiredis
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from harness.plan.workloads import BenchWorkload
     from harness.protocol.resp import Reply
-    from harness.record.instruction_counts import ThreadCounts
+    from harness.record.instruction_counts import BlockTable, ThreadCounts
     from harness.run.counted_server import CountedGuest
 
 PREPARED_AT_ONCE = 500
@@ -40,6 +39,8 @@ SETTLED_BYTES = 64
 """What the reply to INFO itself may take more or less; no table is so small."""
 IDLE_SECONDS = 6.0
 """After which a server has shrunk the buffers of its clients: input after 2 s, output after 5 s (since Redis 7)."""
+TIMER_TURNS = 2
+"""Wake-ups without a request, for each timer, from which the cost of a timer's run is taken."""
 SAVING = {
     "none": (),
     "aof-everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
@@ -71,10 +72,8 @@ class RoundCounts(Record, frozen=True):
     """What a server did in one round: while it served the counted requests, and what it then occupied."""
 
     requests: int
-    counted_requests: int
-    """Those of them whose wake-ups count: the server's timer, which runs by the clock, did not run in them."""
     instructions: int
-    """Of its first thread, which serves them; for the counted requests, as all numbers of that thread."""
+    """Of its first thread, which serves them; without its timers', which run by the clock."""
     other_instructions: int
     """Of its other threads."""
     child_instructions: int
@@ -98,7 +97,7 @@ class RoundCounts(Record, frozen=True):
     own_bytes: int
     """Those of them that the server has written to, and so shares with nobody."""
     turns: list[int]
-    """Instructions of the first thread for each wake-up that counts, in order."""
+    """Instructions of the first thread for each wake-up, in order; without its timers'."""
 
 
 class LacksCommandError(Exception):
@@ -144,16 +143,15 @@ def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
         ) from error
 
 
-_TOTALS = ("calls", "writes", "written_bytes", "syncs")
-"""Numbers of the first thread that are summed over the wake-ups that count."""
+class _TimerCost(NamedTuple):
+    """The mean of some runs of timers."""
+
+    instructions: float
+    blocks: dict[tuple[int, int], float]
 
 
-class _Counted(NamedTuple):
-    """What the first thread did in the wake-ups that count."""
-
-    turns: list[int]
-    totals: dict[str, int]
-    blocks: Counter[tuple[int, int]]
+def _runs(before: BlockTable, after: BlockTable, timers: Sequence[int]) -> int:
+    return sum(after.executions_at(timer) - before.executions_at(timer) for timer in timers)
 
 
 class _Load:
@@ -180,10 +178,16 @@ class _Load:
         # Memory counts where there are no clients, or idle ones.
         memory_before = self._settled_memory()
         with self._connected() as (stack, connections):
-            others_before = _other_instructions(guest.counts.threads())
-            counted = self._counted(self._turns(connections, workload.requests, stack))
-            others = _other_instructions(guest.counts.threads()) - others_before
+            blocks_before, threads_before = guest.blocks(), guest.counts.threads()
+            timers = guest.timers()
+            turns, runs = self._timed_turns(self._turns(connections, workload.requests, stack), timers)
+            threads, blocks = guest.counts.threads(), guest.blocks()
             memory, maps = guest.memory(), guest.maps()
+            executed = blocks.since(blocks_before)
+            if any(runs):
+                timer = self._timer_cost(timers)
+                turns = [max(0, turn - round(ran * timer.instructions)) for turn, ran in zip(turns, runs, strict=True)]
+                executed.subtract({block: round(times * sum(runs)) for block, times in timer.blocks.items()})
             if workload.new_connections:
                 # A server shrinks the buffers of clients that have been idle for some seconds, by its clock.
                 time.sleep(IDLE_SECONDS)
@@ -191,12 +195,14 @@ class _Load:
         if not workload.new_connections:
             memory_after = self._settled_memory()
         children = self._end_child(earlier)
+        before = {(one.pid, one.thread): one for one in threads_before}
+        moved = [(one, before.get((one.pid, one.thread))) for one in threads if not one.forked]
+        first = {name: _moved(moved[0], name) for name in ("calls", "writes", "written_bytes", "syncs")}
         counts = RoundCounts(
             requests=workload.requests,
-            counted_requests=len(counted.turns) * (workload.pipeline * workload.connections),
-            instructions=sum(counted.turns),
-            **counted.totals,
-            other_instructions=others,
+            instructions=sum(turns),
+            **first,
+            other_instructions=sum(_moved(pair, "instructions") for pair in moved[1:]),
             child_instructions=sum(one.instructions for one in children),
             child_written_bytes=sum(one.written_bytes for one in children),
             child_private_bytes=sum(one.private_bytes for one in children),
@@ -204,39 +210,38 @@ class _Load:
             used_memory=memory_after,
             resident_bytes=memory.resident_bytes,
             own_bytes=memory.own_bytes,
-            turns=counted.turns,
+            turns=turns,
         )
-        return Round(counts=counts, blocks=counted.blocks, maps=maps)
+        return Round(counts=counts, blocks=+executed, maps=maps)
 
-    def _counted(self, turns: Iterable[int]) -> _Counted:
-        """What the first thread did in the turns, without those in which the timer ran.
-
-        Raises InconclusiveError when it ran in every one.
-        """
-        guest = self.guest
-        timer = guest.timer()
-        start = blocks = guest.blocks()
-        first = guest.counts.threads()[0]
-        kept: list[int] = []
-        totals: Counter[str] = Counter()
-        left_out: Counter[tuple[int, int]] = Counter()
+    def _timed_turns(self, turns: Iterable[int], timers: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The instructions of each wake-up, and how many runs of timers are among them."""
+        blocks = self.guest.blocks()
+        found: list[int] = []
+        runs: list[int] = []
         for instructions in turns:
-            blocks_before, before = blocks, first
-            blocks, first = guest.blocks(), guest.counts.threads()[0]
-            if blocks.executions_at(timer) == blocks_before.executions_at(timer):
-                kept.append(instructions)
-                totals.update({name: getattr(first, name) - getattr(before, name) for name in _TOTALS})
-            else:
-                left_out.update(blocks.since(blocks_before))
-        if not kept:
+            before, blocks = blocks, self.guest.blocks()
+            found.append(instructions)
+            runs.append(_runs(before, blocks, timers))
+        return found, runs
+
+    def _timer_cost(self, timers: Sequence[int]) -> _TimerCost:
+        """What a run of a timer costs, from wake-ups without a request. Each takes up to a second.
+
+        Raises InconclusiveError where no timer runs in them.
+        """
+        start = blocks = self.guest.blocks()
+        instructions = 0
+        for _ in range(TIMER_TURNS * len(timers)):
+            instructions += self.guest.exchange([])
+            blocks = self.guest.blocks()
+        runs = _runs(start, blocks, timers)
+        if not runs:
             raise InconclusiveError(
-                f"{self.workload.name}: no request counts",
-                because="the server's timer ran in every wake-up: on this machine each takes a second or more now",
-                remedy="measure when the machine is not as busy",
+                f"{self.workload.name}: the cost of the server's timers is unknown",
+                because=f"none ran in {TIMER_TURNS} wake-ups without a request, although one ran with a request",
             )
-        executed = blocks.since(start)
-        executed.subtract(left_out)
-        return _Counted(kept, dict(totals), +executed)
+        return _TimerCost(instructions / runs, {block: times / runs for block, times in (+blocks.since(start)).items()})
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[contextlib.ExitStack, list[PatientConnection]]]:
@@ -313,6 +318,6 @@ class _Load:
             time.sleep(CHILD_POLL_SECONDS)
 
 
-def _other_instructions(threads: Sequence[ThreadCounts]) -> int:
-    """Of the server's threads but the first."""
-    return sum(one.instructions for one in threads[1:] if not one.forked)
+def _moved(pair: tuple[ThreadCounts, ThreadCounts | None], name: str) -> int:
+    after, before = pair
+    return int(getattr(after, name)) - (int(getattr(before, name)) if before else 0)

@@ -34,10 +34,11 @@ CALM_HZ, FASTEST_HZ = "1", "500"
 """Runs of the server's timer in a second: while something is counted, and at most (CONFIG_MAX_HZ)."""
 CALM = ("--hz", CALM_HZ)
 """The timer runs once a second of this machine's time, so that few requests share their wake-up with it."""
-TIMER = "serverCron"
-"""The function that the timer calls, in every release (server.c; redis.c before 3.2)."""
-_TIMER_SYMBOL = re.compile(rf"{TIMER}(\.(lto_priv|constprop|isra)(\.\d+)?)*")
-"""With what link-time optimisation appends. Its `.cold` and `.part` are pieces that not every run enters."""
+TIMERS = ("serverCron", "clientsTimeProc")
+"""The functions that timers call: the first in every release (server.c; redis.c before 3.2), the other since Valkey
+8.1."""
+_TIMER = re.compile(rf"({'|'.join(TIMERS)})(?:\.(?:lto_priv|constprop|isra)(?:\.\d+)?)*")
+"""With what link-time optimisation appends. Their `.cold` and `.part` are pieces that not every run enters."""
 SEED, SEED_BYTES = 1, 4096
 STEADY_TIMER = "dynamic-hz"
 """The option by which many clients make the timer faster."""
@@ -157,22 +158,25 @@ class CountedGuest(Guest):
         """The executions of every translated block, of a held server. Raises GateError."""
         return self.counts.blocks(self.alive, deadline_seconds=self.deadline_seconds)
 
-    def timer(self) -> int:
-        """The guest address of the function that the server's timer calls. Raises InconclusiveError where the held
-        server has not called it, or nothing names it.
+    def timers(self) -> list[int]:
+        """The guest addresses of the functions that the server's timers call. Raises InconclusiveError where the held
+        server has not called `serverCron`, or nothing names it.
         """
         binary, maps = self.build.server_binary.resolve(), self.maps()
-        found = function_symbols(str(binary)).found
-        starts = {symbol.start for symbol in found if _TIMER_SYMBOL.fullmatch(symbol.name)}
+        symbols = function_symbols(str(binary)).found
+        starts = {symbol.start: match[1] for symbol in symbols if (match := _TIMER.fullmatch(symbol.name))}
+        found: dict[int, str] = {}
         for address, _ in self.blocks().executions():
             place = unwind.locate(maps, address)
             if place and place[1] in starts and Path(place[0].path).resolve() == binary:
-                return address
-        raise InconclusiveError(
-            "nothing tells which requests the server's timer ran with",
-            where=str(binary),
-            because=f"no function {TIMER} was executed" if starts else f"no symbol {TIMER}",
-        )
+                found[address] = starts[place[1]]
+        if TIMERS[0] not in found.values():
+            raise InconclusiveError(
+                "nothing tells with which requests the server's timer ran",
+                where=str(binary),
+                because=f"no function {TIMERS[0]} was executed" if starts else f"no symbol {TIMERS[0]}",
+            )
+        return list(found)
 
     def await_held_child(self) -> None:
         """Wait until a child that the held server has forked is held, too. Raises GateError."""

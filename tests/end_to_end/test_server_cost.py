@@ -190,13 +190,13 @@ def test_one_tree_twice_shows_no_difference_and_a_planted_loop_its_function(tmp_
     assert 500 < found["get"].functions["getGenericCommand"] < 800
 
 
-def test_requests_that_the_timer_ran_with_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_timer_does_among_requests_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     (calm,) = measured(GET).costs
     monkeypatch.setattr(counted_server, "CALM_HZ", "10")
     (busy,) = measured(GET).costs
     # With the timer's work a request takes a twentieth more on a fast machine, and a quarter more on a slow one.
     assert busy.instructions.value == pytest.approx(calm.instructions.value, rel=0.01)
-    assert "serverCron" not in {*calm.functions, *busy.functions}
+    assert busy.functions.get("serverCron", 0) < 10
 
 
 def test_saving_counts_bytes_syncs_and_the_child() -> None:

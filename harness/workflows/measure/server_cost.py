@@ -243,7 +243,7 @@ def server_cost(
         return figure([of(counts) for counts, _ in rounds])
 
     def each(of: Callable[[RoundCounts], float]) -> Figure:
-        return figure([of(counts) / counts.counted_requests for counts, _ in rounds])
+        return figure([of(counts) / counts.requests for counts, _ in rounds])
 
     turns = sorted(turn for counts, _ in rounds for turn in counts.turns) if workload.shown_by_request else []
     names = {name for _, profile in rounds for name in profile.instructions}
@@ -255,23 +255,21 @@ def server_cost(
         rounds=len(rounds),
         instructions=each(lambda counts: counts.instructions),
         percentiles={f"p{number}": percentile(turns, number) for number in PERCENTILES} if turns else {},
-        other_instructions=whole(lambda counts: counts.other_instructions / counts.requests),
+        other_instructions=each(lambda counts: counts.other_instructions),
         child_instructions=whole(lambda counts: counts.child_instructions),
         child_written_bytes=whole(lambda counts: counts.child_written_bytes),
         copied_bytes=whole(lambda counts: counts.child_private_bytes),
         kernel_calls=each(lambda counts: counts.calls),
-        allocations=figure([profile.allocations / counts.counted_requests for counts, profile in rounds]),
+        allocations=figure([profile.allocations / counts.requests for counts, profile in rounds]),
         file_writes=each(lambda counts: counts.writes),
         written_bytes=each(lambda counts: counts.written_bytes),
         syncs=each(lambda counts: counts.syncs),
-        growth_bytes=whole(lambda counts: (counts.used_memory - counts.used_memory_before) / counts.requests),
+        growth_bytes=each(lambda counts: counts.used_memory - counts.used_memory_before),
         used_memory=whole(lambda counts: counts.used_memory),
         resident_bytes=whole(lambda counts: counts.resident_bytes),
         own_bytes=whole(lambda counts: counts.own_bytes),
         functions={
-            name: statistics.median(
-                profile.instructions.get(name, 0) / counts.counted_requests for counts, profile in rounds
-            )
+            name: statistics.median(profile.instructions.get(name, 0) / counts.requests for counts, profile in rounds)
             for name in sorted(names)
         },
     )
