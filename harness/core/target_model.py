@@ -241,10 +241,10 @@ class Toolchain(Record, frozen=True):
     has_lto: bool = True
     """Whether the linker reads the objects of link-time optimisation."""
     debian_architecture: str = ""
-    """Debian's name for its architecture, where Debian has packages for it: servers with TLS are linked with its
-    OpenSSL."""
+    """Debian's name for its architecture, where Debian has packages for it."""
     debian_since: str = "bookworm"
-    """The first suite that has them."""
+    """The first suite that has them. Servers with TLS are linked with bookworm's OpenSSL, and have none where it is a
+    later one."""
 
 
 DEFAULT_FAMILY = "gcc"

@@ -251,7 +251,7 @@ def _quadwords(machine: _PowerpcTarget) -> Iterator[Encoding]:
     first, other = QUAD, OTHER_QUAD
     for name, direction in _directions("lq", "stq"):
         moves = machine.halves(direction, (machine.integer(first, 8), machine.integer(first + 1, 8)))
-        one = _opcode(name, "pair", 16, moves, first)
+        one = _opcode(name, "other", 16, moves, first)
         yield from (machine.at(one, AddressForm(f"{by}({BASE})", by)) for by in (0, 16, -32))
     for address in BY_REGISTER:
         moves = machine.halves("load", (machine.integer(first, 8), machine.integer(first + 1, 8)))
