@@ -180,14 +180,15 @@ class _Load:
         with self._connected() as (stack, connections):
             blocks_before, threads_before = guest.blocks(), guest.counts.threads()
             timers = guest.timers()
-            turns, runs = self._timed_turns(self._turns(connections, workload.requests, stack), timers)
+            timed = self._timed_turns(self._turns(connections, workload.requests, stack), blocks_before, timers)
             threads, blocks = guest.counts.threads(), guest.blocks()
             memory, maps = guest.memory(), guest.maps()
             executed = blocks.since(blocks_before)
-            if any(runs):
-                timer = self._timer_cost(timers)
-                turns = [max(0, turn - round(ran * timer.instructions)) for turn, ran in zip(turns, runs, strict=True)]
-                executed.subtract({block: round(times * sum(runs)) for block, times in timer.blocks.items()})
+            turns = [instructions for instructions, _ in timed]
+            if runs := sum(ran for _, ran in timed):
+                timer = self._timer_cost(timers, blocks)
+                turns = [max(0, instructions - round(ran * timer.instructions)) for instructions, ran in timed]
+                executed.subtract({block: round(times * runs) for block, times in timer.blocks.items()})
             if workload.new_connections:
                 # A server shrinks the buffers of clients that have been idle for some seconds, by its clock.
                 time.sleep(IDLE_SECONDS)
@@ -214,34 +215,30 @@ class _Load:
         )
         return Round(counts=counts, blocks=+executed, maps=maps)
 
-    def _timed_turns(self, turns: Iterable[int], timers: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The instructions of each wake-up, and how many runs of timers are among them."""
-        blocks = self.guest.blocks()
-        found: list[int] = []
-        runs: list[int] = []
+    def _timed_turns(self, turns: Iterable[int], before: BlockTable, timers: Sequence[int]) -> list[tuple[int, int]]:
+        """The instructions of each wake-up, and how many runs of timers are among them. `before`: the blocks before."""
+        found: list[tuple[int, int]] = []
         for instructions in turns:
-            before, blocks = blocks, self.guest.blocks()
-            found.append(instructions)
-            runs.append(_runs(before, blocks, timers))
-        return found, runs
+            after = self.guest.blocks()
+            found.append((instructions, _runs(before, after, timers)))
+            before = after
+        return found
 
-    def _timer_cost(self, timers: Sequence[int]) -> _TimerCost:
+    def _timer_cost(self, timers: Sequence[int], before: BlockTable) -> _TimerCost:
         """What a run of a timer costs, from wake-ups without a request. Each takes up to a second.
 
         Raises InconclusiveError where no timer runs in them.
         """
-        start = blocks = self.guest.blocks()
-        instructions = 0
-        for _ in range(TIMER_TURNS * len(timers)):
-            instructions += self.guest.exchange([])
-            blocks = self.guest.blocks()
-        runs = _runs(start, blocks, timers)
+        wake_ups = TIMER_TURNS * len(timers)
+        instructions = sum(self.guest.exchange([]) for _ in range(wake_ups))
+        after = self.guest.blocks()
+        runs = _runs(before, after, timers)
         if not runs:
             raise InconclusiveError(
                 f"{self.workload.name}: the cost of the server's timers is unknown",
-                because=f"none ran in {TIMER_TURNS} wake-ups without a request, although one ran with a request",
+                because=f"none ran in {wake_ups} wake-ups without a request, although one ran with a request",
             )
-        return _TimerCost(instructions / runs, {block: times / runs for block, times in (+blocks.since(start)).items()})
+        return _TimerCost(instructions / runs, {block: times / runs for block, times in (+after.since(before)).items()})
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[tuple[contextlib.ExitStack, list[PatientConnection]]]:

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 VALUE, BASE, INDEX, NEGATIVE_INDEX, STRING, CR0 = 3, 4, 5, 6, 7, 32
-QUAD, OTHER_QUAD = 8, 10
 """r3 is moved, r4 is the base, r5 and r6 are the index, r7 to r9 are strings. r0 is free for what comes before.
 
 32 is no register: there the register file has what an instruction made of CR0.
 """
+QUAD, OTHER_QUAD = 8, 10
+"""r8 and r9 are moved as a quadword. r10 and r11 are loaded where the load has to come before."""
 SINGLE, DOUBLE, VECTOR = 1, 2, 2
 """f1 is kept in the register file as the single that LFS reads and STFS writes, f2 and f3 as they are; and v2."""
 INDEX_VALUE = 24
@@ -77,6 +78,10 @@ class _PowerpcTarget(NamedTuple):
     def halves(self, direction: Direction, places: tuple[int, int]) -> tuple[Move, ...]:
         """What moves two doublewords of 16 bytes, of which the first place is that of the high one."""
         return self._in_order(direction, places, 8)
+
+    def quadword(self, direction: Direction, register: int) -> tuple[Move, ...]:
+        """What moves a pair of integer registers, of which the first has the high doubleword."""
+        return self.halves(direction, (self.integer(register, 8), self.integer(register + 1, 8)))
 
     def _in_order(self, direction: Direction, places: Sequence[int], size: int) -> tuple[Move, ...]:
         by_address = places if self.is_big else places[::-1]
@@ -248,20 +253,16 @@ def _quadwords(machine: _PowerpcTarget) -> Iterator[Encoding]:
     """Two registers, of which the first has an even number and the high doubleword."""
     if not machine.is_power8:
         return
-    first, other = QUAD, OTHER_QUAD
     for name, direction in _directions("lq", "stq"):
-        moves = machine.halves(direction, (machine.integer(first, 8), machine.integer(first + 1, 8)))
-        one = _opcode(name, "other", 16, moves, first)
+        one = _opcode(name, "other", 16, machine.quadword(direction, QUAD), QUAD)
         yield from (machine.at(one, AddressForm(f"{by}({BASE})", by)) for by in (0, 16, -32))
     for address in BY_REGISTER:
-        moves = machine.halves("load", (machine.integer(first, 8), machine.integer(first + 1, 8)))
-        loads = _opcode("lqarx", "linked", 16, moves, first)
+        loads = _opcode("lqarx", "linked", 16, machine.quadword("load", QUAD), QUAD)
         yield from (machine.at(loads, each) for each in (address, _hinted(address)))
-        stored = machine.halves("store", (machine.integer(first, 8), machine.integer(first + 1, 8)))
-        one = _opcode("stqcx.", "linked", 16, stored, first)
-        loaded = machine.halves("load", (machine.integer(other, 8), machine.integer(other + 1, 8)))
-        paired = machine.at(one, address._replace(before=(f"lqarx {other},{address.text}",)))
-        yield paired._replace(moves=(*loaded, *stored), results=((CR0, STORED),))
+        one = _opcode("stqcx.", "linked", 16, machine.quadword("store", QUAD), QUAD)
+        paired = machine.at(one, address._replace(before=(f"lqarx {OTHER_QUAD},{address.text}",)))
+        loaded = machine.quadword("load", OTHER_QUAD)
+        yield paired._replace(moves=(*loaded, *paired.moves), results=((CR0, STORED),))
 
 
 def _vectors(machine: _PowerpcTarget) -> Iterator[Encoding]:
