@@ -20,13 +20,13 @@ from harness.protocol.command_stream import (
     text_of,
     wire,
 )
+from harness.protocol.stream_shrinker import Shrinker
 from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import KEYS, REFUSED
 from suites.fuzz.emptying import Emptying, undoing
 from suites.fuzz.model import UNPREDICTED, Model
-from suites.fuzz.shrink import Shrinker
 from suites.fuzz.values import INTEGERS, Draw
 from tests.test_recording_proxy import RecordedServer
 

@@ -14,13 +14,13 @@ from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.model import Record
 from harness.protocol.command_stream import clients_of, text_of, wire
+from harness.protocol.stream_shrinker import Shrinker
 from harness.record import run_folder
 from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, shout, taken
 from suites.fuzz.corpus import FOUND, Corpus, shapes
 from suites.fuzz.guide import Guide
-from suites.fuzz.shrink import Shrinker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
