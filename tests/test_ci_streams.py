@@ -111,7 +111,7 @@ def test_neither_an_error_nor_progress_is_obeyed(plumb: Plumb, monkeypatch: pyte
         progress.Progress().say(f"{HOSTILE}\x1b[2J")
         raise RuntimeError(f"{HOSTILE}\x1b[2J")
 
-    monkeypatch.setattr("harness.cli.judgements.open_reproducer", fails)
+    monkeypatch.setattr("harness.cli.replays.open_reproducer", fails)
     code, out, err = plumb("replay", "x.json")
     assert (code, out) == (ExitCode.HARNESS_BUG, "")
     assert err.count("stop-commands") == 2

@@ -1,4 +1,4 @@
-"""Commands that look at findings and judged runs: plumb findings, show, replay, shell, judge, report, join, schema."""
+"""Commands that look at findings and judged runs: plumb findings, show, judge, report, join, schema."""
 
 from __future__ import annotations
 
@@ -7,143 +7,18 @@ from pathlib import Path
 import click
 
 from harness.cli import completion, options, output
-from harness.cli.options import may_install
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
-from harness.core.untrusted_text import visible
 from harness.judge import conclusion, merge
-from harness.judge.provenance import open_reproducer
-from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.plan import read_plan
 from harness.record import stored_run
 from harness.report import finding_list
 from harness.report.formats import registry as formats
 from harness.report.schema import schema as findings_schema
-from harness.workflows import debug_shell
 from harness.workflows.rejudge import rejudge
-from harness.workflows.replay import replay as replay_workflow
+from harness.workflows.replay import issue_text
 from harness.workflows.workbench import Workbench
-
-trust = click.option(
-    "--trust", is_flag=True, help="Run a reproducer that no check on this machine made, with your own permissions."
-)
-
-
-@click.command()
-@click.argument("reproducer")
-@click.option(
-    "--server",
-    default="",
-    help="A release or source tree to use instead of the recorded one.",
-    shell_complete=completion.servers,
-)
-@click.option("--target", default="", help="The target to send a .stream file to.", shell_complete=completion.targets)
-@click.option(
-    "--bisect",
-    is_flag=True,
-    help="For `git bisect run`: exit 125 if this tree cannot be tested, 255 if the tree is not at fault.",
-)
-@trust
-@options.offline
-@options.as_json
-def replay(reproducer: str, server: str, target: str, bisect: bool, trust: bool, offline: bool, as_json: bool) -> int:
-    """Reproduce a finding, or send a command stream.
-
-    The replies are compared with those of the native build. Exit 1: the finding is still there; 0: the replay looked
-    for it, and it is gone; 6: the replay cannot tell, and says why.
-    """
-
-    def replay_once() -> replay_workflow.Replay:
-        return _replay(reproducer, server, target, trust=trust, offline=offline, as_json=as_json)
-
-    if bisect:
-        return replay_workflow.bisect_exit_code(replay_once)
-    return int(replay_workflow.EXIT_CODES[replay_once().outcome])
-
-
-def _replay(
-    reproducer: str, server: str, target: str, *, trust: bool, offline: bool, as_json: bool
-) -> replay_workflow.Replay:
-    bench = Workbench.default(offline=offline)
-    if reproducer.endswith(".stream"):
-        if not target:
-            raise UsageError("a stream names no target", where=reproducer, remedy="--target NAME")
-        opened = replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
-    elif target:
-        raise UsageError("a reproducer already names its target", where="--target", remedy="leave --target out")
-    else:
-        opened = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
-    result = replay_workflow.replay(bench, opened, server=server)
-    if as_json:
-        answer = {"outcome": result.outcome, "reason": result.reason, "reproduced": result.outcome == "reproduced"}
-        output.print_json({"finding": opened.finding, **answer, "text": result.text})
-    else:
-        click.echo(visible(replay_workflow.text_of(result, opened.finding)))
-    return result
-
-
-@click.command()
-@click.argument("target", shell_complete=completion.targets)
-@click.argument("gdb", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--server",
-    default="",
-    help="A release's name, or the path of a source tree.  [default: the reproducer's, or redis-7.0.15]",
-    shell_complete=completion.servers,
-)
-@click.option("--run", "reproducer", default="", help="Send this reproducer, or .stream file, once the server answers.")
-@click.option("--running", is_flag=True, help="Let the server run at once instead of stopping it in main.")
-@click.option(
-    "--policy",
-    default="",
-    help="What happens on a misaligned access.  [default: the reproducer's, or signal]",
-    shell_complete=completion.policies,
-)
-@click.option(
-    "--optimisation",
-    type=click.Choice(["", *options.LEVELS]),
-    default="",
-    help="Optimisation level of the compiler.  [default: the reproducer's, or O2]",
-)
-@trust
-@options.offline
-@options.install
-def shell(
-    target: str,
-    gdb: tuple[str, ...],
-    *,
-    server: str,
-    reproducer: str,
-    running: bool,
-    policy: str,
-    optimisation: str,
-    trust: bool,
-    offline: bool,
-    install: bool | None,
-) -> ExitCode:
-    """Open gdb on a server that runs on a target.
-
-    gdb finds the server's sources. Arguments after -- go to gdb: -- -batch -ex continue -ex bt.
-    """
-    bench = Workbench.default(offline=offline)
-    debug_shell.debuggable(bench.catalog, target)
-    session = debug_shell.DebugSession(
-        target=target,
-        server=server,
-        policy=policy,
-        optimisation=optimisation,
-        running=running,
-        install=may_install(install),
-        gdb=gdb,
-    )
-    stored = None
-    if reproducer.endswith(".stream"):
-        stored = replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
-    elif reproducer:
-        stored = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
-    debug_shell.open_shell(bench, session, stored)
-    return ExitCode.PASS
 
 
 @click.command()
@@ -160,22 +35,55 @@ def judge(run: Path, known: Path, annotations: str | None, as_json: bool) -> Exi
     return code
 
 
+ISSUE = "issue"
+"""The format of a bug report, which starts servers. Every other format is rendered from the run folder alone."""
+
+
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
+@click.argument("finding", metavar="[ID]", default="")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(tuple(formats.FORMATS)),
+    type=click.Choice((*formats.FORMATS, ISSUE)),
     default=None,
-    help="Print this format instead; github: annotations; throughput: a table of commands per second.",
+    help=(
+        "Print this format instead; github: annotations; throughput: a table of commands per second; "
+        "issue: a bug report about the finding ID."
+    ),
 )
-def report(run: Path, form: str | None) -> ExitCode:
+@click.option(
+    "--ask",
+    "releases",
+    multiple=True,
+    metavar="GLOB",
+    help="issue: replay the finding on these releases, or on `none`; repeat for more.  [default: all]",
+    shell_complete=completion.servers,
+)
+@options.trust
+@options.offline
+def report(
+    run: Path, finding: str, form: str | None, *, releases: tuple[str, ...], trust: bool, offline: bool
+) -> ExitCode:
     """Rewrite a judged run's report, or print one format of it.
 
-    The command judges nothing, and exits 0 whatever the verdict.
+    The command judges nothing, and exits 0 whatever the verdict. With --format issue it writes what a maintainer needs
+    to know of one finding. For that it starts servers: it looks for the fewest commands that show the finding, and
+    replays them on each release and under the distribution's QEMU.
     """
     stored_run.refuse_ways_out(run)
     judgement = formats.read(run)
+    if form == ISSUE:
+        if not finding:
+            raise UsageError("a bug report is about one finding", where="ID", remedy=f"one of: plumb findings {run}")
+        found = finding_list.named(judgement, finding, run=run)
+        asked = issue_text.Asked(releases=() if releases == ("none",) else releases or ("*",), trust=trust)
+        text = issue_text.issue_text(Workbench.default(offline=offline), run, judgement, found, asked)
+        click.echo(text, nl=False)
+        return ExitCode.PASS
+    for option, given in (("ID", finding), ("--ask", releases), ("--trust", trust)):
+        if given:
+            raise UsageError(f"{option} belongs to a bug report", where=option, remedy=f"--format {ISSUE}")
     if form:
         output.print_document(formats.render(run, judgement, form), formats.FORMATS[form])
         return ExitCode.PASS

@@ -94,6 +94,9 @@ tier = click.option(
     help="How much to run.",
 )
 offline = click.option("--offline", is_flag=True, help="Use only the cache; fail with a list of what it lacks.")
+trust = click.option(
+    "--trust", is_flag=True, help="Run a reproducer that no check on this machine made, with your own permissions."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 known = click.option(
     "--known",

@@ -6,9 +6,7 @@ the finding.
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import itertools
 import re
 import signal
 import sys
@@ -26,8 +24,8 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record
 from harness.judge.reproducer import Reproducer, files_of
 from harness.plan.catalog import select
-from harness.protocol.command_stream import read_stream, wire
-from harness.record import fault_log, transcript
+from harness.protocol.command_stream import read_stream
+from harness.record import fault_log
 from harness.run import silence_check
 from harness.run.server_process import Guest
 from harness.run.vm.guest import VirtualMachine, guest_of
@@ -43,7 +41,7 @@ from harness.workflows.replay.recurrence import (
     is_same_fault,
     recurrence,
 )
-from harness.workflows.replay.rerun import run_server, run_unit
+from harness.workflows.replay.rerun import chunks_of, run_server, run_unit
 from harness.workflows.replay.shown_records import ShownRecord, lines_of
 from harness.workflows.replay.upstream_rerun import run_upstream
 from harness.workflows.target_setup import oracle_setup, set_up_target
@@ -107,11 +105,6 @@ def text_of(result: Replay, finding: str) -> str:
 
 def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
     """A stream of commands (a .stream file) as a reproducer for a target. Raises UsageError."""
-    turns = itertools.groupby(read_stream(path), key=lambda one: one.client)
-    chunks = [
-        transcript.Chunk(connection=client + 1, direction="request", data=base64.b64encode(wire(commands)).decode())
-        for client, commands in turns
-    ]
     return Reproducer(
         finding=path.name,
         kind=WRONG_RESULT,
@@ -121,7 +114,7 @@ def from_stream(path: Path, *, target: str, server: str) -> Reproducer:
         policy="signal",
         optimisation="O2",
         emulator="pinned",
-        chunks=chunks,
+        chunks=chunks_of(read_stream(path)),
         detector=STREAM,
     )
 
@@ -131,19 +124,29 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
 
     Raises PlumblineError for a problem that is not the server's fault.
     """
-    bench = bench.with_toolchain(reproducer.toolchain)
-    catalog = bench.catalog
-    target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
-    tree = bench.open_server(server or reproducer.server, reproducer.settings, packages=True)
-    flavour: Flavour = "distro" if reproducer.emulator == "distro" else "pinned"
-    setup = set_up_target(bench, target, flavour=flavour)
-    levels = " ".join([f"-{reproducer.optimisation}", *reproducer.settings.words])
-    head = f"{tree.name} on {target.name}, {levels}, policy {reproducer.policy}"
-    try:
-        ended, text = _Replayed(setup, tree, reproducer).run()
-    except BuildFailedError as error:
-        ended, text = _of_failed_build(reproducer, error), str(error)
-    return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=f"{head}: {text}")
+    return Replayer(bench, reproducer, server=server).replay(reproducer)
+
+
+class Replayer:
+    """Replays variants of a reproducer that differ in their requests alone: their tree and target are opened once."""
+
+    def __init__(self, bench: Workbench, reproducer: Reproducer, *, server: str) -> None:
+        bench = bench.with_toolchain(reproducer.toolchain)
+        catalog = bench.catalog
+        target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
+        self._tree = bench.open_server(server or reproducer.server, reproducer.settings, packages=True)
+        flavour: Flavour = "distro" if reproducer.emulator == "distro" else "pinned"
+        self._setup = set_up_target(bench, target, flavour=flavour)
+
+    def replay(self, reproducer: Reproducer, *, silence_proved: bool = True) -> Replay:
+        """Run one of them. Without `silence_proved` no canary proves that a finding which does not come is gone."""
+        levels = " ".join([f"-{reproducer.optimisation}", *reproducer.settings.words])
+        head = f"{self._tree.name} on {self._setup.target.name}, {levels}, policy {reproducer.policy}"
+        try:
+            ended, text = _Replayed(self._setup, self._tree, reproducer).run(silence_proved=silence_proved)
+        except BuildFailedError as error:
+            ended, text = _of_failed_build(reproducer, error), str(error)
+        return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=f"{head}: {text}")
 
 
 def _of_failed_build(reproducer: Reproducer, error: BuildFailedError) -> Recurrence:
@@ -172,7 +175,7 @@ class _Replayed:
         self.tree = tree
         self.reproducer = reproducer
 
-    def run(self) -> tuple[Recurrence, str]:
+    def run(self, *, silence_proved: bool) -> tuple[Recurrence, str]:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
         reproducer, setup = self.reproducer, self.setup
         runner = setup.runner(reproducer.policy)
@@ -196,7 +199,7 @@ class _Replayed:
             table = symbols.Symbols(setup.toolchain.triple, str(build.server_binary))
             observation, lines = _named(reproducer, ran, table, setup.target)
             ended = recurrence(reproducer, observation)
-            if ended.outcome == "gone" and reproducer.detector in RECORDED:
+            if ended.outcome == "gone" and reproducer.detector in RECORDED and silence_proved:
                 # A finding is gone only where the replay would have seen it.
                 why = silence_check.why_blind(setup.bench.cache, runner, setup.toolchain, folder, host)
                 ended = Recurrence(outcome="unknown", reason=why, machine=True) if why else ended

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import itertools
 import re
 import time
 from typing import TYPE_CHECKING, Literal
@@ -194,12 +196,20 @@ def _with(observation: Observation, found: reply_comparison.ReplyDifference | No
 def comparable_stream(reproducer: Reproducer) -> Stream:
     """The commands of a wrong result, each with its client, in the order in which they were sent.
 
-    Empty for another kind of finding, and where a client sent bytes that are no whole command. Several clients begin
-    by asking for their numbers. Another server gives others, so that names of clients replace them.
+    Empty for another kind of finding, and where a client sent bytes that are no whole command.
     """
     if reproducer.kind != WRONG_RESULT or reproducer.again is not None:
         return ()
-    sent = [chunk for chunk in reproducer.chunks if chunk.direction == "request"]
+    return sent_stream(reproducer.chunks)
+
+
+def sent_stream(chunks: list[transcript.Chunk]) -> Stream:
+    """The recorded requests as commands; empty where a client sent bytes that are no whole command.
+
+    Several clients begin by asking for their numbers. Another server gives others, so that names of clients replace
+    them.
+    """
+    sent = [chunk for chunk in chunks if chunk.direction == "request"]
     clients = {connection: client for client, connection in enumerate(dict.fromkeys(one.connection for one in sent))}
     begun = dict.fromkeys(clients, b"")
     names: dict[bytes, bytes] = {}
@@ -213,12 +223,20 @@ def comparable_stream(reproducer: Reproducer) -> Stream:
         client = clients[chunk.connection]
         for one in whole:
             asks = len(clients) > 1 and one.words == ASK_NUMBER.words
-            if asks and (number := _first_number(reproducer.chunks, chunk.connection)) not in {b"", *names}:
+            if asks and (number := _first_number(chunks, chunk.connection)) not in {b"", *names}:
                 names[number] = name_of(client)
                 continue
             words = one.words if one.name != "CLIENT" else tuple(names.get(word, word) for word in one.words)
             commands.append(msgspec.structs.replace(one, words=words, client=client))
     return () if any(begun.values()) else tuple(commands)
+
+
+def chunks_of(stream: Stream) -> list[transcript.Chunk]:
+    """A stream as recorded requests without replies: what one client sends at a time is one chunk."""
+    return [
+        transcript.Chunk(connection=client + 1, direction="request", data=base64.b64encode(wire(turn)).decode())
+        for client, turn in itertools.groupby(stream, key=lambda one: one.client)
+    ]
 
 
 def _first_number(chunks: list[transcript.Chunk], connection: int) -> bytes:

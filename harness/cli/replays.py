@@ -1,0 +1,170 @@
+"""Commands that run a server once more for a finding: plumb replay, shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli import completion, options, output
+from harness.cli.options import may_install
+from harness.core.errors import ExitCode, InconclusiveError, UsageError
+from harness.core.untrusted_text import visible
+from harness.judge.provenance import open_reproducer
+from harness.plan.catalog import DEFAULT_SERVER
+from harness.protocol.command_stream import text_of
+from harness.workflows import debug_shell
+from harness.workflows.replay import replay as replay_workflow
+from harness.workflows.replay import shortening
+from harness.workflows.workbench import Workbench
+
+if TYPE_CHECKING:
+    from harness.judge.reproducer import Reproducer
+
+
+@click.command()
+@click.argument("reproducer")
+@click.option(
+    "--server",
+    default="",
+    help="A release or source tree to use instead of the recorded one.",
+    shell_complete=completion.servers,
+)
+@click.option("--target", default="", help="The target to send a .stream file to.", shell_complete=completion.targets)
+@click.option(
+    "--bisect",
+    is_flag=True,
+    help="For `git bisect run`: exit 125 if this tree cannot be tested, 255 if the tree is not at fault.",
+)
+@click.option(
+    "--shorten",
+    "shortest",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="Look for the fewest commands that still show the finding, and write them to this .stream file.",
+)
+@options.trust
+@options.offline
+@options.as_json
+def replay(
+    reproducer: str,
+    *,
+    server: str,
+    target: str,
+    bisect: bool,
+    shortest: Path | None,
+    trust: bool,
+    offline: bool,
+    as_json: bool,
+) -> int:
+    """Reproduce a finding, or send a command stream.
+
+    The replies are compared with those of the native build. Exit 1: the finding is still there; 0: the replay looked
+    for it, and it is gone; 6: the replay cannot tell, and says why.
+    """
+    if bisect and shortest:
+        raise UsageError("a bisection replays the same commands each time", where="--shorten", remedy="leave it out")
+
+    def replay_once() -> replay_workflow.Replay:
+        bench = Workbench.default(offline=offline)
+        opened = _opened(bench, reproducer, server, target, trust=trust)
+        if shortest:
+            opened = _shortened(bench, opened, server, shortest)
+        result = replay_workflow.replay(bench, opened, server=server)
+        _show_replay(result, opened.finding, as_json=as_json)
+        return result
+
+    if bisect:
+        return replay_workflow.bisect_exit_code(replay_once)
+    return int(replay_workflow.EXIT_CODES[replay_once().outcome])
+
+
+def _opened(bench: Workbench, reproducer: str, server: str, target: str, *, trust: bool) -> Reproducer:
+    if reproducer.endswith(".stream"):
+        if not target:
+            raise UsageError("a stream names no target", where=reproducer, remedy="--target NAME")
+        return replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
+    if target:
+        raise UsageError("a reproducer already names its target", where="--target", remedy="leave --target out")
+    return open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
+
+
+def _shortened(bench: Workbench, opened: Reproducer, server: str, file: Path) -> Reproducer:
+    found = shortening.shorten(bench, opened, server=server)
+    if found.why_not:
+        raise InconclusiveError("no shorter reproducer", where=opened.finding, because=found.why_not)
+    file.write_text(text_of(found.stream), "utf-8")
+    bench.progress.say(f"{file}: {len(found.stream)} of {found.commands_before} commands, after {found.tries} tries")
+    return found.reproducer
+
+
+def _show_replay(result: replay_workflow.Replay, finding: str, *, as_json: bool) -> None:
+    if as_json:
+        answer = {"outcome": result.outcome, "reason": result.reason, "reproduced": result.outcome == "reproduced"}
+        output.print_json({"finding": finding, **answer, "text": result.text})
+    else:
+        click.echo(visible(replay_workflow.text_of(result, finding)))
+
+
+@click.command()
+@click.argument("target", shell_complete=completion.targets)
+@click.argument("gdb", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--server",
+    default="",
+    help="A release's name, or the path of a source tree.  [default: the reproducer's, or redis-7.0.15]",
+    shell_complete=completion.servers,
+)
+@click.option("--run", "reproducer", default="", help="Send this reproducer, or .stream file, once the server answers.")
+@click.option("--running", is_flag=True, help="Let the server run at once instead of stopping it in main.")
+@click.option(
+    "--policy",
+    default="",
+    help="What happens on a misaligned access.  [default: the reproducer's, or signal]",
+    shell_complete=completion.policies,
+)
+@click.option(
+    "--optimisation",
+    type=click.Choice(["", *options.LEVELS]),
+    default="",
+    help="Optimisation level of the compiler.  [default: the reproducer's, or O2]",
+)
+@options.trust
+@options.offline
+@options.install
+def shell(
+    target: str,
+    gdb: tuple[str, ...],
+    *,
+    server: str,
+    reproducer: str,
+    running: bool,
+    policy: str,
+    optimisation: str,
+    trust: bool,
+    offline: bool,
+    install: bool | None,
+) -> ExitCode:
+    """Open gdb on a server that runs on a target.
+
+    gdb finds the server's sources. Arguments after -- go to gdb: -- -batch -ex continue -ex bt.
+    """
+    bench = Workbench.default(offline=offline)
+    debug_shell.debuggable(bench.catalog, target)
+    session = debug_shell.DebugSession(
+        target=target,
+        server=server,
+        policy=policy,
+        optimisation=optimisation,
+        running=running,
+        install=may_install(install),
+        gdb=gdb,
+    )
+    stored = None
+    if reproducer.endswith(".stream"):
+        stored = replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
+    elif reproducer:
+        stored = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
+    debug_shell.open_shell(bench, session, stored)
+    return ExitCode.PASS

@@ -1,0 +1,200 @@
+"""Renders one finding as the text of a bug report for the server's maintainers, who need not know Plumbline."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core.byte_diff import described
+from harness.core.finding import place_in_file
+from harness.core.model import Record
+from harness.core.untrusted_text import visible
+from harness.report.finding import frame_in_tree, place_of
+from harness.report.formats.markdown import as_code, as_text
+from harness.report.markdown_table import table
+
+if TYPE_CHECKING:
+    from harness.core.finding import Finding, Frame, Witness
+    from harness.judge.findings import Judgement
+
+WRONG_RESULT = "wrong-result"
+CONTEXT_LINES = 2
+"""Source lines shown before and after the place."""
+WHY = {
+    "alignment": (
+        "The address is no multiple of what the instruction needs. In C, the behaviour is undefined as soon as a "
+        "pointer is converted to a type whose alignment it lacks (C11, 6.3.2.3, paragraph 7). `memcpy` does such an "
+        "access: compilers turn it into instructions that the machine allows."
+    ),
+    "out-of-bounds": "The access lies outside the block that the allocator gave (C11, 6.5.6, paragraph 8).",
+    "undefined-": "C leaves the behaviour of the expression undefined, and compilers rely on its absence (C11, 3.4.3).",
+    "assertion": "The server's own assertion failed, and ends it.",
+    "hang": "The server runs and answers no client any more.",
+}
+"""A kind, or what it begins with -> what is wrong about it in general. Other kinds say it by their name."""
+
+
+class ReleaseAnswer(Record, frozen=True):
+    """Whether a release has the bug."""
+
+    release: str
+    answer: str
+    """`has it`, `does not have it`, or `unknown`."""
+    why: str = ""
+
+
+class StockEmulation(Record, frozen=True):
+    """Whether the distribution's own QEMU shows the bug."""
+
+    shows: bool
+    why_not: str = ""
+    commands: list[str] = msgspec.field(default_factory=list)
+    """How to build the server and run it there."""
+
+
+class IssueFacts(Record, frozen=True):
+    """What a bug report says beyond the finding."""
+
+    machines: dict[str, str]
+    """Target -> what it is, of the whole run."""
+    server: str
+    """The release, or the path of the tree, that was checked."""
+    target: str
+    """The target on which the finding was reproduced."""
+    stream: str
+    """The commands, in the text form of streams; empty if no client sends any."""
+    commands_before: int
+    """Their number in the check."""
+    why_not_shorter: str
+    options: tuple[str, ...]
+    """Options that the server was started with."""
+    files: list[str]
+    """Files in its folder when it started."""
+    releases: list[ReleaseAnswer]
+    stock: StockEmulation
+    source: dict[int, str]
+    """Lines of the file of the finding's place, by number."""
+    differences: list[str]
+    """What the commands are answered, and what the native build answers; empty for what is no wrong reply."""
+    command: str
+    """The command of the check that shows the finding, without `plumb`."""
+
+
+def render(judgement: Judgement, finding: Finding, facts: IssueFacts) -> str:
+    """The text, GitHub-flavoured."""
+    witness = _witness(finding, facts.target)
+    parts = [
+        [f"# {as_text(judgement.server)}: {as_text(_title(finding, witness, facts))}"],
+        _seen(judgement, finding, facts),
+        _what_happens(finding, witness, facts),
+        _commands(facts),
+        _reason(finding),
+        _how_to_see_it(facts),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _witness(finding: Finding, target: str) -> Witness:
+    return next((one for one in finding.witnesses if one.target == target), finding.witnesses[0])
+
+
+def _title(finding: Finding, witness: Witness, facts: IssueFacts) -> str:
+    """The finding's own, but for a wrong result, whose title has every word that was sent and answered."""
+    if finding.kind != WRONG_RESULT:
+        return finding.title
+    if facts.stream:
+        return f"wrong reply to {facts.stream.splitlines()[-1].partition(' ')[0]} on {facts.target}"
+    return f"wrong result of {place_of(witness)} on {facts.target}"
+
+
+def _seen(judgement: Judgement, finding: Finding, facts: IssueFacts) -> list[str]:
+    shown = [name for name in facts.machines if name in finding.targets]
+    silent = [name for name in facts.machines if name not in finding.targets and _passed(judgement, finding, name)]
+    lines = [f"- {as_text(facts.machines[name])}: shows it" for name in shown]
+    lines += [f"- {as_text(facts.machines[name])}: the same tests do not show it" for name in silent]
+    built = f"`-{judgement.optimisation}`" if judgement.optimisation[1:2].isalnum() else judgement.optimisation
+    lines += [
+        "",
+        f"Built from {as_text(judgement.server)} with {judgement.toolchain}, {built}, allocator {judgement.allocator}.",
+    ]
+    if facts.releases:
+        rows = [(one.release, one.answer, as_text(one.why)) for one in facts.releases]
+        lines += [
+            "",
+            f"The same commands on {facts.target}, release by release:",
+            "",
+            *table(["release", "answer", "because"], rows),
+        ]
+    return lines
+
+
+def _passed(judgement: Judgement, finding: Finding, target: str) -> bool:
+    suites = {witness.suite for witness in finding.witnesses}
+    return any(cell.target == target and cell.suite in suites and cell.passed for cell in judgement.cells)
+
+
+def _what_happens(finding: Finding, witness: Witness, facts: IssueFacts) -> list[str]:
+    lines = ["## What happens", ""]
+    place = frame_in_tree(finding)
+    where = place_in_file(place.file, place.line) if place else place_of(witness)
+    code = f"{as_code(place.function)}, {as_code(where)}" if place else as_code(where)
+    if place is not None and place == finding.implicated:
+        lines.append(f"{finding.kind}. It points to {code}, which need not be at fault.")
+    else:
+        lines.append(f"{finding.kind}, {code}" + (f": {as_code(witness.instruction)}" if witness.instruction else ""))
+    if witness.access:
+        lines += ["", f"Access: {as_text(witness.access)}."]
+    if witness.difference is not None and witness.difference.offset >= 0:
+        lines += ["", as_text(described(witness.difference))]
+    said = next((one.said for one in witness.occasions if one.said), "")
+    if told := [visible(line) for line in facts.differences] or visible(said).splitlines():
+        lines += ["", *_block("text", told)]
+    if place is not None and (shown := _excerpt(place, facts.source)):
+        lines += ["", *_block("c", shown)]
+    stack = [f"{frame.function} ({place_in_file(frame.file, frame.line)})" for frame in witness.backtrace]
+    return [*lines, *(["", *_block("text", [visible(line) for line in stack])] if stack else [])]
+
+
+def _excerpt(place: Frame, source: dict[int, str]) -> list[str]:
+    numbers = range(place.line - CONTEXT_LINES, place.line + CONTEXT_LINES + 1)
+    shown = [(number, source[number]) for number in numbers if number in source]
+    return [f"{'>' if number == place.line else ' '} {number:5} {visible(line)}".rstrip() for number, line in shown]
+
+
+def _commands(facts: IssueFacts) -> list[str]:
+    lines = ["## Commands", ""]
+    if facts.options:
+        lines += [f"Start the server with {as_code(' '.join(facts.options))}.", ""]
+    if facts.files:
+        lines += [f"Its folder contains {', '.join(map(as_code, facts.files))} when it starts.", ""]
+    if facts.stream:
+        count = sum(bool(line.strip()) for line in facts.stream.splitlines())
+        fewer = f"The fewest found that show it: {count} of {facts.commands_before} that the check had sent."
+        lines += [(facts.why_not_shorter and f"Not shortened: {as_text(facts.why_not_shorter)}.") or fewer, ""]
+        return [*lines, *_block("text", facts.stream.splitlines())]
+    return [*lines, f"None: {as_text(facts.why_not_shorter)}."]
+
+
+def _block(language: str, lines: list[str]) -> list[str]:
+    """A fenced block, whose fence is longer than any in it."""
+    longest = max((len(line) - len(line.lstrip("`")) for line in lines), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}{language}", *lines, fence]
+
+
+def _reason(finding: Finding) -> list[str]:
+    why = next((text for kind, text in WHY.items() if finding.kind.startswith(kind)), "")
+    return ["## Why", "", why] if why else []
+
+
+def _how_to_see_it(facts: IssueFacts) -> list[str]:
+    lines = ["## See it", "", *_block("sh", [f"plumb {facts.command}"])]
+    if facts.stream:
+        lines += ["", "With the commands above in `bug.stream`:", ""]
+        lines += _block("sh", [f"plumb replay bug.stream --server {shlex.quote(facts.server)} --target {facts.target}"])
+    lines += ["", "### Without Plumbline", ""]
+    if not facts.stock.shows:
+        return [*lines, f"The distribution's QEMU does not show it: {as_text(facts.stock.why_not)}."]
+    return [*lines, "The distribution's own QEMU shows it:", "", *_block("sh", facts.stock.commands)]

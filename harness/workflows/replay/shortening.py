@@ -1,0 +1,81 @@
+"""Shortens a reproducer: the fewest commands, and the shortest words, found with which its finding still comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core.model import Record
+from harness.protocol.command_stream import from_text, line_of
+from harness.protocol.stream_shrinker import Shrinker
+from harness.workflows.replay.replay import Replayer
+from harness.workflows.replay.rerun import chunks_of, sent_stream
+
+if TYPE_CHECKING:
+    from harness.judge.reproducer import Reproducer
+    from harness.protocol.command_stream import Stream
+    from harness.workflows.workbench import Workbench
+
+SECONDS = 120.0
+"""How long a search goes on. Every try starts a server."""
+TRIES = 300
+
+
+class Shortened(Record, frozen=True):
+    """What a search came to."""
+
+    reproducer: Reproducer
+    """The shortest that still shows the finding; the given one where none does."""
+    stream: Stream
+    """Its commands; empty for a finding that needs none, and where `why_not` says why it was not shortened."""
+    commands_before: int
+    tries: int
+    why_not: str = ""
+    """Why the reproducer is the given one; empty where it was shortened, or cannot be any shorter."""
+
+
+def shorten(
+    bench: Workbench, reproducer: Reproducer, *, server: str = "", seconds: float = SECONDS, tries: int = TRIES
+) -> Shortened:
+    """Search. `server` replaces the recorded one. Raises PlumblineError where the server is not at fault."""
+    stream = _commands(reproducer)
+
+    def same(why: str) -> Shortened:
+        return Shortened(reproducer=reproducer, stream=(), commands_before=len(stream), tries=0, why_not=why)
+
+    if reproducer.unit or reproducer.upstream:
+        return same("no client sends commands: the finding comes of a test that runs by itself")
+    if reproducer.starting:
+        return same("the server ends before a client can send anything")
+    if not stream:
+        return same("what clients sent cannot be read as commands")
+    replayer = Replayer(bench, reproducer, server=server)
+
+    def fails(candidate: Stream) -> bool:
+        tried = replayer.replay(_with_commands(reproducer, candidate), silence_proved=False)
+        return tried.outcome == "reproduced"
+
+    if not fails(stream):
+        return same("its commands alone, without the recorded replies, do not show the finding again")
+    shrinker = Shrinker(fails, seconds=seconds, tries=tries)
+    shortest = shrinker.shrink(stream, len(stream) - 1)
+    return Shortened(
+        reproducer=_with_commands(reproducer, shortest),
+        stream=shortest,
+        commands_before=len(stream),
+        tries=shrinker.tries + 1,
+    )
+
+
+def _commands(reproducer: Reproducer) -> Stream:
+    if reproducer.again is not None:
+        return from_text("\n".join(reproducer.again.requests))
+    return sent_stream(reproducer.chunks)
+
+
+def _with_commands(reproducer: Reproducer, stream: Stream) -> Reproducer:
+    if reproducer.again is not None:
+        again = msgspec.structs.replace(reproducer.again, requests=tuple(line_of(one) for one in stream))
+        return msgspec.structs.replace(reproducer, again=again)
+    return msgspec.structs.replace(reproducer, chunks=chunks_of(stream))
