@@ -92,8 +92,8 @@ def test_a_package_says_what_it_owns_and_holds_no_more_than_one_can_survey() -> 
     packages = [path.parent for path in (ROOT / "harness").rglob("__init__.py")]
     assert len([entry for entry in (ROOT / "harness").iterdir() if entry.name != "__pycache__"]) <= 14
     for package in packages:
-        # One reads a registry instead of the modules that it lists. `__main__` only calls another.
-        uncounted = {"__init__", "__main__", *listed_in(package / "registry.py")}
+        # One reads a registry instead of the modules that it lists, however many there are.
+        uncounted = {"__init__", *listed_in(package / "registry.py")}
         modules = [path for path in package.glob("*.py") if path.stem not in uncounted]
         assert len(modules) <= 15, f"{package.relative_to(ROOT)} has {len(modules)} modules"
         body = ast.parse((package / "__init__.py").read_text("utf-8"))

@@ -45,11 +45,11 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("schema", "judgements.schema", "Print the JSON schema of findings.json"),
     ),
     "Measure": (
-        Entry("bench", "measures.bench", "Measure what enforcement, audit and coverage cost"),
-        Entry("measure", "measures.measure", "Measure what servers cost in workloads, and compare"),
-        Entry("fixup-cost", "measures.fixup_cost", "Measure what a kernel's alignment fixup costs"),
-        Entry("compare-tiers", "measures.compare_tiers", "Compare user-mode emulation with real kernels"),
-        Entry("mutate", "measures.mutate", "Plant known bugs and check that each one is found"),
+        Entry("bench", "measures.costs.bench", "Measure what enforcement, audit and coverage cost"),
+        Entry("measure", "measures.costs.measure", "Measure what servers cost in workloads, and compare"),
+        Entry("fixup-cost", "measures.costs.fixup_cost", "Measure what a kernel's alignment fixup costs"),
+        Entry("compare-tiers", "measures.costs.compare_tiers", "Compare user-mode emulation with real kernels"),
+        Entry("mutate", "measures.planted_bugs.mutate", "Plant known bugs and check that each one is found"),
     ),
     "Set up and maintain": (
         Entry("doctor", "inventory.doctor", "List missing packages and how to install them"),
@@ -76,7 +76,7 @@ class LazyCommands(MutableMapping[str, click.Command]):
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._loaded:
-            module, function = _ENTRIES[name].place.split(".")
+            module, function = _ENTRIES[name].place.rsplit(".", 1)
             command = getattr(import_module(f"harness.cli.{module}"), function)
             assert isinstance(command, click.Command)
             self._loaded[name] = command

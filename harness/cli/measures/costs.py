@@ -1,4 +1,4 @@
-"""Commands that measure servers, kernels and Plumbline: plumb bench, measure, fixup-cost, compare-tiers, mutate."""
+"""Commands that measure servers, kernels and Plumbline: plumb bench, measure, fixup-cost, compare-tiers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import click
 from harness.build import host_packages
 from harness.build.sources import server_tree
 from harness.cli import completion, options, output
+from harness.cli.measures import campaign_option
 from harness.cli.options import RunOptions, may_install
-from harness.cli.run_command import FLAME_GRAPH, RUNS, carry_out_profiled, planned_request
+from harness.cli.run_command import FLAME_GRAPH, carry_out_profiled, planned_request
 from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.errors import ExitCode, UsageError
-from harness.core.progress import Progress
 from harness.isa import rules
-from harness.judge import conclusion
 from harness.plan.catalog import DEFAULT_SERVER, select
 from harness.plan.plan import make_plan
 from harness.record import run_cost
@@ -37,7 +36,6 @@ from harness.workflows.measure import (
     server_cost_tables,
     tier_agreement,
 )
-from harness.workflows.mutation_testing import campaign
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -46,13 +44,6 @@ if TYPE_CHECKING:
 BENCH_SEED = 1
 DEFAULT_WORKLOADS = ("pi-[1-4]-*", "pi-get*")
 """The published tests of a Raspberry Pi, and GET."""
-campaign_folder = click.option(
-    "--run",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="With --on, the campaign's folder, new or begun before.  [default: runs/TIME]",
-)
 
 
 @click.command()
@@ -175,7 +166,7 @@ def _bench_harness(
 @options.install
 @options.on
 @options.insecure
-@campaign_folder
+@campaign_option.folder
 @options.as_json
 def measure(
     workloads: tuple[str, ...],
@@ -229,10 +220,10 @@ def measure(
     )
     if on:
         measured = _measured_on(
-            bench, request, _new_folder(folder), on=on, insecure=insecure, install=may_install(install)
+            bench, request, campaign_option.new_folder(folder), on=on, insecure=insecure, install=may_install(install)
         )
     else:
-        _refuse_folder(folder)
+        campaign_option.refuse_folder(folder)
         host_packages.install_missing(
             host_packages.diagnose(catalog, chosen, emulator="pinned", counts=True),
             bench.progress,
@@ -291,16 +282,6 @@ def _measured_on(
     )
     parts = [json_codec.decode(report.output.encode(), server_cost.Measurement) for report in reports.values()]
     return server_cost.join(parts, limit=request.limit)
-
-
-def _new_folder(folder: Path | None) -> Path:
-    return folder or conclusion.new_run_folder(RUNS)
-
-
-def _refuse_folder(folder: Path | None) -> None:
-    """Raise UsageError for a campaign's folder where there is no campaign."""
-    if folder is not None:
-        raise UsageError("--run needs --on", where="--run", because="without workers, nothing is kept in a folder")
 
 
 @click.command("compare-tiers")
@@ -375,62 +356,3 @@ def fixup_cost(
     else:
         click.echo("\n".join(fixup_cost_workflow.summary(measured)))
     return ExitCode.PASS
-
-
-@click.command()
-@click.argument("names", nargs=-1)
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    help="Run only this one of the targets that must show the bug; repeat for more.",
-)
-@options.offline
-@options.install
-@options.on
-@options.insecure
-@campaign_folder
-@options.as_json
-def mutate(
-    names: tuple[str, ...],
-    targets: tuple[str, ...],
-    *,
-    offline: bool,
-    install: bool | None,
-    on: str,
-    insecure: bool,
-    folder: Path | None,
-    as_json: bool,
-) -> ExitCode:
-    """Plant known bugs and check that each one is found.
-
-    Each bug is planted alone in a clean release. Exit 1: a bug was missed.
-    """
-    allowed = may_install(install)
-    chosen = campaign.chosen(names)
-    if on:
-        common = [word for target in targets for word in ("--target", target)]
-        common += ["--offline"] if offline else []
-        common += ["--install" if allowed else "--no-install", "--json"]
-        reports = campaign_spread.commands_on(
-            Progress(),
-            {mutation.name: ["mutate", mutation.name, *common] for mutation in chosen},
-            _new_folder(folder),
-            on=on,
-            insecure=insecure,
-            expected_seconds=campaign.SECONDS,
-            command=sys.argv[1:],
-        )
-        rows = [row for report in reports.values() for row in campaign.rows_in(report.output)]
-    else:
-        _refuse_folder(folder)
-        rows = [
-            # Each has a progress of its own, because a run records the durations of its own stages only.
-            campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)
-            for mutation in chosen
-        ]
-    if as_json:
-        output.print_json(rows)
-    else:
-        click.echo(campaign.text_of(rows))
-    return ExitCode.PASS if all(row.caught for row in rows) else ExitCode.FINDINGS

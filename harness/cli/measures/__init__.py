@@ -1,0 +1,4 @@
+"""Commands that measure: what servers, kernels and Plumbline cost, and how many planted bugs the suites find.
+
+It imports the modules of `cli` below it, and every package. Begin with `costs`; `planted_bugs` has `plumb mutate`.
+"""
