@@ -23,6 +23,7 @@ from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
 from harness.record import stored_run
 from tests import fakes
+from tests.reproducers import reproducer
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -173,17 +174,7 @@ def test_any_other_address_is_a_sigsegv(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_reproducer_of_before_there_were_allocators_is_libcs() -> None:
-    old = Reproducer(
-        finding="f",
-        kind="alignment",
-        function="f",
-        server="redis-7.0.15",
-        target="armv5",
-        policy="signal",
-        optimisation="O2",
-        emulator="pinned",
-        chunks=[],
-    )
+    old = reproducer()
     text = json_codec.decode(json_codec.encode(old), dict)
     assert text.pop("allocator") == "libc"
     assert json_codec.decode(json_codec.encode(text), Reproducer) == old

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from harness.core.finding import Occasion
-from harness.judge.reproducer import Reproducer
 from harness.protocol.command_stream import from_text
 from harness.report import issue
 from harness.report.issue import IssueFacts, ReleaseAnswer, StockEmulation
@@ -14,6 +13,7 @@ from harness.workflows.replay import shortening
 from harness.workflows.replay.rerun import chunks_of
 from harness.workflows.workbench import Workbench
 from tests.judgements import HOSTILE, judgement
+from tests.reproducers import reproducer
 
 FACTS = IssueFacts(
     machines={"armv5": "ARMv5TE", "aarch64": "AArch64", "sparc64": "SPARC V9"},
@@ -107,18 +107,7 @@ def test_nothing_that_a_server_said_is_obeyed() -> None:
     ],
 )
 def test_what_no_client_shows_is_not_shortened(changes: dict[str, object], why: str) -> None:
-    reproducer = Reproducer(
-        finding="f",
-        kind="alignment",
-        function="f",
-        server="redis-7.0.15",
-        target="armv5",
-        policy="signal",
-        optimisation="O2",
-        emulator="pinned",
-        chunks=chunks_of(from_text("PING\n")),
-    )
-    given = msgspec.structs.replace(reproducer, **changes)
+    given = reproducer(**{"chunks": chunks_of(from_text("PING\n")), **changes})
     found = shortening.shorten(Workbench.default(), given)
     assert why in found.why_not
     assert found.reproducer == given

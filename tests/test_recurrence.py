@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from harness.judge.reproducer import Reproducer
 from harness.workflows.replay.recurrence import (
     PLAIN,
     Observation,
@@ -16,28 +15,16 @@ from harness.workflows.replay.recurrence import (
     Recurrence,
     recurrence,
 )
+from tests.reproducers import reproducer
+
+if TYPE_CHECKING:
+    from harness.judge.reproducer import Reproducer
 
 LIVES = Observation(end="it answered every request and lives on")
 LOAD = ObservedFault(
     misaligned=True, signal="sigbus", direction="load", functions=frozenset({"memcpy", "bitopCommand"})
 )
 BAD_CONFIG = "exit status 1; 71:M 22 Nov 2026 02:00:00.000 # Bad directive or wrong number of arguments"
-
-
-def reproducer(**of: Any) -> Reproducer:
-    """A misaligned load in bitopCommand, unless something else is said."""
-    usual = {
-        "finding": "alignment-bitopCommand-load",
-        "kind": "alignment",
-        "function": "bitopCommand",
-        "server": "redis-3.2.6",
-        "target": "armv5",
-        "policy": "signal",
-        "optimisation": "O2",
-        "emulator": "pinned",
-        "chunks": [],
-    }
-    return Reproducer(**{**usual, **of})
 
 
 def ended(**how: Any) -> Observation:

@@ -77,9 +77,9 @@ def report(
         if not finding:
             raise UsageError("a bug report is about one finding", where="ID", remedy=f"one of: plumb findings {run}")
         found = finding_list.named(judgement, finding, run=run)
-        asked = issue_text.Asked(releases=() if releases == ("none",) else releases or ("*",), trust=trust)
-        text = issue_text.issue_text(Workbench.default(offline=offline), run, judgement, found, asked)
-        click.echo(text, nl=False)
+        asked = () if releases == ("none",) else releases or ("*",)
+        bench = Workbench.default(offline=offline)
+        click.echo(issue_text.issue_text(bench, run, judgement, found, releases=asked, trust=trust), nl=False)
         return ExitCode.PASS
     for option, given in (("ID", finding), ("--ask", releases), ("--trust", trust)):
         if given:

@@ -68,6 +68,7 @@ def replay(
 
     def replay_once() -> replay_workflow.Replay:
         bench = Workbench.default(offline=offline)
+        _refuse_target(reproducer, target)
         opened = _opened(bench, reproducer, server, target, trust=trust)
         if shortest:
             opened = _shortened(bench, opened, server, shortest)
@@ -80,13 +81,22 @@ def replay(
     return int(replay_workflow.EXIT_CODES[replay_once().outcome])
 
 
-def _opened(bench: Workbench, reproducer: str, server: str, target: str, *, trust: bool) -> Reproducer:
-    if reproducer.endswith(".stream"):
-        if not target:
-            raise UsageError("a stream names no target", where=reproducer, remedy="--target NAME")
-        return replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
-    if target:
+def _refuse_target(reproducer: str, target: str) -> None:
+    """Raise UsageError where a stream has no target, or a reproducer two."""
+    if _is_stream(reproducer) and not target:
+        raise UsageError("a stream names no target", where=reproducer, remedy="--target NAME")
+    if target and not _is_stream(reproducer):
         raise UsageError("a reproducer already names its target", where="--target", remedy="leave --target out")
+
+
+def _is_stream(reproducer: str) -> bool:
+    return reproducer.endswith(".stream")
+
+
+def _opened(bench: Workbench, reproducer: str, server: str, target: str, *, trust: bool) -> Reproducer:
+    """A reproducer, or a stream for a target. Raises UsageError for what cannot be read, or is not to be trusted."""
+    if _is_stream(reproducer):
+        return replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     return open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
 
 
@@ -161,10 +171,6 @@ def shell(
         install=may_install(install),
         gdb=gdb,
     )
-    stored = None
-    if reproducer.endswith(".stream"):
-        stored = replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
-    elif reproducer:
-        stored = open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
+    stored = _opened(bench, reproducer, server, target, trust=trust) if reproducer else None
     debug_shell.open_shell(bench, session, stored)
     return ExitCode.PASS

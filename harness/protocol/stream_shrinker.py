@@ -31,6 +31,7 @@ class Shrinker:
 
     def shrink(self, stream: Stream, index: int) -> Stream:
         """The shortest failing stream found. `index`: the command that failed, or the last one that can have failed."""
+        self._tried.add(stream)
         best = self._first(_guesses(stream, index)) or stream
         best = self._fewer(best)
         best = self._simpler(best)

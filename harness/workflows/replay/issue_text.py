@@ -9,7 +9,6 @@ import msgspec
 
 from harness.analysis import source_excerpt
 from harness.core.errors import PlumblineError, UsageError
-from harness.core.model import Record
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.judge.provenance import open_reproducer
@@ -21,6 +20,7 @@ from harness.report import issue
 from harness.report.finding import frame_in_tree
 from harness.workflows.replay import shortening
 from harness.workflows.replay.replay import replay
+from harness.workflows.replay.rerun import AGAIN, DIFFERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,29 +32,22 @@ if TYPE_CHECKING:
     from harness.judge.reproducer import Reproducer
     from harness.plan.catalog import Catalog
     from harness.record.run_folder import RunRecord
+    from harness.workflows.replay.replay import Replay
     from harness.workflows.workbench import Workbench
 
-DIFFERS = ("differs: ", "again: ")
-"""How lines of a replay's text begin that tell of a wrong answer (harness.workflows.replay.rerun)."""
 ANSWERS = {"reproduced": "has it", "gone": "does not have it", "unknown": "unknown"}
 
 
-class Asked(Record, frozen=True):
-    """How much a bug report asks of this machine."""
-
-    releases: Sequence[str] = ("*",)
-    """Names and globs of the releases to replay the finding on; empty: none."""
-    trust: bool = False
-    """Whether a reproducer may be replayed that no check on this machine made."""
-
-
-def issue_text(bench: Workbench, folder: Path, judgement: Judgement, finding: Finding, asked: Asked) -> str:
+def issue_text(
+    bench: Workbench, folder: Path, judgement: Judgement, finding: Finding, *, releases: Sequence[str], trust: bool
+) -> str:
     """The text about a finding of a run. It starts servers: to shorten the commands, and to ask releases.
 
-    Raises UsageError for a finding without a stored reproducer, and for a release that does not exist.
+    `releases`: names and globs of those to replay the finding on. `trust`: replay a reproducer that no check on this
+    machine made. Raises UsageError for a finding without a stored reproducer, and for a release that does not exist.
     """
     catalog = bench.catalog
-    names = select("server", asked.releases, catalog.servers) if asked.releases else []
+    names = select("server", releases, catalog.servers) if releases else []
     path = stored_at(folder, finding.replay)
     if path is None:
         raise UsageError(
@@ -63,10 +56,9 @@ def issue_text(bench: Workbench, folder: Path, judgement: Judgement, finding: Fi
             remedy=f"plumb show {shlex.quote(str(folder))} {shlex.quote(finding.id)} has what there is",
         )
     run = stored_run.read(folder).record
-    reproducer = open_reproducer(bench.cache, catalog.servers, str(path), server="", trust=asked.trust)
+    reproducer = open_reproducer(bench.cache, catalog.servers, str(path), server="", trust=trust)
     bench.progress.say(f"shortening {finding.id}")
     shortened = shortening.shorten(bench, reproducer)
-    releases = [_answer(bench, shortened.reproducer, name) for name in names]
     shown = replay(bench, shortened.reproducer, server="")
     place = frame_in_tree(finding)
     facts = issue.IssueFacts(
@@ -78,10 +70,13 @@ def issue_text(bench: Workbench, folder: Path, judgement: Judgement, finding: Fi
         why_not_shorter=shortened.why_not,
         options=reproducer.options,
         files=sorted(reproducer.files),
-        releases=releases,
+        releases=[
+            _told(name, shown) if name == reproducer.server else _answer(bench, shortened.reproducer, name)
+            for name in names
+        ],
         stock=_stock(bench, shortened.reproducer),
         source=source_excerpt.read(folder).sources.get(place.file, {}) if place else {},
-        differences=[line for line in shown.text.splitlines() if line.startswith(DIFFERS)],
+        differences=[line for line in shown.text.splitlines() if line.startswith((DIFFERS, AGAIN))],
         command=_check_command(run, reproducer, finding),
     )
     return issue.render(judgement, finding, facts)
@@ -93,6 +88,10 @@ def _answer(bench: Workbench, reproducer: Reproducer, release: str) -> issue.Rel
         result = replay(bench, reproducer, server=release)
     except PlumblineError as error:
         return issue.ReleaseAnswer(release=release, answer=ANSWERS["unknown"], why=error.what)
+    return _told(release, result)
+
+
+def _told(release: str, result: Replay) -> issue.ReleaseAnswer:
     return issue.ReleaseAnswer(release=release, answer=ANSWERS[result.outcome], why=result.reason)
 
 

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from harness.run.vm.guest import VirtualMachine
 
 
+DIFFERS, AGAIN = "differs: ", "again: "
+"""How the line of an observation begins that tells of a wrong reply, or of wrong bytes."""
+
+
 class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did, and the records that it left."""
 
@@ -107,7 +111,7 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> O
         why = f"not all of its requests were answered: {error}"
         return Observation(end=why, undelivered=why)
     came = isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
-    difference = f"\nagain: {described(reproducer.difference)}" if came and reproducer.difference is not None else ""
+    difference = f"\n{AGAIN}{described(reproducer.difference)}" if came and reproducer.difference is not None else ""
     return Observation(end=f"it answered every request and lives on{difference}", came=came)
 
 
@@ -138,7 +142,7 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream, recor
     free = tuple(reply_comparison.uncompared(stream))
     end = "it answered every request and lives on"
     if found is not None:
-        end += f"\ndiffers: {found}"
+        end += f"\n{DIFFERS}{found}"
     elif free:
         end += f"\nnot compared, because two correct servers may answer differently: {', '.join(free)}"
     same = _as_recorded(stream, answers[1], recorded, guest) if found is None else ""

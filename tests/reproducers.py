@@ -1,0 +1,23 @@
+"""Reproducers for tests: one with the usual fields, of which a test says only what matters to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.judge.reproducer import Reproducer
+
+
+def reproducer(**of: Any) -> Reproducer:
+    """A misaligned load in bitopCommand, unless something else is said."""
+    usual = {
+        "finding": "alignment-bitopCommand-load",
+        "kind": "alignment",
+        "function": "bitopCommand",
+        "server": "redis-3.2.6",
+        "target": "armv5",
+        "policy": "signal",
+        "optimisation": "O2",
+        "emulator": "pinned",
+        "chunks": [],
+    }
+    return Reproducer(**{**usual, **of})
