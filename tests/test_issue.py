@@ -88,6 +88,15 @@ def test_what_could_not_be_shortened_says_why() -> None:
     assert "bug.stream" not in rendered(msgspec.structs.replace(facts, stock=StockEmulation(shows=False)))
 
 
+def test_commands_that_show_nothing_by_themselves_are_there_and_are_not_to_be_replayed() -> None:
+    facts = msgspec.structs.replace(FACTS, why_not_shorter="its commands alone do not show it")
+    text = rendered(facts, title="its own words", said="the test's whole message")
+    assert "Not shortened: its commands alone do not show it.\n\n```text\nSET k a\nBITOP AND c k k\n```" in text
+    assert "plumb replay" not in text
+    assert "wrong reply to" not in text
+    assert "None:" not in text
+
+
 def test_nothing_that_a_server_said_is_obeyed() -> None:
     facts = msgspec.structs.replace(FACTS, source={452: HOSTILE}, differences=[HOSTILE])
     text = rendered(facts, title=HOSTILE, said=f"```\n{HOSTILE}")

@@ -104,7 +104,7 @@ def _title(finding: Finding, witness: Witness, facts: IssueFacts) -> str:
     """The finding's own, but for a wrong result, whose title has every word that was sent and answered."""
     if finding.kind != WRONG_RESULT:
         return finding.title
-    if facts.stream:
+    if facts.stream and not facts.why_not_shorter:
         return f"wrong reply to {facts.stream.splitlines()[-1].partition(' ')[0]} on {facts.target}"
     return f"wrong result of {place_of(witness)} on {facts.target}"
 
@@ -172,7 +172,7 @@ def _commands(facts: IssueFacts) -> list[str]:
     if facts.stream:
         count = sum(bool(line.strip()) for line in facts.stream.splitlines())
         fewer = f"The fewest found that show it: {count} of {facts.commands_before} that the check had sent."
-        lines += [(facts.why_not_shorter and f"Not shortened: {as_text(facts.why_not_shorter)}.") or fewer, ""]
+        lines += [f"Not shortened: {as_text(facts.why_not_shorter)}." if facts.why_not_shorter else fewer, ""]
         return [*lines, *_block("text", facts.stream.splitlines())]
     return [*lines, f"None: {as_text(facts.why_not_shorter)}."]
 
@@ -191,10 +191,10 @@ def _reason(finding: Finding) -> list[str]:
 
 def _how_to_see_it(facts: IssueFacts) -> list[str]:
     lines = ["## See it", "", *_block("sh", [f"plumb {facts.command}"])]
-    if facts.stream:
+    if facts.stream and not facts.why_not_shorter:
         lines += ["", "With the commands above in `bug.stream`:", ""]
         lines += _block("sh", [f"plumb replay bug.stream --server {shlex.quote(facts.server)} --target {facts.target}"])
     lines += ["", "### Without Plumbline", ""]
     if not facts.stock.shows:
-        return [*lines, f"The distribution's QEMU does not show it: {as_text(facts.stock.why_not)}."]
+        return [*lines, f"With the distribution's QEMU: {as_text(facts.stock.why_not)}."]
     return [*lines, "The distribution's own QEMU shows it:", "", *_block("sh", facts.stock.commands)]

@@ -102,6 +102,9 @@ def _stock(bench: Workbench, reproducer: Reproducer) -> issue.StockEmulation:
         return issue.StockEmulation(shows=False, why_not=f"{target.name} is no machine of its user-mode emulator")
     if reproducer.unit or reproducer.upstream or reproducer.toolchain != DEFAULT_FAMILY:
         return issue.StockEmulation(shows=False, why_not="it takes more than a server, its compiler and a client")
+    tree = bench.open_server(reproducer.server, reproducer.settings, packages=True)
+    if tree.package is not None:
+        return issue.StockEmulation(shows=False, why_not=f"not tried, {tree.package.title} is not compiled")
     # The distribution's emulator knows no policies, and writes no fault log: only the signal's effect shows.
     stock = msgspec.structs.replace(reproducer, emulator="distro")
     try:
@@ -110,19 +113,19 @@ def _stock(bench: Workbench, reproducer: Reproducer) -> issue.StockEmulation:
         return issue.StockEmulation(shows=False, why_not=f"not tried, {error.what}")
     if result.outcome != "reproduced":
         return issue.StockEmulation(shows=False, why_not=result.reason or "it answers as the native build does")
-    return issue.StockEmulation(shows=True, commands=_stock_commands(bench.catalog, target, reproducer))
+    return issue.StockEmulation(shows=True, commands=_stock_commands(bench.catalog, target, tree.family, reproducer))
 
 
-def _stock_commands(catalog: Catalog, target: Target, reproducer: Reproducer) -> list[str]:
+def _stock_commands(catalog: Catalog, target: Target, family: str, reproducer: Reproducer) -> list[str]:
     tools = catalog.toolchain_of(target)
     compiler = shlex.join([f"{tools.triple}-gcc", *target.compiler_flags])
     cpu = ["-cpu", target.emulator.cpu] if target.emulator.cpu else []
     root = next(iter(tools.sysroot.values()), f"/usr/{tools.triple}/lib").rpartition("/")[0]
-    words = [f"qemu-{target.emulator.qemu}-static", *cpu, "-L", root, "src/redis-server", *reproducer.options]
+    words = [f"qemu-{target.emulator.qemu}-static", *cpu, "-L", root, f"src/{family}-server", *reproducer.options]
     return [
-        f"make -C src redis-server CC={shlex.quote(compiler)} MALLOC=libc uname_S=Linux uname_M={target.machine}",
+        f"make -C src {family}-server CC={shlex.quote(compiler)} MALLOC=libc uname_S=Linux uname_M={target.machine}",
         f"{shlex.join(words)} --port 6379 &",
-        "redis-cli < bug.stream",
+        f"{family}-cli < bug.stream",
     ]
 
 

@@ -28,7 +28,7 @@ class Shortened(Record, frozen=True):
     reproducer: Reproducer
     """The shortest that still shows the finding; the given one where none does."""
     stream: Stream
-    """Its commands; empty for a finding that needs none, and where `why_not` says why it was not shortened."""
+    """Its commands; empty where no client sends any, or what they sent cannot be read."""
     commands_before: int
     tries: int
     why_not: str = ""
@@ -42,7 +42,7 @@ def shorten(
     stream = _commands(reproducer)
 
     def same(why: str) -> Shortened:
-        return Shortened(reproducer=reproducer, stream=(), commands_before=len(stream), tries=0, why_not=why)
+        return Shortened(reproducer=reproducer, stream=stream, commands_before=len(stream), tries=0, why_not=why)
 
     if reproducer.unit or reproducer.upstream:
         return same("no client sends commands: the finding comes of a test that runs by itself")
