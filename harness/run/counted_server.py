@@ -34,6 +34,9 @@ CALM_HZ, FASTEST_HZ = "1", "500"
 """Runs of the server's timer in a second: while something is counted, and at most (CONFIG_MAX_HZ)."""
 CALM = ("--hz", CALM_HZ)
 """The timer runs once a second of this machine's time, so that few requests share their wake-up with it."""
+REHASHING = "activerehashing"
+"""The option by which the timer moves keys to larger tables, each time for a millisecond of the clock. While requests
+are counted, they alone move keys: what the timer does otherwise depends on when it runs, and is no constant cost."""
 TIMERS = ("serverCron", "clientsTimeProc")
 """The functions that timers call: the first in every release (server.c; redis.c before 3.2), the other since Valkey
 8.1."""
@@ -77,7 +80,14 @@ class CountedGuest(Guest):
         options: Sequence[str] = (),
     ) -> None:
         steady = [f"--{STEADY_TIMER}", "no"] if STEADY_TIMER in build.abilities.options else []
-        super().__init__(build, runner, folder, sockets=sockets, version=version, options=[*CALM, *steady, *options])
+        super().__init__(
+            build,
+            runner,
+            folder,
+            sockets=sockets,
+            version=version,
+            options=[*CALM, f"--{REHASHING}", "no", *steady, *options],
+        )
         self._counter = counter
         self._counts: InstructionCounts | None = None
 
@@ -135,11 +145,16 @@ class CountedGuest(Guest):
         self.exchange([])
 
     def run_timer(self, ticks: int) -> None:
-        """Let the timer of the held server run so often, FASTEST_HZ times a second. Raises as `exchange` does."""
-        self.ask("CONFIG", "SET", "hz", FASTEST_HZ)
+        """Let the timer of the held server run so often, FASTEST_HZ times a second, and move keys to larger tables.
+
+        Raises as `exchange` does.
+        """
+        for option, value in (("hz", FASTEST_HZ), (REHASHING, "yes")):
+            self.ask("CONFIG", "SET", option, value)
         for _ in range(ticks):
             self.exchange([])
-        self.ask("CONFIG", "SET", "hz", CALM_HZ)
+        for option, value in (("hz", CALM_HZ), (REHASHING, "no")):
+            self.ask("CONFIG", "SET", option, value)
 
     def ask(self, *words: Argument) -> Reply:
         """A request on a connection of its own, to a held server. Raises as `exchange` does.
