@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.core.target_model import ORACLE
-from harness.protocol.command_stream import from_text
+from harness.protocol.command_stream import from_text, wire
 from harness.protocol.conversation import CLOSED, UNANSWERED, UNSENT, Conversation
 from harness.protocol.resp import Client, ServerGoneError
 from harness.run.server_process import Guest
@@ -56,6 +57,18 @@ def replies_to(server: Guest, text: str) -> list[Reply]:
 def test_a_blocked_client_is_answered_when_the_other_one_pushes(server: Guest) -> None:
     for _ in range(20):
         assert replies_to(server, "@2 BLPOP l 0\nLPUSH l a\n@2 LLEN l\n") == [[b"l", b"a"], 1, 0]
+
+
+def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(server: Guest) -> None:
+    """A recorder closes a connection some time after its client has, on a busy machine."""
+    with contextlib.ExitStack() as connections:
+        earlier = connections.enter_context(Client.at_socket(server.upstream, deadline_seconds=20))
+        earlier.send(wire(from_text("BLPOP elsewhere 0\n")))
+        closing = threading.Timer(0.3, connections.close)
+        closing.start()
+        text = "@2 BLPOP l 0\nLPUSH l a\n@2 BLPOP m 0\n"
+        assert replies_to(server, text) == [[b"l", b"a"], 1, UNANSWERED]
+        closing.join()
 
 
 def test_what_a_blocked_client_sends_is_not_sent(server: Guest) -> None:
