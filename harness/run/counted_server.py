@@ -149,11 +149,13 @@ class CountedGuest(Guest):
 
         Raises as `exchange` does.
         """
-        for option, value in (("hz", FASTEST_HZ), (REHASHING, "yes")):
-            self.ask("CONFIG", "SET", option, value)
+        self._set_timer(FASTEST_HZ, rehashing="yes")
         for _ in range(ticks):
             self.exchange([])
-        for option, value in (("hz", CALM_HZ), (REHASHING, "no")):
+        self._set_timer(CALM_HZ, rehashing="no")
+
+    def _set_timer(self, hz: str, *, rehashing: str) -> None:
+        for option, value in (("hz", hz), (REHASHING, rehashing)):
             self.ask("CONFIG", "SET", option, value)
 
     def ask(self, *words: Argument) -> Reply:
