@@ -379,6 +379,9 @@ def test_what_a_server_took_has_keys_or_counts_for_nothing(result: str, *, has_k
     assert (KEYS.match(result) is not None) == has_keys
 
 
+_IDLE = b"$19\r\nblocked_clients:0\r\n\r\n"
+
+
 class _Listening(NamedTuple):
     """What Emptying knows of a server."""
 
@@ -389,13 +392,16 @@ class _Listening(NamedTuple):
 
 @pytest.fixture
 def listening() -> Iterator[tuple[_Listening, list[str]]]:
-    """A server that says OK to every command, and the names of what it received since the list was cleared."""
+    """A server that says OK to every command, and the names of what it received since the list was cleared.
+
+    No client of it is blocked, ever.
+    """
     received: list[str] = []
 
     def answer(piece: bytes) -> bytes:
         commands = from_wire(piece)
         received.extend(one.name for one in commands)
-        return b"+OK\r\n" * len(commands)
+        return b"".join(_IDLE if one.name == "INFO" else b"+OK\r\n" for one in commands)
 
     with RecordedServer(answer) as server:
         yield _Listening(folder=server.path.parent, upstream=server.path), received
@@ -412,13 +418,25 @@ def test_what_nobody_knows_the_use_of_is_restored_whole(listening: tuple[_Listen
     emptying, stream = Emptying(), from_text("SET k config\n")
     assert "CONFIG" in _emptied(emptying, server, received)
     whole = _emptied(emptying, server, received)
-    assert {"FLUSHALL", "FUNCTION", "CONFIG", "ACL", "SCRIPT"} == set(whole)
+    assert {"FLUSHALL", "FUNCTION", "CONFIG", "ACL", "SCRIPT", "INFO"} == set(whole)
     emptying.sent(server, stream)  # type: ignore[arg-type]
     assert _emptied(emptying, server, received) == ["FLUSHALL"]
     assert _emptied(emptying, server, received) == whole
     emptying.sent(server, stream)  # type: ignore[arg-type]
     emptying.forget()
     assert _emptied(emptying, server, received) == whole
+
+
+def test_only_after_several_clients_a_server_is_asked_for_blocked_ones(
+    listening: tuple[_Listening, list[str]],
+) -> None:
+    server, received = listening
+    emptying = Emptying()
+    _emptied(emptying, server, received)
+    emptying.sent(server, from_text("SET k v\n"))  # type: ignore[arg-type]
+    assert _emptied(emptying, server, received) == ["FLUSHALL"]
+    emptying.sent(server, from_text("@2 SET k v\n"))  # type: ignore[arg-type]
+    assert _emptied(emptying, server, received) == ["FLUSHALL", "INFO"]
 
 
 WHOLE = from_text(

@@ -91,8 +91,6 @@ class Conversation:
         return [b"%d" % reply if isinstance(reply, int) else b"0" for reply in replies]
 
     def _send(self, one: Command) -> None:
-        if _may_block(one) and not self._waiting:
-            self._await_earlier_clients()
         try:
             self._clients[one.client].send(wire((one,)))
             reply = self._reply_or_blocked(one.client) if _may_block(one) else self._reply(one)
@@ -133,17 +131,6 @@ class Conversation:
                 self._waiting[client] = len(self._replies)
                 return UNANSWERED
         raise TimeoutError("neither a reply nor a blocked client")
-
-    def _await_earlier_clients(self) -> None:
-        """Wait until the server has seen that those of an earlier stream are gone, who would be taken for one of this.
-
-        Their connections end some time after they do: a recorder stands in between.
-        """
-        deadline = time.monotonic() + self._deadline_seconds
-        while self._control.blocked_clients():
-            if time.monotonic() > deadline:
-                raise TimeoutError("a client of an earlier stream is still blocked")
-            time.sleep(_POLL_SECONDS)
 
     def _receive_freed(self) -> None:
         """The replies of the clients that the last command has freed."""
@@ -195,7 +182,23 @@ class _Control:
 
     @staticmethod
     def _ask(client: Client) -> int:
-        return int(info_fields(client.pipeline([("INFO", "clients")])[0])["blocked_clients"])
+        return _blocked_clients(client)
+
+
+def await_no_blocked_client(client: Client, *, deadline_seconds: float) -> None:
+    """Wait until a server has seen that blocked clients of before are gone, which would be taken for those that follow.
+
+    Their connections end some time after they do: a recorder stands in between. Raises TimeoutError.
+    """
+    deadline = time.monotonic() + deadline_seconds
+    while _blocked_clients(client):
+        if time.monotonic() > deadline:
+            raise TimeoutError("a client of an earlier stream is still blocked")
+        time.sleep(_POLL_SECONDS)
+
+
+def _blocked_clients(client: Client) -> int:
+    return int(info_fields(client.pipeline([("INFO", "clients")])[0])["blocked_clients"])
 
 
 def _named(one: Command, numbers: list[bytes]) -> Command:

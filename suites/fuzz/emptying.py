@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from harness.core.sockets import connect
 from harness.protocol import reply_comparison
-from harness.protocol.command_stream import command
+from harness.protocol.command_stream import clients_of, command
+from harness.protocol.conversation import await_no_blocked_client
 from harness.protocol.resp import Client
 from suites.fuzz.values import SCRIPT
 
@@ -40,7 +41,10 @@ class Emptying:
         """A server's folder -> the one stream that it has received since it was emptied."""
 
     def empty(self, server: Guest) -> None:
-        """Remove all keys and settings on a connection that is not recorded."""
+        """Remove all keys and settings on a connection that is not recorded, and wait for clients that were blocked.
+
+        Raises OSError where the server is gone, or a client stays blocked.
+        """
         place = str(server.folder)
         received = self._received.pop(place, None)
         with contextlib.closing(connect(server.upstream, deadline_seconds=server.deadline_seconds)) as connection:
@@ -49,6 +53,8 @@ class Emptying:
                 self._settings[place] = _settings(client)
             whole = reply_comparison.EMPTY + RESET + self._settings[place]
             reply_comparison.ask(client, whole if received is None else FLUSH + undoing(received, whole))
+            if received is None or clients_of(received) > 1:
+                await_no_blocked_client(client, deadline_seconds=server.deadline_seconds)
 
     def sent(self, server: Guest, stream: Stream) -> None:
         """Say that a server has received a stream since it was emptied, and nothing else."""

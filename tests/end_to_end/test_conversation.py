@@ -15,6 +15,7 @@ from harness.protocol.command_stream import from_text, wire
 from harness.protocol.conversation import CLOSED, UNANSWERED, UNSENT, Conversation
 from harness.protocol.resp import Client, ServerGoneError
 from harness.run.server_process import Guest
+from suites.fuzz.emptying import Emptying
 from tests.end_to_end.machines import quiet_workbench, set_up
 
 if TYPE_CHECKING:
@@ -59,13 +60,19 @@ def test_a_blocked_client_is_answered_when_the_other_one_pushes(server: Guest) -
         assert replies_to(server, "@2 BLPOP l 0\nLPUSH l a\n@2 LLEN l\n") == [[b"l", b"a"], 1, 0]
 
 
-def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(server: Guest) -> None:
+@pytest.mark.parametrize("sent", ["", "@2 BLPOP elsewhere 0\n"], ids=["unknown", "two-clients"])
+def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(server: Guest, sent: str) -> None:
     """A recorder closes a connection some time after its client has, on a busy machine."""
+    emptying = Emptying()
+    emptying.empty(server)
     with contextlib.ExitStack() as connections:
         earlier = connections.enter_context(Client.at_socket(server.upstream, deadline_seconds=20))
         earlier.send(wire(from_text("BLPOP elsewhere 0\n")))
         closing = threading.Timer(0.3, connections.close)
         closing.start()
+        if sent:
+            emptying.sent(server, from_text(sent))
+        emptying.empty(server)
         text = "@2 BLPOP l 0\nLPUSH l a\n@2 BLPOP m 0\n"
         assert replies_to(server, text) == [[b"l", b"a"], 1, UNANSWERED]
         closing.join()
