@@ -154,7 +154,7 @@ class Emulators:
                     deadline_seconds=BUILD_SECONDS,
                     log=log,
                     folder=work / "source" if number == 0 else work / "build",
-                    environment=environment.for_registry(),
+                    environment={**environment.for_registry(), **_object_cache(self.cache, work)},
                     remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
                 )
             refuse_edited(qemu_key(qemu), key, str(QEMU_FOLDER))
@@ -273,18 +273,33 @@ def qemu_key(qemu: Qemu) -> str:
     return key_of([qemu.sha256, *qemu.configure, *qemu.python_packages, *changes])
 
 
+def _object_cache(cache: Cache, work: Path) -> dict[str, str]:
+    """What has ccache keep objects, wherever they are compiled."""
+    return {"CCACHE_DIR": str(cache.root / "ccache"), "CCACHE_BASEDIR": str(work)}
+
+
 def _build_commands(qemu: Qemu, work: Path, names: list[str]) -> list[list[str]]:
-    """Commands that patch the source, then prepare tools, configure and compile in the build folder."""
+    """Commands that patch the source, then prepare tools, configure and compile in the build folder.
+
+    If the machine has ccache, a change of ours costs only the files that it concerns.
+    """
     python = str(work / "python" / "bin" / "python")
     targets = ",".join(f"{name}-linux-user" for name in names)
     overlay = str(QEMU_FOLDER / "overlay") + "/."
     jobs = str(os.cpu_count() or 1)
+    compiler = ["--cc=ccache cc"] if shutil.which("ccache") else []
     return [
         ["patch", "--strip=1", "--fuzz=0", f"--input={QEMU_FOLDER / 'hooks.patch'}"],
         ["cp", "--recursive", overlay, str(work / "source")],
         ["python3", "-m", "venv", str(work / "python")],
         [python, "-m", "pip", "install", "--quiet", *qemu.python_packages],
-        [str(work / "source" / "configure"), f"--python={python}", f"--target-list={targets}", *qemu.configure],
+        [
+            str(work / "source" / "configure"),
+            f"--python={python}",
+            f"--target-list={targets}",
+            *compiler,
+            *qemu.configure,
+        ],
         ["ninja", "-j", jobs, *[f"qemu-{name}" for name in names]],
     ]
 
