@@ -4,7 +4,7 @@ README.md's required targets; docs/support.md's tables of targets and servers; d
 that the fuzzer does not send; docs/cli.md, from the command line;
 docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
 docs/BENCH.md, from docs/bench.json;
-docs/ENCODINGS.md, from docs/encodings.json.
+docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md, from docs/found/*.toml and docs/found.json.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from suites.fuzz.generate import Grammar, grammar
 from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
-from tools import boards, encodings, goals
+from tools import boards, bugs, encodings, goals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,6 +76,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("toolchains/kernels/NAME.toml", KernelSpec),
     ("toolchains/kernels/linux/linux.toml", LinuxSource),
     ("toolchains/qemu/qemu.toml", Qemu),
+    ("docs/found/NAME.toml", bugs.Bug),
     ("CLUSTER.toml, which you write for your machines", ClusterFile),
 ]
 NAMED_BY_THE_PLACE = {"name", "path"}
@@ -118,6 +119,15 @@ def unsent_rows() -> list[str]:
     """The commands that the fuzzer does not send."""
     rows = [(", ".join(f"`{name}`" for name in one.commands), one.reason) for one in grammar().unsent]
     return table(["commands", "reason"], rows)
+
+
+def found_tables() -> dict[str, Callable[[], list[str]]]:
+    """docs/FOUND.md's lists of bugs, and its table of releases."""
+    known = bugs.read_bugs()
+    lists: dict[str, Callable[[], list[str]]] = {
+        section: functools.partial(bugs.section_rows, known, section) for section in get_args(bugs.Section)
+    }
+    return {**lists, "releases": lambda: bugs.release_rows(known, bugs.read_answers())}
 
 
 def command_line() -> str:
@@ -230,6 +240,7 @@ REFERENCE = ROOT / "docs" / "reference.md"
 BOARDS = ROOT / "docs" / "BOARDS.md"
 BENCH = ROOT / "docs" / "BENCH.md"
 ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
+FOUND = ROOT / "docs" / "FOUND.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "demands": demand_rows, "servers": server_rows}),
@@ -255,6 +266,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
             **{isa: functools.partial(encodings.isa_rows, isa) for isa in encodings.stored_isas()},
         },
     ),
+    FOUND: lambda: with_tables(FOUND, found_tables()),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,

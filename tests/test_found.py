@@ -1,0 +1,298 @@
+"""docs/found: the data agree with the pages, with what exists, and with what releases answered."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from harness.core.errors import UsageError
+from harness.core.finding import Finding, Occasion, Verdict, Witness
+from harness.judge.findings import Judgement
+from harness.judge.verdict import CellVerdict
+from tools import bugs, found
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KNOWN = bugs.read_bugs()
+STORED = bugs.read_answers()
+CHECK = bugs.BugCheck(
+    target="armv7", suite="life", finding="wrong-result-life_*_limit*", tests=("limit of 4",), said="*cut*"
+)
+BUG = bugs.Bug(
+    name="cut-limit",
+    title="a limit is cut",
+    section="answers",
+    kind="width",
+    found=datetime.date(2026, 11, 23),
+    has=("redis-7.0.15",),
+    lacks=("redis-6.2.14",),
+    by_source=("valkey-8.1.1",),
+    checks=(CHECK,),
+)
+TOML = """
+title = "a limit is cut"
+section = "answers"
+kind = "width"
+found = 2026-11-23
+has = ["redis-7.0.15"]
+lacks = ["redis-6.2.14"]
+
+[[checks]]
+target = "armv7"
+suite = "life"
+finding = "wrong-result-life_*"
+"""
+
+
+def page(bug: bugs.Bug) -> str:
+    return (bugs.FOLDER / f"{bug.name}.md").read_text("utf-8")
+
+
+def answer(server: str, told: bugs.Answer, bug: bugs.Bug = BUG) -> bugs.StoredAnswer:
+    return bugs.StoredAnswer(
+        bug=bug.name,
+        server=server,
+        command=bug.checks[0].command(server),
+        answer=told,
+        reason="wrong-result-life_x_limit",
+        commit="0123456789ab",
+        date=datetime.date(2026, 11, 24),
+    )
+
+
+def test_every_page_has_data_and_all_data_have_a_page() -> None:
+    assert {path.stem for path in bugs.FOLDER.glob("*.md")} == KNOWN.keys()
+
+
+@pytest.mark.parametrize("bug", KNOWN.values(), ids=KNOWN.keys())
+def test_the_data_say_what_the_page_says(bug: bugs.Bug) -> None:
+    text = page(bug)
+    assert text.startswith(f"# {bug.title}\n")
+    # Releases stand in ranges such as `redis-6.2.14 to 8.0.6`, so only those of places must be named whole.
+    assert all(place.server.rpartition("-")[2] in text for place in bug.places)
+    words = " ".join(text.split())
+    assert [place for place in bug.places if place.file and place.file.rpartition("/")[2] not in words] == []
+    assert [place for place in bug.places if place.function not in words] == []
+    assert [place.line for place in bug.places if place.line and not re.search(rf"\b{place.line}\b", words)] == []
+    assert [target for target in bug.targets if target not in words and target != "native"] == []
+    assert bug.command in text
+    cited = set(re.findall(r"https://[^)\s]+|CVE-\d+-\d+", text))
+    assert set(bug.references) == cited
+
+
+@pytest.mark.parametrize("stored", STORED.answers, ids=lambda one: f"{one.bug}-{one.server}")
+def test_what_a_release_answered_agrees_with_the_data(stored: bugs.StoredAnswer) -> None:
+    bug = KNOWN.get(stored.bug)
+    assert bugs.out_of_date(bug, stored) == ""
+    assert bug is not None
+    assert bugs.contradiction(bug, stored) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("has =", "has_ =", "'has' is the nearest known key"),
+        ('"redis-7.0.15"', '"redis-7.0.51"', "no server 'redis-7.0.51'"),
+        ('"armv7"', '"armv77"', "no target 'armv77'"),
+        ('"life"', '"live"', "no suite 'live'"),
+        ('"redis-6.2.14"', '"redis-7.0.15"', "both has and lacks"),
+        ('"width"', '"breadth"', "Invalid enum value 'breadth'"),
+        ("[[checks]]", "[[places]]", "unknown field `target`"),
+        (TOML[TOML.index("[[checks]]") :], "", "nothing says how to reproduce the bug"),
+        ("2026-11-23", "yesterday", "not valid TOML"),
+    ],
+)
+def test_data_that_are_not_valid_are_refused_in_clear_words(tmp_path: Path, old: str, new: str, words: str) -> None:
+    assert TOML.count(old) == 1
+    (tmp_path / "cut-limit.toml").write_text(TOML.replace(old, new), "utf-8")
+    with pytest.raises(UsageError) as error:
+        bugs.read_bugs(tmp_path)
+    assert words in str(error.value)
+    assert "cut-limit.toml" in str(error.value)
+
+
+def test_a_check_is_a_command_that_names_what_is_not_usual() -> None:
+    assert CHECK.command("redis-7.0.15") == (
+        "plumb check --server redis-7.0.15 --target armv7 --suite life --test 'limit of 4'"
+    )
+    special = msgspec.structs.replace(CHECK, tests=(), tier="full", policy="strict", toolchain="clang-musl")
+    assert special.command("redis-7.0.15").endswith("life --tier full --policy strict --toolchain clang-musl")
+
+
+@pytest.mark.parametrize(
+    ("server", "told", "words"),
+    [
+        ("redis-7.0.15", "there", ""),
+        ("redis-7.0.15", "unclear", ""),
+        ("redis-7.0.15", "gone", "does not show the bug cut-limit"),
+        ("valkey-8.1.1", "gone", "does not show the bug cut-limit"),
+        ("redis-6.2.14", "gone", ""),
+        ("redis-6.2.14", "unclear", ""),
+        ("redis-6.2.14", "there", "`lacks` in docs/found/cut-limit.toml lists it"),
+        ("redis-8.0.6", "there", ""),
+    ],
+)
+def test_an_answer_that_contradicts_the_data_is_told(server: str, told: bugs.Answer, words: str) -> None:
+    problem = bugs.contradiction(BUG, answer(server, told))
+    assert words in problem
+    assert bool(problem) == bool(words)
+
+
+def test_one_of_two_checks_may_be_silent_where_the_bug_is() -> None:
+    two = msgspec.structs.replace(BUG, checks=(CHECK, msgspec.structs.replace(CHECK, target="armv5")))
+    assert bugs.contradiction(two, answer("redis-7.0.15", "gone")) == ""
+
+
+def test_an_answer_to_another_question_is_out_of_date() -> None:
+    old = answer("redis-7.0.15", "there")
+    assert bugs.out_of_date(BUG, old) == ""
+    changed = msgspec.structs.replace(BUG, checks=(msgspec.structs.replace(CHECK, tests=("other",)),))
+    assert "python -m tools.found --server redis-7.0.15 cut-limit" in bugs.out_of_date(changed, old)
+    assert "no page of docs/found" in bugs.out_of_date(None, old)
+
+
+def judgement(
+    cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], reason: str = ""
+) -> Judgement:
+    """Cells as target, suite and verdict; findings as id, target and message."""
+    return Judgement(
+        schema=1,
+        verdict=max(verdict for _, _, verdict in cells),
+        server="redis-7.0.15",
+        seed=1,
+        run="run",
+        policy="signal",
+        optimisation="O2",
+        cells=[
+            CellVerdict(
+                target=target, suite=suite, verdict=verdict, seconds=1.0, reason=reason, passed=3, failed=0, skipped=0
+            )
+            for target, suite, verdict in cells
+        ],
+        findings=[finding(*one) for one in findings],
+        remarks=[],
+        stages={},
+    )
+
+
+def finding(identity: str, target: str, said: str) -> Finding:
+    occasion = Occasion(test="life/t.py::limit", command="", title="a test failed", said=said, functions=())
+    witness = msgspec.convert(
+        {
+            **{field.encode_name: _empty(field) for field in msgspec.structs.fields(Witness) if field.required},
+            "target": target,
+            "occasions": [msgspec.to_builtins(occasion)],
+        },
+        Witness,
+    )
+    given = {field.encode_name: _empty(field) for field in msgspec.structs.fields(Finding) if field.required}
+    whole = msgspec.convert({**given, "id": identity, "kind": "wrong-result"}, Finding)
+    return msgspec.structs.replace(whole, witnesses=[witness], targets=[target])
+
+
+def _empty(field: msgspec.structs.FieldInfo) -> object:
+    """A value that says nothing, for a field that the judgement of an answer does not read."""
+    text = str(field.type)
+    return [] if "list" in text or "tuple" in text else 0 if "int" in text else "x" if "Annotated" in text else ""
+
+
+PASSED = [("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.PASS)]
+FAILED = [("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.FAIL)]
+SHOWN = ("wrong-result-life_test_limit", "armv7", "the limit is cut")
+
+
+@pytest.mark.parametrize(
+    ("cells", "findings", "told"),
+    [
+        (FAILED, [SHOWN], "there"),
+        ([("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.XFAIL)], [SHOWN], "there"),
+        (PASSED, [], "gone"),
+        # Another machine, another failure of the test, another finding.
+        (FAILED, [(SHOWN[0], "native", SHOWN[2])], "unclear"),
+        (FAILED, [(SHOWN[0], "armv7", "timed out")], "unclear"),
+        (FAILED, [("exit-start", "armv7", SHOWN[2])], "unclear"),
+        ([("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.XFAIL)], [], "unclear"),
+        ([("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.SKIP)], [], "unclear"),
+        ([("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.UNKNOWN)], [], "unclear"),
+        ([("armv7", "canary", Verdict.FAIL), ("armv7", "life", Verdict.PASS)], [], "unclear"),
+        ([("armv7", "canary", Verdict.PASS)], [], "unclear"),
+    ],
+)
+def test_only_a_test_that_passed_is_an_absence(
+    cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], told: str
+) -> None:
+    assert found.judged(CHECK, judgement(cells, findings))[0] == told
+
+
+def test_releases_that_cannot_be_asked_are_not_asked() -> None:
+    unasked = bugs.Unasked(servers=("redis-7.0.15",), reason="the server does not start there")
+    several = msgspec.structs.replace(BUG, unasked=(unasked,))
+    asked = found.questions({BUG.name: several}, (), ())
+    assert [one.server for one in asked] == ["redis-6.2.14", "valkey-8.1.1"]
+    with pytest.raises(UsageError, match="the server does not start there"):
+        found.questions({BUG.name: several}, (BUG.name,), ("redis-7.0.15",))
+    usual_first = found.questions({BUG.name: BUG}, (), ())
+    assert [one.server for one in usual_first] == ["redis-7.0.15", "redis-6.2.14", "valkey-8.1.1"]
+
+
+def test_a_name_that_is_no_bugs_is_refused_with_the_nearest() -> None:
+    result = CliRunner().invoke(found.main, ["output-limit-cutt"])
+    assert result.exit_code == 4
+    assert "output-limit-cut" in result.output
+
+
+def test_a_plan_names_the_commands_and_asks_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "answers.json"
+    one = KNOWN["functions-memory"]
+    words = ["--plan", "--missing", "--answers", str(path), one.name]
+    whole = CliRunner().invoke(found.main, words).output.splitlines()
+    assert whole == [
+        f"{one.name}: {one.checks[0].command(server)}" for server in ("redis-7.0.15", "redis-8.0.6", "valkey-9.1.2")
+    ]
+    bugs.write_answers(bugs.StoredAnswers(answers=(answer("redis-8.0.6", "gone", one),)), path)
+    assert len(CliRunner().invoke(found.main, words).output.splitlines()) == 2
+
+
+def test_a_new_answer_replaces_its_predecessor_and_what_is_out_of_date(tmp_path: Path) -> None:
+    stale = msgspec.structs.replace(answer("redis-6.2.14", "gone"), command="plumb check")
+    stored = bugs.StoredAnswers(answers=(answer("redis-7.0.15", "unclear"), stale, answer("valkey-8.1.1", "there")))
+    after = found.stored_with(stored, answer("redis-7.0.15", "there"), {BUG.name: BUG})
+    bugs.write_answers(after, tmp_path / "answers.json")
+    read = bugs.read_answers(tmp_path / "answers.json")
+    assert [(one.server, one.answer) for one in read.answers] == [("redis-7.0.15", "there"), ("valkey-8.1.1", "there")]
+
+
+def test_the_table_has_what_was_answered_before_what_the_page_says() -> None:
+    unasked = bugs.Unasked(servers=("valkey-8.1.1",), reason="the server does not start there")
+    known = {
+        BUG.name: msgspec.structs.replace(BUG, unasked=(unasked,)),
+        "newer": msgspec.structs.replace(BUG, name="newer", found=datetime.date(2026, 11, 24), checks=()),
+    }
+    heading, _, first, second = bugs.release_rows(known, bugs.StoredAnswers(answers=(answer("redis-7.0.15", "there"),)))
+    columns = [cell.strip() for cell in heading.split("|")]
+    newer, older = (dict(zip(columns, map(str.strip, row.split("|")), strict=True)) for row in (first, second))
+    assert newer["bug"] == "[newer](found/newer.md)"
+    assert newer["redis-7.0.15"] == "has, n/a"
+    assert older["redis-7.0.15"] == "**there**"
+    assert older["redis-6.2.14"] == "lacks"
+    assert older["valkey-8.1.1"] == "source, n/a"
+    assert older["redis-8.0.6"] == ""
+
+
+def test_several_answers_are_as_clear_as_the_clearest_that_shows_the_bug() -> None:
+    stored = [answer("redis-7.0.15", told) for told in ("gone", "unclear", "there")]
+    ask = [bugs.answer_of(bugs.StoredAnswers(answers=tuple(stored[:n])), BUG.name, "redis-7.0.15") for n in range(4)]
+    assert ask == [None, "gone", "unclear", "there"]
+
+
+def test_lists_are_newest_first() -> None:
+    rows = bugs.section_rows(KNOWN, "answers")
+    dates = [KNOWN[row.rpartition("found/")[2].removesuffix(".md)")].found for row in rows]
+    assert dates == sorted(dates, reverse=True)
+    assert len(dates) > 10

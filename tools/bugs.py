@@ -1,0 +1,273 @@
+"""The bugs that docs/found describes, as data: one TOML file beside each page, and the releases' stored answers.
+
+docs/FOUND.md's lists and its table of releases are made from them. It reads and compares, and starts nothing:
+tools.found asks the releases.
+"""
+
+from __future__ import annotations
+
+import shlex
+from datetime import date  # noqa: TC003  msgspec reads it
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.errors import UsageError
+from harness.core.model import Record, Tier
+from harness.core.strict_toml import ROOT, near_names, read_toml
+from harness.plan.catalog import Catalog
+from harness.report.markdown_table import table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+FOLDER = ROOT / "docs" / "found"
+ANSWERS = ROOT / "docs" / "found.json"
+
+Section = Literal["crashes", "answers", "reports", "undefined", "older"]
+Kind = Literal["alignment", "byte order", "width", "undefined behaviour", "memory safety", "logic"]
+Answer = Literal["there", "gone", "unclear"]
+
+
+class Place(Record, frozen=True):
+    """Where a release has the bug in its source."""
+
+    server: str = ""
+    """The release whose line it is; empty if the page names none."""
+    file: str = ""
+    function: str = ""
+    line: int = 0
+    """0: the page names no line."""
+
+
+class BugCheck(Record, frozen=True):
+    """How a machine asks a release whether it still has the bug: the cell and the finding that shows it."""
+
+    target: str
+    suite: str
+    finding: str
+    """A glob of the finding's id."""
+    tests: tuple[str, ...] = ()
+    """Parts of names, or globs, of the only tests to run; empty: the whole suite."""
+    said: str = "*"
+    """A glob of the whole message of the failed test, so that another failure of the same test is not taken for it."""
+    servers: tuple[str, ...] = ()
+    """The only releases that it can be asked of; empty: all."""
+    tier: Tier = "quick"
+    policy: str = "signal"
+    optimisation: str = "O2"
+    allocator: Literal["libc", "jemalloc", "guard", "guard-natural"] = "libc"
+    toolchain: str = "gcc"
+
+    def command(self, server: str) -> str:
+        """The shell command that asks a release."""
+        words = ["plumb", "check", "--server", server, "--target", self.target, "--suite", self.suite]
+        for test in self.tests:
+            words += ["--test", test]
+        for field in ("tier", "policy", "optimisation", "allocator", "toolchain"):
+            if (value := getattr(self, field)) != _DEFAULTS[field]:
+                words += [f"--{field}", value]
+        return shlex.join(words)
+
+    def shown(self, identity: str, said: str) -> bool:
+        """Whether a finding with this id and this message is the bug."""
+        return fnmatchcase(identity, self.finding) and fnmatchcase(said, self.said)
+
+
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(BugCheck)}
+
+
+class Unasked(Record, frozen=True):
+    """Releases that cannot be asked, although the bug concerns them."""
+
+    servers: tuple[str, ...]
+    reason: str
+
+
+class Bug(Record, frozen=True):
+    """docs/found/NAME.toml: what docs/found/NAME.md says, for machines."""
+
+    name: str
+    title: str
+    """The page's heading."""
+    section: Section
+    """The section of docs/FOUND.md that lists it."""
+    kind: Kind
+    """What the cause is about."""
+    found: date
+    """The date of the page's first commit."""
+    has: tuple[str, ...]
+    """The releases that have it, according to the page."""
+    lacks: tuple[str, ...] = ()
+    """The releases that do not, according to the page."""
+    by_source: tuple[str, ...] = ()
+    """The releases whose source has it, according to the page, and that nobody had run when it was written."""
+    machines: str = ""
+    """The machines that show it, in the page's words."""
+    targets: tuple[str, ...] = ()
+    """The targets that show it; empty if the page names none."""
+    references: tuple[str, ...] = ()
+    """Addresses and CVE numbers under which others know it."""
+    fix: str = ""
+    """The page's own proposal; empty if it has none."""
+    command: str = ""
+    """How to reproduce it where no check can: a part of the page's commands."""
+    places: tuple[Place, ...] = ()
+    checks: tuple[BugCheck, ...] = ()
+    unasked: tuple[Unasked, ...] = ()
+
+    def concerned(self) -> tuple[str, ...]:
+        """The releases about which the page says something."""
+        return (*self.has, *self.by_source, *self.lacks)
+
+    def why_unasked(self, server: str) -> str:
+        """Why a release cannot be asked; empty if it can."""
+        if not self.checks:
+            return "no check can ask for this bug"
+        if found := next((one.reason for one in self.unasked if server in one.servers), ""):
+            return found
+        if any(not check.servers or server in check.servers for check in self.checks):
+            return ""
+        return "no check of this bug suits this release"
+
+
+class StoredAnswer(Record, frozen=True):
+    """What a release answered to one check."""
+
+    bug: str
+    server: str
+    command: str
+    """The command that asked. An answer to another question than the data ask today is out of date."""
+    answer: Answer
+    reason: str
+    """The finding that was seen, or why there is no clear answer."""
+    commit: str
+    """The commit of this project that asked."""
+    date: date
+
+
+class StoredAnswers(Record, frozen=True):
+    """docs/found.json."""
+
+    answers: tuple[StoredAnswer, ...] = ()
+
+
+def read_bugs(folder: Path = FOLDER, catalog: Catalog | None = None) -> dict[str, Bug]:
+    """Every bug by its name. Raises UsageError for a file that is not valid, or that names what does not exist."""
+    catalog = catalog or Catalog()
+    bugs = {path.stem: read_toml(path, Bug, name=path.stem) for path in sorted(folder.glob("*.toml"))}
+    for bug in bugs.values():
+        _check_names(bug, folder / f"{bug.name}.toml", catalog)
+    return bugs
+
+
+def _check_names(bug: Bug, path: Path, catalog: Catalog) -> None:
+    servers = [*bug.concerned(), *(place.server for place in bug.places if place.server)]
+    servers += [name for check in bug.checks for name in check.servers]
+    servers += [name for unasked in bug.unasked for name in unasked.servers]
+    named: dict[str, tuple[list[str], Collection[str]]] = {
+        "server": (servers, catalog.servers),
+        "target": ([*bug.targets, *(check.target for check in bug.checks)], catalog.targets),
+        "suite": ([check.suite for check in bug.checks], catalog.suites),
+        "policy": ([check.policy for check in bug.checks], catalog.policies),
+    }
+    for noun, (names, known) in named.items():
+        for name in names:
+            if name not in known:
+                near = ", ".join(near_names(name, known)) or ", ".join(known)
+                raise UsageError(f"no {noun} '{name}'", where=str(path), remedy=f"one of these: {near}")
+    if both := sorted({*bug.has, *bug.by_source} & {*bug.lacks}):
+        raise UsageError(
+            f"{both[0]} both has and lacks the bug", where=str(path), remedy="remove it from one of the lists"
+        )
+    if not bug.checks and not bug.command:
+        raise UsageError(
+            "nothing says how to reproduce the bug", where=str(path), remedy="add [[checks]], or `command`"
+        )
+
+
+def read_answers(path: Path = ANSWERS) -> StoredAnswers:
+    """The stored answers; none if no release has been asked. Raises UsageError for a file that is not valid."""
+    if not path.is_file():
+        return StoredAnswers()
+    try:
+        return json_codec.decode(path.read_bytes(), StoredAnswers)
+    except msgspec.MsgspecError as error:
+        raise UsageError("not a valid list of answers", where=str(path), because=str(error)) from error
+
+
+def write_answers(stored: StoredAnswers, path: Path = ANSWERS) -> None:
+    """Write the answers in the order of bugs, releases and commands, so that changes are easy to read."""
+    ordered = sorted(stored.answers, key=lambda one: (one.bug, one.server, one.command))
+    text = msgspec.json.encode(StoredAnswers(answers=tuple(ordered)))
+    path.write_bytes(msgspec.json.format(text, indent=1) + b"\n")
+
+
+def contradiction(bug: Bug, answer: StoredAnswer) -> str:
+    """How an answer contradicts the data; empty if it does not. An unclear answer contradicts nothing."""
+    claimed = "lacks" if answer.server in bug.lacks else "has" if answer.server in {*bug.has, *bug.by_source} else ""
+    if answer.answer == "there" and claimed == "lacks":
+        return (
+            f"{answer.server} has the bug {bug.name} ({answer.reason}), but `lacks` in docs/found/{bug.name}.toml lists"
+            " it: correct the list and the page, or make the check's finding more exact"
+        )
+    # One of several checks may be silent: each asks for a different trace of the bug.
+    if answer.answer == "gone" and claimed == "has" and len(bug.checks) == 1:
+        return (
+            f"{answer.server} does not show the bug {bug.name}, but docs/found/{bug.name}.toml says that it has it:"
+            " correct the list and the page, or the check"
+        )
+    return ""
+
+
+def out_of_date(bug: Bug | None, answer: StoredAnswer) -> str:
+    """Why an answer is to a question that the data no longer ask; empty if they do."""
+    if bug is None:
+        return f"an answer is about {answer.bug}, which is no page of docs/found: remove it"
+    if answer.command in {check.command(answer.server) for check in bug.checks}:
+        return ""
+    return (
+        f"no check of {bug.name} asks {answer.server} by `{answer.command}` now:"
+        f" python -m tools.found --server {answer.server} {bug.name}"
+    )
+
+
+def answer_of(stored: StoredAnswers, bug: str, server: str) -> Answer | None:
+    """What a release answered to all checks of a bug; None if it was not asked."""
+    answers = {one.answer for one in stored.answers if (one.bug, one.server) == (bug, server)}
+    order: tuple[Answer, ...] = ("there", "unclear", "gone")
+    return next((one for one in order if one in answers), None)
+
+
+def section_rows(bugs: dict[str, Bug], section: Section) -> list[str]:
+    """The links of a section of docs/FOUND.md, newest first."""
+    chosen = sorted((bug for bug in bugs.values() if bug.section == section), key=lambda bug: bug.name)
+    chosen.sort(key=lambda bug: bug.found, reverse=True)
+    return [f"- [{bug.title}](found/{bug.name}.md)" for bug in chosen]
+
+
+CELLS = {"there": "**there**", "gone": "gone", "unclear": "unclear"}
+
+
+def _cell(bug: Bug, server: str, stored: StoredAnswers) -> str:
+    if (answer := answer_of(stored, bug.name, server)) is not None:
+        return CELLS[answer]
+    if server not in bug.concerned():
+        return ""
+    said = "lacks" if server in bug.lacks else "source" if server in bug.by_source else "has"
+    return f"{said}, n/a" if bug.why_unasked(server) else said
+
+
+def release_rows(bugs: dict[str, Bug], stored: StoredAnswers, catalog: Catalog | None = None) -> list[str]:
+    """The table of docs/FOUND.md: a row for each bug, newest first, and a column for each release."""
+    servers = list((catalog or Catalog()).servers)
+    ordered = sorted(bugs.values(), key=lambda bug: bug.name)
+    ordered.sort(key=lambda bug: bug.found, reverse=True)
+    rows = [
+        (f"[{bug.name}](found/{bug.name}.md)", str(bug.found), *(_cell(bug, server, stored) for server in servers))
+        for bug in ordered
+    ]
+    return table(["bug", "found", *servers], rows)
