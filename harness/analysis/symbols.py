@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from harness.analysis import unwind
 from harness.analysis.function_symbols import function_symbols
 from harness.core.finding import Frame
-from harness.core.model import COMPILED_IN
+from harness.core.model import COMPILED_IN, Record
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -26,12 +26,32 @@ if TYPE_CHECKING:
     from harness.record.fault_log import Fault, MapRecord
 
 
+class OwnProgram(Record, frozen=True):
+    """A program that runs instead of a server: harness.record.program_launch."""
+
+    path: str
+    folder: str
+    """Its sources are shown relative to this folder."""
+
+    def placed(self, file: str) -> tuple[str, str]:
+        """A source path relative to the folder, if it lies there, and the origin of the code."""
+        whole = _collapse(file)
+        shown = whole.removeprefix(f"{self.folder.rstrip('/')}/") if file != "??" else Path(self.path).name
+        return shown, PROGRAM
+
+
+PROGRAM = "program"
+"""The origin of a program's own code, and of everything that is linked into it."""
+
+
 class Symbols:
     """Frames for guest addresses, found with one target's binary tools."""
 
-    def __init__(self, triple: str, server_binary: str) -> None:
+    def __init__(self, triple: str, server_binary: str, program: OwnProgram | None = None) -> None:
+        """`program`: what runs instead of a server, if something does."""
         self.triple = triple
         self.server_binary = server_binary
+        self.program = program
 
     def frames(self, maps: list[MapRecord], pc: int) -> list[Frame]:
         """The frame at an address and those that it was inlined into, innermost first; one frame `??` if unknown."""
@@ -39,13 +59,13 @@ class Symbols:
         if place is None:
             return [Frame(function="??", file="??", line=0, origin="unknown", pc=pc)]
         record, address = place
-        ours = _is_same_file(record.path, self.server_binary)
+        ours = self.program is None and _is_same_file(record.path, self.server_binary)
         found = _addr2line(self.triple, record.path, address)
         frames = []
         for number, (function, file, line) in enumerate(found):
             # Without lines addr2line names the nearest preceding symbol, which may not cover the address.
             name = function if file != "??" else _symbol_at(record.path, address)
-            path, origin = place_in_tree(file) if ours else place_in_object(file, record.path)
+            path, origin = place_in_tree(file) if ours else self._place_in_object(file, record.path)
             frames.append(
                 Frame(
                     function=name,
@@ -57,6 +77,15 @@ class Symbols:
                 )
             )
         return frames
+
+    def _place_in_object(self, file: str, object_path: str) -> tuple[str, str]:
+        if self.program is None:
+            return place_in_object(file, object_path)
+        if _is_same_file(object_path, self.program.path):
+            return self.program.placed(file)
+        # A library of the program's own tree is shown by its place there, too.
+        path, origin = place_in_object(file, object_path)
+        return (path if origin == "libc" or file == "??" else self.program.placed(file)[0]), origin
 
     def placed(self, named: Frame) -> Frame:
         """A server frame known by file and line, completed with its function and origin.

@@ -118,6 +118,11 @@ def compiler_flags(target: Target, optimisation: str, extra: Iterable[str] = ())
     return [*target.compiler_flags, *level_flags(optimisation), *EVIDENCE_FLAGS, *extra]
 
 
+def program_flags(target: Target) -> list[str]:
+    """Flags for a program whose own build chooses the optimisation."""
+    return [*target.compiler_flags, *EVIDENCE_FLAGS]
+
+
 def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: Iterable[str]) -> None:
     """Write a compiler command that adds the target's flags, and libraries at the end of the line, where order matters.
 

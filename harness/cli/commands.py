@@ -33,6 +33,10 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("campaign", "checks.campaign", "Spread checks over many machines, and look at what arrived"),
         Entry("port", "own_trees.port", "Report what a source tree needs to run on a target"),
     ),
+    "Run your own programs": (
+        Entry("exec", "own_trees.exec_", "Run any command with a target's programs emulated"),
+        Entry("env", "own_trees.env", "Print variables that compile programs for a target"),
+    ),
     "Look at findings": (
         Entry("findings", "judgements.findings", "List the findings of a judged run, one line each"),
         Entry("show", "judgements.show", "Show one finding of a judged run, whole"),

@@ -1,4 +1,4 @@
-"""Commands about a developer's own source tree: plumb premerge, port."""
+"""Commands about a developer's own source tree or programs: plumb premerge, port, exec, env."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli import options, output
+from harness.cli import completion, options, output
 from harness.cli.invocation import runnable
 from harness.cli.run_command import RUNS, carry_out, planned_request, unless_empty
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.core.model import BuildSettings
+from harness.isa import rules
 from harness.judge import conclusion
 from harness.plan.plan import make_plan
 from harness.report.formats import registry as formats
 from harness.workflows import premerge as premerge_workflow
 from harness.workflows.porting import survey
+from harness.workflows.programs import execution
+from harness.workflows.programs.cross_environment import as_shell, cross_environment
+from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from harness.cli.options import RunOptions
@@ -148,3 +152,98 @@ def port(
     if run.folder is None:
         conclusion.forget_runs(RUNS, keep=run.keep)
     return conclusion.exit_code(report.verdict)
+
+
+one_target = click.option(
+    "--target",
+    required=True,
+    help="The target whose programs are emulated.",
+    shell_complete=completion.targets,
+)
+
+
+@click.command(name="exec", context_settings={"ignore_unknown_options": True})
+@click.argument("words", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
+@one_target
+@options.policy
+@click.option(
+    "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
+)
+@options.annotated
+@options.offline
+@options.install
+@options.known
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The run folder, new or empty.  [default: runs/TIME]",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=options.KEPT_RUNS,
+    show_default=True,
+    help="Number of runs to keep under runs/.",
+)
+@options.as_json
+def exec_(
+    words: tuple[str, ...],
+    *,
+    target: str,
+    policy: str,
+    audited: bool,
+    annotations: str | None,
+    offline: bool,
+    install: bool | None,
+    known: Path,
+    folder: Path | None,
+    keep: int,
+    as_json: bool,
+) -> ExitCode:
+    """Run any command with a target's programs emulated.
+
+    PROGRAM is a program of the target, or a command of this machine that runs some: -- make check. The command's
+    environment has CC and what else makes build systems compile for the target. With --json, what it prints goes to
+    standard error.
+    """
+    bench = Workbench.default(offline=offline)
+    run = conclusion.empty_run_folder(folder) if folder else conclusion.new_run_folder(RUNS)
+    asked = execution.Execution(
+        target=target,
+        policy=rules.audit_name(policy) if audited else policy,
+        words=list(words),
+        folder=Path.cwd(),
+        run=run,
+        known=known,
+        install=options.may_install(install),
+        prints_document=as_json,
+    )
+    with unless_empty(run):
+        judgement, code = execution.execute(bench, asked)
+    formats.write(run, judgement)
+    output.show(judgement, as_json=as_json)
+    output.annotate(run, judgement, annotations)
+    if folder is None:
+        conclusion.forget_runs(RUNS, keep=keep)
+    return code
+
+
+@click.command()
+@one_target
+@options.offline
+@options.as_json
+def env(*, target: str, offline: bool, as_json: bool) -> ExitCode:
+    """Print variables that compile programs for a target.
+
+    They are commands of a POSIX shell: eval "$(plumb env --target armv5)".
+    """
+    bench = Workbench.default(offline=offline)
+    chosen = execution.emulated_target(bench.catalog, target)
+    variables = cross_environment(bench.cache, chosen, bench.catalog.toolchain_of(chosen))
+    if as_json:
+        output.print_json(variables)
+    else:
+        click.echo(as_shell(variables), nl=False)
+    return ExitCode.PASS

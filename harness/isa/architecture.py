@@ -83,6 +83,10 @@ class Variant(NamedTuple):
     state_instructions: Callable[[Sequence[str]], InstructionSet] | None = None
     """The gdb stub's registers -> the instruction set of the current state, where a processor has several."""
     stack_grows_upward: bool = False
+    meson_family: str = ""
+    """Meson's name of the CPU family, where it is not the emulator's."""
+    elf_machines: tuple[int, ...] = ()
+    """Numbers of ELF's e_machine, besides the compiler's, whose programs the emulator runs as well."""
 
 
 class AlignmentSwitch(NamedTuple):

@@ -23,6 +23,10 @@ HPPA = Architecture(
     isas=("hppa",),
     macros="hppa",
     # The low two bits of a return address hold the privilege level.
-    variants={"hppa": Variant(4, True, CallFrames(2, 30, FIRST_32, flag_bits=3), _PA11, stack_grows_upward=True)},
+    variants={
+        "hppa": Variant(
+            4, True, CallFrames(2, 30, FIRST_32, flag_bits=3), _PA11, stack_grows_upward=True, meson_family="parisc"
+        )
+    },
     notation=_NOTATION,
 )

@@ -28,9 +28,21 @@ MIPS = Architecture(
     macros="mips|mips64",
     variants={
         "mips": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_BIG_ENDIAN)),
-        "mipsel": Variant(4, False, _FRAMES, _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_LITTLE_ENDIAN)),
+        "mipsel": Variant(
+            4,
+            False,
+            _FRAMES,
+            _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_LITTLE_ENDIAN),
+            meson_family="mips",
+        ),
         "mips64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_MIPS64 | capstone.CS_MODE_BIG_ENDIAN)),
-        "mips64el": Variant(8, False, _FRAMES, _instructions(capstone.CS_MODE_MIPS64 | capstone.CS_MODE_LITTLE_ENDIAN)),
+        "mips64el": Variant(
+            8,
+            False,
+            _FRAMES,
+            _instructions(capstone.CS_MODE_MIPS64 | capstone.CS_MODE_LITTLE_ENDIAN),
+            meson_family="mips64",
+        ),
     },
     notation=_NOTATION,
 )

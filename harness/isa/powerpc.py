@@ -37,7 +37,9 @@ POWERPC64 = Architecture(
     macros="ppc64|powerpc64",
     variants={
         "ppc64": Variant(8, True, _FRAMES, _instructions(capstone.CS_MODE_64 | capstone.CS_MODE_BIG_ENDIAN)),
-        "ppc64le": Variant(8, False, _FRAMES, _instructions(capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN)),
+        "ppc64le": Variant(
+            8, False, _FRAMES, _instructions(capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN), meson_family="ppc64"
+        ),
     },
     notation=_NOTATION,
 )

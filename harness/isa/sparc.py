@@ -114,7 +114,8 @@ SPARC = Architecture(
     variants={
         # 64-bit stacks are biased (SPARC V9 ABI).
         "sparc64": Variant(8, True, _windows(bias=2047), _V9),
-        "sparc32plus": Variant(4, True, _windows(bias=0), _V9),
+        # Programs that are compiled for V8 (EM_SPARC), and for V8+ (EM_SPARC32PLUS).
+        "sparc32plus": Variant(4, True, _windows(bias=0), _V9, meson_family="sparc", elf_machines=(2, 18)),
     },
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[

@@ -13,17 +13,19 @@ import msgspec
 from harness.analysis import allocator_log
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
+from harness.judge.program_runs.program_evidence import program_doubts
 from harness.judge.sightings import (
     Sighting,
     from_child_end,
     from_end,
     from_failure,
     from_fault,
+    from_program_end,
     from_report,
     guest_log,
 )
 from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
-from harness.record import fault_log, run_folder, stored_run
+from harness.record import fault_log, program_launch, run_folder, stored_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +71,8 @@ class Evidence:
             found += self._from_faults(guest, where, alone)
             found += self._from_reports(guest, where, alone)
         found += self._from_ends()
+        for why in program_doubts(self._cell):
+            self._doubt(why)
         for test in self._tests:
             if test.outcome == "failed" and not test.doubt and not self._is_explained(test):
                 if test.blocked:
@@ -155,7 +159,8 @@ class Evidence:
             for end in log.ends.values()
             if end.signal in fault_log.CRASHES and end.pid not in {event.pid, *recorded}
         ]
-        return [from_child_end(where, guest, end.signal, alone) for end in fatal]
+        of_end = from_program_end if (guest / program_launch.LAUNCH).is_file() else from_child_end
+        return [of_end(where, guest, end.signal, alone) for end in fatal]
 
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         found = []
@@ -178,12 +183,18 @@ class Evidence:
                 same = (test for test in here if test.guest == event.name)
                 owner = self._alone(folder) or next(same, next(iter(here), None))
                 where = msgspec.structs.replace(self._record, target=event.target or self._record.target)
-                sighting = from_end(self._run, where, folder, event, owner)
+                sighting = self._from_end(where, folder, event, owner)
                 if is_deliberate(event, sighting):
                     self._deliberate.add(event.name)
                 else:
                     found.append(sighting)
         return found
+
+    def _from_end(self, where: CellRecord, folder: Path, event: GuestEvent, owner: TestEvent | None) -> Sighting:
+        end = stored_run.read_fault_log(folder / fault_log.NAME).ends.get(event.pid)
+        if (folder / program_launch.LAUNCH).is_file() and end is not None:
+            return from_program_end(where, folder, end.signal, owner)
+        return from_end(self._run, where, folder, event, owner)
 
     def _is_explained(self, test: TestEvent) -> bool:
         """Whether a test failed because one of its own servers had ended, which is a separate sighting.

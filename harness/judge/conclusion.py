@@ -18,6 +18,7 @@ from harness.core.finding import Finding, Verdict
 from harness.judge import baseline, known_findings, provenance, unchecked_changes, warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.findings import Judgement, judge, kernel_counters
+from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import cell_verdicts, overall
 from harness.record import compiler_warnings, event_log, run_folder, stored_run
@@ -111,6 +112,7 @@ def conclude(
             *_settings(run),
             *_turned_away(folder),
             *tally.remarks(folder, run),
+            *program_remarks(folder, run),
             *own.remarks,
             *known_findings.excused_by_own(own, [*marked, *warned], today),
             *known_findings.remarks(

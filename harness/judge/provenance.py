@@ -14,6 +14,7 @@ import hmac
 import os
 import re
 import secrets
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,6 +106,13 @@ def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, ser
     read = read_reproducer(name)
     if is_ours(cache, Path(name).read_bytes()):
         return read
+    if read.launch is not None:
+        raise UsageError(
+            "no run on this machine made the reproducer",
+            where=name,
+            because=f"it runs a program of the machine that made it: {shlex.join(read.launch.words)}",
+            remedy=f"build the program here: plumb exec --target {read.target} -- COMMAND",
+        )
     if not trust:
         raise UsageError(
             "no check on this machine made the reproducer",

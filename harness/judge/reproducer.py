@@ -17,6 +17,7 @@ from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgsp
 from harness.core.model import Allocator, BuildSettings, FileName, Name, NameOrNone, Program, Record, Transport
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
+from harness.record import program_launch
 from harness.record.run_folder import AUDIT
 from harness.record.transcript import Chunk, load
 
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
 
     from harness.judge.sightings import Sighting
     from harness.record.run_folder import RunRecord
+
+
+class ReplayedProgram(Record, frozen=True):
+    """A program to run again instead of a server, or a whole command. It was compiled by the user, and lies there."""
+
+    words: list[str]
+    """The command line."""
+    program: str
+    """The path of the program, for the names of its functions; empty for a command."""
+    file: str
+    """What is executed: the program, a script, or the command's first word."""
+    folder: str
+    """The working folder."""
+    environment: dict[str, str | None] = msgspec.field(default_factory=dict)
+    """What differs from the environment of `plumb exec`; None for a variable that is not set."""
+    requests: str | None = None
+    """What it reads from standard input, in base 64; None where that was no short file."""
 
 
 class Reproducer(Record, frozen=True):
@@ -36,8 +54,9 @@ class Reproducer(Record, frozen=True):
     server: str
     target: str
     policy: str
-    optimisation: Annotated[str, msgspec.Meta(pattern=r"^O([0-3sz]|[23]-lto)\Z")]
-    """The pattern stops a reproducer from another machine from adding options to the compiler's command line."""
+    optimisation: Annotated[str, msgspec.Meta(pattern=r"^(O([0-3sz]|[23]-lto))?\Z")]
+    """The pattern stops a reproducer from another machine from adding options to the compiler's command line. Empty for
+    a program that the user compiled."""
     emulator: str
     chunks: list[Chunk]
     detector: str = "signal"
@@ -79,6 +98,8 @@ class Reproducer(Record, frozen=True):
     settings: BuildSettings = BuildSettings()
     """What its build added to the makefile's own flags and variables. harness.judge.provenance takes none from a
     stranger."""
+    launch: ReplayedProgram | None = None
+    """Replaces the server: a program of the target, or a command that runs some."""
     again: Reproduction | None = None
     """Replaces `chunks`: the requests to a server, and the bytes that must result."""
 
@@ -149,6 +170,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         tls=started is not None and started.tls,
         difference=best.difference,
         again=best.again,
+        launch=_launch(best.launched) if best.launched is not None else None,
         detail=best.detail or best.message,
         starting=best.starting,
         command=best.command,
@@ -164,6 +186,26 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
     if not path.is_file() or unsealed(path.read_bytes()) != document:
         path.write_bytes(document)
     return f"plumb replay {shlex.quote(str(path))}"
+
+
+def _launch(place: Path) -> ReplayedProgram | None:
+    """What ran in a guest's folder, or the command of a cell's."""
+    launch, command = program_launch.read_launch(place), program_launch.read_command(place)
+    if launch is None:
+        return (
+            ReplayedProgram(words=command.words, program="", file=command.words[0], folder=command.folder)
+            if command is not None
+            else None
+        )
+    path = place / program_launch.INPUT
+    return ReplayedProgram(
+        words=launch.words,
+        program=launch.program,
+        file=launch.file,
+        folder=launch.folder,
+        environment=launch.environment,
+        requests=base64.b64encode(path.read_bytes()).decode() if path.is_file() else None,
+    )
 
 
 def stored_at(folder: Path, replay: str) -> Path | None:

@@ -16,7 +16,7 @@ from harness.analysis.assertion_log import UNKNOWN, asserted, asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
 from harness.judge import triggering_command
-from harness.record import fault_log, kernel_faults, run_folder
+from harness.record import fault_log, kernel_faults, program_launch, run_folder, stored_run
 from harness.record.run_folder import NO_PONG
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """The whole message of a failed test. The title has its first line."""
     exact_identity: str = ""
     """The identity with the test's parameters, if the identity has the name of a test without them."""
+    launched: Path | None = None
+    """The folder of a program that ran instead of a server, or of the cell whose command failed; else None."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 
@@ -120,7 +122,7 @@ def from_fault(
     """
     target = run.machines[record.target]
     machine = target.emulator.qemu
-    frames = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).backtrace(fault, machine)
+    frames = symbols_of(run, record, guest).backtrace(fault, machine)
     instruction = disassembly.disassemble(fault, machine)
     name = signal.Signals(fault.signal).name if fault.signal else "access"
     access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
@@ -165,7 +167,18 @@ def from_fault(
         program=test.program if test else "units",
         kernel=kernel_faults.as_reported(fault) if target.emulator.has_kernel else "",
         started_with=_started_with(guest, test),
+        launched=guest if (guest / program_launch.LAUNCH).is_file() else None,
     )
+
+
+def symbols_of(run: RunRecord, record: CellRecord, guest: Path) -> symbols.Symbols:
+    """The names of the code that a guest ran: the server's, or those of a program that ran instead of one."""
+    launch, command = program_launch.read_launch(guest), program_launch.read_command(guest.parent)
+    program = None
+    if launch is not None and command is not None:
+        path = stored_run.own_program(guest.parent, launch.program)
+        program = symbols.OwnProgram(path=path, folder=command.folder)
+    return symbols.Symbols(run.triples[record.target], run.binaries.get(record.target, ""), program)
 
 
 IN_HANDLER = "crash-handler"
@@ -286,8 +299,10 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         transcript=transcript,
         started_with=_started_with(cell / test.guest, test) if test.guest else None,
     )
-    command = triggering_command.of_failure(test, transcript)
-    sighting = msgspec.structs.replace(sighting, message=test.message, command=command)
+    whole = program_launch.read_command(cell)
+    command = whole.text if whole is not None else triggering_command.of_failure(test, transcript)
+    launched = cell if whole is not None else None
+    sighting = msgspec.structs.replace(sighting, message=test.message, command=command, launched=launched)
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)
     inputs = cell / (test.again.guest or ".") / run_folder.INPUTS
@@ -328,6 +343,29 @@ def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
 def _name_of(test: TestEvent | None) -> str:
     """A test's name as its authors gave it; empty without a test."""
     return (test.upstream or test.name) if test is not None else ""
+
+
+def from_program_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
+    """The sighting of a program that died of a signal without a fault record, for example by abort()."""
+    name = signal.Signals(number).name
+    launch = program_launch.read_launch(guest)
+    program = launch.name if launch is not None else guest.name
+    sighting = _plain(
+        record,
+        kind="crash",
+        subject=f"{program}-{name}",
+        title=f"{program} was killed by {name}",
+        evidence=str(guest / fault_log.NAME),
+        detector="process",
+        test=test,
+    )
+    return msgspec.structs.replace(
+        sighting,
+        identity=f"crash-{_as_name(program)}-{name}",
+        detail=f"killed by {name}",
+        command=launch.text if launch is not None else "",
+        launched=guest,
+    )
 
 
 def _plain(

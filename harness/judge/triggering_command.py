@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from harness.record import program_launch
 from harness.record.transcript import last_request, load, requests
 
 if TYPE_CHECKING:
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def of_fault(fault: Fault, guest: Path, test: TestEvent | None, frames: list[Frame]) -> str:
-    """The request that a guest served when an instruction faulted or misaligned; empty outside tests."""
+    """The request that a guest served when an instruction faulted or misaligned; empty outside tests.
+
+    Of a program that runs instead of a server: its command line.
+    """
+    if (launch := program_launch.read_launch(guest)) is not None:
+        return launch.text
     if test is None:
         return ""
     return _in_transcript(guest, test, frames) if fault.event == "access" else unanswered(test, frames)

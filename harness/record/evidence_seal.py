@@ -15,7 +15,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.digests import files_below, sha256_of
 from harness.core.model import Record
-from harness.record import event_log, fault_log, run_folder
+from harness.record import event_log, fault_log, program_launch, run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,17 @@ def _why_not(path: Path, sealed: SealedFile) -> str:
     return "" if sha256_of(path) == sealed.sha256 else "has other content"
 
 
-_FILES = {event_log.NAME, run_folder.PROBLEM, fault_log.NAME, f"{fault_log.NAME}.counts", "log", "cell.json", "console"}
+_FILES = {
+    event_log.NAME,
+    run_folder.PROBLEM,
+    fault_log.NAME,
+    f"{fault_log.NAME}.counts",
+    "log",
+    "cell.json",
+    "console",
+    *program_launch.FILES,
+}
+_FOLDERS = {run_folder.INPUTS, program_launch.OBJECTS}
 
 
 def evidence_files(cell: Path) -> Iterator[Path]:
@@ -84,6 +94,6 @@ def evidence_files(cell: Path) -> Iterator[Path]:
     """
     for name, path, status in files_below(cell):
         folders = name.split("/")
-        kept = path.name in _FILES or path.name.startswith("transcript-") or run_folder.INPUTS in folders
+        kept = path.name in _FILES or path.name.startswith("transcript-") or not _FOLDERS.isdisjoint(folders)
         if kept and folders[0] != run_folder.AUDIT and stat.S_ISREG(status.st_mode):
             yield path

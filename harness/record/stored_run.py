@@ -19,7 +19,7 @@ import msgspec
 from harness.core.cache import default_root
 from harness.core.errors import UsageError
 from harness.core.model import Record
-from harness.record import fault_log, run_folder
+from harness.record import fault_log, program_launch, run_folder
 from harness.record.run_folder import RunRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -92,11 +92,24 @@ def read_fault_log(log: Path) -> FaultLog:
     """Read a guest's fault log. A mapped file that must not be opened keeps its name and loses its folder."""
     folder = next((above for above in log.parents if (above / "run.json").is_file()), log.parent)
     content, homes = fault_log.read(log), _homes(folder)
+    cell = log.parent.parent
     faults = []
     for fault in content.faults:
-        maps = [msgspec.structs.replace(one, path=_within(homes, one.path)) for one in fault.maps]
+        maps = [msgspec.structs.replace(one, path=_kept_or_within(cell, homes, one.path)) for one in fault.maps]
         faults.append(msgspec.structs.replace(fault, maps=maps))
     return msgspec.structs.replace(content, faults=faults)
+
+
+def _kept_or_within(cell: Path, homes: tuple[Path, ...], path: str) -> str:
+    """The cell's own copy of a program or library, where it has one."""
+    kept = program_launch.object_copy(cell, path)
+    return str(kept) if kept.is_file() else _within(homes, path)
+
+
+def own_program(cell: Path, path: str) -> str:
+    """The path by which the faults of a program name it, as `read_fault_log` returns them."""
+    kept = program_launch.object_copy(cell, path)
+    return str(kept) if kept.is_file() else path
 
 
 def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
@@ -105,7 +118,7 @@ def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
         witness.target
         for finding in findings
         for witness in finding.witnesses
-        if witness.evidence.endswith(f"/{fault_log.NAME}")
+        if witness.evidence.endswith(f"/{fault_log.NAME}") and witness.suite != program_launch.SUITE
     ]
     sentences = []
     for target in dict.fromkeys(looked_up):

@@ -37,7 +37,9 @@ def show(console: Console, judgement: Judgement) -> None:
     """Print the whole judgement."""
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
-        title=f"{_escaped(judgement.server)}  -{_escaped(judgement.optimisation)}  policy {_escaped(judgement.policy)}"
+        title=_escaped(judgement.server)
+        + (f"  -{_escaped(judgement.optimisation)}" if judgement.optimisation else "")
+        + f"  policy {_escaped(judgement.policy)}"
         + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else "")
         + (f"  toolchain {judgement.toolchain}" if judgement.toolchain != DEFAULT_FAMILY else "")
         + (f"  io {judgement.io}" if judgement.io != "unix" else ""),

@@ -158,17 +158,27 @@ def start(
     return process
 
 
-def attend(command: Sequence[str | Path], *, environment: Mapping[str, str]) -> int:
+def attend(
+    command: Sequence[str | Path],
+    *,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    requests: IO[bytes] | None = None,
+    output: IO[bytes] | int | None = None,
+    errors: IO[bytes] | None = None,
+) -> int:
     """Give a program the terminal and wait for its end. Returns its exit status, negative for a signal.
 
-    The program stays in the process group of the harness, which is the terminal's, so Ctrl-C and Ctrl-Z reach it. The
-    harness ignores Ctrl-C meanwhile. Raises InfrastructureError if it cannot be started, StoppedError after `stop`.
+    `requests`, `output` and `errors` replace its standard streams. The program stays in the process group of the
+    harness, which is the terminal's, so Ctrl-C and Ctrl-Z reach it. The harness ignores Ctrl-C meanwhile. Raises
+    InfrastructureError if it cannot be started, StoppedError after `stop`.
     """
     refuse_after_stop()
     words = [str(word) for word in command]
 
     def call(token: str) -> subprocess.Popen[bytes]:
-        return CountedProcess(words, env={**environment, process_tree.MARK: token})
+        variables = {**environment, process_tree.MARK: token}
+        return CountedProcess(words, env=variables, cwd=folder, stdin=requests, stdout=output, stderr=errors)
 
     with _terminal_kept(), _without_interrupts():
         process = _started(words[0], call, own_group=False)

@@ -51,7 +51,8 @@ def render(judgement: Judgement) -> str:
 
 def _facts(judgement: Judgement) -> str:
     return (
-        f"{as_text(sentence(judgement))} · policy `{judgement.policy}` · `-{judgement.optimisation}` · "
+        f"{as_text(sentence(judgement))} · policy `{judgement.policy}` · "
+        + (f"`-{judgement.optimisation}` · " if judgement.optimisation else "")
         + (f"io `{judgement.io}` · " if judgement.io != "unix" else "")
         + f"seed {judgement.seed} · {sum(judgement.stages.values()):.0f} s"
     )

@@ -29,6 +29,8 @@ from harness.record import fault_log
 from harness.run import silence_check
 from harness.run.server_process import Guest
 from harness.run.vm.guest import VirtualMachine, guest_of
+from harness.workflows.programs.execution import emulated_target
+from harness.workflows.replay.program_rerun import run_program
 from harness.workflows.replay.recurrence import (
     NAMELESS,
     RECORDED,
@@ -124,7 +126,26 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
 
     Raises PlumblineError for a problem that is not the server's fault.
     """
+    if reproducer.launch is not None:
+        return _replay_program(bench, reproducer)
     return Replayer(bench, reproducer, server=server).replay(reproducer)
+
+
+def _replay_program(bench: Workbench, reproducer: Reproducer) -> Replay:
+    """Run a program of the user's, or a whole command, once more."""
+    setup = set_up_target(bench, emulated_target(bench.catalog, reproducer.target))
+    with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as name:
+        folder = Path(name)
+        ran, table = run_program(setup, reproducer, folder)
+        observation, lines = _named(reproducer, ran, table, setup.target)
+        ended = recurrence(reproducer, observation)
+        if ended.outcome == "gone" and reproducer.detector in RECORDED:
+            runner = setup.runner(reproducer.policy)
+            why = silence_check.why_blind(bench.cache, runner, setup.toolchain, folder, None)
+            ended = Recurrence(outcome="unknown", reason=why, machine=True) if why else ended
+    head = f"{reproducer.command} on {setup.target.name}, policy {reproducer.policy}"
+    text = "\n".join([f"{head}: {observation.end}", *lines])
+    return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=text)
 
 
 class Replayer:

@@ -1,0 +1,81 @@
+"""Why the evidence of a traced command may be incomplete, and how much of the target it ran."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from harness.record import fault_log, program_launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.record.run_folder import RunRecord
+
+SHOWN = 3
+"""How many programs a sentence names."""
+
+
+def program_doubts(cell: Path) -> list[str]:
+    """Human-readable reasons why programs may have run unwatched; empty for a cell without a command."""
+    if not (cell / program_launch.COMMAND).is_file():
+        return []
+    found = [f"what was executed could not be traced: {line}" for line in program_launch.lines_of(cell, "trouble")]
+    strangers = program_launch.lines_of(cell, program_launch.STRANGERS)
+    paths = list(dict.fromkeys(line.partition(" ")[2] for line in strangers))
+    if paths:
+        found.append(f"programs of other machines were executed, and not watched: {_listed(paths)}")
+    unwatched = ((guest.name, _why_unwatched(guest)) for guest in program_launch.guests(cell))
+    return found + [f"{guest}: {why}" for guest, why in unwatched if why is not None]
+
+
+def _why_unwatched(guest: Path) -> str | None:
+    """Why a guest's faults may be missing: its emulator did not start, or could not write how its program ended."""
+    if program_launch.read_launch(guest) is None:
+        return "nothing tells what was executed, or whether it ran"
+    recorded = fault_log.read(guest / fault_log.NAME).ends
+    silent = [
+        note
+        for note in program_launch.read_ends(guest)
+        if note.pid not in recorded
+        and (note.how == "exited" or (note.how == "killed" and note.number in fault_log.CRASHES))
+    ]
+    if not silent:
+        return None
+    how = f"with status {silent[0].number}" if silent[0].how == "exited" else f"by signal {silent[0].number}"
+    return f"its emulator did not start the program, or could not record its end: process {silent[0].pid} ended {how}"
+
+
+def program_remarks(folder: Path, run: RunRecord) -> list[str]:
+    """A sentence for each target on how much of it ran, and one on what was ended."""
+    return [
+        sentence
+        for record in run.cells
+        if (folder / record.target / record.suite / program_launch.COMMAND).is_file()
+        for sentence in _remarks(folder / record.target / record.suite, record.target)
+    ]
+
+
+def _remarks(cell: Path, target: str) -> Iterator[str]:
+    guests = program_launch.guests(cell)
+    launches = [launch for launch in map(program_launch.read_launch, guests) if launch is not None]
+    distinct = Counter(launch.program for launch in launches)
+    if launches:
+        number = f"{len(launches)} {'execution' if len(launches) == 1 else 'executions'} below the command on {target}"
+        yield f"{number}, {len(distinct)} distinct: {_listed([program for program, _ in distinct.most_common()])}"
+    killed = sum(
+        note.how == "killed" and note.number not in fault_log.CRASHES
+        for guest in guests
+        for note in program_launch.read_ends(guest)
+    )
+    if killed:
+        yield f"processes of {target} that another signal than that of a crash ended: {killed}"
+    left = program_launch.lines_of(cell, program_launch.LEFT)
+    if left:
+        yield f"processes that the command had left running, and that were ended: {left[0]}"
+
+
+def _listed(names: list[str]) -> str:
+    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,151 @@
+"""What a traced command executed of the target: the notes that harness.run.programs leaves, and their reader.
+
+CELL/command.json      the command: CommandRecord
+CELL/strangers         programs of other machines that it executed, a line each: the machine's number in ELF, the path
+CELL/trouble           what could not be traced, a line each
+CELL/left              how many processes it had left running
+CELL/objects/KEY/NAME  copies of the programs and libraries that a fault lies in; KEY is made of their path
+CELL/guest-N/launch    one execution: see harness/run/programs/starter.c
+CELL/guest-N/ends      the ends of its processes: see harness/run/programs/tracer.c
+CELL/guest-N/input     what it could read of its standard input, where that was a short file
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.errors import InconclusiveError
+from harness.core.model import Record
+
+SUITE = "program"
+"""The suite's name in the run folder of a traced command."""
+COMMAND, LAUNCH, ENDS, INPUT = "command.json", "launch", "ends", "input"
+STRANGERS, TROUBLE, LEFT, OBJECTS = "strangers", "trouble", "left", "objects"
+FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, STRANGERS, TROUBLE, LEFT})
+_WORDS_BEFORE = 6
+"""Words of a launch before its arguments."""
+
+
+class CommandRecord(Record, frozen=True):
+    """The command of the run."""
+
+    words: list[str]
+    folder: str
+    """Its working folder: what it ran in, and what the sources of its programs are shown relative to."""
+
+    @property
+    def text(self) -> str:
+        """The command line for a shell."""
+        return shlex.join(self.words)
+
+
+class ProcessNote(Record, frozen=True):
+    """How the tracer saw a process of a guest end."""
+
+    pid: int
+    how: Literal["exited", "killed", "replaced"]
+    number: int
+    """The exit status, or the signal; 0 where it executed another program."""
+
+
+class ProgramLaunch(Record, frozen=True):
+    """One execution of a program of the target."""
+
+    guest: str
+    """The name of its folder: `guest-3`."""
+    pid: int
+    folder: str
+    """Its working folder."""
+    program: str
+    """The program's path, or that of the script's interpreter."""
+    file: str
+    """The path of what was executed: the program, or a script."""
+    words: list[str]
+    environment: dict[str, str | None]
+    """The variables by which its environment differed from the command's; None for one that was gone."""
+
+    @property
+    def text(self) -> str:
+        """The command line for a shell. A program may be given another name than its own; then this has its path."""
+        named = [Path(word).name for word in (self.words[0], self.file)] if self.words else []
+        return shlex.join(self.words if len(set(named)) == 1 else [self.file, *self.words[1:]])
+
+    @property
+    def name(self) -> str:
+        """The program's name: without the folder, and without what libtool puts before it."""
+        return Path(self.program).name.removeprefix("lt-")
+
+
+def write_command(cell: Path, command: CommandRecord) -> None:
+    """Write the record of a cell's command."""
+    (cell / COMMAND).write_bytes(json_codec.pretty(command))
+
+
+def read_command(cell: Path) -> CommandRecord | None:
+    """The record of a cell's command; None for a cell without one. Raises InconclusiveError for a damaged record."""
+    path = cell / COMMAND
+    if not path.is_file():
+        return None
+    try:
+        return json_codec.decode(path.read_bytes(), CommandRecord)
+    except msgspec.DecodeError as error:
+        raise InconclusiveError(
+            "the record of the command is damaged", where=str(path), because=str(error), remedy="run again"
+        ) from error
+
+
+def read_launch(guest: Path) -> ProgramLaunch | None:
+    """The launch in a guest's folder; None for another kind of guest, and where the note is cut short."""
+    path = guest / LAUNCH
+    if not path.is_file():
+        return None
+    words = [os.fsdecode(word) for word in path.read_bytes().split(b"\0")[:-1]]
+    if len(words) < _WORDS_BEFORE or not words[5].isdigit() or len(words) < _WORDS_BEFORE + int(words[5]):
+        return None
+    end = _WORDS_BEFORE + int(words[5])
+    variables = (one.partition("=") for one in words[end:])
+    return ProgramLaunch(
+        guest=guest.name,
+        pid=int(words[0]),
+        folder=words[2],
+        program=words[3],
+        file=words[4],
+        words=words[_WORDS_BEFORE:end],
+        environment={name: value if equals else None for name, equals, value in variables},
+    )
+
+
+def read_ends(guest: Path) -> list[ProcessNote]:
+    """The ends that the tracer noted of a guest's processes; a line that it cannot read counts as none."""
+    path = guest / ENDS
+    lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+    found = (re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?", line) for line in lines)
+    return [
+        ProcessNote(pid=int(one[1]), how=one[2], number=int(one[3] or 0))  # type: ignore[arg-type]
+        for one in found
+        if one is not None
+    ]
+
+
+def guests(cell: Path) -> list[Path]:
+    """The folders of the programs that were executed, in order."""
+    return sorted(cell.glob("guest-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def lines_of(cell: Path, name: str) -> list[str]:
+    """The lines of one of the tracer's notes."""
+    path = cell / name
+    return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+
+
+def object_copy(cell: Path, path: str) -> Path:
+    """Where a cell keeps its copy of a program or library."""
+    return cell / OBJECTS / hashlib.sha256(os.fsencode(path)).hexdigest()[:16] / (Path(path).name or "unnamed")

@@ -1,0 +1,183 @@
+/*
+ * Stands in for a program of the target that a traced command executes (tracer.c). It notes what was executed and how,
+ * and becomes the emulator by execv. The process number therefore stays the one that the command knows.
+ *
+ * It was executed as PLACE/N, which it removes. PLACE/emulator holds words, each ended by a NUL byte: HOME, the emulator
+ * and its options. PLACE/N.words holds those that come before the arguments: the program, or the interpreters of a
+ * script with their arguments, and the script.
+ *
+ * HOME/guest-N/launch   words: process number, time in ms since 1970, working folder, program, the file that was
+ *                       executed (the program, or a script), number of arguments, arguments, and the variables by
+ *                       which its environment differs from PLACE/environment: NAME=VALUE, or NAME for one that is gone
+ * HOME/guest-N/input    the rest of its standard input, where that is a short file
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_WORDS 256
+#define MOST_INPUT (1 << 20)
+
+extern char **environ;
+
+static void fail(const char *what, const char *subject)
+{
+    fprintf(stderr, "plumbline starter: %s %s: %s\n", what, subject, strerror(errno));
+    _exit(127);
+}
+
+static void *obtain(void *memory)
+{
+    if (!memory)
+        fail("no memory for", "words");
+    return memory;
+}
+
+/* A path below a folder. */
+static char *below(const char *folder, const char *name)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        fail("no memory for", name);
+    return path;
+}
+
+/* The whole file, followed by a NUL byte. */
+static char *content_of(const char *path, size_t *length)
+{
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || fstat(file, &status) < 0)
+        fail("cannot read", path);
+    char *content = obtain(calloc(1, (size_t)status.st_size + 1));
+    for (*length = 0; *length < (size_t)status.st_size;) {
+        ssize_t some = read(file, content + *length, (size_t)status.st_size - *length);
+        if (some <= 0)
+            fail("cannot read", path);
+        *length += (size_t)some;
+    }
+    close(file);
+    return content;
+}
+
+static size_t words_in(const char *path, char **words)
+{
+    size_t length, count = 0;
+    char *content = content_of(path, &length);
+    for (char *word = content; word < content + length && count < MOST_WORDS; word += strlen(word) + 1)
+        words[count++] = word;
+    return count;
+}
+
+/* Whether a list of variables has one, by its name or whole. */
+static int has(char **variables, const char *one, size_t length, int whole)
+{
+    for (; *variables; variables++)
+        if (whole ? !strcmp(*variables, one)
+                  : !strncmp(*variables, one, length) && ((*variables)[length] == '=' || !(*variables)[length]))
+            return 1;
+    return 0;
+}
+
+/* The variables by which the environment differs from the command's. */
+static void note_environment(FILE *note, const char *place)
+{
+    size_t length, count = 0;
+    char *content = content_of(below(place, "environment"), &length);
+    char **before = obtain(calloc(length + 1, sizeof *before));
+    for (char *one = content; one < content + length; one += strlen(one) + 1)
+        before[count++] = one;
+    for (char **one = environ; *one; one++)
+        if (!has(before, *one, 0, 1))
+            fprintf(note, "%s%c", *one, 0);
+    for (size_t i = 0; i < count; i++) {
+        size_t name = strcspn(before[i], "=");
+        if (!has(environ, before[i], name, 0))
+            fprintf(note, "%.*s%c", (int)name, before[i], 0);
+    }
+}
+
+static void keep_input(const char *folder)
+{
+    struct stat status;
+    char *path = below(folder, "input");
+    off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    if (at < 0 || fstat(STDIN_FILENO, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size - at > MOST_INPUT)
+        return;
+    size_t length = status.st_size > at ? (size_t)(status.st_size - at) : 0;
+    char *content = obtain(malloc(length + 1));
+    ssize_t some = pread(STDIN_FILENO, content, length, at);
+    int file = some < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (some >= 0 && (file < 0 || write(file, content, (size_t)some) != some || close(file) < 0))
+        fail("cannot write", path);
+    free(content);
+}
+
+/* The path without links, if there is one. */
+static const char *resolved(const char *path)
+{
+    const char *whole = realpath(path, NULL);
+    return whole ? whole : path;
+}
+
+static void note_launch(const char *folder, const char *place, char **first, size_t count, int argc, char **argv)
+{
+    char *path = below(folder, "launch"), here[PATH_MAX] = "";
+    struct timespec now;
+    FILE *note = fopen(path, "wxe");
+    if (!note || !getcwd(here, sizeof here))
+        fail("cannot write", path);
+    clock_gettime(CLOCK_REALTIME, &now);
+    fprintf(note, "%ld%c%lld%c%s%c", (long)getpid(), 0, now.tv_sec * 1000LL + now.tv_nsec / 1000000, 0, here, 0);
+    fprintf(note, "%s%c%s%c%d%c", resolved(first[0]), 0, resolved(first[count - 1]), 0, argc, 0);
+    for (int i = 0; i < argc; i++)
+        fprintf(note, "%s%c", argv[i], 0);
+    note_environment(note, place);
+    if (fclose(note) != 0)
+        fail("cannot write", path);
+}
+
+int main(int argc, char **argv)
+{
+    char *emulator[MOST_WORDS], *first[MOST_WORDS];
+    const char *executed = (const char *)getauxval(AT_EXECFN);
+    const char *number = executed ? strrchr(executed, '/') : NULL;
+    if (!number)
+        fail("cannot tell by which name it was executed:", argc ? argv[0] : "starter");
+    char *place = obtain(strndup(executed, (size_t)(number++ - executed)));
+    char *list = below(place, number), *guest = NULL;
+    if (asprintf(&list, "%s.words", list) < 0 || asprintf(&guest, "guest-%s", number) < 0)
+        fail("no memory for", number);
+    size_t emulator_count = words_in(below(place, "emulator"), emulator);
+    size_t first_count = words_in(list, first);
+    if (emulator_count < 2 || !first_count)
+        fail("the list is cut short in", place);
+    unlink(list);
+    unlink(executed);
+    char *folder = below(emulator[0], guest);
+    note_launch(folder, place, first, first_count, argc, argv);
+    keep_input(folder);
+    size_t most = emulator_count + first_count + (size_t)argc + 8;
+    char **arguments = obtain(calloc(most, sizeof *arguments)), **next = arguments;
+    for (size_t i = 1; i < emulator_count; i++)
+        *next++ = emulator[i];
+    *next++ = "-fault-log";
+    *next++ = below(folder, "faults.jsonl");
+    /* A script's interpreter is told its own path instead. */
+    *next++ = "-0";
+    *next++ = first_count == 1 && argc ? argv[0] : first[0];
+    for (size_t i = 0; i < first_count; i++)
+        *next++ = first[i];
+    for (int i = 1; i < argc; i++)
+        *next++ = argv[i];
+    execv(emulator[1], arguments);
+    fail("cannot become", emulator[1]);
+}

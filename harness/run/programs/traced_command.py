@@ -1,0 +1,278 @@
+"""Runs a command under the tracer, and writes a cell's events of it: one test, and one guest for each execution."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from harness.build.helper_program import compiled
+from harness.core.errors import InfrastructureError, UsageError
+from harness.core.model import Record
+from harness.core.processes import process
+from harness.isa import registry
+from harness.record import event_log, fault_log, program_launch, run_folder
+from harness.record.program_launch import CommandRecord
+from harness.run.server_process import describe_exit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.build.qemu_user import Runner
+    from harness.core.cache import Cache
+    from harness.core.target_model import Toolchain
+
+HERE = Path(__file__).parent
+SHOWN_PROGRAMS = 3
+"""How many failed programs a message names."""
+_ELF_MAGIC = b"\x7fELF"
+_SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
+"""What judging may read where it is."""
+
+
+class Tracing(Record, frozen=True):
+    """Everything that the tracer needs to know of a target."""
+
+    tracer: Path
+    starter: Path
+    headers: tuple[tuple[int, int, int], ...]
+    """Class, byte order and machine (elf(5)) of the programs of the target."""
+    runner: Runner
+
+    def runs(self, program: Path) -> bool:
+        """Whether a file is a program of the target."""
+        return header_of(program) in self.headers
+
+
+class CommandEnd(Record, frozen=True):
+    """How a command ended."""
+
+    code: int
+    """The exit status; negative for a signal."""
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """`it ended with status 2`, `it was killed by SIGTERM`."""
+        if self.code >= 0:
+            return f"it ended with status {self.code}"
+        return f"it was {describe_exit(self.code)[1]}"
+
+
+def prepare_tracing(cache: Cache, tools: Toolchain, runner: Runner, example: Path) -> Tracing:
+    """Compile the tracer for this machine (`tools`). `example`: a program of the target, whose header others share."""
+    header = header_of(example)
+    if header is None or runner.program is None:
+        raise UsageError(f"{runner.target.name} has no programs that an emulator runs", where="--target")
+    variant = registry.variant(runner.target.emulator.qemu)
+    others = variant.elf_machines if variant is not None else ()
+    return Tracing(
+        tracer=_compiled(cache, tools, "tracer"),
+        starter=_compiled(cache, tools, "starter"),
+        headers=(header, *((header[0], header[1], machine) for machine in others)),
+        runner=runner,
+    )
+
+
+def _compiled(cache: Cache, tools: Toolchain, name: str) -> Path:
+    return compiled(
+        cache,
+        tools,
+        title=f"the {name} of programs",
+        kind="tracers",
+        owner=name,
+        file=name,
+        flags=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
+        sources=[HERE / f"{name}.c"],
+    )
+
+
+def header_of(path: Path) -> tuple[int, int, int] | None:
+    """Class, byte order and machine of an ELF file; None for any other file."""
+    with path.open("rb") as stream:
+        start = stream.read(20)
+    if len(start) < 20 or not start.startswith(_ELF_MAGIC):
+        return None
+    return start[4], start[5], int.from_bytes(start[18:20], "big" if start[5] == 2 else "little")
+
+
+def machine_name(number: int) -> str:
+    """The name of a machine by its number in ELF, `EM_AARCH64`; the number itself where nobody knows it."""
+    from elftools.elf.enums import ENUM_E_MACHINE  # noqa: PLC0415 - a large table, for a message
+
+    return next((name for name, value in ENUM_E_MACHINE.items() if value == number), f"machine {number}")
+
+
+def check_command(tracing: Tracing, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+    """Raise UsageError for a command that cannot run: a missing file, one of another machine, a lost interpreter."""
+    name = words[0]
+    found = shutil.which(name if "/" not in name else str(folder / name), path=environment.get("PATH"))
+    if found is None:
+        is_there = "/" in name and (folder / name).exists()
+        raise UsageError(
+            f"{name} cannot be executed" if is_there else f"there is no program {name}",
+            where="PROGRAM",
+            because=f"its mode does not allow it: chmod +x {name}" if is_there else "",
+            remedy="" if is_there else "name it by its path, or see what is on your PATH",
+        )
+    path = Path(found)
+    try:
+        header = header_of(path)
+        first = path.open("rb").readline(256) if header is None else b""
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read", where="PROGRAM", because=error.strerror or str(error)) from error
+    own = header_of(Path("/proc/self/exe"))
+    if header is not None and header not in tracing.headers and header[1:] != (own or header)[1:]:
+        target, machine = tracing.runner.target.name, machine_name(tracing.headers[0][2])
+        raise UsageError(
+            f"{name} is a program of another machine than {target}",
+            where="PROGRAM",
+            because=f"its machine is {machine_name(header[2])}, and that of {target} {machine}",
+            remedy="compile it for the target: plumb env --target " + target,
+        )
+    if first.startswith(b"#!"):
+        interpreter = Path(os.fsdecode(first[2:].split()[0])) if first[2:].split() else Path("#!")
+        if not (folder / interpreter).is_file():
+            raise UsageError(
+                f"the interpreter of {name} is not there",
+                where="PROGRAM",
+                because=f"its first line names {interpreter}",
+            )
+
+
+def run_traced(
+    tracing: Tracing,
+    cell: Path,
+    words: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    file: str = "",
+    prints_document: bool = False,
+    requests: Path | None = None,
+    log: Path | None = None,
+) -> CommandEnd:
+    """Run a command in a folder, with this process' terminal, and leave its evidence in the cell's folder.
+
+    `file`: what is executed, if it is not what the first word names. `prints_document`: standard output is for a
+    document, and what the command prints goes to standard error. `requests`: a file in place of standard input.
+    `log`: a file in place of both outputs. Raises InfrastructureError where nothing can be traced.
+    """
+    program_launch.write_command(cell, CommandRecord(words=list(words), folder=str(folder)))
+    runner = tracing.runner
+    began = time.monotonic()
+    with contextlib.ExitStack() as opened:
+        # Its name is short: the tracer writes it where a process has little room.
+        place = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="x")))
+        output = opened.enter_context(log.open("wb")) if log is not None else None
+        emulator = [str(cell), str(runner.program), *runner.options]
+        (place / "emulator").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in emulator))
+        headers = " ".join(",".join(map(str, header)) for header in tracing.headers)
+        code = process.attend(
+            [tracing.tracer, place, cell, tracing.starter, headers, file or words[0], *words],
+            environment={**environment, **runner.environment},
+            folder=folder,
+            requests=opened.enter_context(requests.open("rb")) if requests is not None else None,
+            output=output or (sys.stderr.fileno() if prints_document else None),
+            errors=output,
+        )
+        status = place / "status"
+        if not status.is_file():
+            raise InfrastructureError(
+                "the command could not be traced",
+                where=words[0],
+                because=f"the tracer {describe_exit(code)[1]}; its message is above",
+                remedy="allow ptrace(2) and seccomp(2) here: a container needs --cap-add=SYS_PTRACE",
+            )
+        how, number = status.read_text("ascii").split()
+    end = CommandEnd(code=int(number) if how == "exited" else -int(number), seconds=time.monotonic() - began)
+    _keep_objects(cell)
+    return end
+
+
+def _keep_objects(cell: Path) -> None:
+    """Copy the programs and libraries that a fault lies in, which the next compilation overwrites."""
+    for guest in program_launch.guests(cell):
+        log = guest / fault_log.NAME
+        if not log.is_file():
+            continue
+        paths = {one.path for fault in fault_log.read_faults(log) for one in fault.maps}
+        for path in sorted(paths):
+            kept = program_launch.object_copy(cell, path)
+            if kept.exists() or any(Path(path).is_relative_to(home) for home in _SYSTEM) or not _is_object(Path(path)):
+                continue
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, kept)
+
+
+def _is_object(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            ELFFile(stream)
+    except (OSError, ELFError):
+        return False
+    return True
+
+
+def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEnd) -> int:
+    """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed."""
+    log = event_log.EventLog(cell / event_log.NAME)
+    log.append(run_folder.CollectedEvent(tests=1))
+    failed: list[str] = []
+    count = 0
+    for guest in program_launch.guests(cell):
+        launch, ends = program_launch.read_launch(guest), program_launch.read_ends(guest)
+        if launch is None and not ends:
+            # The kernel refused the execution: nothing ran.
+            shutil.rmtree(guest)
+            continue
+        count += 1
+        first = next((one for one in ends if launch is not None and one.pid == launch.pid), None)
+        crashed = first is not None and first.how == "killed" and first.number in fault_log.CRASHES
+        if launch is not None and any(one.how != "replaced" and one.number for one in ends):
+            failed.append(launch.text)
+        log.append(
+            run_folder.GuestEvent(
+                name=guest.name,
+                end="signal" if crashed else "stopped",
+                detail=describe_exit(-first.number)[1] if crashed and first is not None else "",
+                test=command.text,
+                own=True,
+                pid=launch.pid if launch is not None else 0,
+                left=(fault_log.ledger_of(guest / fault_log.NAME).name,),
+            )
+        )
+    outcome, message, doubt = _outcome(command, target, end, count, failed)
+    log.append(
+        run_folder.TestEvent(
+            name=command.text, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
+        )
+    )
+    log.close(tests=1, failed=int(outcome == "failed"))
+    return int(outcome == "failed")
+
+
+def _outcome(
+    command: CommandRecord, target: str, end: CommandEnd, count: int, failed: list[str]
+) -> tuple[run_folder.Outcome, str, str]:
+    """The outcome of the command, its message, and why that says nothing about the target."""
+    if not count:
+        return "skipped", f"Skipped: no program of {target} ran below it, and {end.text}", ""
+    if not end.code:
+        return "passed", "", ""
+    shown = [
+        *failed[-SHOWN_PROGRAMS:],
+        *([f"and {len(failed) - SHOWN_PROGRAMS} more"] if len(failed) > SHOWN_PROGRAMS else []),
+    ]
+    if not failed:
+        why = f"{end.text}, and none of the {count} programs of {target} that ran is known to have failed"
+        return "failed", f"{command.text}: {end.text}", f"{why}: the reason lies outside of them"
+    return "failed", f"the command failed: {end.text}; of its programs: {'; '.join(shown)}", ""

@@ -1,0 +1,716 @@
+/*
+ * Runs a command of this machine and has every program of the target, wherever it is executed below the command, run
+ * under the emulator.
+ *
+ *   tracer PLACE HOME STARTER HEADERS FILE PROGRAM [ARGUMENT …]
+ *
+ * FILE is what is executed, and PROGRAM the name that it is given.
+ *
+ * A filter stops execve(2) and execveat(2) of all processes, and nothing else, so that other system calls cost nothing.
+ * The header of the file says whether it is a program of the target: HEADERS has the class, byte order and machine of
+ * such programs, `1,1,40` (ELF, e_ident and e_machine), separated by spaces. A script counts as its interpreter does.
+ * Then the path of the call is replaced by PLACE/N, a link to STARTER, which becomes the emulator. PLACE is short: its
+ * name is written below the stack pointer of the caller, where no memory of it is in use.
+ *
+ * HOME/guest-N/       a ledger for the emulator's fault log
+ * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS`, `PID killed SIGNAL`, and
+ *                     `PID replaced` where it executed something else
+ * HOME/strangers      a line for each program of another machine: `MACHINE PATH`
+ * HOME/trouble        what could not be traced, a line each
+ * HOME/left           how many processes the command had left running; they are ended
+ * PLACE/environment   the variables that the command began with
+ * PLACE/N.words       what the starter puts before the arguments, see there
+ * PLACE/status        how the command ended: `exited STATUS` or `killed SIGNAL`
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MOST_HEADERS 8
+#define LEDGER_BYTES 16
+#define SCRIPT_BYTES 256 /* of a script's first line that the kernel reads (BINPRM_BUF_SIZE) */
+#define MOST_INTERPRETERS 4
+#define SCRATCH_BYTES 96 /* for PLACE/N */
+#define BELOW_STACK 512  /* beyond the red zone of the x86-64 ABI, 128 bytes, with room to spare */
+#define GRACE_SECONDS 2
+#define OWN_FAILURE 125
+
+typedef struct {
+    unsigned class, order, machine;
+} Header;
+
+/* A thread that is traced. */
+typedef struct {
+    pid_t tid, pid;
+    long guest, pending;
+    int is_starting; /* the starter runs, and is about to become the emulator */
+    int is_restored; /* at the end of a system call its registers are to be put back, if it failed */
+    struct user_regs_struct before;
+} Thread;
+
+static const char *place, *home, *starter;
+static Header wanted[MOST_HEADERS], own;
+static size_t wanted_count;
+static Thread *threads;
+static size_t thread_count, thread_room;
+static long last_number;
+static volatile sig_atomic_t is_late;
+
+static void fail(const char *what, const char *subject)
+{
+    fprintf(stderr, "plumbline tracer: %s %s: %s\n", what, subject, strerror(errno));
+    exit(OWN_FAILURE);
+}
+
+/* Add a line to a file below a folder. */
+static void note(const char *folder, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void note(const char *folder, const char *name, const char *format, ...)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "ae");
+    va_list values;
+    va_start(values, format);
+    if (!file || vfprintf(file, format, values) < 0 || fclose(file) != 0)
+        fail("cannot write", path);
+    va_end(values);
+}
+
+static void note_of_guest(long guest, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note_of_guest(long guest, const char *format, ...)
+{
+    char folder[PATH_MAX], line[64];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(line, sizeof line, format, values);
+    va_end(values);
+    snprintf(folder, sizeof folder, "%s/guest-%ld", home, guest);
+    note(folder, "ends", "%s", line);
+}
+
+static Thread *thread_of(pid_t tid)
+{
+    for (size_t i = 0; i < thread_count; i++)
+        if (threads[i].tid == tid)
+            return &threads[i];
+    return NULL;
+}
+
+/* The thread, which may be a new one: it is of the guest that its process or, of a new process, its parent is. */
+static Thread *add_thread(pid_t tid)
+{
+    char path[64], line[128];
+    pid_t pid = tid, parent = 0;
+    Thread *known = thread_of(tid);
+    if (known)
+        return known;
+    snprintf(path, sizeof path, "/proc/%d/status", tid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file) && sscanf(line, "PPid: %d", &parent) != 1)
+        sscanf(line, "Tgid: %d", &pid);
+    if (file)
+        fclose(file);
+    Thread *above = thread_of(pid != tid ? pid : parent);
+    long guest = above ? above->guest : 0;
+    if (thread_count == thread_room) {
+        thread_room = thread_room ? 2 * thread_room : 64;
+        if (!(threads = realloc(threads, thread_room * sizeof *threads)))
+            fail("no memory for", "threads");
+    }
+    threads[thread_count] = (Thread){.tid = tid, .pid = pid, .guest = guest};
+    return &threads[thread_count++];
+}
+
+static void forget(Thread *thread)
+{
+    *thread = threads[--thread_count];
+}
+
+/* ---- Memory and registers of a thread that is stopped ---- */
+
+/* A string of the thread, up to PATH_MAX; NULL if it cannot be read. */
+static char *string_of(pid_t tid, uint64_t address, char *text)
+{
+    char path[64];
+    size_t length = 0;
+    snprintf(path, sizeof path, "/proc/%d/mem", tid);
+    int memory = open(path, O_RDONLY | O_CLOEXEC);
+    while (memory >= 0 && length < PATH_MAX) {
+        /* Up to the next page: what follows may not be mapped. */
+        size_t most = 4096 - (address + length) % 4096;
+        if (most > PATH_MAX - length)
+            most = PATH_MAX - length;
+        ssize_t some = pread(memory, text + length, most, (off_t)(address + length));
+        if (some <= 0)
+            break;
+        if (memchr(text + length, 0, (size_t)some)) {
+            close(memory);
+            return text;
+        }
+        length += (size_t)some;
+    }
+    if (memory >= 0)
+        close(memory);
+    return NULL;
+}
+
+static int write_memory(pid_t tid, uint64_t address, const char *text, size_t length)
+{
+    struct iovec from = {(void *)(uintptr_t)text, length}, to = {(void *)(uintptr_t)address, length};
+    return process_vm_writev(tid, &from, 1, &to, 1, 0) == (ssize_t)length;
+}
+
+/* A call of execve or execveat. */
+typedef struct {
+    int is_at;
+    uint64_t folder, path, arguments, environment, flags, stack;
+} Call;
+
+#if defined(__x86_64__)
+#define IS_32_BITS(arch) ((arch) == AUDIT_ARCH_I386)
+#define X32_BIT 0x40000000
+#define FOLLOWS_32_BITS 1
+
+/* Also of a thread of 32 bits, unlike PTRACE_GETREGSET. */
+static int read_registers(pid_t tid, struct user_regs_struct *registers)
+{
+    return ptrace(PTRACE_GETREGS, tid, 0, registers) == 0;
+}
+
+static int write_registers(pid_t tid, struct user_regs_struct *registers)
+{
+    return ptrace(PTRACE_SETREGS, tid, 0, registers) == 0;
+}
+
+static Call call_of(const struct user_regs_struct *now, int is_32_bits)
+{
+    if (is_32_bits) {
+        if (now->orig_rax == 11)
+            return (Call){0, 0, now->rbx, now->rcx, now->rdx, 0, now->rsp};
+        return (Call){1, now->rbx, now->rcx, now->rdx, now->rsi, now->rdi, now->rsp};
+    }
+    uint64_t number = now->orig_rax & ~(uint64_t)X32_BIT;
+    if (number == SYS_execve || number == 520)
+        return (Call){0, 0, now->rdi, now->rsi, now->rdx, 0, now->rsp};
+    return (Call){1, now->rdi, now->rsi, now->rdx, now->r10, now->r8, now->rsp};
+}
+
+/* The call becomes execve of another path. */
+static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *call, uint64_t path, int is_32_bits)
+{
+    if (is_32_bits) {
+        now->orig_rax = 11;
+        now->rbx = path;
+        now->rcx = call->arguments;
+        now->rdx = call->environment;
+    } else {
+        if (call->is_at)
+            now->orig_rax = now->orig_rax & X32_BIT ? X32_BIT | 520 : SYS_execve;
+        now->rdi = path;
+        now->rsi = call->arguments;
+        now->rdx = call->environment;
+    }
+    return write_registers(tid, now);
+}
+
+/* The registers of the call as they were, but for what it returned. */
+static void put_back(pid_t tid, const struct user_regs_struct *before)
+{
+    struct user_regs_struct now;
+    if (!read_registers(tid, &now) || (int64_t)now.rax >= 0)
+        return;
+    uint64_t returned = now.rax;
+    now = *before;
+    now.rax = returned;
+    now.orig_rax = (uint64_t)-1;
+    write_registers(tid, &now);
+}
+#elif defined(__aarch64__)
+#define IS_32_BITS(arch) ((arch) == AUDIT_ARCH_ARM)
+#define FOLLOWS_32_BITS 0
+
+static int read_registers(pid_t tid, struct user_regs_struct *registers)
+{
+    struct iovec all = {registers, sizeof *registers};
+    return ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &all) == 0;
+}
+
+static int write_registers(pid_t tid, struct user_regs_struct *registers)
+{
+    struct iovec all = {registers, sizeof *registers};
+    return ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &all) == 0;
+}
+
+static Call call_of(const struct user_regs_struct *now, int is_32_bits)
+{
+    const unsigned long long *r = now->regs;
+    (void)is_32_bits;
+    if (r[8] == SYS_execve)
+        return (Call){0, 0, r[0], r[1], r[2], 0, now->sp};
+    return (Call){1, r[0], r[1], r[2], r[3], r[4], now->sp};
+}
+
+static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *call, uint64_t path, int is_32_bits)
+{
+    int number = SYS_execve;
+    (void)is_32_bits;
+    struct iovec one = {&number, sizeof number};
+    if (call->is_at && ptrace(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &one) != 0)
+        return 0;
+    now->regs[0] = path;
+    now->regs[1] = call->arguments;
+    now->regs[2] = call->environment;
+    return write_registers(tid, now);
+}
+
+static void put_back(pid_t tid, const struct user_regs_struct *before)
+{
+    struct user_regs_struct now;
+    if (!read_registers(tid, &now) || (int64_t)now.regs[0] >= 0)
+        return;
+    for (int i = 1; i < 31; i++)
+        now.regs[i] = before->regs[i];
+    write_registers(tid, &now);
+}
+#else
+#error "no registers are known of this machine"
+#endif
+
+/* ---- What a file is ---- */
+
+/* The class, byte order and machine of an ELF header; 0 if it is none. */
+static int header_in(const unsigned char *start, ssize_t length, Header *found)
+{
+    if (length < 20 || memcmp(start, ELFMAG, SELFMAG) != 0)
+        return 0;
+    int is_big = start[EI_DATA] == ELFDATA2MSB;
+    *found = (Header){start[EI_CLASS], start[EI_DATA], (unsigned)(start[18 + !is_big] << 8 | start[18 + is_big])};
+    return 1;
+}
+
+static int is_wanted(const Header *one)
+{
+    for (size_t i = 0; i < wanted_count; i++)
+        if (one->class == wanted[i].class && one->order == wanted[i].order && one->machine == wanted[i].machine)
+            return 1;
+    return 0;
+}
+
+static int is_of_this_machine(const Header *one)
+{
+    return one->order == own.order && (one->machine == own.machine || one->machine == EM_386);
+}
+
+/* The path by which this process reaches a file that the thread names. */
+static void seen_from_here(pid_t tid, const char *path, char *seen)
+{
+    snprintf(seen, PATH_MAX + 64, path[0] == '/' ? "/proc/%d/root%s" : "/proc/%d/cwd/%s", tid, path);
+}
+
+/* The kind of a file: of the target, of another machine, or neither. `words` takes the interpreters of a script and
+ * their arguments, each ended by a NUL byte. Returns the machine's number of a stranger, 0 for others, -1 of the target. */
+static int kind_of(pid_t tid, const char *path, char *words, size_t *used, int depth)
+{
+    unsigned char start[SCRIPT_BYTES + 1] = {0};
+    char seen[PATH_MAX + 64];
+    struct stat status;
+    Header header;
+    seen_from_here(tid, path, seen);
+    /* What cannot be executed is left to the kernel, which says why. */
+    if (stat(seen, &status) < 0 || !S_ISREG(status.st_mode) || !(status.st_mode & 0111))
+        return 0;
+    int file = open(seen, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, start, SCRIPT_BYTES);
+    if (file >= 0)
+        close(file);
+    if (header_in(start, length, &header))
+        return is_wanted(&header) ? -1 : is_of_this_machine(&header) ? 0 : (int)header.machine;
+    if (length < 3 || start[0] != '#' || start[1] != '!' || depth == MOST_INTERPRETERS)
+        return 0;
+    /* The interpreter's path and, as one word, the rest of the line (execve(2)). */
+    char *line = (char *)start + 2;
+    line[strcspn(line, "\n")] = 0;
+    line += strspn(line, " \t");
+    char *argument = line + strcspn(line, " \t");
+    if (*argument)
+        *argument++ = 0;
+    argument += strspn(argument, " \t");
+    size_t end = strlen(argument);
+    while (end && (argument[end - 1] == ' ' || argument[end - 1] == '\t'))
+        argument[--end] = 0;
+    char inner[PATH_MAX];
+    size_t inner_used = 0;
+    int kind = *line ? kind_of(tid, line, inner, &inner_used, depth + 1) : 0;
+    /* The interpreter of an interpreter comes first. */
+    memcpy(words, inner, inner_used);
+    *used = inner_used;
+    *used += (size_t)sprintf(words + *used, "%s", line) + 1;
+    if (*argument)
+        *used += (size_t)sprintf(words + *used, "%s", argument) + 1;
+    return kind;
+}
+
+/* The path that a call names, as the kernel shows it where the call names a descriptor. */
+static int path_of(pid_t tid, const Call *call, char *path)
+{
+    char link[64], base[PATH_MAX], given[PATH_MAX];
+    if (!string_of(tid, call->path, given))
+        return 0;
+    if (!call->is_at || given[0] == '/' || (int)call->folder == AT_FDCWD) {
+        strcpy(path, given);
+        return 1;
+    }
+    snprintf(link, sizeof link, "/proc/%d/fd/%d", tid, (int)call->folder);
+    ssize_t length = readlink(link, base, sizeof base - 1);
+    if (length < 0 || (size_t)length + strlen(given) + 2 > PATH_MAX)
+        return 0;
+    base[length] = 0;
+    sprintf(path, given[0] ? "%s/%s" : "%s", base, given);
+    return 1;
+}
+
+/* ---- The calls ---- */
+
+static void write_file(const char *path, const char *content, size_t length)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0 || write(file, content, length) != (ssize_t)length || close(file) < 0)
+        fail("cannot write", path);
+}
+
+/* Make the next guest's folder, with a ledger for its fault log, and everything that the starter reads. */
+static long make_guest(const char *path, const char *words, size_t used)
+{
+    char name[PATH_MAX], content[2 * PATH_MAX];
+    long number = ++last_number;
+    static const char zeros[LEDGER_BYTES];
+    snprintf(name, sizeof name, "%s/guest-%ld", home, number);
+    if (mkdir(name, 0700) < 0)
+        fail("cannot make", name);
+    snprintf(name, sizeof name, "%s/guest-%ld/faults.jsonl.counts", home, number);
+    write_file(name, zeros, sizeof zeros);
+    memcpy(content, words, used);
+    used += (size_t)sprintf(content + used, "%s", path) + 1;
+    snprintf(name, sizeof name, "%s/%ld.words", place, number);
+    write_file(name, content, used);
+    snprintf(name, sizeof name, "%s/%ld", place, number);
+    if (symlink(starter, name) < 0)
+        fail("cannot make", name);
+    return number;
+}
+
+/* Whether the starter has the same path for the thread. */
+static int has_our_root(pid_t tid)
+{
+    char path[64];
+    struct stat its, ours;
+    snprintf(path, sizeof path, "/proc/%d/root/", tid);
+    return stat(path, &its) == 0 && stat("/", &ours) == 0 && its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+}
+
+/* A thread is about to execute a file. Returns whether it must stop again at the end of the call. */
+static int at_execution(Thread *thread)
+{
+    char path[PATH_MAX], words[PATH_MAX], target[SCRATCH_BYTES];
+    size_t used = 0;
+    struct user_regs_struct now;
+    struct __ptrace_syscall_info info;
+    thread->pending = 0;
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, thread->tid, sizeof info, &info) <= 0 || !read_registers(thread->tid, &now))
+        return 0; /* it was killed meanwhile */
+    int is_32_bits = IS_32_BITS(info.arch);
+    if (is_32_bits && !FOLLOWS_32_BITS) {
+        note(home, "trouble", "process %d has 32 bits, and what it executes is not followed\n", thread->pid);
+        return 0;
+    }
+    Call call = call_of(&now, is_32_bits);
+    if (!path_of(thread->tid, &call, path))
+        return 0;
+    int kind = kind_of(thread->tid, path, words, &used, 0);
+    if (kind > 0)
+        note(home, "strangers", "%d %s\n", kind, path);
+    if (kind >= 0)
+        return 0;
+    if (!has_our_root(thread->tid)) {
+        note(home, "trouble", "%s, by a process that has another root folder\n", path);
+        return 0;
+    }
+    long number = make_guest(path, words, used);
+    size_t length = (size_t)snprintf(target, sizeof target, "%s/%ld", place, number) + 1;
+    uint64_t scratch = (call.stack - BELOW_STACK - SCRATCH_BYTES) & ~(uint64_t)15;
+    thread->before = now;
+    if (!write_memory(thread->tid, scratch, target, length) ||
+        !replace_call(thread->tid, &now, &call, scratch, is_32_bits)) {
+        note(home, "trouble", "%s: its call could not be replaced: %s\n", path, strerror(errno));
+        return 0;
+    }
+    thread->pending = number;
+    thread->is_restored = 1;
+    return 1;
+}
+
+/* A process has executed a file. */
+static void at_executed(Thread *thread)
+{
+    unsigned long former = 0;
+    ptrace(PTRACE_GETEVENTMSG, thread->tid, 0, &former);
+    Thread *caller = (pid_t)former != thread->tid ? thread_of((pid_t)former) : NULL;
+    if (caller) {
+        /* Another thread than the first executed it, and has the number of the process now. */
+        pid_t tid = thread->tid;
+        thread->pending = caller->pending;
+        forget(caller);
+        thread = thread_of(tid);
+    }
+    thread->is_restored = 0;
+    if (thread->is_starting && !thread->pending) {
+        thread->is_starting = 0;
+        return;
+    }
+    if (thread->guest)
+        note_of_guest(thread->guest, "%d replaced\n", thread->pid);
+    thread->guest = thread->pending;
+    thread->is_starting = thread->pending != 0;
+    thread->pending = 0;
+}
+
+static void at_end(Thread *thread, int status)
+{
+    if (thread->guest && thread->tid == thread->pid) {
+        if (WIFEXITED(status))
+            note_of_guest(thread->guest, "%d exited %d\n", thread->pid, WEXITSTATUS(status));
+        else
+            note_of_guest(thread->guest, "%d killed %d\n", thread->pid, WTERMSIG(status));
+    }
+    forget(thread);
+}
+
+/* ---- The command ---- */
+
+static void install_filter(void)
+{
+#if defined(__x86_64__)
+    const unsigned native = AUDIT_ARCH_X86_64, other = AUDIT_ARCH_I386, at_32 = 358;
+#else
+    const unsigned native = AUDIT_ARCH_AARCH64, other = AUDIT_ARCH_ARM, at_32 = 387;
+#endif
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, native, 0, 6),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 8, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execveat, 7, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x40000000 | 520, 6, 0), /* of the x32 ABI */
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x40000000 | 545, 5, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, other, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 11, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, at_32, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        fail("cannot filter the system calls of", "the command");
+}
+
+static pid_t start(const char *file, char **command)
+{
+    int gate[2];
+    char go = 0;
+    if (pipe2(gate, O_CLOEXEC) < 0)
+        fail("cannot start", command[0]);
+    pid_t child = fork();
+    if (child < 0)
+        fail("cannot start", command[0]);
+    if (child == 0) {
+        signal(SIGINT, SIG_DFL);
+        signal(SIGQUIT, SIG_DFL);
+        /* The emulator would leave a core file beside the sources. */
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, RLIM_INFINITY});
+        /* Without its tracer it would fail to execute anything. */
+        if (read(gate[0], &go, 1) != 1)
+            _exit(OWN_FAILURE);
+        install_filter();
+        execvp(file, command);
+        fail("cannot run", file);
+    }
+    const long options = PTRACE_O_TRACESECCOMP | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE |
+                         PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
+    if (ptrace(PTRACE_SEIZE, child, 0, options) < 0) {
+        int why = errno;
+        kill(child, SIGKILL);
+        errno = why;
+        fail("this machine does not let a process be traced, that of", command[0]);
+    }
+    add_thread(child);
+    if (write(gate[1], &go, 1) != 1)
+        fail("cannot start", command[0]);
+    close(gate[0]);
+    close(gate[1]);
+    return child;
+}
+
+/* Let a thread that has stopped go on. */
+static void go_on(pid_t tid, int status)
+{
+    int event = status >> 16, sent = WSTOPSIG(status);
+    unsigned long number = 0;
+    Thread *thread = add_thread(tid);
+    switch (event) {
+    case PTRACE_EVENT_SECCOMP: {
+        int is_watched = at_execution(thread);
+        ptrace(is_watched ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, 0);
+        return;
+    }
+    case PTRACE_EVENT_EXEC:
+        at_executed(thread);
+        break;
+    case PTRACE_EVENT_FORK:
+    case PTRACE_EVENT_VFORK:
+    case PTRACE_EVENT_CLONE:
+        /* The parent cannot become another guest before this. */
+        if (ptrace(PTRACE_GETEVENTMSG, tid, 0, &number) == 0)
+            add_thread((pid_t)number);
+        break;
+    case PTRACE_EVENT_STOP:
+        /* A new thread, or a group of threads that was stopped, and stays so until it is continued. */
+        if (sent == SIGSTOP || sent == SIGTSTP || sent == SIGTTIN || sent == SIGTTOU) {
+            ptrace(PTRACE_LISTEN, tid, 0, 0);
+            return;
+        }
+        break;
+    default:
+        if (sent == (SIGTRAP | 0x80)) {
+            if (thread->is_restored)
+                put_back(tid, &thread->before);
+            thread->is_restored = 0;
+            break;
+        }
+        ptrace(PTRACE_CONT, tid, 0, sent);
+        return;
+    }
+    ptrace(PTRACE_CONT, tid, 0, 0);
+}
+
+static void be_late(int number)
+{
+    (void)number;
+    is_late = 1;
+}
+
+/* End what the command has left running: it may end by itself for a moment, and is killed then. */
+static void end_the_rest(void)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < thread_count; i++)
+        if (threads[i].tid == threads[i].pid && kill(threads[i].pid, SIGTERM) == 0)
+            left++;
+    for (size_t i = 0; i < thread_count; i++)
+        kill(threads[i].pid, SIGCONT);
+    if (left)
+        note(home, "left", "%zu\n", left);
+    alarm(GRACE_SECONDS);
+}
+
+static void follow(pid_t command)
+{
+    int status, of_command = -1;
+    while (thread_count) {
+        if (is_late)
+            for (size_t i = 0; i < thread_count; i++)
+                kill(threads[i].pid, SIGKILL);
+        pid_t tid = waitpid(-1, &status, __WALL);
+        if (tid < 0) {
+            if (errno == EINTR)
+                continue;
+            if (errno == ECHILD)
+                break;
+            fail("cannot wait for", "the command");
+        }
+        if (WIFSTOPPED(status)) {
+            go_on(tid, status);
+            continue;
+        }
+        Thread *thread = thread_of(tid);
+        if (thread)
+            at_end(thread, status);
+        if (tid == command) {
+            of_command = status;
+            end_the_rest();
+        }
+    }
+    if (WIFEXITED(of_command))
+        note(place, "status", "exited %d\n", WEXITSTATUS(of_command));
+    else
+        note(place, "status", "killed %d\n", WTERMSIG(of_command));
+}
+
+static void read_headers(char *text)
+{
+    int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    unsigned char start[20];
+    if (file < 0 || !header_in(start, read(file, start, sizeof start), &own))
+        fail("cannot read", "/proc/self/exe");
+    close(file);
+    for (char *word = strtok(text, " "); word && wanted_count < MOST_HEADERS; word = strtok(NULL, " ")) {
+        Header *one = &wanted[wanted_count++];
+        if (sscanf(word, "%u,%u,%u", &one->class, &one->order, &one->machine) != 3)
+            fail("no header of a program:", word);
+    }
+}
+
+static void write_environment(void)
+{
+    extern char **environ;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/environment", place);
+    FILE *file = fopen(path, "wxe");
+    for (char **one = environ; file && *one; one++)
+        fprintf(file, "%s%c", *one, 0);
+    if (!file || fclose(file) != 0)
+        fail("cannot write", path);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 7 || strlen(argv[1]) + 24 > SCRATCH_BYTES) {
+        fprintf(stderr, "usage: tracer PLACE HOME STARTER HEADERS FILE PROGRAM [ARGUMENT ...]; PLACE is short\n");
+        return OWN_FAILURE;
+    }
+    place = argv[1];
+    home = argv[2];
+    starter = argv[3];
+    read_headers(argv[4]);
+    write_environment();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    /* The terminal's signals are the command's. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = be_late}, NULL);
+    follow(start(argv[5], argv + 6));
+    return 0;
+}

@@ -1,0 +1,123 @@
+"""The variables and files that make a build system compile for a target: of plumb exec, and what plumb env prints.
+
+The compilers are wrappers: they add the target's flags, and the flags that make findings readable.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from typing import TYPE_CHECKING
+
+from harness.build import toolchain
+from harness.core.digests import key_of
+from harness.core.processes import process
+from harness.isa import registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.cache import Cache
+    from harness.core.target_model import Target, Toolchain
+
+TOOLS = {
+    "AR": "ar",
+    "NM": "nm",
+    "OBJCOPY": "objcopy",
+    "OBJDUMP": "objdump",
+    "RANLIB": "ranlib",
+    "READELF": "readelf",
+    "STRIP": "strip",
+}
+"""Variable -> the binary tool that it names. LD is none of them: makefiles link by it with flags of the compiler."""
+COMPILERS = {"CC": "gcc", "CXX": "g++"}
+RUNNER = "/usr/bin/env"
+"""What CMake and Meson are told to run programs of the target by: any program, as plumb exec sees what it executes."""
+
+
+def cross_environment(cache: Cache, target: Target, tools: Toolchain) -> dict[str, str]:
+    """Name -> value of every variable. Makes the files that they name, or finds them in the cache.
+
+    Raises InfrastructureError where the target's compiler is missing.
+    """
+    identity = [toolchain.identity(tools, name) for name in COMPILERS.values()]
+    search = process.PLAIN_ENVIRONMENT["PATH"]
+    key = key_of([target.name, *target.compiler_flags, *identity, search, *_texts(target, tools, "", "").values()])
+    folder = cache.path("cross-environments", f"{target.name}-{key}")
+    compilers = {name: folder / f"{tools.triple}-{tool}" for name, tool in COMPILERS.items()}
+    texts = _texts(target, tools, str(compilers["CC"]), str(compilers["CXX"]))
+
+    def fill(into: Path) -> None:
+        flags = toolchain.program_flags(target)
+        for name, path in compilers.items():
+            toolchain.write_wrapper(into / path.name, toolchain.tool(tools, COMPILERS[name]), flags, tools.libraries)
+        for name, text in texts.items():
+            (into / name).write_text(text, "utf-8")
+
+    cache.folder("cross-environments", folder.name, fill)
+    return {
+        **{name: str(path) for name, path in compilers.items()},
+        "CPP": f"{compilers['CC']} -E",
+        **{name: toolchain.tool(tools, tool) for name, tool in TOOLS.items()},
+        "CC_FOR_BUILD": "gcc",
+        "CMAKE_TOOLCHAIN_FILE": str(folder / CMAKE),
+        "CONFIG_SITE": str(folder / AUTOCONF),
+        "HOST_TRIPLET": tools.triple,
+        "MESON_CROSS_FILE": str(folder / MESON),
+        "PKG_CONFIG": _pkg_config(tools),
+        "PKG_CONFIG_LIBDIR": ":".join(_package_folders(tools)),
+        "PKG_CONFIG_PATH": "",
+    }
+
+
+CMAKE, MESON, AUTOCONF = "toolchain.cmake", "cross.ini", "config.site"
+
+
+def _texts(target: Target, tools: Toolchain, cc: str, cxx: str) -> dict[str, str]:
+    """Name -> content of the files that build systems read."""
+    variant = registry.variant(target.emulator.qemu)
+    family = (variant.meson_family if variant else "") or target.emulator.qemu
+    named = {name: toolchain.tool(tools, tool) for name, tool in TOOLS.items()}
+    cmake = [
+        "set(CMAKE_SYSTEM_NAME Linux)",
+        f"set(CMAKE_SYSTEM_PROCESSOR {target.machine})",
+        f'set(CMAKE_C_COMPILER "{cc}")',
+        f'set(CMAKE_CXX_COMPILER "{cxx}")',
+        *(f'set(CMAKE_{name} "{tool}")' for name, tool in named.items()),
+        f"set(CMAKE_CROSSCOMPILING_EMULATOR {RUNNER})",
+    ]
+    meson = [
+        "[binaries]",
+        f"c = '{cc}'",
+        f"cpp = '{cxx}'",
+        *(f"{name.lower()} = '{named[name]}'" for name in ("AR", "STRIP")),
+        f"pkg-config = '{_pkg_config(tools)}'",
+        f"exe_wrapper = '{RUNNER}'",
+        "[host_machine]",
+        "system = 'linux'",
+        f"cpu_family = '{family}'",
+        f"cpu = '{target.machine}'",
+        f"endian = '{target.endianness}'",
+    ]
+    # A configure script reads it before it looks for the machine that it compiles for.
+    autoconf = [f'test -n "$host_alias" || host_alias={tools.triple}']
+    return {CMAKE: _lines(cmake), MESON: _lines(meson), AUTOCONF: _lines(autoconf)}
+
+
+def _lines(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _pkg_config(tools: Toolchain) -> str:
+    name = toolchain.tool(tools, "pkg-config")
+    return name if shutil.which(name) else "pkg-config"
+
+
+def _package_folders(tools: Toolchain) -> list[str]:
+    """Where Debian keeps what libraries of the target say of themselves."""
+    return [f"/usr/lib/{tools.triple}/pkgconfig", f"/usr/{tools.triple}/lib/pkgconfig", "/usr/share/pkgconfig"]
+
+
+def as_shell(variables: dict[str, str]) -> str:
+    """The variables as commands of a POSIX shell."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))

@@ -1,0 +1,175 @@
+"""Runs a command with every program of a target under its emulator, and has the evidence judged: plumb exec."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build import host_packages
+from harness.core.errors import UsageError
+from harness.core.model import CANARY_SUITE, Record
+from harness.isa import rules
+from harness.judge import known_findings, unchecked_changes
+from harness.judge.conclusion import conclude
+from harness.record import evidence_seal, program_launch, run_folder, stored_run
+from harness.record.program_launch import CommandRecord
+from harness.record.run_folder import CellRecord, RunRecord
+from harness.run.cell_spec import CellSpec
+from harness.run.programs.traced_command import check_command, prepare_tracing, run_traced, write_events
+from harness.workflows.cell_process import run_cell
+from harness.workflows.programs.cross_environment import cross_environment
+from harness.workflows.target_setup import oracle_setup, set_up_target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.core.errors import ExitCode
+    from harness.core.target_model import Target
+    from harness.judge.findings import Judgement
+    from harness.plan.catalog import Catalog
+    from harness.run.programs.traced_command import Tracing
+    from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.workbench import Workbench
+
+
+class Execution(Record, frozen=True):
+    """What to run, and where."""
+
+    target: str
+    policy: str
+    words: list[str]
+    folder: Path
+    """The working folder."""
+    run: Path
+    """The run folder."""
+    known: Path
+    install: bool
+    prints_document: bool = False
+    """Whether standard output is for a JSON document."""
+
+
+def emulated_target(catalog: Catalog, name: str) -> Target:
+    """The one target of that name whose programs are processes here. Raises UsageError for any other."""
+    target = catalog.targets.get(name)
+    possible = [each.name for each in catalog.targets.values() if each.emulator.is_qemu_user]
+    if target is None or not target.emulator.is_qemu_user:
+        why = "" if target is None else "its programs do not run under a user-mode emulator"
+        what = "no such target" if target is None else f"{name} runs no programs of yours"
+        raise UsageError(what, where=f"--target {name}", because=why, remedy=f"one of {', '.join(possible)}")
+    return target
+
+
+def tracing_of(setup: TargetSetup, policy: str) -> Tracing:
+    """How to trace programs of a target under a policy."""
+    tools = oracle_setup(setup.bench).toolchain
+    return prepare_tracing(setup.bench.cache, tools, setup.runner(policy), setup.canary())
+
+
+def environment_for(setup: TargetSetup) -> dict[str, str]:
+    """The caller's environment, with what makes build systems compile for the target."""
+    return {**os.environ, **cross_environment(setup.bench.cache, setup.target, setup.toolchain)}
+
+
+def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
+    """Run the canaries and the command, and judge. The command has the terminal, and the caller's environment.
+
+    Raises UsageError for a command that cannot run, InfrastructureError where this machine lacks something, and
+    KeyboardInterrupt if Ctrl-C ended the command.
+    """
+    target = emulated_target(bench.catalog, asked.target)
+    rules.check_toolchain(
+        rules.policy_for(bench.catalog.policies, asked.policy, target), target, bench.catalog.toolchain_of(target)
+    )
+    diagnosis = host_packages.diagnose(bench.catalog, [target.name], emulator="pinned")
+    host_packages.install_missing(diagnosis, bench.progress, install=asked.install)
+    setup = set_up_target(bench, target)
+    tracing, environment = tracing_of(setup, asked.policy), environment_for(setup)
+    check_command(tracing, asked.words, environment, asked.folder)
+    asked.run.mkdir(parents=True, exist_ok=True)
+    known_findings.record(asked.run, known_findings.text_in(asked.folder), None)
+    # Stored first: a run that is killed is then judged UNKNOWN.
+    run_folder.write_run(asked.run, _record(setup, asked, []))
+    records = [_canaries(setup, asked)]
+    with bench.progress.stage("suites", f"running {asked_text(asked)} with programs of {target.name} emulated"):
+        records.append(_command(tracing, asked, environment))
+    run_folder.write_run(asked.run, _record(setup, asked, records))
+    stored = stored_run.read(asked.run)
+    return conclude(stored, asked.known, bench.progress, tree=asked.folder, made_here=True)
+
+
+def asked_text(asked: Execution) -> str:
+    """The command line for a shell, without the folder of its program."""
+    return shlex.join([Path(asked.words[0]).name, *asked.words[1:]])
+
+
+def _canaries(setup: TargetSetup, asked: Execution) -> CellRecord:
+    """Prove that the target's emulator enforces alignment under the policy."""
+    with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
+        spec = CellSpec(
+            suite=CANARY_SUITE,
+            folder=asked.run / setup.target.name / CANARY_SUITE,
+            shared=asked.run / "shared",
+            sockets=Path(sockets),
+            runner=setup.runner(asked.policy),
+            version=(),
+            build=None,
+            canary=setup.canary(),
+            triple=setup.toolchain.triple,
+            seed=0,
+            tier="quick",
+        )
+        record = run_cell(spec, setup.bench.progress)
+    return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
+
+
+def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str]) -> CellRecord:
+    """Run the command, and seal what it left."""
+    target = tracing.runner.target.name
+    cell = asked.run / target / program_launch.SUITE
+    cell.mkdir(parents=True)
+    end = run_traced(
+        tracing,
+        cell,
+        asked.words,
+        folder=asked.folder,
+        environment=environment,
+        prints_document=asked.prints_document,
+    )
+    if end.code == -signal.SIGINT:
+        raise KeyboardInterrupt
+    command = CommandRecord(words=asked.words, folder=str(asked.folder))
+    status = write_events(cell, command, target, end)
+    return CellRecord(
+        target=target,
+        suite=program_launch.SUITE,
+        seconds=round(end.seconds, 2),
+        status=status,
+        seal=evidence_seal.seal(cell),
+    )
+
+
+def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord]) -> RunRecord:
+    catalog, target = setup.bench.catalog, setup.target
+    return RunRecord(
+        server=asked_text(asked),
+        family="",
+        policy=asked.policy,
+        optimisation="",
+        emulator="pinned",
+        seed=0,
+        targets=[target.name],
+        suites=[CANARY_SUITE, program_launch.SUITE],
+        binaries={},
+        triples={target.name: setup.toolchain.triple},
+        machines={target.name: target},
+        stages=setup.bench.progress.stages,
+        cells=records,
+        beside=unchecked_changes.digests(asked.run),
+        policies=rules.recorded_policies(catalog.policies, asked.policy, [target]),
+    )

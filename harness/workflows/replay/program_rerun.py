@@ -1,0 +1,85 @@
+"""Runs the program of a finding once more, or the command that had it run: of plumb exec."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.analysis import symbols
+from harness.core.errors import UsageError
+from harness.record import fault_log, program_launch
+from harness.run.programs.traced_command import run_traced
+from harness.run.server_process import describe_exit
+from harness.workflows.programs.execution import environment_for, tracing_of
+from harness.workflows.replay.recurrence import Observation
+from harness.workflows.replay.rerun import ReplayedRun
+
+if TYPE_CHECKING:
+    from harness.judge.reproducer import ReplayedProgram, Reproducer
+    from harness.run.programs.traced_command import CommandEnd
+    from harness.workflows.target_setup import TargetSetup
+
+
+def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tuple[ReplayedRun, symbols.Symbols]:
+    """What the program did, and the names of its code. `place` takes the evidence.
+
+    It begins with the caller's environment and the recorded differences. Raises UsageError where it is gone.
+    """
+    launch = reproducer.launch
+    assert launch is not None
+    if not Path(launch.folder).is_dir() or ("/" in launch.file and not (Path(launch.folder) / launch.file).is_file()):
+        raise UsageError(
+            "the program of the finding is not there any more",
+            where=launch.file,
+            because=f"it ran in {launch.folder}",
+            remedy=f"build it again: plumb exec --target {reproducer.target} -- COMMAND",
+        )
+    requests = place / program_launch.INPUT
+    if launch.requests is not None:
+        requests.write_bytes(base64.b64decode(launch.requests))
+    environment = environment_for(setup)
+    for name, value in launch.environment.items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+    log = place / "output"
+    end = run_traced(
+        tracing_of(setup, reproducer.policy),
+        place,
+        launch.words,
+        folder=Path(launch.folder),
+        environment=environment,
+        file=launch.file,
+        requests=requests if requests.is_file() else None,
+        log=log,
+    )
+    table = symbols.Symbols(setup.toolchain.triple, "", symbols.OwnProgram(path=launch.program, folder=launch.folder))
+    return _observed(place, reproducer, launch, end), table
+
+
+def _observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: CommandEnd) -> ReplayedRun:
+    faults: list[fault_log.Fault] = []
+    deaths: list[str] = []
+    damage: list[str] = []
+    for guest in program_launch.guests(place):
+        recorded = fault_log.read(guest / fault_log.NAME)
+        faults += recorded.faults
+        damage += recorded.damage
+        deaths += [describe_exit(-one.signal)[1] for one in recorded.ends.values() if one.signal in fault_log.CRASHES]
+    nothing = "" if program_launch.guests(place) else f"no program of {reproducer.target} ran"
+    detail = reproducer.detail if reproducer.detail in deaths else next(iter(deaths), "")
+    of_command = not launch.program
+    return ReplayedRun(
+        observation=Observation(
+            end=f"{shlex.join(launch.words)}: {end.text}",
+            detail="" if of_command else detail,
+            came=end.code != 0 if of_command else None,
+            cut="; ".join(damage) or nothing,
+        ),
+        faults=faults,
+        reports=[],
+        assertion=None,
+    )

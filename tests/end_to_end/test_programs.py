@@ -1,0 +1,492 @@
+"""Commands whose programs of the target run under the emulator: plumb exec sees all of them, and tells every fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from harness.core.cache import Cache
+from harness.core.digests import key_of
+from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Verdict
+from harness.core.processes import process
+from harness.isa import rules
+from harness.judge.findings import judge
+from harness.judge.verdict import CellVerdict, cell_verdicts
+from harness.record import evidence_seal, fault_log, program_launch, run_folder, stored_run
+from harness.record.program_launch import CommandRecord
+from harness.record.run_folder import CellRecord, RunRecord
+from harness.run.programs.traced_command import CommandEnd, Tracing, check_command, run_traced, write_events
+from harness.workflows.programs.execution import environment_for, tracing_of
+from harness.workflows.target_setup import TargetSetup, set_up_target
+from harness.workflows.workbench import Workbench
+from tests.end_to_end.plumb_runs import PLUMB, processes_of, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.end_to_end
+
+SOURCE = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint32_t words[4];
+
+__attribute__((noinline)) static uint32_t odd_load(const char *near)
+{
+    uint32_t word = *(const volatile uint32_t *)(near + 1); /* the line of the fault */
+    return word ^ 5; /* a delay slot of SPARC takes this, and not the load */
+}
+
+static void *in_thread(void *unused)
+{
+    (void)unused;
+    return (void *)(uintptr_t)odd_load((const char *)words);
+}
+
+static int in_child(const char *program, const char *mode)
+{
+    int status;
+    if (fork() == 0) {
+        if (program)
+            execl(program, program, mode, (char *)NULL);
+        _exit((int)odd_load((const char *)words));
+    }
+    wait(&status);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "clean";
+    pthread_t thread;
+    char line[80] = "";
+    if (!strcmp(mode, "odd"))
+        return (int)odd_load((const char *)words);
+    if (!strcmp(mode, "thread"))
+        return pthread_create(&thread, NULL, in_thread, NULL) || pthread_join(thread, NULL);
+    if (!strcmp(mode, "fork"))
+        return in_child(NULL, "");
+    if (!strcmp(mode, "exec"))
+        return in_child("/proc/self/exe", "odd");
+    if (!strcmp(mode, "abort"))
+        abort();
+    if (!strcmp(mode, "null"))
+        return *(volatile int *)NULL;
+    if (!strcmp(mode, "status"))
+        return atoi(argv[2]);
+    if (!strcmp(mode, "limit")) {
+        signal(SIGXFSZ, SIG_IGN);
+        return setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0});
+    }
+    if (!strcmp(mode, "wait"))
+        pause();
+    if (!strcmp(mode, "read") && fgets(line, sizeof line, stdin))
+        return !strcmp(line, "odd\n") ? (int)odd_load(line) : 0;
+    printf("%s", argv[0]);
+    for (int i = 1; i < argc; i++)
+        printf(" [%s]", argv[i]);
+    puts("");
+    return 0;
+}
+"""
+FAULT_LINE = next(n for n, line in enumerate(SOURCE.splitlines(), 1) if "the line of the fault" in line)
+MAKEFILE = """\
+odd: odd.c
+\t$(CC) -O1 -pthread -o $@ $<
+check: odd
+\t./odd clean
+\t-./odd $(MODE)
+"""
+
+
+@cache
+def setup_of(target: str) -> TargetSetup:
+    bench = Workbench.default()
+    return set_up_target(bench, bench.catalog.targets[target])
+
+
+@cache
+def odd_program(target: str, *flags: str) -> Path:
+    """The program, compiled as a build system would: with CC of the environment."""
+    setup = setup_of(target)
+    words = environment_for(setup)
+
+    def compile_into(into: Path) -> None:
+        (into / "odd.c").write_text(SOURCE, "utf-8")
+        command = [words["CC"], "-O1", "-pthread", *flags, "-o", "odd", "odd.c"]
+        process.run_successfully(command, problem="odd.c does not compile", deadline_seconds=120, folder=into)
+
+    return Cache.default().folder("test-programs", key_of([SOURCE, target, words["CC"], *flags]), compile_into) / "odd"
+
+
+class TracedRun:
+    """One command in a folder with the program, run under the tracer alone: without canaries, and not judged."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        self.folder = folder / "tree"
+        self.folder.mkdir()
+        self.setup = setup_of(target)
+        self.tracing: Tracing = tracing_of(self.setup, "signal")
+        shutil.copy2(odd_program(target), self.folder / "odd")
+        self.cells = folder / "cells"
+        self.cell = self.cells
+
+    def run(self, *words: str) -> int:
+        self.cell = self.cells / str(time.monotonic_ns())
+        self.cell.mkdir(parents=True)
+        end = run_traced(
+            self.tracing,
+            self.cell,
+            words,
+            folder=self.folder,
+            environment=environment_for(self.setup),
+            log=self.cell / "output",
+        )
+        return end.code
+
+    def judged(self, *words: str) -> tuple[list[str], CellVerdict]:
+        """The ids of the findings of a command, and its verdict where canaries behave."""
+        self.cells /= "armv5"
+        code = self.run(*words)
+        place = self.cell.rename(self.cells / program_launch.SUITE)
+        command = CommandRecord(words=list(words), folder=str(self.folder))
+        status = write_events(place, command, "armv5", CommandEnd(code=code, seconds=0.1))
+        catalog = self.setup.bench.catalog
+        record = RunRecord(
+            server="sh",
+            family="",
+            policy="signal",
+            optimisation="",
+            emulator="pinned",
+            seed=0,
+            targets=["armv5"],
+            suites=[program_launch.SUITE],
+            binaries={},
+            triples={"armv5": self.setup.toolchain.triple},
+            machines={"armv5": self.setup.target},
+            stages={},
+            cells=[
+                CellRecord(
+                    target="armv5",
+                    suite=program_launch.SUITE,
+                    seconds=0.1,
+                    status=status,
+                    seal=evidence_seal.seal(place),
+                )
+            ],
+            policies=rules.recorded_policies(catalog.policies, "signal", [self.setup.target]),
+        )
+        run_folder.write_run(self.cells.parent, record)
+        findings, outcomes, _ = judge(stored_run.read(self.cells.parent))
+        canary = msgspec.structs.replace(outcomes[0], suite="canary", passed=1, failed=0, doubts=[], unexplained=[])
+        return [finding.id for finding in findings], cell_verdicts([canary, *outcomes], findings)[1]
+
+    @property
+    def output(self) -> str:
+        return (self.cell / "output").read_text("utf-8")
+
+    @property
+    def launched(self) -> list[list[str]]:
+        launches = map(program_launch.read_launch, program_launch.guests(self.cell))
+        return [launch.words for launch in launches if launch is not None]
+
+    @property
+    def faults(self) -> list[int]:
+        """How many faults each launch recorded."""
+        guests = program_launch.guests(self.cell)
+        return [len(fault_log.read_faults(guest / fault_log.NAME)) for guest in guests]
+
+
+@pytest.fixture(params=["armv5", "sparc64"])
+def traced(request: pytest.FixtureRequest, tmp_path: Path) -> TracedRun:
+    return TracedRun(tmp_path, request.param)
+
+
+@pytest.fixture
+def traced_arm(tmp_path: Path) -> TracedRun:
+    return TracedRun(tmp_path, "armv5")
+
+
+WAYS = {
+    "the command itself": ["./odd", "odd"],
+    "a child of the shell": ["sh", "-c", "./odd odd; true"],
+    "a grandchild": ["sh", "-c", "sh -c './odd odd; true'; true"],
+    "a process in the background": ["sh", "-c", "./odd odd & wait"],
+    "what the shell becomes": ["sh", "-c", "exec ./odd odd"],
+    "another session": ["setsid", "--wait", "./odd", "odd"],
+    "by the path": ["env", "PATH=.:/usr/bin:/bin", "odd", "odd"],
+    "vfork": ["python3", "-c", "import subprocess; subprocess.run(['./odd', 'odd'])"],
+    "posix_spawn": ["python3", "-c", "import os; os.waitpid(os.posix_spawn('./odd', ['./odd', 'odd'], os.environ), 0)"],
+    "execveat": ["python3", "-c", "import os; os.execve(os.open('odd', 0), ['./odd', 'odd'], os.environ)"],
+    "a thread's execution": [
+        "python3",
+        "-c",
+        "import os, threading; threading.Thread(target=os.execv, args=('./odd', ['./odd', 'odd'])).start(); input()",
+    ],
+}
+
+
+@pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
+def test_every_way_to_execute_a_program_leads_to_the_emulator(traced_arm: TracedRun, words: list[str]) -> None:
+    traced_arm.run(*words)
+    assert [each[1:] for each in traced_arm.launched] == [["odd"]], traced_arm.output
+    assert traced_arm.faults == [1]
+    (guest,) = program_launch.guests(traced_arm.cell)
+    assert [(note.how, note.number) for note in program_launch.read_ends(guest)] == [("killed", signal.SIGBUS)]
+
+
+def test_programs_that_a_program_of_the_target_executes_are_traced_too(traced: TracedRun) -> None:
+    assert traced.run("./odd", "exec") == 0
+    assert [each[1] for each in traced.launched] == ["exec", "odd"]
+    assert traced.faults == [0, 1]
+
+
+def test_children_and_threads_belong_to_the_program_that_began_them(traced: TracedRun) -> None:
+    assert traced.run("./odd", "fork") == 0
+    assert traced.faults == [1]
+    (guest,) = program_launch.guests(traced.cell)
+    assert sorted(note.how for note in program_launch.read_ends(guest)) == ["exited", "killed"]
+    traced.run("./odd", "thread")
+    assert traced.faults == [1]
+
+
+def test_a_program_sees_the_name_and_the_arguments_that_it_was_given(traced: TracedRun) -> None:
+    assert traced.run("sh", "-c", "exec -a 'an other' ./odd 'one two' '' '*'") in {0, 2, 127}
+    assert traced.run("bash", "-c", "exec -a 'an other' ./odd 'one two' '' '*'") == 0
+    assert traced.output == "an other [one two] [] [*]\n"
+
+
+def test_scripts_are_run_by_interpreters_of_the_target(traced_arm: TracedRun) -> None:
+    tree = traced_arm.folder
+    (tree / "script").write_text(f"#! {tree}/odd  first word \nnothing\n", "utf-8")
+    (tree / "above").write_text(f"#!{tree}/script\n", "utf-8")
+    for name in ("script", "above"):
+        (tree / name).chmod(0o755)
+    assert traced_arm.run("sh", "-c", "./script a b") == 0
+    assert traced_arm.output == f"{tree}/odd [first word] [./script] [a] [b]\n"
+    # As the kernel does it: the interpreter of an interpreter comes first.
+    assert traced_arm.run("./above", "c") == 0
+    assert traced_arm.output == f"{tree}/odd [first word] [{tree}/script] [./above] [c]\n"
+
+
+def test_programs_of_this_machine_run_as_they_are(traced_arm: TracedRun) -> None:
+    assert traced_arm.run("sh", "-c", "uname -m; ls /proc/self/exe; exit 3") == 3
+    assert traced_arm.output.split() == [os.uname().machine, "/proc/self/exe"]
+    assert traced_arm.launched == []
+
+
+def test_a_refused_execution_leaves_the_caller_as_it_was(traced_arm: TracedRun) -> None:
+    """The path was replaced, and the kernel refuses the arguments: the caller goes on, and tries the next."""
+    program = """
+import os
+for words in (["./odd", "x" * (1 << 18)], ["./odd", "fine"]):
+    try:
+        os.execv("./odd", words)
+    except OSError as error:
+        print(error.strerror, flush=True)
+"""
+    assert traced_arm.run("python3", "-c", program) == 0
+    assert traced_arm.output == "Argument list too long\n./odd [fine]\n"
+
+
+def test_the_launch_is_recorded_with_environment_folder_and_input(traced_arm: TracedRun) -> None:
+    (traced_arm.folder / "below").mkdir()
+    (traced_arm.folder / "in").write_text("first\nodd\n", "utf-8")
+    script = "cd below; unset HOME; NEW='a b' ; export NEW; { read one; ../odd read; } <../in; true"
+    environment = {"HOME": "/root", **os.environ}
+    assert "NEW" not in environment
+    assert traced_arm.run("bash", "-c", script) == 0
+    (guest,) = program_launch.guests(traced_arm.cell)
+    launch = program_launch.read_launch(guest)
+    assert launch is not None
+    assert launch.words == ["../odd", "read"]
+    assert launch.folder == str(traced_arm.folder / "below")
+    assert launch.program == launch.file == str(traced_arm.folder / "odd")
+    assert launch.environment["NEW"] == "a b"
+    assert launch.environment.get("HOME", "unchanged") is None
+    assert "PATH" not in launch.environment
+    # What the shell had read of the file is not part of it.
+    assert (guest / program_launch.INPUT).read_text("utf-8") == "odd\n"
+    assert traced_arm.faults == [1]
+
+
+def test_what_a_command_leaves_running_is_ended(traced_arm: TracedRun) -> None:
+    assert traced_arm.run("sh", "-c", "setsid ./odd wait & sleep 0.5") == 0
+    assert program_launch.lines_of(traced_arm.cell, program_launch.LEFT) == ["1"]
+    assert processes_of(traced_arm.folder) == []
+
+
+def test_a_program_of_another_machine_is_noted(traced_arm: TracedRun) -> None:
+    shutil.copy2(odd_program("sparc64"), traced_arm.folder / "other")
+    assert traced_arm.run("sh", "-c", "./other 2>/dev/null; ./odd") == 0
+    assert program_launch.lines_of(traced_arm.cell, program_launch.STRANGERS) == ["43 ./other"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes its root folder")
+def test_a_program_below_another_root_is_noted(traced_arm: TracedRun) -> None:
+    program = "import os; os.chroot('.'); os.execv('/odd', ['odd'])"
+    assert traced_arm.run("python3", "-c", program) != 0
+    (line,) = program_launch.lines_of(traced_arm.cell, program_launch.TROUBLE)
+    assert line == "/odd, by a process that has another root folder"
+
+
+def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
+    tree, environment = traced_arm.folder, environment_for(traced_arm.setup)
+    shutil.copy2(odd_program("sparc64"), tree / "other")
+    (tree / "script").write_text("#!/nowhere/at/all\n", "utf-8")
+    (tree / "script").chmod(0o755)
+    (tree / "plain").write_text("echo\n", "utf-8")
+    for word, message in {
+        "./absent": "there is no program ./absent",
+        "absent-anywhere": "there is no program absent-anywhere",
+        "./plain": "./plain cannot be executed",
+        "./other": "./other is a program of another machine than armv5",
+        "./script": "the interpreter of ./script is not there",
+    }.items():
+        with pytest.raises(UsageError, match=f"error: {message} \\(PROGRAM\\)"):
+            check_command(traced_arm.tracing, [word], environment, tree)
+    for word in ("./odd", "sh", "make"):
+        check_command(traced_arm.tracing, [word], environment, tree)
+
+
+def test_a_static_program_and_one_with_the_set_uid_bit_run(traced_arm: TracedRun) -> None:
+    shutil.copy2(odd_program("armv5", "-static"), traced_arm.folder / "static")
+    shutil.copy2(odd_program("armv5"), traced_arm.folder / "setuid")
+    (traced_arm.folder / "setuid").chmod(0o4755)
+    assert traced_arm.run("sh", "-c", "./static odd; ./setuid odd; true") == 0
+    assert traced_arm.faults == [1, 1]
+
+
+def plumb(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PLUMB, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+
+
+def executed(folder: Path, target: str, words: Sequence[str], *options: str) -> tuple[int, dict[str, Any]]:
+    finished = plumb(folder, "exec", "--json", "--target", target, *options, "--", *words)
+    assert finished.stdout.startswith("{"), finished.stderr
+    return finished.returncode, json.loads(finished.stdout)
+
+
+def written(folder: Path) -> Path:
+    (folder / "odd.c").write_text(SOURCE, "utf-8")
+    (folder / "Makefile").write_text(MAKEFILE, "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("target", ["armv5", "sparc64"])
+def test_a_fault_below_make_is_placed_and_replayed(tmp_path: Path, target: str) -> None:
+    """The tree is compiled by its own makefile, and the fault happens in a child of its test."""
+    code, found = executed(written(tmp_path), target, ["make", "check", "MODE=exec"])
+    assert code == ExitCode.FINDINGS
+    (finding,) = found["findings"]
+    assert finding["id"] == "alignment-odd_load-load"
+    assert (finding["function"], finding["file"], finding["line"]) == ("odd_load", "odd.c", FAULT_LINE)
+    assert finding["origin"] == "program"
+    assert finding["command"] == f"{tmp_path}/odd odd"
+    assert [frame["function"] for frame in finding["witnesses"][0]["backtrace"]][:2] == ["odd_load", "main"]
+    assert any(
+        remark.startswith(f"3 executions below the command on {target}, 1 distinct: ") for remark in found["remarks"]
+    )
+    reproducer = finding["replay"].rpartition(" ")[2]
+    again = plumb(tmp_path, "replay", reproducer)
+    assert again.returncode == ExitCode.FINDINGS, again.stdout + again.stderr
+    if target != "armv5":
+        return
+    # The program is mended, and the finding is gone.
+    (tmp_path / "odd.c").write_text(SOURCE.replace("(near + 1)", "(near + 4)"), "utf-8")
+    code, _ = executed(tmp_path, target, ["make", "check", "MODE=exec"], "--run", str(tmp_path / "fixed"))
+    assert code == ExitCode.PASS
+    assert plumb(tmp_path, "replay", reproducer).returncode == ExitCode.PASS
+
+
+CASES: dict[str, tuple[Verdict, list[str], str]] = {
+    "./odd": (Verdict.PASS, [], ""),
+    "./odd abort; true": (Verdict.FAIL, ["crash-odd-SIGABRT"], ""),
+    "./odd null; true": (Verdict.FAIL, ["sigsegv-main"], ""),
+    "./odd fork": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    "./odd thread; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    "./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    "./odd status 3 && true": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_true"], ""),
+    "./odd wait & sleep 0.3; kill $!": (Verdict.PASS, [], ""),
+    "./odd; exit 3": (Verdict.UNKNOWN, [], "the reason lies outside of them"),
+    "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
+    "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs of other machines were executed"),
+    "./odd limit": (Verdict.UNKNOWN, [], "that the emulator began"),
+    "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "nothing tells what was executed"),
+    "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
+}
+
+
+@pytest.mark.parametrize("script", CASES)
+def test_the_verdict_of_a_command(traced_arm: TracedRun, script: str) -> None:
+    """What stands in CASES is the verdict, the findings and, for UNKNOWN, a part of the reason."""
+    verdict, identities, reason = CASES[script]
+    shutil.copy2(odd_program("sparc64"), traced_arm.folder / "other")
+    found, cell = traced_arm.judged("sh", "-c", script)
+    assert (cell.verdict, found) == (verdict, identities), cell
+    assert reason in cell.reason
+
+
+def test_an_audit_counts_every_access_and_enforces_nothing(tmp_path: Path) -> None:
+    shutil.copy2(odd_program("armv5"), tmp_path / "odd")
+    code, found = executed(tmp_path, "armv5", ["sh", "-c", "./odd odd; ./odd fork"], "--audit")
+    assert code == ExitCode.FINDINGS
+    (finding,) = found["findings"]
+    assert finding["witnesses"][0]["detector"] == "audit"
+    assert finding["occurrences"] == 2
+
+
+def test_nothing_outlives_a_killed_command(tmp_path: Path) -> None:
+    shutil.copy2(odd_program("armv5"), tmp_path / "odd")
+    words = ["exec", "--target", "armv5", "--", "sh", "-c", "setsid ./odd wait & ./odd wait"]
+    with subprocess.Popen([*PLUMB, *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as one:
+        try:
+            # The shell, and two emulators.
+            assert wait_for(lambda: len(processes_of(tmp_path, named="qemu-")) == 2, seconds=120)
+        finally:
+            one.kill()
+    assert wait_for(lambda: not processes_of(tmp_path), seconds=30), processes_of(tmp_path)
+
+
+def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    shutil.copy2(odd_program("armv5"), tmp_path / "odd")
+    _, found = executed(tmp_path, "armv5", ["./odd", "odd"])
+    path = Path(found["findings"][0]["replay"].rpartition(" ")[2])
+    path.write_text(path.read_text("utf-8").replace('"odd"', '"fork"'), "utf-8")
+    for options in ((), ("--trust",)):
+        refused = plumb(tmp_path, "replay", str(path), *options)
+        assert refused.returncode == ExitCode.USAGE
+        assert "no run on this machine made the reproducer" in refused.stderr
+
+
+def test_the_environment_compiles_for_the_target_in_a_shell(tmp_path: Path) -> None:
+    printed = plumb(tmp_path, "env", "--target", "armv5")
+    assert printed.returncode == ExitCode.PASS
+    (tmp_path / "odd.c").write_text(SOURCE, "utf-8")
+    (tmp_path / "env").write_text(printed.stdout, "utf-8")
+    script = 'set -eu; . ./env; "$CC" -pthread -o odd odd.c; "$AR" --version >/dev/null; "$READELF" -h odd'
+    shown = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    assert "ARM" in shown
