@@ -34,6 +34,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_push_to_unstable_says_what_a_check_of_the_release_says",
         "test_another_effect_of_a_68000s_instruction_is_told",
         "test_a_bug_is_found_behind_a_failure_of_the_release",
+        "test_a_sample_finds_what_shows_drops_what_is_equivalent_and_resumes",
         "test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict",
         "test_a_tree_as_before_2_8_8_compiles",
         "test_a_check_that_a_compiler_drops_is_found",

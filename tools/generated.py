@@ -4,7 +4,8 @@ README.md's required targets; docs/support.md's tables of targets and servers; d
 that the fuzzer does not send; docs/cli.md, from the command line;
 docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
 docs/BENCH.md, from docs/bench.json;
-docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md, from docs/found/*.toml and docs/found.json.
+docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md, from docs/found/*.toml and docs/found.json;
+docs/RECALL.md, from docs/recall.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ from harness.report.schema import field_docstrings
 from harness.run.canary import AccessTable
 from harness.workflows.campaign.engine.cluster import ClusterFile
 from harness.workflows.measure import tier_agreement
+from harness.workflows.mutation_testing.generator.operators import OperatorTable
 from harness.workflows.mutation_testing.mutations import Mutation
 from harness.workflows.suite_selection import IgnoredPathTable
 from suites.fuzz.generate import Grammar, grammar
 from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
-from tools import boards, bugs, encodings, goals
+from tools import boards, bugs, encodings, goals, recall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +63,8 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("ci/known.toml", KnownList),
     ("harness/build/sources/landmarks.toml", Landmarks),
     ("harness/workflows/mutation_testing/bugs/NAME.toml", Mutation),
+    ("harness/workflows/mutation_testing/generator/operators.toml", OperatorTable),
+    ("docs/recall/survivors.toml", recall.SurvivorList),
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
     ("harness/workflows/measure/tier_differences.toml", tier_agreement.TierDifferenceTable),
@@ -241,6 +245,7 @@ BOARDS = ROOT / "docs" / "BOARDS.md"
 BENCH = ROOT / "docs" / "BENCH.md"
 ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
 FOUND = ROOT / "docs" / "FOUND.md"
+RECALL = ROOT / "docs" / "RECALL.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "demands": demand_rows, "servers": server_rows}),
@@ -267,6 +272,10 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
         },
     ),
     FOUND: lambda: with_tables(FOUND, found_tables()),
+    RECALL: lambda: with_tables(
+        RECALL,
+        {"samples": recall.sample_rows, "operators": recall.operator_rows, "results": recall.result_rows},
+    ),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,13 +11,22 @@ from harness.cli.run_command import RUNS
 from harness.core.errors import UsageError
 from harness.judge import conclusion
 
-folder = click.option(
-    "--run",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="With --on, the campaign's folder, new or begun before.  [default: runs/TIME]",
-)
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def folder_option(whose: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """`--run` for a command; `whose` says what the folder belongs to."""
+    return click.option(
+        "--run",
+        "folder",
+        type=click.Path(path_type=Path),
+        default=None,
+        help=f"{whose}, new or begun before.  [default: runs/TIME]",
+    )
+
+
+folder = folder_option("With --on, the campaign's folder")
 
 
 def new_folder(folder: Path | None) -> Path:
@@ -25,6 +35,6 @@ def new_folder(folder: Path | None) -> Path:
 
 
 def refuse_folder(folder: Path | None) -> None:
-    """Raise UsageError for a campaign's folder where there is no campaign."""
+    """Raise UsageError for a folder where nothing is kept."""
     if folder is not None:
         raise UsageError("--run needs --on", where="--run", because="without workers, nothing is kept in a folder")

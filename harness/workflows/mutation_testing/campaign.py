@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.core.model import Record
+from harness.core.model import DEFAULT_OPTIMISATION, Record
 from harness.judge import known_findings
 from harness.plan.catalog import select
 from harness.plan.plan import make_plan
@@ -22,8 +22,10 @@ from harness.workflows.mutation_testing import mutations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from harness.core.finding import Finding
+    from harness.core.model import Allocator, Tier
     from harness.workflows.mutation_testing.mutations import Mutation
     from harness.workflows.workbench import Workbench
 
@@ -102,22 +104,16 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         # The release may fail a test before the one that finds the bug: only whole cells show that none does.
         for fail_fast in (True, False):
             shutil.rmtree(place / "run", ignore_errors=True)
-            request = Request(
-                plan=make_plan(bench.catalog, targets=wanted, server=str(tree), suites=planted.suites),
-                server=str(tree),
+            request = planted_request(
+                bench,
+                str(tree),
+                targets=wanted,
+                suites=planted.suites,
                 tier=planted.tier,
-                policy="signal",
-                optimisation="O2",
-                emulator="pinned",
-                jobs=JOBS,
-                seed=SEED,
-                install=install,
-                known=known_findings.DEFAULT,
                 run=place / "run",
+                install=install,
                 allocator=planted.allocator,
                 fail_fast=fail_fast,
-                # A mutation must be found by what it does, not by a compiler's warning.
-                warnings="off",
             )
             judgement, _ = check.Check(bench, request).run()
             formats.write(request.run, judgement)
@@ -137,6 +133,38 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         causes=len(judgement.findings_by_cause()),
         annotations=len(annotated_files),
         at_fault=sum(file in {edit.file for edit in planted.edits} for file in annotated_files),
+    )
+
+
+def planted_request(
+    bench: Workbench,
+    server: str,
+    *,
+    targets: Sequence[str],
+    suites: Sequence[str],
+    tier: Tier,
+    run: Path,
+    install: bool,
+    fail_fast: bool,
+    allocator: Allocator = "libc",
+) -> Request:
+    """The request of a check on a release, or on the path of a tree in which a bug is planted."""
+    return Request(
+        plan=make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
+        server=server,
+        tier=tier,
+        policy="signal",
+        optimisation=DEFAULT_OPTIMISATION,
+        emulator="pinned",
+        jobs=JOBS,
+        seed=SEED,
+        install=install,
+        known=known_findings.DEFAULT,
+        run=run,
+        allocator=allocator,
+        fail_fast=fail_fast,
+        # A mutation must be found by what it does, not by a compiler's warning.
+        warnings="off",
     )
 
 

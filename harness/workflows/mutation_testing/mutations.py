@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from harness.build.sources.tree_files import copy_tree
 from harness.core.errors import UsageError
@@ -15,8 +15,11 @@ from harness.core.model import Allocator, Record, Tier
 from harness.core.strict_toml import read_toml
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.core.finding import Finding
 
+Fault = Literal["alignment", "byte-order", "width", "signedness", "bounds"]
 FOLDER = Path(__file__).with_name("bugs")
 
 
@@ -50,7 +53,7 @@ class Mutation(Record, frozen=True):
 
     name: str
     title: str
-    fault: Literal["alignment", "byte-order", "width", "signedness", "bounds"]
+    fault: Fault
     server: str
     edits: list[Edit]
     expected: list[Expected]
@@ -75,7 +78,19 @@ def mutations(folder: Path = FOLDER) -> dict[str, Mutation]:
     return {path.stem: read_toml(path, Mutation, name=path.stem) for path in sorted(folder.glob("*.toml"))}
 
 
-def plant(mutation: Mutation, tree: Path, into: Path) -> None:
+class Planted(Protocol):
+    """A bug that can be planted: one that was written by hand, or a mutant made by rule."""
+
+    @property
+    def name(self) -> str:
+        """Its identifier."""
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """What is replaced."""
+
+
+def plant(mutation: Planted, tree: Path, into: Path) -> None:
     """Copy a tree and edit the copy. Raises UsageError for an anchor that is missing or not unique."""
     copy_tree(tree, into)
     for edit in mutation.edits:

@@ -1,0 +1,5 @@
+"""Mutants by rule: the changes that typical portability bugs would make to a release, found in its syntax tree.
+
+It imports `workflows.mutation_testing.mutations`, `build` and `core`. Begin with `mutants`; `operators.toml` says what
+is changed, `syntax` parses, and `transformers` finds what a query of the syntax tree alone cannot tell.
+"""

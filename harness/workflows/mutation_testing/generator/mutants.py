@@ -1,0 +1,181 @@
+"""Mutants: the changes that operators make to a release, each with an identifier, in the order in which a seed samples.
+
+The module reads a tree and writes nothing: `mutations.plant` makes a mutant's tree.
+"""
+
+from __future__ import annotations
+
+import collections
+import fnmatch
+import random
+import string
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from harness.core.model import Record
+from harness.workflows.mutation_testing.generator.syntax import Replacement, Source, declared, enclosing
+from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS, Place
+from harness.workflows.mutation_testing.mutations import Edit, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tree_sitter import Node
+
+    from harness.workflows.mutation_testing.generator.operators import OperatorTable
+
+
+class Mutant(Record, frozen=True):
+    """A release with one change that an operator made."""
+
+    name: str
+    """`OPERATOR-FILE-FUNCTION-N`, the same for every run on the same release."""
+    operator: str
+    fault: Fault
+    targets: list[str]
+    """The targets on which it must show."""
+    file: str
+    function: str
+    """The function, or the structure, that is changed; empty outside of both."""
+    line: int
+    before: str
+    after: str
+    edits: list[Edit]
+
+    @property
+    def place(self) -> str:
+        """`FILE:LINE`."""
+        return f"{self.file}:{self.line}"
+
+
+def generate(tree: Path, table: OperatorTable) -> list[Mutant]:
+    """All mutants of a release, in the order of the operators and files."""
+    files = sorted({path for pattern in table.sources for path in tree.glob(pattern) if path.is_file()})
+    sources = {path.relative_to(tree).as_posix(): Source(path.read_bytes()) for path in files}
+    shared = frozenset().union(*(source.with_address_taken() for source in sources.values()))
+    return [
+        mutant
+        for operator in table.operators
+        for file, source in sources.items()
+        if any(fnmatch.fnmatchcase(file, pattern) for pattern in operator.files)
+        for mutant in _mutants_of(file, Place(source, operator, shared))
+    ]
+
+
+def in_sample_order(mutants: Iterable[Mutant], seed: int) -> list[Mutant]:
+    """The mutants in an order that a seed decides, of which each beginning is spread over operators and files.
+
+    The operators take turns. Each takes the next of its files in a drawn order, and of that file a drawn mutant.
+    """
+    draw = random.Random(seed)
+    strata: dict[str, dict[str, list[Mutant]]] = {}
+    for mutant in mutants:
+        strata.setdefault(mutant.operator, {}).setdefault(mutant.file, []).append(mutant)
+    turns = [collections.deque(_by_turns(files, draw)) for files in strata.values()]
+    draw.shuffle(turns)
+    ordered = []
+    while turns:
+        ordered += [turn.popleft() for turn in turns]
+        turns = [turn for turn in turns if turn]
+    return ordered
+
+
+def _by_turns(files: dict[str, list[Mutant]], draw: random.Random) -> list[Mutant]:
+    """The mutants of one operator, each file's by turns."""
+    left = list(files.values())
+    draw.shuffle(left)
+    for each in left:
+        draw.shuffle(each)
+    ordered = []
+    while left:
+        ordered += [each.pop() for each in left]
+        left = [each for each in left if each]
+    return ordered
+
+
+def _mutants_of(file: str, place: Place) -> Iterator[Mutant]:
+    """The mutants that an operator makes of a file, numbered by function."""
+    source, operator = place.source, place.operator
+    numbers: collections.Counter[str] = collections.Counter()
+    for change in sorted(set(changes_of(place))):
+        node = source.root.descendant_for_byte_range(change.start, change.end)
+        function = _owner(source, node)
+        numbers[function] += 1
+        yield Mutant(
+            name=_identifier(operator.name, file, function, numbers[function]),
+            operator=operator.name,
+            fault=operator.fault,
+            targets=operator.targets,
+            file=file,
+            function=function,
+            line=source.content.count(b"\n", 0, change.start) + 1,
+            before=_text(source.content[change.start : change.end]),
+            after=change.text.rstrip("\n"),
+            edits=[edit_of(file, source.content, change)],
+        )
+
+
+def changes_of(place: Place) -> Iterator[Replacement]:
+    """The changes that an operator makes to a file. Each keeps the number of lines, which assertions contain."""
+    if place.operator.transformer:
+        for change in TRANSFORMERS[place.operator.transformer](place):
+            yield from _sound(place.source, change)
+    for rule in place.operator.rules:
+        for captures in place.source.matches(rule.query):
+            site = captures["site"]
+            start, end = min(each.start_byte for each in site), max(each.end_byte for each in site)
+            texts = {name: place.source.text(nodes[0]) for name, nodes in captures.items()}
+            yield from _sound(
+                place.source, Replacement(start, end, string.Template(rule.replacement).substitute(texts))
+            )
+
+
+def _sound(source: Source, change: Replacement) -> Iterator[Replacement]:
+    """The change with as many lines as before; nothing where the parser did not understand the place."""
+    node = source.root.descendant_for_byte_range(change.start, change.end)
+    replaced = source.content[change.start : change.end]
+    lost = replaced.count(b"\n") - change.text.count("\n")
+    directive = node is not None and (node.type.startswith("preproc_") or enclosing(node, _DIRECTIVES) is not None)
+    if node is None or node.has_error or lost < 0 or (directive and lost) or replaced == change.text.encode():
+        return
+    yield change._replace(text=change.text + "\n" * lost)
+
+
+_DIRECTIVES = ("preproc_defined", "preproc_def", "preproc_function_def")
+
+
+def edit_of(file: str, content: bytes, change: Replacement) -> Edit:
+    """The change as an edit whose anchor is unique in the file: as much around the change as that requires."""
+    start, end = change.start, change.end
+    while start == end or content.count(content[start:end]) != 1:
+        # The whole line first, and then a line more on either side.
+        start = content.rfind(b"\n", 0, max(start - 1, 0)) + 1
+        behind = content.find(b"\n", min(end + 1, len(content)))
+        end = len(content) if behind < 0 else behind
+    before, after = _text(content[start : change.start]), _text(content[change.end : end])
+    return Edit(file=file, anchor=_text(content[start:end]), replacement=before + change.text + after)
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _owner(source: Source, node: Node | None) -> str:
+    """The function or the structure around a node; empty for neither."""
+    while node is not None:
+        if node.type == "function_definition":
+            name = declared(node.child_by_field_name("declarator"))
+            return source.text(name) if name is not None else ""
+        named = node.child_by_field_name("name") if node.type == "struct_specifier" else None
+        if named is not None and enclosing(node, ("function_definition",)) is None:
+            return source.text(named)
+        node = node.parent
+    return ""
+
+
+def _identifier(operator: str, file: str, function: str, number: int) -> str:
+    path = PurePosixPath(file)
+    folders = [name for name in path.parts[:-1] if name not in {"src", "deps"}]
+    stem = path.stem if path.suffix == ".c" else path.name.replace(".", "_")
+    return "-".join([operator, *folders, stem, function or "file", str(number)])

@@ -1,0 +1,156 @@
+"""C source as a syntax tree: parsed by tree-sitter, with the declarations and scopes that the tree does not connect.
+
+It knows nothing of operators. Offsets count bytes, because tree-sitter's do.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+import tree_sitter_c
+from tree_sitter import Language, Parser, Query, QueryCursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node
+
+C = Language(tree_sitter_c.language())
+Captures = dict[str, list["Node"]]
+
+
+class Replacement(NamedTuple):
+    """One replacement: the bytes from `start` to `end`, and what takes their place."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Variable(NamedTuple):
+    """A local variable or a parameter."""
+
+    name: str
+    type: str
+    """Without qualifiers, one blank between words."""
+    declarator: Node
+    """What stands behind the type, without an initial value."""
+    declaration: Node
+    scope: Node
+    """The block, loop or function in which it can be used."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is neither a pointer nor an array nor a function."""
+        return self.declarator.type == "identifier"
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a parameter."""
+        return self.declaration.type == "parameter_declaration"
+
+
+class Source:
+    """A parsed file."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.root = Parser(C).parse(content).root_node
+        self._variables: dict[int, list[Variable]] = {}
+        # Operators ask the same of the same functions.
+        self._matches: dict[tuple[str, int, int], list[Captures]] = {}
+
+    def text(self, node: Node) -> str:
+        """A node's text. Bytes that are no UTF-8 are kept as lone surrogates."""
+        return self.content[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+
+    def matches(self, query: str, node: Node | None = None) -> list[Captures]:
+        """The captures of every match below a node, or in the file."""
+        below = node or self.root
+        asked = query, below.start_byte, below.end_byte
+        if asked not in self._matches:
+            self._matches[asked] = [captures for _, captures in QueryCursor(_query(query)).matches(below)]
+        return self._matches[asked]
+
+    def captured(self, query: str, node: Node | None = None) -> list[Node]:
+        """The nodes that a query captures as `site`, in the order of the file."""
+        return sorted((each["site"][0] for each in self.matches(query, node)), key=lambda each: each.start_byte)
+
+    @functools.cached_property
+    def functions(self) -> list[Node]:
+        """The definitions of functions."""
+        return self.captured("(function_definition) @site")
+
+    def type_of(self, node: Node) -> str:
+        """The type of a declaration, parameter, field or cast, without qualifiers; empty where there is none."""
+        found = node.child_by_field_name("type")
+        return " ".join(self.text(found).split()) if found is not None else ""
+
+    def variables(self, function: Node) -> list[Variable]:
+        """The parameters and local variables of a function, in the order of their declarations."""
+        if function.start_byte not in self._variables:
+            self._variables[function.start_byte] = list(self._find_variables(function))
+        return self._variables[function.start_byte]
+
+    def _find_variables(self, function: Node) -> Iterator[Variable]:
+        declarations = "[(declaration) (parameter_declaration)] @site"
+        for declaration in self.captured(declarations, function):
+            scope = enclosing(declaration, _SCOPES)
+            if scope is None or (declaration.type == "parameter_declaration" and not _is_own(declaration, function)):
+                continue
+            for whole in declaration.children_by_field_name("declarator"):
+                inner = whole.child_by_field_name("declarator") if whole.type == "init_declarator" else whole
+                name = declared(inner)
+                if inner is not None and name is not None:
+                    kind = self.type_of(declaration)
+                    yield Variable(self.text(name), kind, inner, declaration, scope)
+
+    def with_address_taken(self, node: Node | None = None) -> set[str]:
+        """The names of variables and fields of which `&` takes the address."""
+        taken = '(pointer_expression operator: "&" argument: [(identifier) @site (field_expression field: (_) @site)])'
+        return {self.text(each) for each in self.captured(taken, node)}
+
+
+_SCOPES = ("compound_statement", "for_statement", "function_definition")
+
+
+def visible(variables: list[Variable], at: Node) -> Iterator[Variable]:
+    """The variables that a place can use, without those that an inner declaration of the same name hides."""
+    chosen: dict[str, Variable] = {}
+    for each in variables:
+        if each.declaration.end_byte <= at.start_byte and each.scope.start_byte <= at.start_byte < each.scope.end_byte:
+            chosen[each.name] = each
+    yield from chosen.values()
+
+
+def enclosing(node: Node, kinds: tuple[str, ...]) -> Node | None:
+    """The nearest node of some kinds around a node; None if there is none."""
+    around = node.parent
+    while around is not None and around.type not in kinds:
+        around = around.parent
+    return around
+
+
+def declared(declarator: Node | None) -> Node | None:
+    """The name inside a declarator, whatever pointers and arrays are around it."""
+    while declarator is not None and declarator.type not in {"identifier", "field_identifier", "type_identifier"}:
+        inner = declarator.child_by_field_name("declarator")
+        if inner is None and declarator.type == "parenthesized_declarator":
+            inner = declarator.named_children[0]
+        declarator = inner
+    return declarator
+
+
+def _is_own(parameter: Node, function: Node) -> bool:
+    """Whether a parameter is one of a function, and not of a pointer to a function that it has."""
+    around = enclosing(parameter, ("function_declarator",))
+    outer = function.child_by_field_name("declarator")
+    while outer is not None and outer.type == "pointer_declarator":
+        outer = outer.child_by_field_name("declarator")
+    return around is not None and outer is not None and around.id == outer.id
+
+
+@functools.cache
+def _query(text: str) -> Query:
+    return Query(C, text)

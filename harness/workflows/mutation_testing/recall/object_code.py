@@ -1,0 +1,148 @@
+"""Proves mutants equivalent: the files that one changes, compiled as the release compiles them, give the same objects.
+
+The compiler's calls are recorded once, while the release is built for a target. Afterwards a mutant costs the
+compilation of the files that contain its change; ccache has the result when a check builds the mutant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from harness.build.server_build import BuildDirectory, BuildFailedError
+from harness.build.toolchain import tool
+from harness.core import json_codec
+from harness.core.cache import write_whole
+from harness.core.model import DEFAULT_OPTIMISATION, Record
+from harness.core.processes import process
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from harness.core.model import SourceTree
+    from harness.core.target_model import Target
+    from harness.workflows.workbench import Workbench
+
+STRIP_SECONDS = 60.0
+Comparison = Literal["invalid", "same", "different"]
+"""The mutant does not compile; its objects are the release's; they are not."""
+
+
+class CompiledUnit(Record, frozen=True):
+    """One file that the makefiles compile."""
+
+    folder: str
+    """In the tree, where the compiler runs."""
+    words: list[str]
+    """The compiler's arguments, as the makefile gives them."""
+    object: str
+    """The object file, in that folder."""
+    sources: list[str]
+    """Every file of the tree that it contains, by its path in the tree."""
+    digest: str
+    """Of the release's object without debug information, which contains lines and names alone."""
+
+
+class ReleaseObjects:
+    """The objects of a release for one target."""
+
+    def __init__(self, bench: Workbench, tree: SourceTree, target: Target, units: list[CompiledUnit]) -> None:
+        self._bench = bench
+        self.target = target
+        self.tree = tree
+        self.units = units
+
+    @classmethod
+    def record(cls, bench: Workbench, tree: SourceTree, target: Target, stored: Path) -> ReleaseObjects:
+        """Build a release for a target and record its units in a file, or read that. Raises BuildFailedError."""
+        if not stored.is_file():
+            with _workshop(bench, tree, target) as shop:
+                units = _build(shop)
+            write_whole(stored, json_codec.encode(units))
+        return cls(bench, tree, target, json_codec.decode(stored.read_bytes(), list[CompiledUnit]))
+
+    def containing(self, file: str) -> list[CompiledUnit]:
+        """The units that contain a file."""
+        return [unit for unit in self.units if file in unit.sources]
+
+    def compare(self, mutant: SourceTree, file: str) -> Comparison:
+        """Compile a mutant's units that contain the file it changes, and compare their objects with the release's.
+
+        Raises InfrastructureError for faults of the machine.
+        """
+        with _workshop(self._bench, mutant, self.target) as shop:
+            for unit in self.containing(file):
+                folder = shop.tree / unit.folder
+                if shop.run([shop.compilers[0], *unit.words], folder=folder).code != 0:
+                    return "invalid"
+                if _digest(shop, folder / unit.object) != unit.digest:
+                    return "different"
+        return "same"
+
+
+def _workshop(bench: Workbench, tree: SourceTree, target: Target) -> AbstractContextManager[BuildDirectory]:
+    """The same place for a release and its mutants, so that paths in objects are the same."""
+    what = f"objects of {tree.name} for {target.name}"
+    tools = bench.catalog.toolchain_of(target)
+    return bench.builder.workshop(tree, target, tools, DEFAULT_OPTIMISATION, what=what, kind="objects")
+
+
+def _build(shop: BuildDirectory) -> list[CompiledUnit]:
+    """Make the server through a compiler that records its calls."""
+    calls = shop.work / "calls"
+    calls.mkdir()
+    recorder = shop.work / "recording-gcc"
+    # Each call has a file of its own, because make runs several at a time; and one with the files that it reads.
+    recorder.write_text(
+        "#!/bin/sh\n"
+        f"calls={shlex.quote(str(calls))} compiler={shlex.quote(str(shop.compilers[0]))}\n"
+        'for word do case $word in -c) printf "%s\\0" "$PWD" "$@" >"$calls/$$.call"\n'
+        '"$compiler" "$@" -MMD -MF "$calls/$$.files"; exit; esac done\n'
+        'exec "$compiler" "$@"\n',
+        "utf-8",
+    )
+    recorder.chmod(0o755)
+    made = shop.make([shop.binary.name], compiler=recorder)
+    if made.code != 0 or not shop.binary.is_file():
+        raise BuildFailedError(
+            f"{shop.server.name} does not compile for {shop.target.name}",
+            where=str(shop.server.path),
+            because="the build that records the compiler's calls failed",
+            log=str(shop.log),
+            output=made.text,
+        )
+    return [unit for call in sorted(calls.glob("*.call")) if (unit := _unit(shop, call)) is not None]
+
+
+def _unit(shop: BuildDirectory, call: Path) -> CompiledUnit | None:
+    """What a call compiled; None for one that only tried what the compiler can, and whose object is gone."""
+    where, *words = call.read_bytes().decode().removesuffix("\0").split("\0")
+    folder = Path(where)
+    output = words[words.index("-o") + 1] if "-o" in words else f"{Path(words[-1]).stem}.o"
+    if not (folder / output).is_file():
+        return None
+    listed = call.with_suffix(".files").read_text("utf-8").replace("\\\n", " ").partition(":")[2].split()
+    top = os.path.realpath(shop.tree)
+    paths = (os.path.realpath(folder / name) for name in listed)
+    return CompiledUnit(
+        folder=os.path.relpath(os.path.realpath(folder), top),
+        words=words,
+        object=output,
+        sources=sorted(os.path.relpath(path, top) for path in paths if path.startswith(f"{top}{os.sep}")),
+        digest=_digest(shop, folder / output),
+    )
+
+
+def _digest(shop: BuildDirectory, file: Path) -> str:
+    """Of an object's content without debug information."""
+    stripped = shop.work / "stripped.o"
+    process.run_successfully(
+        [tool(shop.tools, "objcopy"), "--strip-debug", file, stripped],
+        problem="an object's debug information cannot be removed",
+        where=str(file),
+        deadline_seconds=STRIP_SECONDS,
+    )
+    return hashlib.sha256(stripped.read_bytes()).hexdigest()

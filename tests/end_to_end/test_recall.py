@@ -1,0 +1,78 @@
+"""Mutants made by rule, on a real release: equivalence is proved by objects, and a sample ends, resumes and is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core import json_codec
+from harness.core.errors import ExitCode
+from harness.workflows.mutation_testing.mutations import Edit, plant
+from harness.workflows.mutation_testing.recall.document import read_document
+from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
+from tests.end_to_end.machines import quiet_workbench
+from tests.end_to_end.plumb_runs import run
+from tests.test_mutations import a_mutation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.workflows.mutation_testing.recall.object_code import Comparison
+
+pytestmark = pytest.mark.end_to_end
+
+FOUND = "pretend-aligned-bitops-redisPopcount-1"
+EQUIVALENT = "swap-halves-zmalloc-zmalloc_get_memory_size-2"
+
+
+def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
+    bench = quiet_workbench()
+    tree = bench.open_server("redis-7.0.15")
+    objects = ReleaseObjects.record(bench, tree, bench.catalog.targets["armv5"], tmp_path / "units.json")
+    changes: dict[str, tuple[str, str, str]] = {
+        "comment": ("src/crc16.c", "uint16_t crc16(", "/* the same */ uint16_t crc16("),
+        "narrow": ("src/crc16.c", "uint16_t crc = 0;", "uint8_t crc = 0;"),
+        "broken": ("src/crc16.c", "uint16_t crc = 0;", "uint16_t crc = ;"),
+        "header": ("src/sparkline.h", "#define SPARKLINE_FILL 1", "#define SPARKLINE_FILL 4"),
+        "library": ("deps/lua/src/lzio.c", "z->n = 0;", "z->n = 1;"),
+    }
+    seen: dict[str, Comparison] = {}
+    for name, (file, anchor, replacement) in changes.items():
+        planted = tmp_path / name / tree.name
+        plant(a_mutation(Edit(file=file, anchor=anchor, replacement=replacement)), tree.path, planted)
+        seen[name] = objects.compare(bench.open_server(str(planted)), file)
+    assert seen == {
+        "comment": "same",
+        "narrow": "different",
+        "broken": "invalid",
+        "header": "different",
+        "library": "different",
+    }
+    assert objects.containing("src/redis-benchmark.c") == []
+    assert ReleaseObjects.record(bench, tree, objects.target, tmp_path / "units.json").units == objects.units
+
+
+@pytest.mark.slow
+def test_a_sample_finds_what_shows_drops_what_is_equivalent_and_resumes(tmp_path: Path) -> None:
+    words = ["mutate", "--generate", FOUND, EQUIVALENT, "--sample", "2", "--run", tmp_path / "sample"]
+    first = run(*words)
+    assert first.returncode == ExitCode.PASS, first.stdout + first.stderr
+    document = read_document(tmp_path / "sample" / "recall.json")
+    (found,) = document.of("found")
+    (equivalent,) = document.of("equivalent")
+    assert (found.mutant.name, equivalent.mutant.name) == (FOUND, EQUIVALENT)
+    assert "alignment-redisPopcount-load" in {each.finding for each in found.found_by}
+    assert found.suites == ["bitops"], "the suite for the file has found it, so that no other runs"
+    assert "found: 1 of 1" in first.stdout
+    # A run that was killed after its first mutant.
+    outcome = tmp_path / "sample" / "outcomes" / f"{EQUIVALENT}.json"
+    outcome.unlink()
+    kept = (tmp_path / "sample" / "outcomes" / f"{FOUND}.json").stat().st_mtime_ns
+    again = run(*words, "--json")
+    assert again.returncode == ExitCode.PASS, again.stderr
+    assert (tmp_path / "sample" / "outcomes" / f"{FOUND}.json").stat().st_mtime_ns == kept
+    assert json_codec.decode(again.stdout.encode(), type(document)).of("found") == [found]
+    other = run(*words, "--seed", "2")
+    assert other.returncode == ExitCode.USAGE
+    assert "the folder holds the outcomes of another sample" in other.stderr

@@ -1,0 +1,247 @@
+"""Mutants by rule: what each operator changes and leaves alone, names that stay, and samples that a seed decides."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.errors import UsageError
+from harness.plan.catalog import Catalog
+from harness.workflows.mutation_testing.generator.mutants import Mutant, generate, in_sample_order
+from harness.workflows.mutation_testing.generator.operators import OperatorTable, operators_digest, read_operators
+from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS
+from harness.workflows.mutation_testing.mutations import plant
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TABLE = read_operators()
+
+
+def mutants(folder: Path, source: str, operator: str = "", file: str = "src/part.c") -> list[Mutant]:
+    """The mutants that one operator, or all of them, make of a file."""
+    fakes.write(folder / file, source)
+    chosen = [one for one in TABLE.operators if operator in {"", one.name}]
+    return generate(folder, OperatorTable(sources=TABLE.sources, operators=chosen))
+
+
+def changed(folder: Path, source: str, operator: str, file: str = "src/part.c") -> list[str]:
+    """The lines of each mutant that the source does not have, once it is planted."""
+    found = []
+    for mutant in mutants(folder / "tree", source, operator, file):
+        into = folder / mutant.name
+        plant(mutant, folder / "tree", into)
+        lines = (into / file).read_text("utf-8").splitlines()
+        before = source.splitlines()
+        assert len(lines) == len(before), "assertions contain the numbers of their lines"
+        new = [line.strip() for line, old in zip(lines, before, strict=True) if line != old]
+        found.append(" / ".join(new))
+    return found
+
+
+CASES: list[tuple[str, str, list[str]]] = [
+    (
+        "drop-host-swap",
+        "void f(header *h) {\n h->size = intrev32ifbe(h->size + 1);\n memrev64ifbe(&h->sum);\n intrev32(7);\n}\n",
+        ["h->size = (h->size + 1);", "((void)(&h->sum));"],
+    ),
+    (
+        "drop-network-swap",
+        "void f(packet *p) {\n p->port = htons(p->port);\n p->epoch = ntohu64(p->epoch);\n swap(p->port);\n}\n",
+        ["p->port = (p->port);", "p->epoch = (p->epoch);"],
+    ),
+    (
+        "host-swap-always",
+        "void f(header *h) {\n h->size = intrev16ifbe(h->size);\n memrev64ifbe(&h->sum);\n}\n",
+        ["h->size = intrev16(h->size);", "memrev64(&h->sum);"],
+    ),
+    (
+        "network-swap-always",
+        "void f(packet *p) {\n p->port = ntohs(p->port);\n p->epoch = htonu64(p->epoch);\n}\n",
+        ["p->port = __builtin_bswap16(p->port);", "p->epoch = __builtin_bswap64(p->epoch);"],
+    ),
+    (
+        "swap-of-another-variable",
+        "void f(void) {\n uint64_t sum = 0, size = 0;\n int a = 0;\n memrev64ifbe(&sum);\n intrev32ifbe(a);\n}\n",
+        ["memrev64ifbe(&size);"],
+    ),
+    (
+        "dereference",
+        (
+            "void f(char *p, struct part *q) {\n uint32_t word;\n struct part all;\n"
+            " memcpy(&word, p + 1, sizeof(word));\n memcpy(p, &word, 4);\n memcpy(p, &word, 3);\n"
+            " memcpy(&all, q, sizeof(all));\n}\n"
+        ),
+        ["word = *(uint32_t *)(p + 1);", "*(uint32_t *)(p) = word;"],
+    ),
+    (
+        "pretend-aligned",
+        (
+            "void f(char *p, long n) {\n while ((uintptr_t)p & 7) p++;\n"
+            " if ((unsigned long)p % sizeof(long) == 0) g(p);\n if (n & 3) g(p);\n}\n"
+        ),
+        ["while (0) p++;", "if (0 == 0) g(p);"],
+    ),
+    (
+        "forget-machine",
+        (
+            "#if defined(__arm__) || defined(__linux__)\nint a;\n#endif\n#ifdef __sparc__\nint b;\n#endif\n"
+            "#ifndef USE_ALIGNED_ACCESS\nint c;\n#endif\n#if (BYTE_ORDER == BIG_ENDIAN)\nint d;\n#endif\n"
+            "#ifdef OTHER\n#endif\n"
+        ),
+        ["#if 0 || defined(__linux__)", "#if 0", "#if 1", "#if 0"],
+    ),
+    (
+        "narrow-to-long",
+        (
+            "void f(long long wide, const long long fixed, int small) {\n uint64_t count = 0;\n int64_t filled;\n"
+            " uint64_t *there;\n fill(&filled);\n use((long long)small, (uint64_t *)there);\n}\n"
+        ),
+        [
+            "void f(long long wide, const long long fixed, int small) { wide = (long)(wide);",
+            "unsigned long count = 0;",
+            "use((long)small, (uint64_t *)there);",
+        ],
+    ),
+    (
+        "narrow-to-size",
+        "struct part {\n uint64_t given;\n uint64_t kept;\n};\nvoid f(struct part *p) {\n fill(&p->given);\n}\n",
+        ["size_t kept;"],
+    ),
+    ("narrow-to-int", "void f(void) {\n size_t size = 0;\n short little = 0;\n}\n", ["unsigned int size = 0;"]),
+    (
+        "printf-length",
+        'void f(void) {\n printf("%% %5lld of %zu, %d", a, b, c);\n other("%lld", a);\n}\n',
+        ['printf("%% %5ld of %zu, %d", a, b, c);', 'printf("%% %5lld of %u, %d", a, b, c);'],
+    ),
+    (
+        "signed-for-unsigned",
+        "int f(unsigned char first) {\n unsigned char *p = g();\n return (uint8_t)*p + first;\n}\n",
+        ["signed char *p = g();", "return (int8_t)*p + first;"],
+    ),
+    ("plain-for-unsigned", "int f(void) {\n uint8_t c = g();\n return c;\n}\n", ["char c = g();"]),
+    ("plain-for-signed", "struct part {\n int8_t value;\n char name;\n};\n", ["char value;"]),
+    ("drop-packed", "struct __attribute__ ((__packed__)) part {\n char a;\n};\n", ["struct  part {"]),
+    ("add-packed", "struct part {\n char a;\n int b;\n} one;\n", ["} __attribute__((packed)) one;"]),
+    (
+        "header-field-order",
+        (
+            "struct __attribute__((packed)) part {\n uint8_t size;\n uint8_t room;\n char kind;\n char all[];\n};\n"
+            "struct other {\n char a;\n int b;\n};\n"
+        ),
+        ["char kind; / uint8_t room;"],
+    ),
+    (
+        "header-field-size",
+        "struct __attribute__((packed)) part {\n uint32_t size;\n char all[];\n};\nstruct other {\n uint32_t b;\n};\n",
+        ["uint16_t size;"],
+    ),
+    (
+        "other-size",
+        "void f(void) {\n g(sizeof(uint64_t), sizeof(*p));\n h(sizeof(char *));\n}\n",
+        ["g(sizeof(unsigned long), sizeof(*p));", "g(sizeof(uint64_t), sizeof(p));"],
+    ),
+    (
+        "swap-halves",
+        "void f(void) {\n uint64_t a = g();\n static uint64_t b = 1;\n int c = 2;\n c = 3;\n}\n",
+        [
+            (
+                "uint64_t a = __extension__ ({ unsigned long long halves_ = (unsigned long long)(g()); "
+                "__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? halves_ << 32 | halves_ >> 32 : halves_; });"
+            )
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("operator", "source", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_an_operator_changes_its_sites_alone(tmp_path: Path, operator: str, source: str, expected: list[str]) -> None:
+    assert changed(tmp_path, source, operator) == expected
+
+
+def test_every_operator_is_tried_here_and_names_what_there_is() -> None:
+    assert [case[0] for case in CASES] == [operator.name for operator in TABLE.operators]
+    catalog = Catalog()
+    for operator in TABLE.operators:
+        assert set(operator.targets) <= set(catalog.targets), operator.name
+        assert operator.targets, operator.name
+        assert operator.rules or operator.transformer, operator.name
+        assert operator.transformer in {"", *TRANSFORMERS}, operator.name
+    assert {operator.transformer for operator in TABLE.operators} == {"", *TRANSFORMERS}
+
+
+def test_a_mutant_is_named_by_operator_file_and_function(tmp_path: Path) -> None:
+    source = "void f(void) {\n htons(1);\n htons(1);\n}\nint g(void) {\n return htons(1);\n}\n"
+    found = mutants(tmp_path, source, "drop-network-swap", "deps/lua/src/part.c")
+    assert [(one.name, one.line) for one in found] == [
+        ("drop-network-swap-lua-part-f-1", 2),
+        ("drop-network-swap-lua-part-f-2", 3),
+        ("drop-network-swap-lua-part-g-1", 6),
+    ]
+    (header,) = mutants(tmp_path / "other", "struct part {\n int8_t a;\n};\n", "plain-for-signed", "src/part.h")
+    assert header.name == "plain-for-signed-part_h-part-1"
+
+
+def test_equal_lines_are_told_apart(tmp_path: Path) -> None:
+    source = "void f(void) {\n htons(1);\n}\nvoid g(void) {\n htons(1);\n}\n"
+    for number, mutant in enumerate(mutants(tmp_path / "tree", source, "drop-network-swap"), 1):
+        plant(mutant, tmp_path / "tree", tmp_path / str(number))
+        lines = (tmp_path / str(number) / "src" / "part.c").read_text("utf-8").splitlines()
+        assert [line for line in lines if line != " htons(1);"] == [
+            "void f(void) {",
+            *([" (1);"] if number == 1 else []),
+            "}",
+            "void g(void) {",
+            *([" (1);"] if number == 2 else []),
+            "}",
+        ]
+
+
+def test_what_the_parser_does_not_understand_is_left_alone(tmp_path: Path) -> None:
+    assert mutants(tmp_path, "void f(void) {\n x = htons(] 1);\n}\n", "drop-network-swap") == []
+
+
+def test_a_directive_on_several_lines_is_left_alone(tmp_path: Path) -> None:
+    source = "#if defined(__arm__) && defined \\\n (__sparc__)\nint a;\n#endif\n"
+    assert [one.before for one in mutants(tmp_path, source, "forget-machine")] == ["defined(__arm__)"]
+
+
+def test_other_files_are_not_changed(tmp_path: Path) -> None:
+    source = "void f(void) {\n htons(1);\n}\n"
+    assert mutants(tmp_path, source, "drop-network-swap", "deps/jemalloc/src/part.c") == []
+    assert mutants(tmp_path / "header", "struct part {\n char a;\n};\n", "add-packed", "src/part.h") == []
+
+
+def several(folder: Path) -> list[Mutant]:
+    source = "void f(uint64_t a) {\n" + " uint64_t n = a; htons(n); htons(a);\n" * 9 + "}\n"
+    for file in ("src/b.c", "src/c.c", "deps/hiredis/d.c"):
+        fakes.write(folder / file, source)
+    return mutants(folder, source, file="src/a.c")
+
+
+def test_a_sample_takes_operators_and_files_by_turns(tmp_path: Path) -> None:
+    every = several(tmp_path)
+    kinds = {mutant.operator for mutant in every}
+    order = in_sample_order(every, 3)
+    assert sorted(mutant.name for mutant in order) == sorted(mutant.name for mutant in every)
+    first = order[: 4 * len(kinds)]
+    assert set(collections.Counter(mutant.operator for mutant in first).values()) == {4}
+    pairs = collections.Counter((mutant.operator, mutant.file) for mutant in first)
+    assert set(pairs.values()) == {1}, "each operator has taken each of the four files once"
+
+
+def test_a_sample_is_decided_by_its_seed(tmp_path: Path) -> None:
+    every = several(tmp_path)
+    assert in_sample_order(every, 3) == in_sample_order(list(every), 3)
+    assert in_sample_order(every, 3) != in_sample_order(every, 4)
+
+
+def test_an_operators_file_is_read_strictly(tmp_path: Path) -> None:
+    file = tmp_path / "operators.toml"
+    file.write_text('sources = []\n[[operators]]\nname = "one"\ntarget = []\n', "utf-8")
+    with pytest.raises(UsageError, match="not a valid operatortable"):
+        read_operators(file)
+    assert operators_digest(file) != operators_digest()

@@ -1,0 +1,170 @@
+"""Recall: the shares and their intervals, documents that are joined or refused, and survivors that are explained."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.group import plumb
+from harness.core import json_codec
+from harness.core.errors import ExitCode, UsageError
+from harness.core.strict_toml import ROOT
+from harness.workflows.mutation_testing.generator.mutants import Mutant
+from harness.workflows.mutation_testing.mutations import Edit
+from harness.workflows.mutation_testing.recall import tables
+from harness.workflows.mutation_testing.recall.document import (
+    Header,
+    MutantOutcome,
+    NewFinding,
+    RecallDocument,
+    Share,
+    State,
+    joined,
+    read_document,
+    share_of,
+)
+from tools import recall
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = Header(
+    server="redis-7.0.15", tier="quick", targets=["armv5"], operators="one", commit="0123456789ab", suite_seed=1
+)
+
+
+def an_outcome(name: str, state: State = "survived", *, file: str = "src/part.c", found_by: str = "") -> MutantOutcome:
+    mutant = Mutant(
+        name=name,
+        operator=name.rpartition("-")[0],
+        fault="width",
+        targets=["armv5"],
+        file=file,
+        function="f",
+        line=7,
+        before="a | b",
+        after="",
+        edits=[Edit(file=file, anchor="a | b", replacement="")],
+    )
+    evidence = [NewFinding(finding=f"wrong-result-{name}", targets=["armv5"], suites=[found_by])] if found_by else []
+    return MutantOutcome(
+        mutant=mutant, state=state, why="", targets=["armv5"], suites=["sds", "bitops"], found_by=evidence
+    )
+
+
+def a_document(*outcomes: MutantOutcome, seed: int = 1, header: Header = HEADER) -> RecallDocument:
+    return RecallDocument(header=header, seeds=[seed], baseline=["hang-x"], outcomes=list(outcomes))
+
+
+MIXED = a_document(
+    an_outcome("drop-1", "found", found_by="sds"),
+    an_outcome("drop-2", "survived"),
+    an_outcome("drop-3", "equivalent"),
+    an_outcome("add-1", "found", file="src/other.c", found_by="bitops"),
+    an_outcome("add-2", "invalid"),
+    an_outcome("add-3", "unjudged"),
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "judged", "low", "high"),
+    # The first is the example of Newcombe 1998 (Statistics in Medicine 17:857-872), table I.
+    [(81, 263, 0.2553, 0.3662), (0, 20, 0.0, 0.1611), (29, 29, 0.8830, 1.0), (0, 0, 0.0, 1.0)],
+)
+def test_an_interval_is_that_of_wilson(found: int, judged: int, low: float, high: float) -> None:
+    interval = Share(found=found, judged=judged).interval
+    assert interval == pytest.approx((low, high), abs=1e-4)
+
+
+def test_only_judged_mutants_count() -> None:
+    assert share_of(MIXED.outcomes) == Share(found=2, judged=3)
+    assert str(share_of(MIXED.outcomes)) == "2 of 3 (67 %, 21 % to 94 %)"
+    assert str(share_of([])) == "none"
+    assert tables.summary_of(MIXED) == (
+        "found: 2 of 3 (67 %, 21 % to 94 %); beside them 1 equivalent, 1 invalid, 1 unjudged"
+    )
+
+
+def test_tables_group_by_operator_file_and_suite() -> None:
+    assert "| `drop` | 1 of 2 (50 %, 9 % to 91 %) | 1 | 1 | 0 | 0 |" in tables.by_operator(MIXED)
+    assert "| `add` | 1 of 1 (100 %, 21 % to 100 %) | 0 | 0 | 1 | 1 |" in tables.by_operator(MIXED)
+    assert [row.split(" |")[0] for row in tables.by_file(MIXED)[2:]] == ["| `src/other.c`", "| `src/part.c`"]
+    assert tables.by_suite(MIXED)[2:] == ["| `bitops` | 3 | 1 |", "| `sds` | 3 | 1 |"]
+    assert "| `drop-1` | armv5 | sds | `wrong-result-drop-1` |" in tables.found_rows(MIXED)
+
+
+def test_a_survivor_has_its_place_its_change_and_its_reason() -> None:
+    (row,) = tables.survivor_rows(MIXED, {"drop-2": "nothing reads it"})[2:]
+    assert row == r"| `drop-2` | src/part.c:7 | `a \| b` becomes nothing | nothing reads it |"
+
+
+def test_samples_of_several_seeds_are_joined_and_a_mutant_counts_once() -> None:
+    first = a_document(an_outcome("drop-1", "found", found_by="sds"), an_outcome("drop-2"), seed=3)
+    second = a_document(an_outcome("drop-2"), an_outcome("drop-4"), seed=2)
+    both = joined([first, second])
+    assert both.seeds == [2, 3]
+    assert [outcome.mutant.name for outcome in both.outcomes] == ["drop-1", "drop-2", "drop-4"]
+    assert both.baseline == ["hang-x"]
+
+
+@pytest.mark.parametrize("field", Header.__struct_fields__)
+def test_samples_that_differ_are_not_joined(field: str) -> None:
+    other = {"tier": "full", "suite_seed": 2, "targets": ["sparc64"]}.get(field, "another")
+    changed = msgspec.structs.replace(HEADER, **{field: other})
+    with pytest.raises(UsageError, match=f"two samples differ in `{field}`"):
+        joined([a_document(), a_document(header=changed)])
+
+
+def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "recall.json"
+    file.write_bytes(json_codec.pretty(MIXED))
+    assert read_document(file) == MIXED
+    file.write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="not the document of a sample"):
+        read_document(file)
+
+
+def test_an_unexplained_survivor_is_told(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_bytes(json_codec.pretty(MIXED))
+    (tmp_path / "survivors.toml").write_text("survivors = []\n", "utf-8")
+    assert recall.unexplained(recall.documents(tmp_path), recall.survivors(tmp_path)) == ["redis-7.0.15: drop-2"]
+    entry = '[[survivors]]\nserver = "redis-7.0.15"\nmutant = "drop-2"\n'
+    (tmp_path / "survivors.toml").write_text(f'{entry}reason = "nothing reads it"\n', "utf-8")
+    assert recall.unexplained(recall.documents(tmp_path), recall.survivors(tmp_path)) == []
+    (tmp_path / "survivors.toml").write_text(entry, "utf-8")
+    with pytest.raises(UsageError, match="drop-2 has neither a reason nor a test"):
+        recall.survivors(tmp_path)
+
+
+def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
+    said, samples = recall.survivors(), recall.documents()
+    assert recall.unexplained(samples, said) == [], "say why in docs/recall/survivors.toml, or add a test"
+    survived = {(one.header.server, each.mutant.name) for one in samples for each in one.of("survived")}
+    assert {(one.server, one.mutant) for one in said.survivors} <= survived, "entries for mutants that do not survive"
+    for one in said.survivors:
+        if one.test:
+            file, _, name = one.test.partition("::")
+            tree = ast.parse((ROOT / file).read_text("utf-8"))
+            assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, one.test
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--seed", "3"], "--seed"),
+        (["--server", "redis-7.0.15"], "--server"),
+        (["--sample", "3"], "--sample"),
+        (["--generate", "--time", "1h"], "--time"),
+        (["--generate", "--sample", "3", "--target", "armv5"], "--target"),
+        (["--generate", "--sample", "3", "--on", "local:2"], "--on"),
+    ],
+)
+def test_an_option_without_effect_is_refused(words: list[str], option: str) -> None:
+    result = CliRunner().invoke(plumb, ["mutate", *words], standalone_mode=False)
+    assert isinstance(result.exception, UsageError)
+    assert result.exception.exit_code is ExitCode.USAGE
+    assert result.exception.what == f"{option} has no effect here"

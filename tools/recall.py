@@ -1,0 +1,112 @@
+"""docs/RECALL.md: which mutants the suites find, from the documents of samples in docs/recall.
+
+The documents are those of `plumb mutate --generate --sample N`. docs/recall/survivors.toml says of every survivor why
+it survives, or which test finds it now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.core.errors import UsageError
+from harness.core.model import Record
+from harness.core.strict_toml import ROOT, read_toml
+from harness.report.markdown_table import table
+from harness.workflows.mutation_testing.generator.operators import read_operators
+from harness.workflows.mutation_testing.recall import tables
+from harness.workflows.mutation_testing.recall.document import RecallDocument, joined, read_document, share_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+STORED = ROOT / "docs" / "recall"
+
+
+class Survivor(Record, frozen=True):
+    """What is said of a mutant that survived. It has a reason or a test."""
+
+    server: str
+    mutant: str
+    reason: str = ""
+    """Why no test finds it."""
+    test: str = ""
+    """The test that finds it now, `FILE::NAME`."""
+
+
+class SurvivorList(Record, frozen=True):
+    """docs/recall/survivors.toml."""
+
+    survivors: list[Survivor]
+
+
+def documents(folder: Path = STORED) -> list[RecallDocument]:
+    """The stored samples. Those with the same header are joined. Raises UsageError for any other file."""
+    groups: dict[str, list[RecallDocument]] = {}
+    for path in sorted(folder.glob("*.json")):
+        document = read_document(path)
+        groups.setdefault(repr(document.header), []).append(document)
+    return [joined(each) for each in groups.values()]
+
+
+def survivors(folder: Path = STORED) -> SurvivorList:
+    """What is said of survivors. Raises UsageError for an entry with neither a reason nor a test, or with both."""
+    path = folder / "survivors.toml"
+    found = read_toml(path, SurvivorList)
+    for each in found.survivors:
+        if bool(each.reason) == bool(each.test):
+            raise UsageError(
+                f"{each.mutant} has neither a reason nor a test, or both",
+                where=str(path),
+                remedy="give it the one that holds",
+            )
+    return found
+
+
+def unexplained(samples: Iterable[RecallDocument], said: SurvivorList) -> list[str]:
+    """The survivors of which nothing is said, as `SERVER: MUTANT`."""
+    known = {(each.server, each.mutant) for each in said.survivors}
+    return [
+        f"{sample.header.server}: {outcome.mutant.name}"
+        for sample in samples
+        for outcome in sample.of("survived")
+        if (sample.header.server, outcome.mutant.name) not in known
+    ]
+
+
+def operator_rows() -> list[str]:
+    """The operators."""
+    rows = [(f"`{one.name}`", one.fault, one.title, ", ".join(one.targets)) for one in read_operators().operators]
+    return table(["operator", "fault", "the bug", "must show on"], rows)
+
+
+def sample_rows() -> list[str]:
+    """A row for each group of samples."""
+    rows = []
+    for each in documents():
+        header = each.header
+        states = [len(each.of(state)) for state in ("survived", "equivalent", "invalid", "unjudged")]
+        seeds = ", ".join(map(str, each.seeds))
+        share = str(share_of(each.outcomes))
+        rows.append((header.server, header.tier, ", ".join(header.targets), seeds, header.commit, share, *states))
+    heads = ["release", "tier", "targets", "seeds", "commit", "found", "survived", "equivalent", "invalid", "unjudged"]
+    return table(heads, rows)
+
+
+def result_rows() -> list[str]:
+    """The tables of each group of samples."""
+    lines: list[str] = []
+    said = {(each.server, each.mutant): each.reason or f"`{each.test}`" for each in survivors().survivors}
+    for each in documents():
+        server = each.header.server
+        words = {mutant: text for (release, mutant), text in said.items() if release == server}
+        lines += [f"### {server}, {each.header.tier}, commit {each.header.commit}", ""]
+        for rows in (
+            tables.by_operator(each),
+            tables.by_file(each),
+            tables.by_suite(each),
+            tables.found_rows(each),
+            tables.survivor_rows(each, words),
+        ):
+            lines += [*rows, ""]
+    return lines[:-1]
