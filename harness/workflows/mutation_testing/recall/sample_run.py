@@ -33,7 +33,7 @@ from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.judge.findings import Judgement
@@ -242,21 +242,17 @@ class SampleRun:
 
     def _checked(self, mutant: Mutant, tree: Path, targets: list[str]) -> MutantOutcome:
         """What the suites find on the targets on which the object code differs."""
-        first = choose([mutant.file], self.bench.catalog.suites, self._ignored).suites
-        stages = [[suite for suite in self.suites if (suite in first) == wanted] for wanted in (True, False)]
         ran: list[str] = []
         unknown: list[str] = []
-        for number, suites in enumerate(stages):
-            others = [suite for suite in suites if suite != CANARY_SUITE]
-            if not others:
-                continue
+        once: list[str] = []
+        for number, suites in enumerate(self._stages(mutant, targets)):
             run = tree.parent / f"run-{number}"
-            ran += others
-            baseline = self._baseline(targets, others)
+            ran += suites
+            baseline = self._baseline(targets, suites)
             # A cell would end at the release's own failure, before the one that finds the mutant.
             fail_fast = not any(baseline.values())
             try:
-                judgement = self._check(str(tree), targets, others, run, name=mutant.name, fail_fast=fail_fast)
+                judgement = self._check(str(tree), targets, suites, run, name=mutant.name, fail_fast=fail_fast)
             except InconclusiveError as error:
                 unknown.append(error.what)
                 continue
@@ -264,12 +260,46 @@ class SampleRun:
             outcome = MutantOutcome(mutant=mutant, state="found", why="", targets=targets, suites=ran, found_by=found)
             if any(finding.kind == BUILD for finding in judgement.findings):
                 return msgspec.structs.replace(outcome, state="invalid", why="the server is not made", found_by=[])
-            if found:
+            if found and self._shows_again(mutant, tree, outcome, baseline, fail_fast=fail_fast):
                 return msgspec.structs.replace(outcome, why=", ".join(evidence.finding for evidence in found))
+            once += [evidence.finding for evidence in found]
             unknown += _unknown_cells(judgement)
         if unknown:
             return MutantOutcome(mutant=mutant, state="unjudged", why="; ".join(unknown), targets=targets, suites=ran)
-        return MutantOutcome(mutant=mutant, state="survived", why="no suite found it", targets=targets, suites=ran)
+        why = f"seen once, and not again: {', '.join(once)}" if once else "no suite found it"
+        return MutantOutcome(mutant=mutant, state="survived", why=why, targets=targets, suites=ran)
+
+    def _shows_again(
+        self,
+        mutant: Mutant,
+        tree: Path,
+        outcome: MutantOutcome,
+        baseline: Mapping[str, Sequence[str]],
+        *,
+        fail_fast: bool,
+    ) -> bool:
+        """Whether the suites with findings have some in a second run, too: a busy machine can fail a test by chance."""
+        suites = sorted({suite for found in outcome.found_by for suite in found.suites} - {CANARY_SUITE})
+        targets = [target for target in outcome.targets if any(target in found.targets for found in outcome.found_by)]
+        if not suites or not targets:
+            return True
+        run = tree.parent / "again"
+        shutil.rmtree(run, ignore_errors=True)
+        again = self._check(str(tree), targets, suites, run, name=f"{mutant.name}, again", fail_fast=fail_fast)
+        return bool(evidence_in(again, baseline))
+
+    def _stages(self, mutant: Mutant, targets: list[str]) -> Iterator[list[str]]:
+        """The suites that run together, one list after the other: those for the changed file, then the tier's others.
+
+        Of each, those come first in which the release has no finding: they end at their first failure.
+        """
+        first = choose([mutant.file], self.bench.catalog.suites, self._ignored).suites
+        for wanted in (True, False):
+            suites = [suite for suite in self.suites if (suite in first) == wanted and suite != CANARY_SUITE]
+            baseline = self._baseline(targets, suites)
+            for clean in (True, False):
+                if together := [suite for suite in suites if bool(baseline[suite]) != clean]:
+                    yield together
 
     def _check(
         self, server: str, targets: list[str], suites: list[str], run: Path, *, name: str, fail_fast: bool = False
