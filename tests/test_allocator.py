@@ -42,9 +42,9 @@ def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
 
 
-def build(tmp_path: Path, chosen: Allocator, *, configured: bool = True) -> Build:
+def build(tmp_path: Path, chosen: Allocator, *, configured: bool = True, makefile: str = MAKEFILE) -> Build:
     path = fakes.server_tree(tmp_path / "redis-7.0.15")
-    fakes.write(path / "src" / "Makefile", MAKEFILE)
+    fakes.write(path / "src" / "Makefile", makefile)
     if configured:
         fakes.write(path / "deps" / "jemalloc" / "configure", "#!/bin/sh\n")
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
@@ -69,6 +69,17 @@ def test_jemalloc_is_linked_and_knows_the_target(tmp_path: Path) -> None:
     assert {"cross_compiling=yes", "host_alias=fake", "AR=fake-ar", "je_cv_lg_page=12"} <= set(words)
     assert linked.preload is None
     assert linked.server_binary != build(tmp_path, "libc").server_binary
+
+
+def test_a_makefile_chooses_for_the_target_and_its_jemalloc_knows_it_too(tmp_path: Path) -> None:
+    makefile = f"MALLOC=libc\nifneq ($(uname_M),{fakes.target().machine})\nMALLOC=jemalloc\nendif\n{MAKEFILE}"
+    for text, chosen in ((makefile, "libc"), (makefile.replace("ifneq", "ifeq"), "jemalloc")):
+        words = build(tmp_path / chosen, "makefile", makefile=text).server_binary.read_text("utf-8").split()
+        assert words[0] == chosen
+        assert {"cross_compiling=yes", "host_alias=fake"} <= set(words)
+    bare = build(tmp_path / "bare", "makefile", makefile=makefile, configured=False)
+    assert bare.server_binary.read_text("utf-8").split() == ["libc"]
+    assert bare.preload is None
 
 
 def test_a_tree_without_a_configured_jemalloc_is_refused(tmp_path: Path) -> None:

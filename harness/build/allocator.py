@@ -1,4 +1,5 @@
-"""The allocator of a server: libc's malloc, the tree's own jemalloc, or the guard allocator (toolchains/allocator).
+"""The allocator of a server: libc's malloc, the tree's own jemalloc, the makefile's choice of these, or the guard
+allocator (toolchains/allocator).
 
 The guard allocator is preloaded, so the tested binary is the one that otherwise runs on libc. This module compiles it,
 configures builds with jemalloc, and recognises an access beyond a block by its address.
@@ -80,13 +81,18 @@ def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:
     }
 
 
+def has_jemalloc(tree: SourceTree) -> bool:
+    """Whether a tree contains a jemalloc that can be configured."""
+    return (tree.content / "deps" / "jemalloc" / "configure").is_file()
+
+
 def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work: Path) -> dict[str, str]:
     """Configure the tree's jemalloc for the target, whatever options the tree's release passes to the configure script.
 
     Returns the environment variables that the build needs. Autoconf scripts read the file that CONFIG_SITE names
     (autoconf manual, Site Defaults). Raises UsageError for a tree without a configured jemalloc.
     """
-    if not (tree.content / "deps" / "jemalloc" / "configure").is_file():
+    if not has_jemalloc(tree):
         raise UsageError(
             "the tree's jemalloc cannot be built",
             where=str(tree.content / "deps" / "jemalloc"),

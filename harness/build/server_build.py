@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.core.target_model import Target, Toolchain
 
-    Linked = Literal["libc", "jemalloc"]
+    Linked = Literal["libc", "jemalloc", "makefile"]
 
 BUILD_SECONDS = 1800
 RECIPE = "3"
@@ -84,7 +84,7 @@ class BuildDirectory:
         self.optimisation = optimisation
         self.work = work
         self.linked = linked
-        """The allocator linked into the binary."""
+        """The allocator linked into the binary; makefile: the one that the tree's makefile chooses."""
         self.tls = tls
         """The library for TLS; None for a server without TLS."""
         self.tree = work / COMPILED_IN
@@ -115,7 +115,7 @@ class BuildDirectory:
         for compiler in self.compilers:
             self.wrapper(compiler.name)
         toolchain.write_plain_tools(self.work / "tools", self.tools, self.work, self.optimisation)
-        if self.linked == "jemalloc":
+        if self.linked == "jemalloc" or (self.linked == "makefile" and allocator.has_jemalloc(self.server)):
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work)
 
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
@@ -325,7 +325,11 @@ class Builder:
 
 def linked_allocator(chosen: Allocator) -> Linked:
     """The allocator that a server is linked with. A preloaded one does not change the binary."""
-    return "jemalloc" if chosen == "jemalloc" else "libc"
+    match chosen:
+        case "jemalloc" | "makefile":
+            return chosen
+        case _:
+            return "libc"
 
 
 def build_name(
@@ -400,7 +404,7 @@ def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) ->
         *goals,
         f"CC={compiler}",
         f"CXX={shop.work / 'g++'}",
-        f"MALLOC={shop.linked}",
+        *([] if shop.linked == "makefile" else [f"MALLOC={shop.linked}"]),
         "uname_S=Linux",
         f"uname_M={shop.target.machine}",
         f"OPTIMIZATION={' '.join(toolchain.level_flags(shop.optimisation))}",

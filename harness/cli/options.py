@@ -137,7 +137,8 @@ allocator = click.option(
     type=click.Choice(get_args(Allocator)),
     default="libc",
     show_default=True,
-    help="Memory allocator of the server; guard: guard pages and minimal alignment.",
+    help="Memory allocator of the server; makefile: what its makefile chooses for the target; guard: guard pages and "
+    "minimal alignment.",
 )
 io = click.option(
     "--io",

@@ -27,7 +27,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A frozen, keyword-only value. Decoding refuses unknown keys."""
 
 
-Allocator = Literal["libc", "jemalloc", "guard", "guard-natural"]
+Allocator = Literal["libc", "jemalloc", "makefile", "guard", "guard-natural"]
 """The memory allocator of a server (harness.build.allocator)."""
 
 

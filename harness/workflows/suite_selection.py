@@ -10,6 +10,8 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core.model import Allocator, Record, Suite
 from harness.core.strict_toml import read_toml
 from harness.judge.unchecked_changes import Change
@@ -26,8 +28,8 @@ class IgnoredPath(Record, frozen=True):
     files: list[str]
     """Globs of paths in the server's tree, where a star also matches slashes."""
     why: str
-    allocator: Allocator | None = None
-    """The allocator with which they are checked nevertheless."""
+    allocators: list[Allocator] = msgspec.field(default_factory=list)
+    """The allocators with which they are checked nevertheless."""
 
 
 class IgnoredPathTable(Record, frozen=True):
@@ -64,7 +66,7 @@ def choose(
 
 def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, allocator: Allocator) -> Change:
     for entry in (*table.ignored, *table.unchecked):
-        if _matches(file, entry.files) and (entry.allocator is None or entry.allocator != allocator):
+        if _matches(file, entry.files) and allocator not in entry.allocators:
             return Change(file=file, suites=[], why=entry.why, unchecked=entry in table.unchecked)
     quick = [name for name, suite in suites.items() if suite.tier == "quick" and suite.needs_server]
     covering = [name for name, suite in suites.items() if _matches(file, suite.source_globs)]
