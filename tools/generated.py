@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import click
 import msgspec
 
+from harness.build.environments.system_call_filter import ServiceFilter
 from harness.build.kernel import LinuxSource
 from harness.build.qemu_user import Qemu
 from harness.build.sources.tree_features import Landmarks
@@ -81,6 +82,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("toolchains/kernels/linux/linux.toml", LinuxSource),
     ("toolchains/qemu/qemu.toml", Qemu),
     ("docs/found/NAME.toml", bugs.Bug),
+    ("toolchains/environments/debian_service.toml", ServiceFilter),
     ("CLUSTER.toml, which you write for your machines", ClusterFile),
 ]
 NAMED_BY_THE_PLACE = {"name", "path"}

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from harness.analysis import unwind
 from harness.analysis.function_symbols import function_symbols
-from harness.core.finding import Frame
+from harness.core.finding import UNKNOWN_FILE, Frame
 from harness.core.model import COMPILED_IN, Record
 from harness.core.processes import process
 
@@ -103,11 +103,18 @@ class Symbols:
         return found[0] if len(found) == 1 else named
 
     def backtrace(self, fault: Fault, machine: str) -> list[Frame]:
-        """The whole stack of a fault, innermost first."""
-        frames = self.frames(fault.maps, fault.pc)
+        """The whole stack of a fault, innermost first. A system call that may not be made is a frame of its own."""
+        frames = [_system_call(fault)] if fault.call_number >= 0 else []
+        frames += self.frames(fault.maps, fault.pc)
         for caller in unwind.call_chain(fault, machine):
             frames += self.frames(fault.maps, caller)
         return frames
+
+
+def _system_call(fault: Fault) -> Frame:
+    """The kernel's function, in a fault that is its refusal."""
+    name = fault.call or f"system-call-{fault.call_number}"
+    return Frame(function=name, file=UNKNOWN_FILE, line=0, origin="kernel", pc=fault.pc)
 
 
 @cache

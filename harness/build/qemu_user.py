@@ -16,7 +16,7 @@ from harness.analysis.detectors import registry
 from harness.build import build_progress
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError, UsageError
-from harness.core.model import ArchivePlace, Flavour, Record
+from harness.core.model import ArchivePlace, Flavour, GuestEnvironment, Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
 from harness.core.target_model import Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -62,6 +62,10 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     """False for a distribution's QEMU: it has no fault log, so a signal has no location."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that the program needs beyond the plain environment: its detector's options."""
+    guest_environment: GuestEnvironment = "usual"
+    """What surrounds the programs (harness.build.environments)."""
+    preloads: tuple[Path, ...] = ()
+    """Shared objects of that environment, which every program preloads beside its own."""
     translations: Path | None = None
     """The cache's folder where the pinned emulator keeps translated code for the next process; None: it keeps none."""
 
@@ -78,10 +82,11 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
         `coverage`: the file of a `coverage.Edges`. `preload`: a shared object to preload into the program.
         """
-        setting = f"LD_PRELOAD={preload}"
+        objects = [*self.preloads, *([preload] if preload else [])]
+        setting = f"LD_PRELOAD={':'.join(map(str, objects))}"
         if self.program is None:
-            return [*(["env", setting] if preload else []), str(program), *arguments]
-        preloading = ["-E", setting] if preload else []
+            return [*(["env", setting] if objects else []), str(program), *arguments]
+        preloading = ["-E", setting] if objects else []
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
         edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
         keeping = [] if edges else self._keeping(program)

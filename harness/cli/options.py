@@ -13,7 +13,16 @@ import click
 
 from harness.cli import completion
 from harness.core import json_codec
-from harness.core.model import DEFAULT_OPTIMISATION, Allocator, CompilerWarnings, Flavour, Record, Tier, Transport
+from harness.core.model import (
+    DEFAULT_OPTIMISATION,
+    Allocator,
+    CompilerWarnings,
+    Flavour,
+    GuestEnvironment,
+    Record,
+    Tier,
+    Transport,
+)
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import known_findings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
@@ -139,6 +148,13 @@ allocator = click.option(
     show_default=True,
     help="Memory allocator of the server; makefile: what its makefile chooses for the target; guard: guard pages and "
     "minimal alignment.",
+)
+environment = click.option(
+    "--environment",
+    type=click.Choice(get_args(GuestEnvironment)),
+    default="usual",
+    show_default=True,
+    help="What surrounds the servers: musl's small stacks of threads, or Debian's filter of system calls.",
 )
 io = click.option(
     "--io",
@@ -341,6 +357,7 @@ class RunOptions(Record, frozen=True):
     optimisation: str
     allocator: Allocator
     toolchain: str
+    environment: GuestEnvironment
     io: Transport
     emulator: Flavour
     jobs: int
@@ -362,6 +379,7 @@ class RunOptions(Record, frozen=True):
             optimisation=DEFAULT_OPTIMISATION,
             allocator="libc",
             toolchain=DEFAULT_FAMILY,
+            environment="usual",
             io="unix",
             emulator="pinned",
             jobs=DEFAULT_JOBS,
@@ -383,6 +401,7 @@ _RUN_OPTIONS = (
     optimisation,
     allocator,
     toolchain,
+    environment,
     io,
     emulator,
     click.option(

@@ -90,6 +90,7 @@ def planned_request(
         known=run.known,
         run=folder,
         allocator=run.allocator,
+        environment=run.environment,
         io=run.io,
         fail_fast=fail_fast,
         mixed=mixed,

@@ -71,7 +71,8 @@ class Frame(Record, frozen=True):
     file: str
     line: int
     origin: str
-    """Whose code it is: `server`, `bundled/NAME`, `driver`, `libc`, `library/NAME` or `unknown` (docs/reference.md)."""
+    """Whose code it is: `server`, `bundled/NAME`, `driver`, `libc`, `library/NAME`, `kernel`, `unknown` (see
+    docs/reference.md)."""
     pc: int
     inlined: bool = False
 

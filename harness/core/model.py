@@ -31,6 +31,10 @@ Allocator = Literal["libc", "jemalloc", "makefile", "guard", "guard-natural"]
 """The memory allocator of a server (harness.build.allocator)."""
 
 
+GuestEnvironment = Literal["usual", "musl-stack", "debian-service"]
+"""What surrounds an emulated program beside the machine (harness.build.environments)."""
+
+
 Transport = Literal["unix", "tcp"]
 """How clients reach a server under test: by a Unix socket, or by TCP on loopback. A machine of the kernel tier has TCP
 alone."""

@@ -134,6 +134,7 @@ def conclude(
         kernel_counters=kernel_counters(folder, run),
         allocator=run.allocator,
         toolchain=run.toolchain,
+        environment=run.environment,
         io=run.io,
         base=str(old.base) if old else "",
         place=_place(run.server),

@@ -9,7 +9,7 @@ import msgspec
 from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
-from harness.core.model import CANARY_SUITE, Allocator, Name, Record, Transport
+from harness.core.model import CANARY_SUITE, Allocator, GuestEnvironment, Name, Record, Transport
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.judge.causes import ordered, stored_or_made
@@ -49,6 +49,8 @@ class Judgement(Record, frozen=True):
     allocator: Allocator = "libc"
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains; the default: those that the targets name."""
+    environment: GuestEnvironment = "usual"
+    """What surrounded the programs."""
     io: Transport = "unix"
     """How the suites' clients reached the servers."""
     base: str = ""

@@ -14,7 +14,17 @@ from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.model import Allocator, BuildSettings, FileName, Name, NameOrNone, Program, Record, Transport
+from harness.core.model import (
+    Allocator,
+    BuildSettings,
+    FileName,
+    GuestEnvironment,
+    Name,
+    NameOrNone,
+    Program,
+    Record,
+    Transport,
+)
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.record import program_launch
@@ -70,6 +80,8 @@ class Reproducer(Record, frozen=True):
     allocator: Allocator = "libc"
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains that compiled; the default: the one that the target names."""
+    environment: GuestEnvironment = "usual"
+    """What surrounded the server."""
     io: Transport = "unix"
     """How clients reached the server. One in a machine has TCP alone."""
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
@@ -162,6 +174,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         wrong_line=best.wrong_line,
         allocator=run.allocator,
         toolchain=run.toolchain,
+        environment=run.environment,
         io=run.io,
         settings=run.settings,
         files=_files_in(started.inputs) if started else {},

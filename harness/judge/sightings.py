@@ -141,6 +141,8 @@ def from_fault(
         # A handler runs in the thread that faulted. Other threads continue meanwhile, and may fault themselves. Once it
         # has ended, its own thread continues too.
         kind = f"{IN_HANDLER}-{name.lower()}"
+    elif fault.call_number >= 0:
+        kind, instruction = FORBIDDEN_CALL, ""
     else:
         kind = "alignment" if access else "out-of-bounds" if beyond else name.lower()
     function = frames[0].function
@@ -185,7 +187,13 @@ IN_HANDLER = "crash-handler"
 """Prefix of the kind of a fault that happened while the server reported another fault."""
 
 
+FORBIDDEN_CALL = "forbidden-call"
+"""The kind of a system call that the environment does not allow."""
+
+
 def _title(kind: str, name: str, function: str, direction: str, through: str) -> str:
+    if kind == FORBIDDEN_CALL:
+        return f"the system call {function} is forbidden"
     if kind == "assertion":
         return f"assertion failed in {function}"
     if kind.startswith(IN_HANDLER):

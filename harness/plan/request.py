@@ -6,7 +6,16 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 
 import msgspec
 
-from harness.core.model import Allocator, BuildSettings, CompilerWarnings, Flavour, Record, Tier, Transport
+from harness.core.model import (
+    Allocator,
+    BuildSettings,
+    CompilerWarnings,
+    Flavour,
+    GuestEnvironment,
+    Record,
+    Tier,
+    Transport,
+)
 from harness.plan.plan import Plan  # noqa: TC001 - msgspec reads the annotations when it converts
 
 
@@ -26,6 +35,7 @@ class Request(Record, frozen=True):
     known: Path
     run: Path
     allocator: Allocator = "libc"
+    environment: GuestEnvironment = "usual"
     io: Transport = "unix"
     """How the suites' clients reach the servers."""
     fail_fast: bool = False

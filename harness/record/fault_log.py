@@ -65,6 +65,10 @@ class Fault(Record, frozen=True):
     """The alignment that the instruction itself asks for, if that is more than `access_bytes`; otherwise 0."""
     session: int = 0
     """In the kernel tier: the program that the harness started. The process may be its child or thread."""
+    call: str = ""
+    """The system call that the environment's filter killed the process at; empty also where nobody knew its number."""
+    call_number: int = -1
+    """Its number in the guest's architecture; -1 unless a system call caused the signal."""
     kernel_log: tuple[str, ...] = ()
     """A real kernel's log lines on the fault; empty unless its alignment mode warns."""
 

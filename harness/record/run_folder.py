@@ -30,6 +30,7 @@ from harness.core.model import (
     Allocator,
     BuildSettings,
     CompilerWarnings,
+    GuestEnvironment,
     Name,
     NameOrNone,
     Program,
@@ -92,6 +93,7 @@ class RunRecord(Record, frozen=True):
     allocator: Allocator = "libc"
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains; the default: those that the targets name."""
+    environment: GuestEnvironment = "usual"
     io: Transport = "unix"
     """How the suites' clients reached the servers, except those in machines, which have TCP alone."""
     tests: list[str] = msgspec.field(default_factory=list)

@@ -115,9 +115,11 @@ def _seen(judgement: Judgement, finding: Finding, facts: IssueFacts) -> list[str
     lines = [f"- {as_text(facts.machines[name])}: shows it" for name in shown]
     lines += [f"- {as_text(facts.machines[name])}: the same tests do not show it" for name in silent]
     built = f"`-{judgement.optimisation}`" if judgement.optimisation[1:2].isalnum() else judgement.optimisation
+    around = f"allocator {judgement.allocator}"
+    around += "" if judgement.environment == "usual" else f", environment {judgement.environment}"
     lines += [
         "",
-        f"Built from {as_text(judgement.server)} with {judgement.toolchain}, {built}, allocator {judgement.allocator}.",
+        f"Built from {as_text(judgement.server)} with {judgement.toolchain}, {built}, {around}.",
     ]
     if facts.releases:
         rows = [(one.release, one.answer, as_text(one.why)) for one in facts.releases]

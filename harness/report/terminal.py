@@ -42,6 +42,7 @@ def show(console: Console, judgement: Judgement) -> None:
         + f"  policy {_escaped(judgement.policy)}"
         + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else "")
         + (f"  toolchain {judgement.toolchain}" if judgement.toolchain != DEFAULT_FAMILY else "")
+        + (f"  environment {judgement.environment}" if judgement.environment != "usual" else "")
         + (f"  io {judgement.io}" if judgement.io != "unix" else ""),
         title_justify="left",
     )

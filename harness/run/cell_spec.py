@@ -77,6 +77,8 @@ class CellSpec(Record, frozen=True):
     """The prefix of the target's binary tools."""
     detector_canary: Path | None = None
     """None where the target has no detector."""
+    environment_canary: Path | None = None
+    """None in the usual environment."""
     peers: dict[str, PeerServer] = msgspec.field(default_factory=dict)
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     units: Units | None = None

@@ -18,6 +18,7 @@ from harness.run import detector_canary, private_network, unit_runner
 from harness.run.canary import cases
 from harness.run.cell_session import CellSession
 from harness.run.cell_spec import CellSpec, fits, read_cell
+from harness.run.environments import environment_canary
 from harness.run.server_process import StartError
 from harness.run.tcl_suite import TclFile
 from harness.run.upstream.session import UpstreamFailedError
@@ -65,6 +66,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "detector_case" in metafunc.fixturenames:
         errors = detector_canary.expectations(run.cell.runner.target.emulator.detector) if run else []
         metafunc.parametrize("detector_case", errors, ids=[case for case, _ in errors])
+    if "environment_case" in metafunc.fixturenames:
+        deaths = environment_canary.expectations(run.cell.runner.guest_environment) if run else []
+        metafunc.parametrize("environment_case", deaths, ids=[case for case, _ in deaths])
     if "unit" in metafunc.fixturenames:
         metafunc.parametrize("unit", [unit.name for unit in unit_drivers.table()])
     if "selftest" in metafunc.fixturenames:

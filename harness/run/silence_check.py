@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import InfrastructureError
 from harness.record import fault_log
 from harness.run import canary, detector_canary
+from harness.run.environments import environment_canary
 from harness.run.vm.guest import CANARY
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def why_blind(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host
     if host is None and not runner.records_faults:
         return "this emulator, or machine, records no faults"
     try:
-        return _canaries(cache, runner, tools, folder, host)
+        return _canaries(cache, runner, tools, folder, host) or _unsurrounded(cache, runner, tools, folder)
     except InfrastructureError as error:
         return f"{error.what}: {error.because}"
 
@@ -44,6 +45,12 @@ def _deaf(cache: Cache, runner: Runner, tools: Toolchain) -> str:
         if (reported := detector_canary.outcome(program, runner, case)) != identity:
             return f"its detector says {reported} of {case}, where {identity} is due"
     return ""
+
+
+def _unsurrounded(cache: Cache, runner: Runner, tools: Toolchain, folder: Path) -> str:
+    """What the runner's environment does not do that it must; empty if it does everything."""
+    program = environment_canary.compile_environment_canary(cache, runner, tools)
+    return environment_canary.misbehaviour(program, runner, folder) if program is not None else ""
 
 
 def _canaries(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:

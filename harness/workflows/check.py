@@ -12,6 +12,7 @@ import msgspec
 
 from harness.build import host_packages
 from harness.build.allocator import check_supported
+from harness.build.environments import guest_environment
 from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources import openssl
 from harness.build.sources.archives import archive_name
@@ -89,7 +90,7 @@ class Check:
         return conclude(stored, request.known, progress, tree=self.tree.content, made_here=True)
 
     def _check_request(self) -> None:
-        """Raise UsageError where a target cannot have the policy or the allocator, and install missing packages."""
+        """Raise UsageError for a policy, an allocator or an environment that a target cannot have; install packages."""
         catalog, request = self.bench.catalog, self.request
         if package_named(request.server):
             _refuse_for_package(catalog, request)
@@ -97,6 +98,7 @@ class Check:
             tools = catalog.toolchain_of(target)
             rules.check_toolchain(rules.policy_for(catalog.policies, request.policy, target), target, tools)
             check_supported(request.allocator, target, tools)
+            guest_environment.check_supported(request.environment, target, tools, request.emulator)
             check_level(tools, request.optimisation)
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
@@ -173,6 +175,7 @@ class Check:
             canary=None if suite.needs_server else target.setup.canary(),
             triple=target.setup.toolchain.triple,
             detector_canary=None if suite.needs_server else target.setup.detector_canary(),
+            environment_canary=None if suite.needs_server else target.setup.environment_canary(target.runner),
             seed=request.seed,
             tier=request.tier,
             machine=target.machine,
@@ -240,6 +243,7 @@ class Check:
             cells=records,
             allocator=request.allocator,
             toolchain=catalog.family,
+            environment=request.environment,
             io=request.io,
             tests=request.tests,
             release=".".join(map(str, tree.version)),

@@ -97,7 +97,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     )
     tree = bench.open_server(name, reproducer.settings if reproducer else None, packages=True)
     setup = set_up_target(bench, target)
-    runner = setup.runner(policy_name)
+    runner = setup.runner(policy_name, reproducer.environment if reproducer else "usual")
     optimisation = session.optimisation or (reproducer.optimisation if reproducer else "O2")
     build = setup.build(tree, optimisation, reproducer.allocator if reproducer else "libc")
     with tempfile.TemporaryDirectory(prefix="plumbline-shell-") as folder, contextlib.ExitStack() as ends:

@@ -234,6 +234,7 @@ def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
                 request.policy,
                 request.optimisation,
                 request.allocator,
+                request.environment,
                 request.io,
                 request.emulator,
                 request.seed,

@@ -139,7 +139,7 @@ class RunSetup:
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 
     def _prepare(self, setup: TargetSetup) -> PreparedTarget:
-        runner = setup.runner(self.request.policy)
+        runner = setup.runner(self.request.policy, self.request.environment)
         try:
             # First: what compiles the server for units leaves it in the cache.
             units = self._units(setup, self.request.allocator)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build import initramfs
+from harness.build.environments import guest_environment
 from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
 from harness.build.sources.openssl import provide_openssl
@@ -24,6 +25,7 @@ from harness.isa import rules
 from harness.run import canary
 from harness.run.cell_spec import UpstreamSpec
 from harness.run.detector_canary import compile_detector_canary
+from harness.run.environments.environment_canary import compile_environment_canary
 from harness.run.selftests import build_program
 from harness.run.unit_runner import PLACES
 from harness.run.upstream.launches import compile_launcher
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Emulators, Runner
     from harness.build.unit_drivers import Units
-    from harness.core.model import Allocator, Build, Flavour, Program, SourceTree
+    from harness.core.model import Allocator, Build, Flavour, GuestEnvironment, Program, SourceTree
     from harness.core.target_model import Policy, Target, Toolchain
     from harness.plan.catalog import Catalog
     from harness.workflows.workbench import Workbench
@@ -65,10 +67,14 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """The folder in which the emulator looks for the target's libraries."""
         return self.emulators.guest_root(self.toolchain)
 
-    def runner(self, policy: str) -> Runner:
-        """How to run the target's programs under a policy. Raises UsageError for a policy that the target lacks."""
+    def runner(self, policy: str, environment: GuestEnvironment = "usual") -> Runner:
+        """How to run the target's programs under a policy, in an environment.
+
+        Raises UsageError for a policy or an environment that the target cannot have.
+        """
         resolved = rules.policy_for(self.bench.catalog.policies, policy, self.target)
-        return self.emulators.runner(self.target, self.toolchain, resolved, self.programs)
+        runner = self.emulators.runner(self.target, self.toolchain, resolved, self.programs)
+        return guest_environment.surrounded(self.bench.cache, runner, self.toolchain, environment)
 
     def build(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, tls: bool = False) -> Build:
         """The server compiled for the target.
@@ -129,6 +135,10 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     def detector_canary(self) -> Path | None:
         """The program that makes the target's detector report; None for a target without a detector."""
         return compile_detector_canary(self.bench.cache, self.target, self.toolchain)
+
+    def environment_canary(self, runner: Runner) -> Path | None:
+        """The program that proves the environment of a runner; None in the usual one."""
+        return compile_environment_canary(self.bench.cache, runner, self.toolchain)
 
     def server_image(self, build: Build, units: Iterable[Units], policy: Policy) -> VmImage | None:
         """The machine that runs a server, the canary and unit programs; None for a target without a kernel of its own.

@@ -10,8 +10,11 @@ from harness.run.cell_spec import read_cell
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not collect the detectors' canaries on targets without a detector, instead of showing a skipped test."""
+    """Do not collect the canaries of a detector or an environment where there is none, instead of skipping them."""
     cell = config.getoption("--plumb-cell")
-    if collection_path.name == "test_detector.py" and cell is not None:
-        return not read_cell(Path(cell)).runner.target.emulator.detector or None
-    return None
+    if cell is None or collection_path.name not in {"test_detector.py", "test_environment.py"}:
+        return None
+    runner = read_cell(Path(cell)).runner
+    if collection_path.name == "test_detector.py":
+        return not runner.target.emulator.detector or None
+    return runner.guest_environment == "usual" or None

@@ -1,7 +1,8 @@
 """A server's child processes write the stored data: by BGSAVE, BGREWRITEAOF and a transfer without a file.
 
 A child is a process of its own: a fault ends only the child, and the server continues. The quick tier tests each of the
-three here; `replication` tests the transfer between all machines.
+three here; `replication` tests the transfer between all machines. A file of many megabytes takes calls of the kernel
+that a small one does not.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
     from suites.persistence.conftest import Written
 
+PIECE = 4 << 20
+"""Bytes of a file after which a child has the kernel write them to the disk (server.h, REDIS_AUTOSYNC_BYTES)."""
+SWITCH = "rdb-save-incremental-fsync"
 READER = "native"
 """The target whose reader judges the children's files."""
 
@@ -64,6 +68,19 @@ def test_what_a_child_sends_without_a_file_is_what_was_stored(
     assert_stored(replica, cell, family)
     with pytest.raises((FileNotFoundError, RefusedError)):
         primary.read("dump.rdb")
+
+
+def test_what_a_child_saves_is_synchronised_meanwhile(cell: CellSpec, start_guest: StartGuest) -> None:
+    """From the second piece on, the child also waits for the one before: three whole ones take every such call."""
+    if SWITCH not in cell.abilities.options:
+        pytest.skip("a file is saved in pieces since 5.0")
+    guest = start_guest(options=[*server.OPTIONS, "--rdbcompression", "no"])
+    with guest.client() as client:
+        for name, value in ((SWITCH, b"yes"), ("rdbcompression", b"no")):
+            assert client.command("CONFIG", "GET", name) == [name.encode(), value]
+        for number in range(3):
+            assert client.command("SETRANGE", f"piece:{number}", PIECE - 1, "x") == PIECE
+    server.save_by_a_child(guest)
 
 
 def assert_stored(reader: Guest, cell: CellSpec, family: str) -> None:

@@ -79,6 +79,7 @@ def _properties(judgement: Judgement, cell: CellVerdict) -> dict[str, str]:
         "server": judgement.server,
         "policy": judgement.policy,
         "optimisation": judgement.optimisation,
+        "environment": judgement.environment,
         "io": judgement.io,
         "seed": str(judgement.seed),
         "passed": str(cell.passed),

@@ -53,6 +53,7 @@ def _facts(judgement: Judgement) -> str:
     return (
         f"{as_text(sentence(judgement))} · policy `{judgement.policy}` · "
         + (f"`-{judgement.optimisation}` · " if judgement.optimisation else "")
+        + (f"environment `{judgement.environment}` · " if judgement.environment != "usual" else "")
         + (f"io `{judgement.io}` · " if judgement.io != "unix" else "")
         + f"seed {judgement.seed} · {sum(judgement.stages.values()):.0f} s"
     )

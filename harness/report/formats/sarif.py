@@ -81,6 +81,7 @@ def render(judgement: Judgement) -> str:
             "seed": judgement.seed,
             "verdict": judgement.verdict,
             "optimisation": judgement.optimisation,
+            "environment": judgement.environment,
             "io": judgement.io,
         },
     }
@@ -95,8 +96,9 @@ def fingerprint(finding: Finding) -> str:
 def _category(judgement: Judgement) -> str:
     """The category of the document. A later one of the same category replaces it, so each matrix job has its own."""
     targets = dict.fromkeys(cell.target for cell in judgement.cells)
+    around = "" if judgement.environment == "usual" else f"{judgement.environment}/"
     way = "" if judgement.io == "unix" else f"{judgement.io}/"
-    return f"plumbline/{judgement.policy}/{way}{'+'.join(targets)}/"
+    return f"plumbline/{judgement.policy}/{around}{way}{'+'.join(targets)}/"
 
 
 def _rule(kind: str) -> dict[str, Any]:

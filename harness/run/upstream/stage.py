@@ -167,7 +167,7 @@ def variant(
 ) -> LaunchVariant:
     """How the launcher becomes a target's program, with its records in `home`."""
     program = programs / "src" / "{name}"
-    if runner.program is None and preload is None:
+    if runner.program is None and preload is None and not runner.preloads:
         return LaunchVariant(home=home, program=str(program), arguments=("{self}",))
     # The emulator's command line, which ends with the program. `-0` keeps the name that the program was called by: one
     # binary serves several names, and a server starts itself again by it.

@@ -137,6 +137,7 @@ def _check_command(run: RunRecord, reproducer: Reproducer, finding: Finding) -> 
         ("--toolchain", run.toolchain, DEFAULT_FAMILY),
         ("--policy", "" if rules.is_audit(run.policy) else run.policy, "signal"),
         ("--allocator", run.allocator, "libc"),
+        ("--environment", run.environment, "usual"),
         ("--optimisation", run.optimisation, "O2"),
     ):
         words += [option, value] if value not in {"", default} else []

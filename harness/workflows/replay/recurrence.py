@@ -37,7 +37,7 @@ class ObservedFault(Record, frozen=True):
 
     misaligned: bool
     signal: str
-    """`sigbus`; empty for an access that was let through."""
+    """`sigbus`; empty for an access that was let through, and `forbidden-call` for a system call that was not."""
     direction: str
     functions: frozenset[str]
     """The innermost function, and the innermost of the server's own."""

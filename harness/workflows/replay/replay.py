@@ -23,6 +23,7 @@ from harness.build.server_build import BuildFailedError
 from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record
 from harness.judge.reproducer import Reproducer, files_of
+from harness.judge.sightings import FORBIDDEN_CALL
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream
 from harness.record import fault_log
@@ -199,7 +200,7 @@ class _Replayed:
     def run(self, *, silence_proved: bool) -> tuple[Recurrence, str]:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
         reproducer, setup = self.reproducer, self.setup
-        runner = setup.runner(reproducer.policy)
+        runner = setup.runner(reproducer.policy, reproducer.environment)
         build = self._with_preload(setup, self._build(setup, reproducer.allocator))
         if reproducer.kind == BUILD:
             return Recurrence(outcome="gone"), "it compiles"
@@ -304,14 +305,17 @@ def _named(
         faults.append(
             ObservedFault(
                 misaligned=access is not None,
-                signal=name.lower(),
+                signal=FORBIDDEN_CALL if fault.call_number >= 0 else name.lower(),
                 direction=access.direction if access else "",
                 functions=frozenset({frames[0].function, own_frames(frames)[0][0].function}),
             )
         )
         asserting = {frame.function for frame in asserting_frames(frames, dies_there=False)[:1]}
         asserted |= asserting
-        heading = f"{name or 'access'}: {disassembly.disassemble(fault, machine)}  {access or ''}".rstrip()
+        what = f"{disassembly.disassemble(fault, machine)}  {access or ''}"
+        if fault.call_number >= 0:
+            what = f"{frames[0].function} ({fault.call_number}) is forbidden"
+        heading = f"{name or 'access'}: {what}".rstrip()
         same = is_same_fault(reproducer, faults[-1]) or is_same_assertion(reproducer, asserting)
         records.append(ShownRecord(heading=heading, frames=frames, same=same))
     if ran.assertion is not None:

@@ -66,7 +66,9 @@ def _cell(
     mixed = {}
     for name in reproducer.mixed:
         other = set_up_target(bench, bench.catalog.targets[name])
-        peers[name] = PeerServer(runner=other.runner(reproducer.policy), build=other.build(tree, optimisation))
+        peers[name] = PeerServer(
+            runner=other.runner(reproducer.policy, reproducer.environment), build=other.build(tree, optimisation)
+        )
         mixed[name] = other.upstream(tree, optimisation)
     return CellSpec(
         suite=suite.name,

@@ -114,11 +114,16 @@ def saved(guest: Guest) -> bytes:
     return guest.read("dump.rdb")
 
 
-def saved_by_a_child(guest: Guest) -> bytes:
-    """The server's RDB file, written by BGSAVE's child process."""
+def save_by_a_child(guest: Guest) -> None:
+    """Have BGSAVE's child process write the RDB file, and wait until it has."""
     with client(guest) as connection:
         connection.command("BGSAVE")
         _await_child(guest, connection, ("rdb_bgsave_in_progress",), "rdb_last_bgsave_status", "BGSAVE")
+
+
+def saved_by_a_child(guest: Guest) -> bytes:
+    """The server's RDB file, written by BGSAVE's child process."""
+    save_by_a_child(guest)
     return guest.read("dump.rdb")
 
 

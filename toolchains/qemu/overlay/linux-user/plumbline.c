@@ -830,8 +830,9 @@ static vaddr stack_below(vaddr top)
 }
 #endif
 
+/* `more`: further members of the object, each with a comma before it. */
 static void write_record(CPUArchState *env, const char *event, vaddr pc, int host_sig, int code, uint64_t address,
-                         bool is_misaligned, bool handled)
+                         bool is_misaligned, bool handled, const char *more)
 {
     CPUState *cpu = env_cpu(env);
 
@@ -867,7 +868,7 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
     append_memory(line, cpu, stack, STACK_LOGGED);
     g_string_append(line, "\",\"maps\":[");
     append_maps(line);
-    g_string_append(line, "]}\n");
+    g_string_append_printf(line, "]%s}\n", more);
     write_line(line);
 }
 
@@ -963,12 +964,26 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
 
         /* One that nobody handles is the last of its process, and whoever reads looks for it. */
         if (count <= FAULTS_IN_FULL || !handled) {
-            write_record(env, "fault", pc, target_to_host_signal(sig), code, address, is_misaligned, handled);
+            write_record(env, "fault", pc, target_to_host_signal(sig), code, address, is_misaligned, handled, "");
         } else if (is_power_of_2(count)) {
             write_count(FAULTS, pc, count);
         }
     }
     last.is_pending = false;
+}
+
+void plumbline_log_call(CPUArchState *env, int number, const char *name)
+{
+    enum { SYS_SECCOMP_CODE = 1 }; /* Linux, asm-generic/siginfo.h */
+    CPUState *cpu = env_cpu(env);
+
+    if (fault_log >= 0) {
+        /* Behind the instruction, where the kernel's si_call_addr points, too. */
+        vaddr pc = cpu->cc->get_pc(cpu);
+        g_autofree char *more = g_strdup_printf(",\"call\":\"%s\",\"call_number\":%d", name, number);
+
+        write_record(env, "fault", pc, SIGSYS, SYS_SECCOMP_CODE, pc, false, false, more);
+    }
 }
 
 /* The host's number of the signal that this process is about to die of. */
@@ -1050,7 +1065,7 @@ static void report_access(CPUState *cpu, vaddr pc)
     uintptr_t count = count_once(ACCESSES, pc);
 
     if (count == 1) {
-        write_record(cpu_env(cpu), "access", pc, 0, 0, last.address, true, false);
+        write_record(cpu_env(cpu), "access", pc, 0, 0, last.address, true, false, "");
     } else if (is_power_of_2(count)) {
         write_count(ACCESSES, pc, count);
     }

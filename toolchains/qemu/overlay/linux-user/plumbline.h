@@ -22,6 +22,19 @@ void plumbline_load_translations(const struct image_info *program, const char *c
 void plumbline_keep_translations(void);
 
 /*
+ * The -system-calls option, which refuses bad input by exiting. A call that the file does not allow is logged and does
+ * not return.
+ */
+void plumbline_set_system_calls(const char *path);
+void plumbline_filter_call(CPUArchState *env, int number);
+
+/* End the process by a signal, whatever the program would do about it. */
+G_NORETURN void plumbline_kill(CPUArchState *env, int target_sig);
+
+/* Append one JSON line about a system call that kills the process; without a name where nobody knew the number. */
+void plumbline_log_call(CPUArchState *env, int number, const char *name);
+
+/*
  * 32-bit ARM: the kernel's helpers __kuser_cmpxchg and __kuser_cmpxchg64, whose arguments are in the registers. False:
  * a signal is on its way, and the program counter is the call's.
  */

@@ -1,0 +1,98 @@
+"""The canary of environments: what must kill a program in one, and what must not, and the record that proves the cause.
+
+A check in an environment that does nothing would say PASS of a server that no user of that environment can run.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.build import toolchain
+from harness.build.helper_program import compiled
+from harness.core.processes import process
+from harness.record import fault_log
+from harness.run.server_process import describe_exit
+
+if TYPE_CHECKING:
+    from harness.build.qemu_user import Runner
+    from harness.core.cache import Cache
+    from harness.core.model import GuestEnvironment
+    from harness.core.target_model import Toolchain
+
+SOURCE = Path(__file__).with_suffix(".c")
+RUN_SECONDS = 5.0
+LIVED = "lived"
+CASES = ("stack 100", "stack 200", "allowed", "forbidden", "handled", "thread", "child")
+"""The program's words: KiB of a thread's stack, or a system call, which a handler, a thread or a child may be about."""
+FORBIDDEN = "sched_setaffinity"
+"""A call of systemd's group @resources, which Debian's service may not use."""
+_KILLED: dict[GuestEnvironment, dict[str, str]] = {
+    "usual": {},
+    "musl-stack": {"stack 200": "killed by SIGSEGV"},
+    "debian-service": dict.fromkeys(("forbidden", "handled", "thread", "child"), f"killed by SIGSYS at {FORBIDDEN}"),
+}
+
+
+def expectations(environment: GuestEnvironment) -> list[tuple[str, str]]:
+    """Each case with what must become of it."""
+    return [(case, _KILLED[environment].get(case, LIVED)) for case in CASES]
+
+
+def compile_environment_canary(cache: Cache, runner: Runner, tools: Toolchain) -> Path | None:
+    """Compile the program as servers are compiled; None in the usual environment.
+
+    Raises InfrastructureError when it does not compile.
+    """
+    if runner.guest_environment == "usual":
+        return None
+    return compiled_canary(cache, runner, tools)
+
+
+def compiled_canary(cache: Cache, runner: Runner, tools: Toolchain) -> Path:
+    """The program, for any environment."""
+    # Optimised, the recursion would become a loop that uses no stack.
+    flags = [*toolchain.compiler_flags(runner.target, "O0"), "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-pthread"]
+    return compiled(
+        cache,
+        tools,
+        title=f"the environment's canary for {runner.target.name}",
+        kind="canaries",
+        owner=f"{runner.target.name}-environment",
+        file="environment",
+        flags=flags,
+        sources=[SOURCE],
+    )
+
+
+def outcome(program: Path, runner: Runner, case: str, log: Path) -> str:
+    """The result of a case: `LIVED`, the signal with the recorded system call, or how else the program ended.
+
+    `log`: a new file for the emulator's records.
+    """
+    result = process.run(
+        runner.command(program, case.split(" "), log),
+        deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS),
+        environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
+    )
+    if result.expired:
+        return "ran for ever"
+    if result.code == 0:
+        return LIVED
+    ended = describe_exit(result.code)[1]
+    if not runner.records_faults:
+        return ended
+    recorded = {signal.Signals(fault.signal).name: fault.call for fault in fault_log.read_faults(log)}
+    name = ended.removeprefix("killed by ")
+    if name not in recorded:
+        return f"{ended}, which was not recorded"
+    return f"{ended} at {recorded[name]}" if recorded[name] else ended
+
+
+def misbehaviour(program: Path, runner: Runner, folder: Path) -> str:
+    """The first case that did not come out as it must; empty if there is none. `folder` takes the records."""
+    for number, (case, expected) in enumerate(expectations(runner.guest_environment)):
+        if (actual := outcome(program, runner, case, folder / f"environment-{number}.jsonl")) != expected:
+            return f"in the environment {runner.guest_environment} its canary '{case}' {actual}, where it is {expected}"
+    return ""
