@@ -70,7 +70,7 @@ def test_every_server_is_pinned_by_a_whole_hash_and_its_name_tells_its_version()
 
 def test_what_every_target_demands_are_powers_of_two() -> None:
     for target in Catalog().targets.values():
-        assert all(demand in {2, 4, 8, 16} for demand in target.demand.values()), target.name
+        assert all(demand in {2, 4, 8, 16, 32} for demand in target.demand.values()), target.name
 
 
 def test_every_demand_has_one_source_and_a_core_where_that_leaves_it_open() -> None:

@@ -92,6 +92,16 @@ def test_what_nothing_can_be_made_of_yet_has_no_entry(tmp_path: Path, compilers:
     assert list(kept(tmp_path, "armv5", "armv5-kernel")) == ["emulators"]
 
 
+def test_a_target_that_only_a_family_compiles_for_has_the_familys_c_library_and_hides_no_other(
+    tmp_path: Path, compilers: dict[str, str]
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    alone = set(kept(tmp_path, "armv5")["builds"].paths)
+    both = ci_cache_entries(Catalog(), cache, ["armv5", "loongarch64"], "redis-7.0.15")["builds"]
+    assert set(both.paths) - alone == {str(cache.path("compiler-libraries", "clang-musl"))}
+    assert alone <= set(both.paths)
+
+
 def test_another_toolchain_has_keys_of_its_own_and_keeps_its_c_library(
     tmp_path: Path, compilers: dict[str, str]
 ) -> None:

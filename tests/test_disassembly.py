@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.disassembly import access_of, disassemble
+from harness.analysis.disassembly import access_of, disassemble, instruction_text
+from harness.isa.architecture import InstructionSet
 from harness.record import fault_log
 from tests import fakes
+from tests.fakes import write
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 THUMB = "30000000"
 """CPSR with the T bit, little-endian."""
@@ -102,6 +107,28 @@ def test_an_instruction_is_named(machine: str, cpsr: str, code: str, text: str) 
 def test_bytes_that_are_no_instruction_are_shown_and_nothing_is_guessed(machine: str, cpsr: str, code: str) -> None:
     record = fakes.fault(instruction=code, registers=registers(cpsr))
     assert f".inst {code}" == disassemble(record, machine)
+
+
+def test_what_only_llvm_reads_is_handed_to_it_as_numbers(tmp_path: Path) -> None:
+    llvm = tmp_path / "llvm-mc"
+    instructions = InstructionSet(numbers=(str(llvm), "--disassemble"))
+    code = bytes.fromhex("8404c0288404c028")
+    absent = InstructionSet(numbers=(str(tmp_path / "none"),))
+    assert instruction_text(code, 0, absent) == ".inst 8404c028", "without LLVM, nothing is guessed"
+    # As llvm-mc 19 answers to the bytes of `ld.d $a0, $a0, 1`, and to others.
+    write(
+        llvm,
+        """#!/bin/sh
+if [ "$1 $(cat "$2")" = "--disassemble 0x84 0x04 0xc0 0x28" ]; then
+    printf '\\t.text\\n\\tld.d\\t$a0, $a0, 1\\n'
+else
+    printf '\\t.text\\n%s:1:1: warning: invalid instruction encoding\\n0xff 0xff\\n^\\n' "$2"
+fi
+""",
+        mode=0o755,
+    )
+    assert instruction_text(code, 0, instructions) == "ld.d $a0, $a0, 1"
+    assert instruction_text(b"\xff" * 4, 0, instructions) == ".inst ffffffff"
 
 
 def test_of_a_signal_whose_access_is_not_known_no_size_is_told() -> None:

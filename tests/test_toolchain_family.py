@@ -32,6 +32,7 @@ from harness.core.target_model import (
 from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
+from harness.workflows.workbench import Workbench
 from tests import fakes
 from tests.fakes import put_on_path, quiet, write
 
@@ -155,6 +156,31 @@ def test_a_family_without_a_c_library_uses_the_targets_own(tmp_path: Path, monke
     folder = Path(provide_family(cache, fetcher, family, compiler_in(archive)))
     assert process.run([folder / "gcc", "a file"], deadline_seconds=20).text == "cc a file\n"
     assert not cache.path("compiler-libraries", "other").exists()
+
+
+def test_a_target_for_which_the_distribution_has_no_compiler_has_that_of_its_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
+    fetched(archive, cache, monkeypatch)
+    bench = Workbench(catalog=Catalog(), cache=cache, progress=quiet())
+    target = bench.catalog.targets["loongarch64"]
+    assert bench.catalog.toolchain_of(target).compilers == "", "a plan fetches nothing"
+    package = msgspec.structs.replace(compiler_in(archive), name="ziglang", program="compiler/cc")
+    bench.catalog.compilers = {"ziglang": package}
+    tools = bench.toolchain_of(target)
+    assert process.run([toolchain.tool(tools, "gcc"), "a file"], deadline_seconds=20).text.endswith(": cc a file\n")
+    assert [toolchain.tool(tools, name) for name in ("objdump", "gcc-ar")] == [
+        "llvm-objdump-19",
+        "llvm-ar-19",
+    ]
+    assert tools.prefix == "", "lines are found with this machine's addr2line"
+    # With `--toolchain clang-musl` it is the same.
+    asked = bench.catalog.through(bench.catalog.families["clang-musl"], tools.compilers)
+    assert asked.toolchain_of(asked.targets["loongarch64"]) == tools
+    assert asked.targets["loongarch64"].compiler_flags == target.compiler_flags
+    own = bench.catalog.targets["aarch64"]
+    assert bench.toolchain_of(own) == bench.catalog.toolchain_of(own)
 
 
 def test_a_level_that_a_toolchain_lacks_is_refused() -> None:

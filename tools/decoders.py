@@ -216,7 +216,7 @@ class Made(NamedTuple):
 
 def made(bench: Workbench, target: Target) -> Made:
     """The instructions of a target's sweep, from its program."""
-    tools, chosen = bench.catalog.toolchain_of(target), program.encodings(target)
+    tools, chosen = bench.toolchain_of(target), program.encodings(target)
     found = program.instructions(target, tools, program.compile_sweep(bench.cache, target, tools, chosen))
     return Made(target, tools, [(one, found[number]) for number, one in enumerate(chosen)])
 

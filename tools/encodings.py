@@ -69,7 +69,9 @@ def _read(target: Target, tools: Toolchain, program: Path) -> tuple[str, AccessN
 
 
 def libraries(target: Target, tools: Toolchain) -> dict[str, Path]:
-    """The libraries that the target's programs are linked with."""
+    """The libraries that the target's programs are linked with; none where programs contain what they use of them."""
+    if tools.is_static:
+        return {}
     compiler = [tool(tools, "gcc"), *target.compiler_flags]
     found = {
         name: process.run([*compiler, f"-print-file-name={name}"], deadline_seconds=60).text.strip()
@@ -99,7 +101,7 @@ def measured(name: str, family: str, releases: Iterable[str], before: Census) ->
     """A target's census with some releases counted anew, and without those that do not compile for it."""
     bench = Workbench.default()
     target = bench.catalog.targets[name]
-    tools = bench.catalog.toolchain_of(target)
+    tools = bench.toolchain_of(target)
     programs = {**before.programs}
     if family == DEFAULT_FAMILY:
         programs |= {name: dict(counted(target, tools, path)) for name, path in libraries(target, tools).items()}
@@ -108,7 +110,7 @@ def measured(name: str, family: str, releases: Iterable[str], before: Census) ->
         there = other.catalog.targets[name]
         label = release if family == DEFAULT_FAMILY else f"{release} ({family})"
         try:
-            built = other.builder.build(other.open_server(release), there, other.catalog.toolchain_of(there), "O2")
+            built = other.builder.build(other.open_server(release), there, other.toolchain_of(there), "O2")
         except PlumblineError as error:
             click.echo(f"{label} for {name}: {error}", err=True)
             programs.pop(label, None)

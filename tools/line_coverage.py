@@ -69,7 +69,7 @@ def instrumented(target: Target, counters: Path) -> Target:
 
 def compile_notes(bench: Workbench, tree: SourceTree, target: Target, folder: Path) -> dict[str, Path]:
     """Compile the server once more in every variant, and keep what gcov needs of each in a folder of its own."""
-    tools = bench.catalog.toolchain_of(target)
+    tools = bench.toolchain_of(target)
     tests = style_of(tree)
     openssl = provide_openssl(bench.fetcher, tools)
     variants: dict[str, dict[str, Any]] = {"plain": {}, "tls": {"tls": openssl}, "jemalloc": {"linked": "jemalloc"}}

@@ -47,6 +47,8 @@ def instruction_text(code: bytes, address: int, instructions: InstructionSet | N
         text = instructions.beyond_capstone(code)
     if not text and instructions is not None and instructions.objdump:
         text = _by_objdump(code[:4], address, instructions.objdump)
+    if not text and instructions is not None and instructions.numbers:
+        text = _by_numbers(code[:4], instructions.numbers)
     return text or f".inst {code[:4].hex()}"
 
 
@@ -78,6 +80,20 @@ def _by_objdump(code: bytes, address: int, command: tuple[str, ...]) -> str:
     # ` ADDRESS:<tab>bytes<tab>name operands`, or a directive for bytes that are not an instruction.
     text = " ".join(line.split("\t")[2:]).strip()
     return "" if text.startswith((".", "#")) else text
+
+
+@cache
+def _by_numbers(code: bytes, command: tuple[str, ...]) -> str:
+    """One instruction that capstone lacks, decoded by LLVM; empty if LLVM does not know it, or is not there."""
+    if shutil.which(command[0]) is None:
+        return ""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(" ".join(f"{byte:#04x}" for byte in code).encode())
+        file.flush()
+        listing = process.run([*command, file.name], deadline_seconds=60).text
+    # A directive, and then `<tab>name<tab>operands`; of other bytes a message that begins with the file's name.
+    lines = [" ".join(line.split()) for line in listing.splitlines() if re.match(r"\t[a-z]", line)]
+    return lines[-1] if lines else ""
 
 
 def access_of(fault: Fault, machine: str = "") -> Access:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from harness.isa.architecture import AccessNotation
 
 LIST_SECONDS = 300.0
-_LINE = re.compile(r"^ *[\da-f]+:\t([\da-f ]+?) *\t(.*)$|^[\da-f]+ <(.*)>:$", re.MULTILINE)
-"""` ADDRESS:<tab>code<tab>name operands`, or the symbol of the address that follows."""
+_LINE = re.compile(r"^ *[\da-f]+:[\t ]([\da-f ]+?) *\t(.*)$|^[\da-f]+ <(.*)>:$", re.MULTILINE)
+"""` ADDRESS:<tab>code<tab>name operands`, or the symbol of what follows. LLVM writes a space for the first tab."""
 _COMMENT = re.compile(r"\s(?:@|//|!|;|#(?= [\da-f]+ <)).*| ?<[^>]*>")
 
 

@@ -25,6 +25,9 @@ def tool(toolchain: Toolchain, name: str) -> str:
     """A tool's command: `arm-linux-gnueabi-gcc`, or `gcc` for the host; a family's compiler by its path."""
     if toolchain.compilers and name in COMPILERS.values():
         return f"{toolchain.compilers}/{name}"
+    if toolchain.tools:
+        # LLVM's archiver reads objects that are to be optimised when they are linked, without the compiler's help.
+        return toolchain.tools.format(name.removeprefix("gcc-"))
     return f"{toolchain.triple}-{name}" if toolchain.triple else name
 
 

@@ -232,6 +232,10 @@ class Toolchain(Record, frozen=True):
     """Debian packages that provide it."""
     sysroot: dict[str, str]
     """Folder inside the guest's root -> folder on the host; empty for native and for static programs."""
+    family: str = ""
+    """The family whose compiler it calls, where the distribution has none for its machine."""
+    tools: str = ""
+    """The names of the binary tools where they are not those of the triple: `llvm-{}-19`, which know all machines."""
     compilers: str = ""
     """The folder of the commands `gcc` and `g++` where they are not those of the prefix: a family's."""
     libraries: tuple[str, ...] = ("-latomic",)
@@ -245,6 +249,14 @@ class Toolchain(Record, frozen=True):
     debian_since: str = "bookworm"
     """The first suite that has them. Servers with TLS are linked with bookworm's OpenSSL, and have none where it is a
     later one."""
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of the addr2line that reads its programs: where the triple has no tools, this machine's own.
+
+        That one reads the lines of any machine with the host's byte order. LLVM's takes labels for functions.
+        """
+        return "" if self.tools else self.triple
 
 
 DEFAULT_FAMILY = "gcc"

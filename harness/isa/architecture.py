@@ -26,6 +26,9 @@ class InstructionSet(NamedTuple):
     """The library's architecture and mode; None where it lacks the instruction set."""
     objdump: tuple[str, ...] = ()
     """Where capstone lacks the instruction set: the command that disassembles plain bytes."""
+    numbers: tuple[str, ...] = ()
+    """Where capstone and GNU's objdump lack the instruction set: the command that disassembles bytes which its input
+    has as numbers (llvm-mc)."""
     instruction_bytes: int = 4
     """How long every instruction is; 0 where lengths differ."""
     symbol_flag_bits: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
-from harness.isa import aarch64, alpha, arm, hppa, m68k, mips, powerpc, riscv, s390x, sparc, x86
+from harness.isa import aarch64, alpha, arm, hppa, loongarch, m68k, mips, powerpc, riscv, s390x, sparc, x86
 
 if TYPE_CHECKING:
     from harness.isa.architecture import Architecture, Variant
@@ -16,6 +16,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     alpha.ALPHA,
     arm.ARM,
     hppa.HPPA,
+    loongarch.LOONGARCH,
     m68k.M68K,
     mips.MIPS,
     powerpc.POWERPC,
@@ -25,10 +26,8 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     sparc.SPARC,
     x86.X86,
 )
-_OTHER_MACROS = r"loongarch\w*"
-"""Of architectures that servers have code for, and no target here."""
 
-MACROS = "|".join([*(architecture.macros for architecture in ARCHITECTURES), _OTHER_MACROS])
+MACROS = "|".join(architecture.macros for architecture in ARCHITECTURES)
 """A pattern of macros that tell architectures apart in C, without underscores around them."""
 
 

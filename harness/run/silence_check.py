@@ -56,7 +56,7 @@ def _unsurrounded(cache: Cache, runner: Runner, tools: Toolchain, folder: Path) 
 def _canaries(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host: VirtualMachine | None) -> str:
     program = canary.compile_canary(cache, runner.target, tools)
     if host is None:
-        performed = canary.performed(program, runner, folder / "canary.jsonl", tools.triple)
+        performed = canary.performed(program, runner, folder / "canary.jsonl", tools.prefix)
     else:
         perform = canary.on_machine(Path(CANARY), host.machine(), runner.target.slowdown)
         performed = canary.CanaryResult(outcomes=canary.perform_all(perform, runner.target), reports={})

@@ -107,19 +107,21 @@ def _builds(
         paths += cache.paths("archives", archive_name(server, release.sha256))
     # The oracle is the native build of the same source.
     built_for = sorted({rules.userland(catalog.targets[name]) for name in [*targets, "native"]})
+    tools = {name: catalog.toolchain_of(catalog.targets[name]) for name in built_for}
     try:
         names = [
-            build_name(tree, catalog.targets[name], catalog.toolchain_of(catalog.targets[name]), optimisation)
-            for name in built_for
+            build_name(tree, catalog.targets[name], own, optimisation) for name, own in tools.items() if not own.family
         ]
     except InfrastructureError:
         return None
     start = f"plumbline-builds-{host}-{'-'.join(built_for)}-"
-    if (family := catalog.families.get(catalog.family)) is not None:
-        # Its compiler may not be fetched yet, and its builds have no names: the compilers' cache makes them again.
-        paths += [cache.path(LIBRARIES, family.name)] if family.library_cache else []
-        names += [host.sha256 for host in catalog.compilers[family.compiler].hosts.values()]
-        start += f"{family.name}-"
+    if catalog.family in catalog.families:
+        start += f"{catalog.family}-"
     else:
         paths += [path for name in names for path in cache.paths("builds", name)]
+    for family in catalog.families.values():
+        if family.name in {catalog.family, *(own.family for own in tools.values())}:
+            # Its compiler may not be fetched yet, and its builds have no names: the compilers' cache makes them again.
+            paths += [cache.path(LIBRARIES, family.name)] if family.library_cache else []
+            names += [host.sha256 for host in catalog.compilers[family.compiler].hosts.values()]
     return CiCacheEntry(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])

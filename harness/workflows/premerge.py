@@ -200,7 +200,7 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
     """
     cache = bench.cache
     checkout = Checkout(Path(request.server))
-    key = key_of(_identity(bench.catalog, request, checkout.content(base)))
+    key = key_of(_identity(bench, request, checkout.content(base)))
     with cache.lock(f"base-{key}"):
         entry = cache.entry("bases", key)
         if entry is not None and (stored := baseline.read(entry)) is not None:
@@ -214,14 +214,14 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
         formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement)
         # The result is not kept if the project's own suites were edited meanwhile.
-        if not found.unjudged and key_of(_identity(bench.catalog, request, checkout.content(base))) == key:
+        if not found.unjudged and key_of(_identity(bench, request, checkout.content(base))) == key:
             cache.folder("bases", key, lambda into: baseline.write(into, found))
     return found
 
 
-def _identity(catalog: Catalog, request: Request, content: str) -> list[str]:
+def _identity(bench: Workbench, request: Request, content: str) -> list[str]:
     """Everything that a base's findings depend on: its content, the request, compilers, and the project's own code."""
-    tools = [catalog.toolchain_of(catalog.targets[name]) for name in [*request.plan.targets, ORACLE]]
+    tools = [bench.toolchain_of(bench.catalog.targets[name]) for name in [*request.plan.targets, ORACLE]]
     return [
         content,
         *request.plan.targets,

@@ -229,7 +229,10 @@ class RunSetup:
         builds = {
             name: each.build
             for name, each in prepared.targets.items()
-            if each.build is not None and name != ORACLE and warning_findings.looked_at(each.target)
+            if each.build is not None
+            and name != ORACLE
+            and not each.setup.toolchain.family
+            and warning_findings.looked_at(each.target)
         }
         # Only warnings of the same compiler can be compared.
         if (

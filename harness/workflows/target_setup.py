@@ -55,7 +55,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def toolchain(self) -> Toolchain:
         """The compilers for the target."""
-        return self.bench.catalog.toolchain_of(self.target)
+        return self.bench.toolchain_of(self.target)
 
     @property
     def userland(self) -> Target:

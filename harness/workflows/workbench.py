@@ -24,7 +24,7 @@ from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from harness.core.model import BuildSettings, Flavour, SourceTree
-    from harness.core.target_model import Target
+    from harness.core.target_model import Target, Toolchain, ToolchainFamily
 
 
 class Workbench(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,11 +67,36 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         if name == DEFAULT_FAMILY:
             return self
         family = self.catalog.family_named(name)
-        compilers = provide_family(self.cache, self.fetcher, family, self.catalog.compilers[family.compiler])
+        compilers = self._compilers(family)
         first = self.catalog.through(family, compilers)
+        libraries = {
+            name: self._libraries(family, first.targets[name], first.toolchain_of(first.targets[name]))
+            for name, how in family.targets.items()
+            if how.sources
+        }
+        return msgspec.structs.replace(self, catalog=self.catalog.through(family, compilers, libraries))
 
-        def library(target: Target, source: str) -> str:
-            tools = first.toolchain_of(target)
+    def toolchain_of(self, target: Target) -> Toolchain:
+        """How to compile for a target. Fetches the compiler where it is a family's.
+
+        Raises UsageError for a family that is none, and InfrastructureError where the compiler cannot be had.
+        """
+        tools = self.catalog.toolchain_of(target)
+        if not tools.family or tools.compilers:
+            return tools
+        family = self.catalog.family_named(tools.family)
+        tools = msgspec.structs.replace(tools, compilers=self._compilers(family))
+        libraries = self._libraries(family, target, tools) if target.name in family.targets else ()
+        return msgspec.structs.replace(tools, libraries=(*libraries, *tools.libraries))
+
+    def _compilers(self, family: ToolchainFamily) -> str:
+        """The folder of a family's commands."""
+        return provide_family(self.cache, self.fetcher, family, self.catalog.compilers[family.compiler])
+
+    def _libraries(self, family: ToolchainFamily, target: Target, tools: Toolchain) -> tuple[str, ...]:
+        """What a family's compiler lacks for a target, compiled by it."""
+
+        def library(source: str) -> str:
             made = compiled(
                 self.cache,
                 tools,
@@ -84,12 +109,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
             )
             return str(archived(self.cache, tools, made))
 
-        libraries = {
-            name: tuple(library(first.targets[name], source) for source in how.sources)
-            for name, how in family.targets.items()
-            if how.sources
-        }
-        return msgspec.structs.replace(self, catalog=self.catalog.through(family, compilers, libraries))
+        return tuple(map(library, family.targets[target.name].sources))
 
     def open_server(self, name: str, settings: BuildSettings | None = None, *, packages: bool = False) -> SourceTree:
         """The source tree of a release or of a path, built with `settings`. Raises UsageError for neither.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from harness.build.qemu_user import Runner
     from harness.core.model import Build, SourceTree
+    from harness.core.target_model import Toolchain
 
 REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
 OTHERS = [
@@ -36,9 +37,12 @@ OTHERS = [
     "mipsel",
     "powerpc64",
     "powerpc64le",
+    "loongarch64",
 ]
 """The other strict or big-endian targets: `ci/test --all` runs them. Each costs a compiler of 150 MB and a minute of
 building."""
+COMPILE_SECONDS = 600
+"""The first program for a target has Zig compile its C library."""
 KERNELS = ["versatile", "sun4u"]
 """The machines with a real kernel that `ci/test` runs; `ci/test --all` runs every one."""
 
@@ -72,6 +76,12 @@ def runner(target: str, policy: str = "signal") -> Runner:
     return set_up(tuple(together))[target].runner(policy)
 
 
+def toolchain_of(target: str) -> Toolchain:
+    """How to compile for a target; the compiler of a family is fetched if it is not in the cache."""
+    bench = quiet_workbench()
+    return bench.toolchain_of(bench.catalog.targets[target])
+
+
 def build(tree: SourceTree, target: str) -> Build:
     """A server compiled for a target, kept in the cache like any other."""
     return set_up((target,))[target].build(tree, "O2")
@@ -89,11 +99,10 @@ def release(name: str) -> Path:
 
 def compiled(target: str, source: Path, folder: Path) -> Path:
     """A test's program in C, compiled for a target as servers are."""
-    catalog = Catalog()
-    found = catalog.targets[target]
+    found = Catalog().targets[target]
     made = folder / source.stem
     flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]
-    compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
-    result = process.run([compiler, str(source), *flags, "-o", str(made)], deadline_seconds=120)
+    compiler = toolchain.tool(toolchain_of(target), "gcc")
+    result = process.run([compiler, str(source), *flags, "-o", str(made)], deadline_seconds=COMPILE_SECONDS)
     assert result.code == 0, result.text
     return made

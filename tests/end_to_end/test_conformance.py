@@ -40,13 +40,12 @@ CELLS = [
 
 
 def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
-    target, cache = CATALOG.targets[name], Cache.default()
-    tools = CATALOG.toolchain_of(target)
+    target, cache, tools = CATALOG.targets[name], Cache.default(), machines.toolchain_of(name)
     emulators = Emulators(cache, Fetcher(cache, Progress()), Progress())
     group = machines.REQUIRED if name in machines.REQUIRED else machines.OTHERS
     programs = emulators.prepare([CATALOG.targets[one].emulator for one in group])
     program = canary.compile_canary(cache, target, tools)
-    return program, emulators.runner(target, tools, policy, programs), tools.triple
+    return program, emulators.runner(target, tools, policy, programs), tools.prefix
 
 
 def disagreements(program: Path, runner: Runner, triple: str, log: Path) -> list[str]:

@@ -25,7 +25,7 @@ READABLE = [name for name in machines.REQUIRED if name in census.readable()]
 
 def made(target: Target) -> set[str]:
     """What the target's canary program makes, as it is compiled here."""
-    return census.made(target, CATALOG.toolchain_of(target), machines.quiet_workbench().cache)
+    return census.made(target, machines.toolchain_of(target.name), machines.quiet_workbench().cache)
 
 
 def test_the_accesses_of_every_required_target_can_be_read() -> None:
@@ -40,8 +40,9 @@ def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
     target = CATALOG.targets[name]
     mine = made(target)
     assert sorted(mine) == census.stored()[name].made, "not current: run python -m tools.encodings"
-    for library, path in census.libraries(target, CATALOG.toolchain_of(target)).items():
-        found = census.counted(target, CATALOG.toolchain_of(target), path)
+    tools = machines.toolchain_of(name)
+    for library, path in census.libraries(target, tools).items():
+        found = census.counted(target, tools, path)
         assert found, library
         assert census.unproved(target, mine, found) == [], library
 
@@ -71,7 +72,7 @@ def test_a_canary_makes_every_access_of_a_server(name: str) -> None:
 )
 def test_an_encoding_that_no_canary_makes_is_told(name: str, instruction: str, encoding: str, tmp_path: Path) -> None:
     target = CATALOG.targets[name]
-    tools = CATALOG.toolchain_of(target)
+    tools = machines.toolchain_of(name)
     source, program = tmp_path / "other.c", tmp_path / "other.o"
     source.write_text(f'void other(void) {{ __asm__ volatile("{instruction}"); }}\n', "utf-8")
     flags = [*toolchain.compiler_flags(target, "O2"), *(["-mfpu=neon"] if name == "armv7" else [])]

@@ -48,7 +48,7 @@ def compiled(name: str, chosen: list[Encoding] | None = None) -> tuple[Path, lis
     """The program of a target's encodings, or of some."""
     target, cache = CATALOG.targets[name], machines.quiet_workbench().cache
     made = program.encodings(target) if chosen is None else chosen
-    return program.compile_sweep(cache, target, CATALOG.toolchain_of(target), made), made
+    return program.compile_sweep(cache, target, machines.toolchain_of(name), made), made
 
 
 def swept(runner: Runner, chosen: list[Encoding] | None = None) -> comparison.SweepResult:
@@ -98,7 +98,7 @@ def test_a_lost_encoding_a_wrong_text_and_a_wrong_code_are_told() -> None:
 def test_an_audit_records_every_encoding_once_as_what_it_is(name: str, tmp_path: Path) -> None:
     made, encodings = compiled(name)
     target = CATALOG.targets[name]
-    found = program.instructions(target, CATALOG.toolchain_of(target), made)
+    found = program.instructions(target, machines.toolchain_of(name), made)
     addresses = [found[number].address for number in range(len(encodings))]
     runner, log = machines.runner(name, rules.AUDIT), tmp_path / "faults.jsonl"
     assert comparison.misrecorded(made, runner, encodings, addresses, log) == []

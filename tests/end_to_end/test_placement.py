@@ -46,6 +46,7 @@ DIES_AT = {
     "armv6": "ldrd",
     "armv7": "ldrd",
     "hppa": "ldw",
+    "loongarch64": "ld.w",
     "mips": "lw",
     "mips64": "lw",
     "mips64el": "lw",
@@ -84,13 +85,14 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     @cache
     def program(target: str, style: str) -> Path:
-        catalog = Catalog()
-        found = catalog.targets[target]
-        compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
+        found = Catalog().targets[target]
+        compiler = toolchain.tool(machines.toolchain_of(target), "gcc")
         made: Path = folder / f"place-{target}-{style}"
         flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror", "-pthread"]
         flags += (STYLES | OLD_DEBUG_INFORMATION)[style]
-        result = process.run([compiler, str(folder / "place.c"), *flags, "-o", str(made)], deadline_seconds=120)
+        result = process.run(
+            [compiler, str(folder / "place.c"), *flags, "-o", str(made)], deadline_seconds=machines.COMPILE_SECONDS
+        )
         assert result.code == 0, result.text
         return made
 
@@ -138,8 +140,8 @@ def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, t
     direction = "store" if DIES_AT[target] == "cs" else "load"
     assert (DIES_AT[target], direction, 1) == (instruction.partition(" ")[0], access.direction, access.modulo)
 
-    triple = Catalog().toolchain_of(Catalog().targets[target]).triple
-    frames = symbols.Symbols(triple, str(program)).backtrace(fault, machine)
+    prefix = Catalog().toolchain_of(Catalog().targets[target]).prefix
+    frames = symbols.Symbols(prefix, str(program)).backtrace(fault, machine)
     innermost = [(f.function, f.file, f.line, f.inlined, f.origin) for f in frames[:4]]
     assert innermost == [
         (f"load_{where}", "src/levels.h", line_of("levels.h", '__asm__ volatile(".globl'), True, "server"),

@@ -27,7 +27,7 @@ BEHIND = "sweep_behind."
 """The same for the symbols behind the instruction."""
 END = "sweep_end."
 """The same for those behind what comes after the instruction."""
-LISTED = re.compile(r"^ *([\da-f]+):\t([\da-f ]+?) *\t(.*)$", re.MULTILINE)
+LISTED = re.compile(r"^ *([\da-f]+):[\t ]([\da-f ]+?) *\t(.*)$", re.MULTILINE)
 """An instruction's line in objdump's listing."""
 
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")

@@ -163,7 +163,7 @@ class _Porter:
             except StartError as error:
                 detail = " ".join(error.detail.split())
             faults = fault_log.read_faults(guest.fault_log)
-        table = symbols.Symbols(setup.toolchain.triple, str(build.server_binary))
+        table = symbols.Symbols(setup.toolchain.prefix, str(build.server_binary))
         stack = table.backtrace(faults[0], target.emulator.qemu) if faults else []
         return Death(
             target=target.name,

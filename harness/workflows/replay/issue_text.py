@@ -100,7 +100,8 @@ def _stock(bench: Workbench, reproducer: Reproducer) -> issue.StockEmulation:
     target = bench.catalog.targets[reproducer.target]
     if not target.emulator.is_qemu_user:
         return issue.StockEmulation(shows=False, why_not=f"{target.name} is no machine of its user-mode emulator")
-    if reproducer.unit or reproducer.upstream or reproducer.toolchain != DEFAULT_FAMILY:
+    has_family = reproducer.toolchain != DEFAULT_FAMILY or bench.catalog.toolchain_of(target).family
+    if reproducer.unit or reproducer.upstream or has_family:
         return issue.StockEmulation(shows=False, why_not="it takes more than a server, its compiler and a client")
     tree = bench.open_server(reproducer.server, reproducer.settings, packages=True)
     if tree.package is not None:

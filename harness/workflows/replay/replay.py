@@ -218,7 +218,7 @@ class _Replayed:
             if host is not None:
                 others.callback(host.close)
             ran = self._ran(build, units, runner, folder, host)
-            table = symbols.Symbols(setup.toolchain.triple, str(build.server_binary))
+            table = symbols.Symbols(setup.toolchain.prefix, str(build.server_binary))
             observation, lines = _named(reproducer, ran, table, setup.target)
             ended = recurrence(reproducer, observation)
             if ended.outcome == "gone" and reproducer.detector in RECORDED and silence_proved:

@@ -39,6 +39,9 @@
 #define ACCESS "lwarx 9, 0, %0"
 #define CLOBBERED "9", "memory"
 #define ADDRESS_REGISTER "b"
+#elif defined(__loongarch__)
+#define ACCESS "ld.w $t0, %0, 0"
+#define CLOBBERED "$t0", "memory"
 #elif defined(__riscv)
 #define ACCESS "lw t0, 0(%0)"
 #define CLOBBERED "t0", "memory"

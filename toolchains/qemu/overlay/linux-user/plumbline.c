@@ -300,6 +300,40 @@ static int classify_special(vaddr pc, unsigned size)
     }
     return opcode == 0x03 && (extract32(insn, 6, 4) | 2) == 7 ? CLASS_SWAP : CLASSES;
 }
+#elif defined(TARGET_LOONGARCH64)
+/*
+ * LoongArch Reference Manual, volume 1, appendix B. `other` are those that Linux does not repair (arch/loongarch/kernel/
+ * unaligned.c, emulate_load_store_insn()): vectors, their elements, and accesses with a bound.
+ */
+static int classify_special(vaddr pc, unsigned size)
+{
+    uint32_t insn = word_at(pc);
+    unsigned major = insn >> 24, extended = extract32(insn, 15, 9);
+
+    switch (major) {
+    case 0x20: case 0x21: case 0x22: case 0x23: /* LL.W, SC.W, LL.D, SC.D */
+        return CLASS_LINKED;
+    case 0x2b: /* FLD.S to FST.D */
+        return classify_as_float(size);
+    case 0x2c: case 0x30: case 0x31: case 0x32: case 0x33: /* VLD to XVST, VLDREPL to XVSTELM */
+        return CLASS_OTHER;
+    case 0x38:
+        if (extended >= 0x60 && extended < 0x80) { /* FLDX.S to FSTX.D */
+            return classify_as_float(size);
+        }
+        if (extended >= 0xc0 && extended < 0xe4) { /* AMSWAP.W to AMMIN_DB.DU */
+            return CLASS_CAS;
+        }
+        return extended >= 0x80 ? CLASS_OTHER : CLASSES; /* VLDX to XVSTX, FLDGT.S to STLE.D */
+    }
+    return CLASSES;
+}
+
+/* XVLD, XVST, XVLDX, XVSTX: of 32 bytes, which QEMU moves by eight. */
+static bool is_of_256_bits(uint32_t insn)
+{
+    return insn >> 23 == 0x59 || insn >> 16 == 0x3849;
+}
 #elif defined(TARGET_M68K)
 /* M68000 Family Programmer's Reference Manual, 8.1: line F with coprocessor 1 is floating point. */
 static int classify_special(vaddr pc, unsigned size)
@@ -422,6 +456,8 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
 #elif defined(TARGET_ARM)
     return class == CLASS_EXCLUSIVE && !(env->thumb ? extract32(lduw_le_p(g2h_untagged(pc)), 4, 1)
                                                     : extract32(ldl_le_p(g2h_untagged(pc)), 20, 1));
+#elif defined(TARGET_LOONGARCH64)
+    return class == CLASS_LINKED && extract32(word_at(pc), 24, 1);
 #elif defined(TARGET_MIPS)
     return class == CLASS_LINKED && opcode_at(pc) >= 0x38;
 #elif defined(TARGET_ALPHA)
@@ -575,19 +611,21 @@ static unsigned elements_of(uint32_t insn)
 #else
 static unsigned unit_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, unsigned size)
 {
-#ifdef TARGET_PPC
+#if defined(TARGET_PPC)
     return class == CLASS_WORD ? 4 : size;
+#elif defined(TARGET_LOONGARCH64)
+    return is_of_256_bits(insn) ? 32 : size;
 #else
     return size;
 #endif
 }
 
-/* A block of SPARC's. */
-static unsigned hint_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, MemOp op)
+/* A block of SPARC's. The 32 bytes of a LoongArch vector are its unit. */
+static unsigned hint_of(uint32_t insn, int class, MemOp op)
 {
     unsigned alignment = 1 << memop_alignment_bits(op);
 
-    return alignment > memop_size(op) ? alignment : 0;
+    return alignment > MAX(memop_size(op), unit_of(insn, class, memop_size(op))) ? alignment : 0;
 }
 #endif
 
@@ -600,6 +638,8 @@ static uint32_t insn_at(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc)
     uint16_t half = lduw_le_p(g2h_untagged(pc)), next = lduw_le_p(g2h_untagged(pc + 2));
 
     return env->thumb ? (uint32_t)half << 16 | next : (uint32_t)next << 16 | half;
+#elif defined(TARGET_LOONGARCH64)
+    return word_at(pc);
 #else
     return 0;
 #endif
