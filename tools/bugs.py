@@ -15,7 +15,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.core.model import Record, Tier
+from harness.core.model import GuestEnvironment, Record, Tier
 from harness.core.strict_toml import ROOT, near_names, read_toml
 from harness.plan.catalog import Catalog
 from harness.report.markdown_table import table
@@ -61,13 +61,14 @@ class BugCheck(Record, frozen=True):
     optimisation: str = "O2"
     allocator: Literal["libc", "jemalloc", "guard", "guard-natural"] = "libc"
     toolchain: str = "gcc"
+    environment: GuestEnvironment = "usual"
 
     def command(self, server: str) -> str:
         """The shell command that asks a release."""
         words = ["plumb", "check", "--server", server, "--target", self.target, "--suite", self.suite]
         for test in self.tests:
             words += ["--test", test]
-        for field in ("tier", "policy", "optimisation", "allocator", "toolchain"):
+        for field in ("tier", "policy", "optimisation", "allocator", "toolchain", "environment"):
             if (value := getattr(self, field)) != _DEFAULTS[field]:
                 words += [f"--{field}", value]
         return shlex.join(words)

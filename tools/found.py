@@ -123,6 +123,7 @@ def ask(question: Question, run: Path) -> tuple[Answer, str]:
             run=run,
             tests=list(check.tests),
             allocator=check.allocator,
+            environment=check.environment,
             warnings="off",
         )
         judgement, _ = Check(bench, request).run()
