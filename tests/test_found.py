@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Occasion, Verdict, Witness
 from harness.judge.findings import Judgement
@@ -183,7 +184,7 @@ def judgement(
 
 def finding(identity: str, target: str, said: str) -> Finding:
     occasion = Occasion(test="life/t.py::limit", command="", title="a test failed", said=said, functions=())
-    witness = msgspec.convert(
+    witness = json_codec.convert(
         {
             **{field.encode_name: _empty(field) for field in msgspec.structs.fields(Witness) if field.required},
             "target": target,
@@ -192,7 +193,7 @@ def finding(identity: str, target: str, said: str) -> Finding:
         Witness,
     )
     given = {field.encode_name: _empty(field) for field in msgspec.structs.fields(Finding) if field.required}
-    whole = msgspec.convert({**given, "id": identity, "kind": "wrong-result"}, Finding)
+    whole = json_codec.convert({**given, "id": identity, "kind": "wrong-result"}, Finding)
     return msgspec.structs.replace(whole, witnesses=[witness], targets=[target])
 
 
