@@ -1165,6 +1165,21 @@ bool plumbline_stops_at_first(void)
     return assumed >= 4 && actions[CLASS_MULTI] == ACTION_SIGNAL && actions[CLASS_VFP] == ACTION_SIGNAL;
 }
 
+int plumbline_misaligned_scalars(void)
+{
+    /* The kernel names them RISCV_HWPROBE_MISALIGNED_.... */
+    enum { EMULATED = 1, FAST = 3, UNSUPPORTED = 4 };
+    bool is_repaired = true;
+
+    if (demand == PLUMBLINE_NONE) {
+        return FAST;
+    }
+    for (int class = CLASS_HALF; class <= CLASS_DWORD; class++) {
+        is_repaired = is_repaired && actions[class] == ACTION_FIXUP;
+    }
+    return is_repaired ? EMULATED : UNSUPPORTED;
+}
+
 bool plumbline_enforces_stack(void)
 {
     return demand != PLUMBLINE_NONE;

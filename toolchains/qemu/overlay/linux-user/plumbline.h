@@ -12,6 +12,12 @@ void plumbline_set_coverage(const char *path);
 bool plumbline_has_coverage(void);
 
 /*
+ * RISC-V: what riscv_hwprobe(2) says of misaligned accesses to integers, by the key RISCV_HWPROBE_KEY_CPUPERF_0. A C
+ * library chooses its memcpy by it.
+ */
+int plumbline_misaligned_scalars(void);
+
+/*
  * The -translations option. Addresses are held by running the emulator again, with these arguments, and translations are
  * kept only where it is plain: without a debugger or plugins. Code is loaded when its place, the program's and the guest's
  * are settled, and kept when the process ends.
