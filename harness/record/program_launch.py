@@ -24,12 +24,14 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InconclusiveError
 from harness.core.model import Record
+from harness.record import fault_log
 
 SUITE = "program"
 """The suite's name in the run folder of a traced command."""
 COMMAND, LAUNCH, ENDS, INPUT = "command.json", "launch", "ends", "input"
 STRANGERS, TROUBLE, LEFT, OBJECTS = "strangers", "trouble", "left", "objects"
 FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, STRANGERS, TROUBLE, LEFT})
+LONGEST_TITLE = 60
 _WORDS_BEFORE = 6
 """Words of a launch before its arguments."""
 
@@ -45,6 +47,12 @@ class CommandRecord(Record, frozen=True):
     def text(self) -> str:
         """The command line for a shell."""
         return shlex.join(self.words)
+
+    @property
+    def title(self) -> str:
+        """The same without the folder of its program, and cut where it is long: a name in reports."""
+        text = shlex.join([Path(self.words[0]).name, *self.words[1:]])
+        return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
 
 class ProcessNote(Record, frozen=True):
@@ -138,6 +146,21 @@ def read_ends(guest: Path) -> list[ProcessNote]:
 def guests(cell: Path) -> list[Path]:
     """The folders of the programs that were executed, in order."""
     return sorted(cell.glob("guest-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def unwatched(guest: Path) -> ProcessNote | None:
+    """The first process of a guest whose end its emulator had to record and did not; None if there is none.
+
+    An emulator that did not start the program left no record, nor did one that could not write.
+    """
+    recorded = fault_log.read(guest / fault_log.NAME).ends
+    silent = (
+        note
+        for note in read_ends(guest)
+        if note.pid not in recorded
+        and (note.how == "exited" or (note.how == "killed" and note.number in fault_log.CRASHES))
+    )
+    return next(silent, None)
 
 
 def lines_of(cell: Path, name: str) -> list[str]:

@@ -19,7 +19,7 @@ from harness.build.sources.archives import archive_name
 from harness.build.sources.server_package import debian_architecture, package_named
 from harness.build.toolchain import check_level
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.errors import ExitCode, InfrastructureError, UsageError
+from harness.core.errors import ExitCode, UsageError
 from harness.core.model import DEFAULT_OPTIMISATION
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
@@ -82,7 +82,7 @@ class Check:
         ):
             stage.shows(cells.state)
             records = self._run_cells(prepared, Path(sockets), cells, server)
-        self._refuse_damage(read_again=True)
+        self.bench.refuse_damage(read_again=True)
         record = self._record(prepared, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
         run_folder.write_run(request.run, record)
@@ -103,23 +103,13 @@ class Check:
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
 
-    def _refuse_damage(self, *, read_again: bool = False) -> None:
-        """Raise InfrastructureError where a program that ran is not the one that was built: it proves nothing."""
-        if damaged := self.bench.cache.damage(read_again=read_again):
-            raise InfrastructureError(
-                "the cache was damaged while the run used it",
-                where=str(self.bench.cache.root),
-                because="\n".join(damaged),
-                remedy="run again: damaged entries are made anew",
-            )
-
     def _run_cells(
         self, prepared: PreparedRun, sockets: Path, cells: CellCount, server: ForkServer
     ) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
             with cells.running(cell):
                 record = self._run_cell(cell, prepared, sockets, server)
-            self._refuse_damage()
+            self.bench.refuse_damage()
             return record
 
         def io_bound(cell: Cell) -> bool:

@@ -18,6 +18,7 @@ from harness.build.sources.family_compiler import provide_family
 from harness.build.sources.server_package import ServerPackages
 from harness.build.sources.server_tree import open_server
 from harness.core.cache import Cache
+from harness.core.errors import InfrastructureError
 from harness.core.progress import Progress
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.plan.catalog import Catalog
@@ -118,6 +119,16 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         """
         tree = open_server(self.catalog, self.fetcher, name, packages=packages)
         return msgspec.structs.replace(tree, settings=settings) if settings else tree
+
+    def refuse_damage(self, *, read_again: bool = False) -> None:
+        """Raise InfrastructureError where a program that ran is not the one that was built: it proves nothing."""
+        if damaged := self.cache.damage(read_again=read_again):
+            raise InfrastructureError(
+                "the cache was damaged while the run used it",
+                where=str(self.cache.root),
+                because="\n".join(damaged),
+                remedy="run again: damaged entries are made anew",
+            )
 
     def with_new_stages(self, label: str) -> Workbench:
         """The same workbench for a run within a run: its messages begin with `label`, and its stages are its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -308,6 +309,39 @@ for words in (["./odd", "x" * (1 << 18)], ["./odd", "fine"]):
     assert traced_arm.output == "Argument list too long\n./odd [fine]\n"
 
 
+REGISTERS = r"""
+#include <stdio.h>
+#include <sys/syscall.h>
+
+int main(int argc, char **argv, char **environment)
+{
+    static char big[1 << 18];
+    char *words[] = {argv[1], big, NULL};
+    const char *path = argv[1];
+    long result = SYS_execve;
+    for (unsigned i = 0; i < sizeof big - 1; i++)
+        big[i] = 'x';
+    __asm__ volatile("syscall" : "+a"(result), "+D"(path) : "S"(words), "d"(environment) : "rcx", "r11", "memory");
+    printf("%ld %s\n", result, path == argv[1] ? "kept" : "changed");
+    return argc != 2;
+}
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="it names registers of x86-64")
+def test_a_refused_execution_changes_no_register(traced_arm: TracedRun) -> None:
+    """A compiler takes for granted that a system call keeps them."""
+    (traced_arm.folder / "registers.c").write_text(REGISTERS, "utf-8")
+    process.run_successfully(
+        ["gcc", "-O2", "-o", "registers", "registers.c"],
+        problem="registers.c does not compile",
+        deadline_seconds=60,
+        folder=traced_arm.folder,
+    )
+    assert traced_arm.run("./registers", "./odd") == 0
+    assert traced_arm.output == f"{-errno.E2BIG} kept\n"
+
+
 def test_the_launch_is_recorded_with_environment_folder_and_input(traced_arm: TracedRun) -> None:
     (traced_arm.folder / "below").mkdir()
     (traced_arm.folder / "in").write_text("first\nodd\n", "utf-8")
@@ -435,6 +469,8 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd limit": (Verdict.UNKNOWN, [], "that the emulator began"),
     "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "nothing tells what was executed"),
     "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
+    # That the command failed is no finding then.
+    "sed -i s/linux/limux/g odd; ./odd": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
 }
 
 

@@ -34,17 +34,11 @@ def _why_unwatched(guest: Path) -> str | None:
     """Why a guest's faults may be missing: its emulator did not start, or could not write how its program ended."""
     if program_launch.read_launch(guest) is None:
         return "nothing tells what was executed, or whether it ran"
-    recorded = fault_log.read(guest / fault_log.NAME).ends
-    silent = [
-        note
-        for note in program_launch.read_ends(guest)
-        if note.pid not in recorded
-        and (note.how == "exited" or (note.how == "killed" and note.number in fault_log.CRASHES))
-    ]
-    if not silent:
+    silent = program_launch.unwatched(guest)
+    if silent is None:
         return None
-    how = f"with status {silent[0].number}" if silent[0].how == "exited" else f"by signal {silent[0].number}"
-    return f"its emulator did not start the program, or could not record its end: process {silent[0].pid} ended {how}"
+    how = f"with status {silent.number}" if silent.how == "exited" else f"by signal {silent.number}"
+    return f"its emulator did not start the program, or could not record its end: process {silent.pid} ended {how}"
 
 
 def program_remarks(folder: Path, run: RunRecord) -> list[str]:

@@ -227,7 +227,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(run_folder.CollectedEvent(tests=1))
     failed: list[str] = []
-    count = 0
+    count = unwatched = 0
     for guest in program_launch.guests(cell):
         launch, ends = program_launch.read_launch(guest), program_launch.read_ends(guest)
         if launch is None and not ends:
@@ -235,6 +235,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
             shutil.rmtree(guest)
             continue
         count += 1
+        unwatched += launch is None or program_launch.unwatched(guest) is not None
         first = next((one for one in ends if launch is not None and one.pid == launch.pid), None)
         crashed = first is not None and first.how == "killed" and first.number in fault_log.CRASHES
         if launch is not None and any(one.how != "replaced" and one.number for one in ends):
@@ -244,16 +245,16 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
                 name=guest.name,
                 end="signal" if crashed else "stopped",
                 detail=describe_exit(-first.number)[1] if crashed and first is not None else "",
-                test=command.text,
+                test=command.title,
                 own=True,
                 pid=launch.pid if launch is not None else 0,
                 left=(fault_log.ledger_of(guest / fault_log.NAME).name,),
             )
         )
-    outcome, message, doubt = _outcome(command, target, end, count, failed)
+    outcome, message, doubt = _outcome(command, target, end, count, [] if unwatched else failed)
     log.append(
         run_folder.TestEvent(
-            name=command.text, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
+            name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
         )
     )
     log.close(tests=1, failed=int(outcome == "failed"))
@@ -274,5 +275,5 @@ def _outcome(
     ]
     if not failed:
         why = f"{end.text}, and none of the {count} programs of {target} that ran is known to have failed"
-        return "failed", f"{command.text}: {end.text}", f"{why}: the reason lies outside of them"
+        return "failed", f"{command.title}: {end.text}", f"{why}: the reason lies outside of them"
     return "failed", f"the command failed: {end.text}; of its programs: {'; '.join(shown)}", ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import tempfile
 from pathlib import Path
@@ -96,16 +95,17 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     # Stored first: a run that is killed is then judged UNKNOWN.
     run_folder.write_run(asked.run, _record(setup, asked, []))
     records = [_canaries(setup, asked)]
-    with bench.progress.stage("suites", f"running {asked_text(asked)} with programs of {target.name} emulated"):
+    with bench.progress.stage("suites", f"running {command_of(asked).title} with programs of {target.name} emulated"):
         records.append(_command(tracing, asked, environment))
+    bench.refuse_damage(read_again=True)
     run_folder.write_run(asked.run, _record(setup, asked, records))
     stored = stored_run.read(asked.run)
     return conclude(stored, asked.known, bench.progress, tree=asked.folder, made_here=True)
 
 
-def asked_text(asked: Execution) -> str:
-    """The command line for a shell, without the folder of its program."""
-    return shlex.join([Path(asked.words[0]).name, *asked.words[1:]])
+def command_of(asked: Execution) -> CommandRecord:
+    """What runs, as the run folder records it."""
+    return CommandRecord(words=asked.words, folder=str(asked.folder))
 
 
 def _canaries(setup: TargetSetup, asked: Execution) -> CellRecord:
@@ -143,8 +143,7 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
     )
     if end.code == -signal.SIGINT:
         raise KeyboardInterrupt
-    command = CommandRecord(words=asked.words, folder=str(asked.folder))
-    status = write_events(cell, command, target, end)
+    status = write_events(cell, command_of(asked), target, end)
     return CellRecord(
         target=target,
         suite=program_launch.SUITE,
@@ -157,7 +156,7 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
 def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord]) -> RunRecord:
     catalog, target = setup.bench.catalog, setup.target
     return RunRecord(
-        server=asked_text(asked),
+        server=command_of(asked).title,
         family="",
         policy=asked.policy,
         optimisation="",
