@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 CATALOG = Catalog()
-# riscv_hwprobe(2) has the number 258; key 5 is RISCV_HWPROBE_KEY_CPUPERF_0 (Linux, arch/riscv/include/uapi/asm/hwprobe.h).
+# riscv_hwprobe has the number 258; key 5 is RISCV_HWPROBE_KEY_CPUPERF_0 (Linux, arch/riscv/include/uapi/asm/hwprobe.h).
 PROGRAM = r"""
 #include <unistd.h>
 #include <sys/syscall.h>
