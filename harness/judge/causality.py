@@ -13,7 +13,7 @@ import msgspec
 from harness.analysis import allocator_log
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
-from harness.judge.program_runs.program_evidence import program_doubts
+from harness.judge.program_runs.program_evidence import is_probe, program_doubts
 from harness.judge.sightings import (
     Sighting,
     from_child_end,
@@ -266,7 +266,7 @@ def _times(log: FaultLog) -> list[int]:
 
 def _guest_folders(cell: Path, record: CellRecord) -> list[tuple[Path, CellRecord]]:
     """The folders of a cell's guests and of its peers on other targets, each with a record that names its target."""
-    own = [(path, record) for path in sorted(cell.glob("guest-*")) if path.is_dir()]
+    own = [(path, record) for path in sorted(cell.glob("guest-*")) if path.is_dir() and not is_probe(path)]
     peers = sorted(cell.glob(f"{run_folder.PEERS}/*/guest-*"))
     return own + [(path, msgspec.structs.replace(record, target=path.parent.name)) for path in peers]
 

@@ -12,6 +12,7 @@ CELL/guest-N/input     what it could read of its standard input, where that was 
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import os
 import re
@@ -32,6 +33,8 @@ COMMAND, LAUNCH, ENDS, INPUT = "command.json", "launch", "ends", "input"
 STRANGERS, TROUBLE, LEFT, OBJECTS = "strangers", "trouble", "left", "objects"
 FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, STRANGERS, TROUBLE, LEFT})
 LONGEST_TITLE = 60
+PROBES = ("conftest", "cmTC_*", "sanitycheckc*.exe", "testfile*.exe")
+"""Names of programs by which configure scripts, CMake and Meson try what a machine does: some crash on purpose."""
 _WORDS_BEFORE = 6
 """Words of a launch before its arguments."""
 
@@ -90,6 +93,11 @@ class ProgramLaunch(Record, frozen=True):
     def name(self) -> str:
         """The program's name: without the folder, and without what libtool puts before it."""
         return Path(self.program).name.removeprefix("lt-")
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether a build system's question ran, and no part of the project."""
+        return any(fnmatch.fnmatchcase(self.name, pattern) for pattern in PROBES)
 
 
 def write_command(cell: Path, command: CommandRecord) -> None:

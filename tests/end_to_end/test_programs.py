@@ -464,6 +464,9 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd status 3 && true": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_true"], ""),
     "./odd wait & sleep 0.3; kill $!": (Verdict.PASS, [], ""),
     "./odd; exit 3": (Verdict.UNKNOWN, [], "the reason lies outside of them"),
+    # A build system asks what a misaligned load does, and the answer is no finding; nor does it count as a program.
+    "mv odd conftest; ./conftest odd; ./conftest; true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
+    "cp odd conftest; ./conftest odd; ./odd": (Verdict.PASS, [], ""),
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs of other machines were executed"),
     "./odd limit": (Verdict.UNKNOWN, [], "that the emulator began"),

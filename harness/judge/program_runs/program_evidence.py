@@ -30,9 +30,18 @@ def program_doubts(cell: Path) -> list[str]:
     return found + [f"{guest}: {why}" for guest, why in unwatched if why is not None]
 
 
+def is_probe(guest: Path) -> bool:
+    """Whether a guest is a build system's probe of the machine, which may crash on purpose."""
+    launch = program_launch.read_launch(guest)
+    return launch is not None and launch.is_probe
+
+
 def _why_unwatched(guest: Path) -> str | None:
     """Why a guest's faults may be missing: its emulator did not start, or could not write how its program ended."""
-    if program_launch.read_launch(guest) is None:
+    launch = program_launch.read_launch(guest)
+    if launch is not None and launch.is_probe:
+        return None
+    if launch is None:
         return "nothing tells what was executed, or whether it ran"
     silent = program_launch.unwatched(guest)
     if silent is None:
@@ -53,7 +62,10 @@ def program_remarks(folder: Path, run: RunRecord) -> list[str]:
 
 def _remarks(cell: Path, target: str) -> Iterator[str]:
     guests = program_launch.guests(cell)
-    launches = [launch for launch in map(program_launch.read_launch, guests) if launch is not None]
+    read = [launch for launch in map(program_launch.read_launch, guests) if launch is not None]
+    launches = [launch for launch in read if not launch.is_probe]
+    if len(read) > len(launches):
+        yield f"probes of the build system, which are not judged: {len(read) - len(launches)}"
     distinct = Counter(launch.program for launch in launches)
     if launches:
         number = f"{len(launches)} {'execution' if len(launches) == 1 else 'executions'} below the command on {target}"

@@ -234,6 +234,8 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
             # The kernel refused the execution: nothing ran.
             shutil.rmtree(guest)
             continue
+        if launch is not None and launch.is_probe:
+            continue
         count += 1
         unwatched += launch is None or program_launch.unwatched(guest) is not None
         first = next((one for one in ends if launch is not None and one.pid == launch.pid), None)
