@@ -129,7 +129,7 @@ CASES: list[tuple[str, str, list[str]]] = [
     (
         "header-field-order",
         (
-            "struct __attribute__((packed)) part {\n uint8_t size;\n uint8_t room;\n char kind;\n char all[];\n};\n"
+            "struct __attribute__((packed)) part {\n uint8_t size;\n uint8_t room;\n char kind;\n int all[];\n};\n"
             "struct other {\n char a;\n int b;\n};\n"
         ),
         ["char kind; / uint8_t room;"],
@@ -201,12 +201,25 @@ def test_equal_lines_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_what_the_parser_does_not_understand_is_left_alone(tmp_path: Path) -> None:
-    assert mutants(tmp_path, "void f(void) {\n x = htons(] 1);\n}\n", "drop-network-swap") == []
+    source = "void f(void) {\n x = htons(a @ + 1);\n y = htons(a);\n}\n"
+    assert [one.line for one in mutants(tmp_path, source, "drop-network-swap")] == [3]
 
 
 def test_a_directive_on_several_lines_is_left_alone(tmp_path: Path) -> None:
     source = "#if defined(__arm__) && defined \\\n (__sparc__)\nint a;\n#endif\n"
     assert [one.before for one in mutants(tmp_path, source, "forget-machine")] == ["defined(__arm__)"]
+
+
+def test_a_change_keeps_the_number_of_lines(tmp_path: Path) -> None:
+    source = "void f(int a) {\n use(htons(\n  a));\n other();\n}\n"
+    assert changed(tmp_path, source, "drop-network-swap") == ["use((a) / );"]
+
+
+def test_only_a_variable_that_is_declared_before_is_taken_instead(tmp_path: Path) -> None:
+    later = "void f(void) {\n int sum = 0;\n htons(sum);\n int late = 0;\n}\n"
+    outside = "void f(void) {\n int sum = 0;\n {\n  int inner = 0;\n }\n htons(sum);\n}\n"
+    assert mutants(tmp_path, later, "swap-of-another-variable") == []
+    assert mutants(tmp_path, outside, "swap-of-another-variable") == []
 
 
 def test_other_files_are_not_changed(tmp_path: Path) -> None:
@@ -237,6 +250,7 @@ def test_a_sample_is_decided_by_its_seed(tmp_path: Path) -> None:
     every = several(tmp_path)
     assert in_sample_order(every, 3) == in_sample_order(list(every), 3)
     assert in_sample_order(every, 3) != in_sample_order(every, 4)
+    assert len({in_sample_order(every, seed)[0].operator for seed in range(9)}) > 1, "no operator is always the first"
 
 
 def test_an_operators_file_is_read_strictly(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
     ],
 )
 def test_an_option_without_effect_is_refused(words: list[str], option: str) -> None:
-    result = CliRunner().invoke(plumb, ["mutate", *words], standalone_mode=False)
+    result = CliRunner().invoke(plumb, ["mutate", "no-such-mutation", *words], standalone_mode=False)
     assert isinstance(result.exception, UsageError)
     assert result.exception.exit_code is ExitCode.USAGE
     assert result.exception.what == f"{option} has no effect here"
