@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from harness.cli.group import plumb
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Verdict
 from harness.core.strict_toml import ROOT
+from harness.judge.findings import Judgement
 from harness.workflows.mutation_testing.generator.mutants import Mutant
 from harness.workflows.mutation_testing.mutations import Edit
 from harness.workflows.mutation_testing.recall import tables
@@ -27,6 +29,8 @@ from harness.workflows.mutation_testing.recall.document import (
     read_document,
     share_of,
 )
+from harness.workflows.mutation_testing.recall.examination import evidence_in, in_both
+from tests.test_mutations import a_finding
 from tools import recall
 
 if TYPE_CHECKING:
@@ -97,6 +101,15 @@ def test_tables_group_by_operator_file_and_suite() -> None:
     assert "| `drop-1` | armv5 | sds | `wrong-result-drop-1` |" in tables.found_rows(MIXED)
 
 
+def test_the_weakest_pairs_of_suite_and_operator_come_first() -> None:
+    assert tables.weakest(MIXED)[2:] == [
+        "| `bitops` | `drop` | 2 | 0 |",
+        "| `sds` | `add` | 1 | 0 |",
+        "| `sds` | `drop` | 2 | 1 |",
+        "| `bitops` | `add` | 1 | 1 |",
+    ]
+
+
 def test_a_survivor_has_its_place_its_change_and_its_reason() -> None:
     (row,) = tables.survivor_rows(MIXED, {"drop-2": "nothing reads it"})[2:]
     assert row == r"| `drop-2` | src/part.c:7 | `a \| b` becomes nothing | nothing reads it |"
@@ -126,6 +139,36 @@ def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
     file.write_text("{}", "utf-8")
     with pytest.raises(UsageError, match="not the document of a sample"):
         read_document(file)
+
+
+def test_a_finding_counts_if_two_runs_show_it() -> None:
+    def seen(*findings: str) -> list[NewFinding]:
+        return [NewFinding(finding=each, targets=["armv5"], suites=["sds"]) for each in findings]
+
+    assert in_both(seen("a", "b"), seen("b", "c")) == seen("b")
+    assert in_both(seen("a"), seen()) == []
+    assert in_both(seen("crash-a"), seen("crash-b")) == seen("crash-b")
+    assert in_both(seen(), seen()) == []
+
+
+def test_only_findings_count_that_are_neither_known_nor_the_releases_own() -> None:
+    known = msgspec.structs.replace(a_finding(identity="wrong-result-known"), known="listed")
+    judgement = Judgement(
+        schema=1,
+        verdict=Verdict.FAIL,
+        server="redis-7.0.15",
+        seed=1,
+        run="/run",
+        policy="signal",
+        optimisation="O2",
+        cells=[],
+        findings=[a_finding(identity="wrong-result-new"), a_finding(identity="wrong-result-own"), known],
+        remarks=[],
+        stages={},
+    )
+    assert evidence_in(judgement, {"sds": ["wrong-result-own"], "bitops": []}) == [
+        NewFinding(finding="wrong-result-new", targets=["armv5"], suites=["sds"])
+    ]
 
 
 def test_an_unexplained_survivor_is_told(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ def result_rows() -> list[str]:
             tables.by_operator(each),
             tables.by_file(each),
             tables.by_suite(each),
+            tables.weakest(each),
             tables.found_rows(each),
             tables.survivor_rows(each, words),
         ):

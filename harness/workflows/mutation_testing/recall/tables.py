@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_FINDINGS = 3
 _LONGEST_CODE = 100
+_WEAKEST = 10
 
 
 def summary_of(document: RecallDocument) -> str:
@@ -55,6 +56,19 @@ def by_suite(document: RecallDocument) -> list[str]:
         ran.update(outcome.suites)
         found.update({suite for evidence in outcome.found_by for suite in evidence.suites})
     return table(["suite", "mutants", "found"], [(f"`{suite}`", ran[suite], found[suite]) for suite in sorted(ran)])
+
+
+def weakest(document: RecallDocument) -> list[str]:
+    """The pairs of a suite and an operator with the least share found, of pairs alike those with the most mutants."""
+    ran: collections.Counter[tuple[str, str]] = collections.Counter()
+    found: collections.Counter[tuple[str, str]] = collections.Counter()
+    for outcome in document.of(*JUDGED):
+        operator = outcome.mutant.operator
+        ran.update((suite, operator) for suite in outcome.suites)
+        found.update((suite, operator) for suite in {each for by in outcome.found_by for each in by.suites})
+    pairs = sorted(ran, key=lambda pair: (found[pair] / ran[pair], -ran[pair], pair))[:_WEAKEST]
+    rows = [(f"`{suite}`", f"`{operator}`", ran[suite, operator], found[suite, operator]) for suite, operator in pairs]
+    return table(["suite", "operator", "mutants", "found"], rows)
 
 
 def found_rows(document: RecallDocument) -> list[str]:
