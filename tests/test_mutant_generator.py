@@ -205,6 +205,19 @@ def test_what_the_parser_does_not_understand_is_left_alone(tmp_path: Path) -> No
     assert [one.line for one in mutants(tmp_path, source, "drop-network-swap")] == [3]
 
 
+def test_bytes_that_are_no_utf_8_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    lines = [b"void f(void) {", b" use(htons(1)); /* \xfc */", b" use(htons(2));", b" g(htons('\xfc'));", b"}", b""]
+    (tmp_path / "src" / "part.c").write_bytes(b"\n".join(lines))
+    table = OperatorTable(
+        sources=TABLE.sources, operators=[one for one in TABLE.operators if one.fault == "byte-order"]
+    )
+    made = generate(tmp_path, table)
+    drop, always = "drop-network-swap", "network-swap-always"
+    # On line 2 `htons(1)` is unique, and `htons` only with the rest of its line.
+    assert [(one.operator, one.line) for one in made] == [(drop, 2), (drop, 3), (always, 3)]
+
+
 def test_a_directive_on_several_lines_is_left_alone(tmp_path: Path) -> None:
     source = "#if defined(__arm__) && defined \\\n (__sparc__)\nint a;\n#endif\n"
     assert [one.before for one in mutants(tmp_path, source, "forget-machine")] == ["defined(__arm__)"]

@@ -102,6 +102,9 @@ def _mutants_of(file: str, place: Place) -> Iterator[Mutant]:
         node = source.root.descendant_for_byte_range(change.start, change.end)
         function = _owner(source, node)
         numbers[function] += 1
+        edit = edit_of(file, source.content, change)
+        if edit is None:
+            continue
         yield Mutant(
             name=_identifier(operator.name, file, function, numbers[function]),
             operator=operator.name,
@@ -110,9 +113,9 @@ def _mutants_of(file: str, place: Place) -> Iterator[Mutant]:
             file=file,
             function=function,
             line=source.content.count(b"\n", 0, change.start) + 1,
-            before=_text(source.content[change.start : change.end]),
+            before=source.content[change.start : change.end].decode(),
             after=change.text.rstrip("\n"),
-            edits=[edit_of(file, source.content, change)],
+            edits=[edit],
         )
 
 
@@ -137,7 +140,13 @@ def _sound(source: Source, change: Replacement) -> Iterator[Replacement]:
     replaced = source.content[change.start : change.end]
     lost = replaced.count(b"\n") - change.text.count("\n")
     directive = node is not None and (node.type.startswith("preproc_") or enclosing(node, _DIRECTIVES) is not None)
-    if node is None or node.has_error or lost < 0 or (directive and lost) or replaced == change.text.encode():
+    if (
+        node is None
+        or node.has_error
+        or lost < 0
+        or (directive and lost)
+        or source.text_between(change.start, change.end) == change.text
+    ):
         return
     yield change._replace(text=change.text + "\n" * lost)
 
@@ -145,20 +154,23 @@ def _sound(source: Source, change: Replacement) -> Iterator[Replacement]:
 _DIRECTIVES = ("preproc_defined", "preproc_def", "preproc_function_def")
 
 
-def edit_of(file: str, content: bytes, change: Replacement) -> Edit:
-    """The change as an edit whose anchor is unique in the file: as much around the change as that requires."""
+def edit_of(file: str, content: bytes, change: Replacement) -> Edit | None:
+    """The change as an edit whose anchor is unique in the file: as much around the change as that requires.
+
+    None where the anchor is no UTF-8, which edits are.
+    """
     start, end = change.start, change.end
     while start == end or content.count(content[start:end]) != 1:
         # The whole line first, and then a line more on either side.
         start = content.rfind(b"\n", 0, max(start - 1, 0)) + 1
         behind = content.find(b"\n", min(end + 1, len(content)))
         end = len(content) if behind < 0 else behind
-    before, after = _text(content[start : change.start]), _text(content[change.end : end])
-    return Edit(file=file, anchor=_text(content[start:end]), replacement=before + change.text + after)
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "surrogateescape")
+    try:
+        anchor = content[start:end].decode()
+        replacement = b"".join([content[start : change.start], change.text.encode(), content[change.end : end]])
+        return Edit(file=file, anchor=anchor, replacement=replacement.decode())
+    except UnicodeError:
+        return None
 
 
 def _owner(source: Source, node: Node | None) -> str:

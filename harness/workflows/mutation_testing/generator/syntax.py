@@ -63,7 +63,11 @@ class Source:
 
     def text(self, node: Node) -> str:
         """A node's text. Bytes that are no UTF-8 are kept as lone surrogates."""
-        return self.content[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+        return self.text_between(node.start_byte, node.end_byte)
+
+    def text_between(self, start: int, end: int) -> str:
+        """The text between two offsets, likewise."""
+        return self.content[start:end].decode("utf-8", "surrogateescape")
 
     def matches(self, query: str, node: Node | None = None) -> list[Captures]:
         """The captures of every match below a node, or in the file."""

@@ -174,7 +174,7 @@ def header_fields_swapped(place: Place) -> Iterator[Replacement]:
     for fields in _packed(source):
         for first, second in itertools.pairwise(fields):
             if source.type_of(first) != source.type_of(second) and not _is_flexible(second):
-                between = source.content[first.end_byte : second.start_byte].decode("utf-8", "surrogateescape")
+                between = source.text_between(first.end_byte, second.start_byte)
                 swapped = source.text(second) + between + source.text(first)
                 yield Replacement(first.start_byte, second.end_byte, swapped)
 
