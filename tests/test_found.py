@@ -238,6 +238,9 @@ def test_releases_that_cannot_be_asked_are_not_asked() -> None:
     assert [one.server for one in asked] == ["redis-6.2.14", "valkey-8.1.1"]
     with pytest.raises(UsageError, match="the server does not start there"):
         found.questions({BUG.name: several}, (BUG.name,), ("redis-7.0.15",))
+    assert found.questions({BUG.name: BUG}, (), ("redis-8.0.6",)) == []
+    assert len(found.questions({BUG.name: BUG}, (BUG.name,), ("redis-8.0.6",))) == 1
+    assert found.questions({BUG.name: BUG}, (), (), ("armv5",)) == []
     usual_first = found.questions({BUG.name: BUG}, (), ())
     assert [one.server for one in usual_first] == ["redis-7.0.15", "redis-6.2.14", "valkey-8.1.1"]
 

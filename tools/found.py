@@ -56,8 +56,12 @@ class Question:
         return self.bug.name, self.server, self.check.command(self.server)
 
 
-def questions(known: dict[str, Bug], names: Sequence[str], servers: Sequence[str]) -> list[Question]:
-    """What to ask: of the servers that are named, or of those about which each bug's page says something.
+def questions(
+    known: dict[str, Bug], names: Sequence[str], servers: Sequence[str], targets: Sequence[str] = ()
+) -> list[Question]:
+    """What to ask: for the bugs, of the releases and on the targets that are named; all where none is.
+
+    A release about which a bug's page says nothing is only asked if both are named.
 
     Raises UsageError for a name that is no bug's, and where nothing of what is named can be asked.
     """
@@ -68,10 +72,10 @@ def questions(known: dict[str, Bug], names: Sequence[str], servers: Sequence[str
     found = [
         Question(bug=bug, check=check, server=server)
         for bug in (known[name] for name in (names or known))
-        for server in (servers or bug.concerned())
-        if not bug.why_unasked(server)
+        for server in (servers if names and servers else bug.concerned())
+        if (not servers or server in servers) and not bug.why_unasked(server)
         for check in bug.checks
-        if not check.servers or server in check.servers
+        if (not check.servers or server in check.servers) and (not targets or check.target in targets)
     ]
     if not found and names:
         reasons = sorted({known[name].why_unasked(server) for name in names for server in (servers or ("",))})
@@ -176,6 +180,7 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
 @click.command()
 @click.argument("names", metavar="[BUG]...", nargs=-1)
 @click.option("--server", "servers", multiple=True, help="Ask only this release; repeat for more.")
+@click.option("--target", "targets", multiple=True, help="Carry out only this target's checks; repeat for more.")
 @click.option("--missing", is_flag=True, help="Ask only what has no stored answer.")
 @click.option("--plan", is_flag=True, help="Print the commands, and ask nothing.")
 @click.option(
@@ -185,10 +190,18 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
     default=bugs.ANSWERS,
     help="The file of answers.",
 )
-def main(names: tuple[str, ...], servers: tuple[str, ...], *, missing: bool, plan: bool, path: Path) -> None:
+def main(
+    names: tuple[str, ...],
+    servers: tuple[str, ...],
+    targets: tuple[str, ...],
+    *,
+    missing: bool,
+    plan: bool,
+    path: Path,
+) -> None:
     """Ask releases for bugs; all of docs/found without names."""
     try:
-        code = _asked(names, servers, missing=missing, plan=plan, path=path)
+        code = _asked(names, servers, targets, missing=missing, plan=plan, path=path)
     except PlumblineError as error:
         click.echo(str(error), err=True)
         code = error.exit_code
@@ -197,11 +210,13 @@ def main(names: tuple[str, ...], servers: tuple[str, ...], *, missing: bool, pla
     raise SystemExit(code)
 
 
-def _asked(names: Sequence[str], servers: Sequence[str], *, missing: bool, plan: bool, path: Path) -> int:
+def _asked(
+    names: Sequence[str], servers: Sequence[str], targets: Sequence[str], *, missing: bool, plan: bool, path: Path
+) -> int:
     known = bugs.read_bugs()
     stored = bugs.read_answers(path)
     there = {(one.bug, one.server, one.command) for one in stored.answers}
-    asked = [one for one in questions(known, names, servers) if not (missing and one.key in there)]
+    asked = [one for one in questions(known, names, servers, targets) if not (missing and one.key in there)]
     if plan:
         click.echo("\n".join(f"{one.bug.name}: {one.key[2]}" for one in asked))
         return ExitCode.PASS

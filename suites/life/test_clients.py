@@ -140,7 +140,8 @@ def test_a_client_may_have_as_much_output_as_its_limit_says(both: PairedServers,
     both.ask([("SET", "k", dataset.noise(100_000)), (*setting, f"normal {limit} 0 0")])
     try:
         with server.client(guest) as client:
-            answer = client.command("GET", "k")
+            # valkey-9.1.2 sends what GET answers from the key itself: such output takes no memory and meets no limit.
+            answer = client.command("GETRANGE", "k", 0, -1)
     except ServerGoneError:
         answer = b"none: the server has closed the connection"
     finally:
