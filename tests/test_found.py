@@ -51,6 +51,13 @@ finding = "wrong-result-life_*"
 """
 
 
+STREAM = """
+[[streams]]
+target = "armv7"
+file = "suites/fuzz/corpus/none.stream"
+"""
+
+
 def page(bug: bugs.Bug) -> str:
     return (bugs.FOLDER / f"{bug.name}.md").read_text("utf-8")
 
@@ -83,6 +90,7 @@ def test_the_data_say_what_the_page_says(bug: bugs.Bug) -> None:
     assert [place.line for place in bug.places if place.line and not re.search(rf"\b{place.line}\b", words)] == []
     assert [target for target in bug.targets if target not in words and target != "native"] == []
     assert bug.command in text
+    assert [stream.file for stream in bug.streams if stream.file not in text] == []
     cited = set(re.findall(r"https://[^)\s]+|CVE-\d+-\d+", text))
     assert set(bug.references) == cited
 
@@ -116,6 +124,21 @@ def test_data_that_are_not_valid_are_refused_in_clear_words(tmp_path: Path, old:
         bugs.read_bugs(tmp_path)
     assert words in str(error.value)
     assert "cut-limit.toml" in str(error.value)
+
+
+def test_a_stream_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cut-limit.toml").write_text(TOML + STREAM, "utf-8")
+    with pytest.raises(UsageError, match=r"no file 'suites/fuzz/corpus/none.stream'"):
+        bugs.read_bugs(tmp_path)
+
+
+def test_a_stream_asks_as_a_check_does(tmp_path: Path) -> None:
+    (tmp_path / "cut-limit.toml").write_text(TOML[: TOML.index("[[checks]]")] + STREAM.replace("none", "bits"), "utf-8")
+    known = bugs.read_bugs(tmp_path)
+    command = "plumb replay suites/fuzz/corpus/bits.stream --target armv7 --server redis-7.0.15"
+    assert [one.key[2] for one in found.questions(known, (), ("redis-7.0.15",))] == [command]
+    told = msgspec.structs.replace(answer("redis-7.0.15", "there"), command=command)
+    assert bugs.out_of_date(known["cut-limit"], told) == ""
 
 
 def test_a_check_is_a_command_that_names_what_is_not_usual() -> None:

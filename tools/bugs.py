@@ -81,6 +81,20 @@ class BugCheck(Record, frozen=True):
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(BugCheck)}
 
 
+class StreamCheck(Record, frozen=True):
+    """How a machine asks a release by a stream of commands, whose answers must differ from the native build's."""
+
+    target: str
+    file: str
+    """The stream, from the checkout's folder."""
+    servers: tuple[str, ...] = ()
+    """The only releases that it can be asked of; empty: all."""
+
+    def command(self, server: str) -> str:
+        """The shell command that asks a release."""
+        return shlex.join(["plumb", "replay", self.file, "--target", self.target, "--server", server])
+
+
 class Unasked(Record, frozen=True):
     """Releases that cannot be asked, although the bug concerns them."""
 
@@ -118,7 +132,13 @@ class Bug(Record, frozen=True):
     """How to reproduce it where no check can: a part of the page's commands."""
     places: tuple[Place, ...] = ()
     checks: tuple[BugCheck, ...] = ()
+    streams: tuple[StreamCheck, ...] = ()
     unasked: tuple[Unasked, ...] = ()
+
+    @property
+    def ways(self) -> tuple[BugCheck | StreamCheck, ...]:
+        """Everything that asks a release for it."""
+        return (*self.checks, *self.streams)
 
     def concerned(self) -> tuple[str, ...]:
         """The releases about which the page says something."""
@@ -126,11 +146,11 @@ class Bug(Record, frozen=True):
 
     def why_unasked(self, server: str) -> str:
         """Why a release cannot be asked; empty if it can."""
-        if not self.checks:
+        if not self.ways:
             return "no check can ask for this bug"
         if found := next((one.reason for one in self.unasked if server in one.servers), ""):
             return found
-        if any(not check.servers or server in check.servers for check in self.checks):
+        if any(not check.servers or server in check.servers for check in self.ways):
             return ""
         return "no check of this bug suits this release"
 
@@ -167,11 +187,11 @@ def read_bugs(folder: Path = FOLDER, catalog: Catalog | None = None) -> dict[str
 
 def _check_names(bug: Bug, path: Path, catalog: Catalog) -> None:
     servers = [*bug.concerned(), *(place.server for place in bug.places if place.server)]
-    servers += [name for check in bug.checks for name in check.servers]
+    servers += [name for check in bug.ways for name in check.servers]
     servers += [name for unasked in bug.unasked for name in unasked.servers]
     named: dict[str, tuple[list[str], Collection[str]]] = {
         "server": (servers, catalog.servers),
-        "target": ([*bug.targets, *(check.target for check in bug.checks)], catalog.targets),
+        "target": ([*bug.targets, *(check.target for check in bug.ways)], catalog.targets),
         "suite": ([check.suite for check in bug.checks], catalog.suites),
         "policy": ([check.policy for check in bug.checks], catalog.policies),
     }
@@ -184,9 +204,12 @@ def _check_names(bug: Bug, path: Path, catalog: Catalog) -> None:
         raise UsageError(
             f"{both[0]} both has and lacks the bug", where=str(path), remedy="remove it from one of the lists"
         )
-    if not bug.checks and not bug.command:
+    for stream in bug.streams:
+        if not (ROOT / stream.file).is_file():
+            raise UsageError(f"no file '{stream.file}'", where=str(path), remedy="the path begins in the checkout")
+    if not bug.ways and not bug.command:
         raise UsageError(
-            "nothing says how to reproduce the bug", where=str(path), remedy="add [[checks]], or `command`"
+            "nothing says how to reproduce the bug", where=str(path), remedy="add [[checks]], [[streams]] or `command`"
         )
 
 
@@ -216,7 +239,7 @@ def contradiction(bug: Bug, answer: StoredAnswer) -> str:
             " it: correct the list and the page, or make the check's finding more exact"
         )
     # One of several checks may be silent: each asks for a different trace of the bug.
-    if answer.answer == "gone" and claimed == "has" and len(bug.checks) == 1:
+    if answer.answer == "gone" and claimed == "has" and len(bug.ways) == 1:
         return (
             f"{answer.server} does not show the bug {bug.name}, but docs/found/{bug.name}.toml says that it has it:"
             " correct the list and the page, or the check"
@@ -228,7 +251,7 @@ def out_of_date(bug: Bug | None, answer: StoredAnswer) -> str:
     """Why an answer is to a question that the data no longer ask; empty if they do."""
     if bug is None:
         return f"an answer is about {answer.bug}, which is no page of docs/found: remove it"
-    if answer.command in {check.command(answer.server) for check in bug.checks}:
+    if answer.command in {check.command(answer.server) for check in bug.ways}:
         return ""
     return (
         f"no check of {bug.name} asks {answer.server} by `{answer.command}` now:"

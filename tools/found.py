@@ -26,6 +26,7 @@ from harness.judge import known_findings
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.workflows.check import Check
+from harness.workflows.replay import replay
 from harness.workflows.workbench import Workbench
 from tools import bugs
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.judge.findings import Judgement
-    from tools.bugs import Answer, Bug, BugCheck, StoredAnswer
+    from harness.workflows.replay.recurrence import Outcome
+    from tools.bugs import Answer, Bug, BugCheck, StoredAnswer, StreamCheck
 
 SEED = 1
 WHAT_ANSWERS = ("harness", "suites", "targets", "toolchains")
@@ -47,7 +49,7 @@ class Question:
     """One check of a bug, asked of one release."""
 
     bug: Bug
-    check: BugCheck
+    check: BugCheck | StreamCheck
     server: str
 
     @property
@@ -74,7 +76,7 @@ def questions(
         for bug in (known[name] for name in (names or known))
         for server in (servers if names and servers else bug.concerned())
         if (not servers or server in servers) and not bug.why_unasked(server)
-        for check in bug.checks
+        for check in bug.ways
         if (not check.servers or server in check.servers) and (not targets or check.target in targets)
     ]
     if not found and names:
@@ -104,36 +106,50 @@ def judged(check: BugCheck, judgement: Judgement) -> tuple[Answer, str]:
     return "gone", f"{cells[0].passed} tests passed"
 
 
+OUTCOMES: dict[Outcome, Answer] = {"reproduced": "there", "gone": "gone", "unknown": "unclear"}
+
+
 def ask(question: Question, run: Path) -> tuple[Answer, str]:
-    """Carry out the check. A check that cannot be carried out is an unclear answer with its error.
+    """Carry out the check. One that cannot be carried out is an unclear answer with its error.
 
     Raises KeyboardInterrupt and every error that is none of the harness' own.
     """
-    check = question.check
     try:
-        bench = Workbench.default().with_toolchain(check.toolchain)
-        plan = make_plan(bench.catalog, targets=[check.target], server=question.server, suites=[check.suite])
-        request = Request(
-            plan=plan,
-            server=question.server,
-            tier=check.tier,
-            policy=check.policy,
-            optimisation=check.optimisation,
-            emulator="pinned",
-            jobs=1,
-            seed=SEED,
-            install=False,
-            known=known_findings.DEFAULT,
-            run=run,
-            tests=list(check.tests),
-            allocator=check.allocator,
-            environment=check.environment,
-            warnings="off",
-        )
-        judgement, _ = Check(bench, request).run()
+        if isinstance(question.check, bugs.StreamCheck):
+            return _replayed(question.check, question.server)
+        return judged(question.check, _checked(question.check, question.server, run))
     except PlumblineError as error:
         return "unclear", f"the check ended early: {str(error).removeprefix('error: ')}"
-    return judged(check, judgement)
+
+
+def _replayed(check: StreamCheck, server: str) -> tuple[Answer, str]:
+    stream = replay.from_stream(ROOT / check.file, target=check.target, server=server)
+    result = replay.replay(Workbench.default(), stream, server=server)
+    return OUTCOMES[result.outcome], result.reason or result.text
+
+
+def _checked(check: BugCheck, server: str, run: Path) -> Judgement:
+    bench = Workbench.default().with_toolchain(check.toolchain)
+    plan = make_plan(bench.catalog, targets=[check.target], server=server, suites=[check.suite])
+    request = Request(
+        plan=plan,
+        server=server,
+        tier=check.tier,
+        policy=check.policy,
+        optimisation=check.optimisation,
+        emulator="pinned",
+        jobs=1,
+        seed=SEED,
+        install=False,
+        known=known_findings.DEFAULT,
+        run=run,
+        tests=list(check.tests),
+        allocator=check.allocator,
+        environment=check.environment,
+        warnings="off",
+    )
+    judgement, _ = Check(bench, request).run()
+    return judgement
 
 
 def commit() -> str:
@@ -228,6 +244,8 @@ def _asked(
         if problem := bugs.contradiction(known[answer.bug], answer):
             contradictions += 1
             click.echo(f"error: {problem}", err=True)
+    if asked and path == bugs.ANSWERS:
+        click.echo("docs/FOUND.md shows the answers after: python -m tools.generated")
     return ExitCode.FINDINGS if contradictions else ExitCode.PASS
 
 
