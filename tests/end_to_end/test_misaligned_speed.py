@@ -15,7 +15,7 @@ from tests.end_to_end import machines
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.end_to_end
+pytestmark = [pytest.mark.end_to_end, pytest.mark.slow]
 
 CATALOG = Catalog()
 # riscv_hwprobe has the number 258; key 5 is RISCV_HWPROBE_KEY_CPUPERF_0 (Linux, arch/riscv/include/uapi/asm/hwprobe.h).
