@@ -20,6 +20,7 @@ from harness.core.cache import Cache
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Verdict
+from harness.core.model import ArchivePlace
 from harness.core.processes import process
 from harness.isa import rules
 from harness.judge.findings import judge
@@ -529,3 +530,54 @@ def test_the_environment_compiles_for_the_target_in_a_shell(tmp_path: Path) -> N
         ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
     ).stdout
     assert "ARM" in shown
+
+
+HASHED = r"""
+#include <stdio.h>
+#include <string.h>
+#include "murmur3_hash.h"
+
+int main(void)
+{
+    static char request[64] __attribute__((aligned(8)));
+    strcpy(request, "get a key");
+    /* As memcached hashes it: where it lies in the request. */
+    printf("%x\n", (unsigned)MurmurHash3_x86_32(request + strlen("get a"), strlen(" key")));
+    return 0;
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["armv5", "sparc64"])
+def test_the_hash_of_memcached_1_6_18_is_found(tmp_path: Path, target: str) -> None:
+    """The release dereferences a word of the key (memcached issue 1291); the rest of memcached needs libevent."""
+    source = Workbench.default().fetcher.tree(
+        "memcached-1.6.18",
+        "35872bd25f8d29d7cc2072d23e74344530891bfd0aa4f4f64184a8ae7291164b",
+        [ArchivePlace(registry="debian", package="memcached", file="memcached_1.6.18.orig.tar.xz", suite="bookworm")],
+    )
+    for name in ("murmur3_hash.c", "murmur3_hash.h"):
+        shutil.copy2(source / name, tmp_path / name)
+    (tmp_path / "hashed.c").write_text(HASHED, "utf-8")
+    script = '"$CC" -O2 -o hashed hashed.c murmur3_hash.c && ./hashed'
+    code, found = executed(tmp_path, target, ["sh", "-c", script])
+    assert code == ExitCode.FINDINGS
+    (finding,) = found["findings"]
+    assert (finding["kind"], finding["file"]) == ("alignment", "murmur3_hash.c")
+    assert "MurmurHash3_x86_32" in {frame["function"] for frame in finding["witnesses"][0]["backtrace"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["armv5", "sparc64"])
+def test_the_tests_of_zlib_pass(tmp_path: Path, target: str) -> None:
+    """A release that nobody here wrote, built by its own configure script, has no false alarm."""
+    source = Workbench.default().fetcher.tree(
+        "zlib-1.2.13",
+        "71feb7947e3c00ef125f83b79a4e529bde31171e5babe48b391f06758d1ab0a1",
+        [ArchivePlace(registry="debian", package="zlib", file="zlib_1.2.13.dfsg.orig.tar.bz2", suite="bookworm")],
+    )
+    shutil.copytree(source, tmp_path / "zlib")
+    code, found = executed(tmp_path / "zlib", target, ["sh", "-c", "./configure && make test"])
+    assert (code, found["findings"]) == (ExitCode.PASS, []), found["cells"]
+    assert any(remark.startswith("9 executions below the command") for remark in found["remarks"]), found["remarks"]

@@ -1,0 +1,100 @@
+"""What a traced command leaves is read as it was written, and the printed environment is what a shell takes over."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.errors import InconclusiveError
+from harness.judge.program_runs.program_evidence import program_doubts
+from harness.record import program_launch
+from harness.record.program_launch import CommandRecord, ProcessNote
+from harness.workflows.programs.cross_environment import as_shell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDS = ["17", "1700000000000", "/tree/below", "/tree/odd", "/tree/odd", "2", "./odd", "a b", "NEW=x=y", "HOME"]
+END = b'{"event":"end","pid":17,"signal":0,"status":0}\n'
+
+
+def guest(cell: Path, words: list[str], *, ends: str = "17 exited 0\n", log: bytes = END) -> Path:
+    folder = cell / "guest-1"
+    folder.mkdir(parents=True)
+    (folder / program_launch.LAUNCH).write_bytes(b"".join(word.encode() + b"\0" for word in words))
+    (folder / program_launch.ENDS).write_text(ends, "utf-8")
+    (folder / "faults.jsonl").write_bytes(log)
+    return folder
+
+
+def test_a_launch_is_read_as_it_was_noted(tmp_path: Path) -> None:
+    launch = program_launch.read_launch(guest(tmp_path, WORDS))
+    assert launch is not None
+    assert (launch.pid, launch.folder, launch.program, launch.words) == (
+        17,
+        "/tree/below",
+        "/tree/odd",
+        ["./odd", "a b"],
+    )
+    assert launch.environment == {"NEW": "x=y", "HOME": None}
+    assert launch.text == "./odd 'a b'"
+
+
+def test_a_program_under_another_name_is_shown_by_its_path(tmp_path: Path) -> None:
+    launch = program_launch.read_launch(guest(tmp_path, [*WORDS[:6], "another", *WORDS[7:]]))
+    assert launch is not None
+    assert launch.text == "/tree/odd 'a b'"
+
+
+@pytest.mark.parametrize("count", range(8))
+def test_a_launch_that_is_cut_short_is_none_and_a_doubt(tmp_path: Path, count: int) -> None:
+    program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
+    folder = guest(tmp_path, WORDS[:count])
+    assert program_launch.read_launch(folder) is None
+    assert program_doubts(tmp_path) == ["guest-1: nothing tells what was executed, or whether it ran"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "log", "silent"),
+    [
+        ("17 exited 0\n", END, None),
+        ("17 exited 0\n", b"", ProcessNote(pid=17, how="exited", number=0)),
+        ("17 killed 11\n", b"", ProcessNote(pid=17, how="killed", number=11)),
+        # An emulator that is killed from outside, or executes another program, records no end.
+        ("17 killed 9\n", b"", None),
+        ("17 replaced\n", b"", None),
+        # A child of the same program.
+        ("17 exited 0\n18 exited 1\n", END, ProcessNote(pid=18, how="exited", number=1)),
+    ],
+)
+def test_a_process_whose_end_its_emulator_did_not_record_is_told(
+    tmp_path: Path, ends: str, log: bytes, silent: ProcessNote | None
+) -> None:
+    program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
+    assert program_launch.unwatched(guest(tmp_path, WORDS, ends=ends, log=log)) == silent
+    assert bool(program_doubts(tmp_path)) == (silent is not None)
+
+
+def test_a_damaged_command_is_refused(tmp_path: Path) -> None:
+    (tmp_path / program_launch.COMMAND).write_text("{", "utf-8")
+    with pytest.raises(InconclusiveError, match="the record of the command is damaged"):
+        program_launch.read_command(tmp_path)
+    assert program_launch.read_command(tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "probe"), [("conftest", True), ("cmTC_1a2b", True), ("lt-conftest", True), ("test", False)]
+)
+def test_probes_are_known_by_their_names(tmp_path: Path, name: str, *, probe: bool) -> None:
+    launch = program_launch.read_launch(guest(tmp_path, [*WORDS[:3], f"/tree/{name}", *WORDS[4:]]))
+    assert launch is not None
+    assert launch.is_probe == probe
+
+
+def test_a_shell_takes_over_any_value() -> None:
+    values = {"PLAIN": "arm-gcc -E", "HARD": "a'b\"c $(echo x) \\ `y`\nz *", "EMPTY": ""}
+    script = f'{as_shell(values)}for name in PLAIN HARD EMPTY; do printenv "$name"; done'
+    shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert shown == "".join(f"{value}\n" for value in values.values())
