@@ -42,7 +42,8 @@ class Evidence:
         self._run = run
         self._record = record
         self._tests = [event for event in recorded if isinstance(event, run_folder.TestEvent)]
-        self._guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
+        guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
+        self._guests = [event for event in guests if not is_probe(cell / event.name)]
         self._dead: set[str] = set()
         """Guests and units whose end a fault record or a report explains."""
         self._not_the_servers: set[str] = set()
