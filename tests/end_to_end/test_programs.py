@@ -497,15 +497,19 @@ def test_an_audit_counts_every_access_and_enforces_nothing(tmp_path: Path) -> No
     assert finding["occurrences"] == 2
 
 
-def test_nothing_outlives_a_killed_command(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_outlives_a_command_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C reaches every process of the terminal; the other signals plumb alone."""
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
-    words = ["exec", "--target", "armv5", "--", "sh", "-c", "setsid ./odd wait & ./odd wait"]
-    with subprocess.Popen([*PLUMB, *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as one:
+    words = [*PLUMB, "exec", "--target", "armv5", "--", "sh", "-c", "setsid ./odd wait & ./odd wait"]
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(words, cwd=tmp_path, stdout=silent, stderr=silent, start_new_session=True) as one:
         try:
-            # The shell, and two emulators.
+            # One of them is in a session of its own.
             assert wait_for(lambda: len(processes_of(tmp_path, named="qemu-")) == 2, seconds=120)
         finally:
-            one.kill()
+            os.killpg(one.pid, number) if number == signal.SIGINT else one.send_signal(number)
+    assert one.returncode == (-number if number == signal.SIGKILL else ExitCode.INTERRUPTED)
     assert wait_for(lambda: not processes_of(tmp_path), seconds=30), processes_of(tmp_path)
 
 
