@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -511,6 +512,23 @@ def test_nothing_outlives_a_command_that_is_ended(tmp_path: Path, number: signal
             os.killpg(one.pid, number) if number == signal.SIGINT else one.send_signal(number)
     assert one.returncode == (-number if number == signal.SIGKILL else ExitCode.INTERRUPTED)
     assert wait_for(lambda: not processes_of(tmp_path), seconds=30), processes_of(tmp_path)
+
+
+def test_what_a_killed_tracer_traced_is_killed(traced_arm: TracedRun) -> None:
+    """The kernel does it, also where no harness is left that could."""
+    place = traced_arm.cells / "place"
+    place.mkdir(parents=True)
+    command = ["sh", "sh", "-c", "setsid sleep 300 & sleep 300"]
+    words = [str(traced_arm.tracing.tracer), str(place), str(place), "none", "1,1,40", *command]
+    with (
+        tempfile.TemporaryDirectory(prefix="x") as short,
+        subprocess.Popen([words[0], short, *words[2:]], cwd=traced_arm.folder) as tracer,
+    ):
+        try:
+            assert wait_for(lambda: len(processes_of(traced_arm.folder, named="sleep")) == 2, seconds=20)
+        finally:
+            tracer.kill()
+    assert wait_for(lambda: not processes_of(traced_arm.folder), seconds=10), processes_of(traced_arm.folder)
 
 
 def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:
