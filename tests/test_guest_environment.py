@@ -68,12 +68,10 @@ def test_an_environment_that_cannot_be_is_refused_with_the_reason(
     assert why in str(refused.value)
 
 
-def test_nothing_is_preloaded_into_a_program_that_contains_its_library() -> None:
-    named = CATALOG.targets["armv5"]
-    static = msgspec.structs.replace(CATALOG.toolchain_of(named), is_static=True)
-    with pytest.raises(UsageError, match="nothing is preloaded"):
-        guest_environment.check_supported("musl-stack", named, static, "pinned")
-    guest_environment.check_supported("debian-service", named, static, "pinned")
+def test_nothing_is_preloaded_into_a_program_that_contains_musl(tmp_path: Path) -> None:
+    static = msgspec.structs.replace(CATALOG.toolchain_of(CATALOG.targets["armv5"]), is_static=True)
+    runner = guest_environment.surrounded(Cache(tmp_path), emulated(), static, "musl-stack")
+    assert (runner.guest_environment, runner.preloads) == ("musl-stack", ())
 
 
 @pytest.mark.parametrize(

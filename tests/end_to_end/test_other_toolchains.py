@@ -10,6 +10,7 @@ import pytest
 from harness.build.helper_program import compiled
 from harness.core.errors import ExitCode
 from harness.core.processes import process
+from harness.run.environments import environment_canary
 from harness.workflows.target_setup import set_up_target
 from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import PLUMB, document, run
@@ -84,6 +85,15 @@ def test_the_added_atomic_functions_are_right(tmp_path: Path) -> None:
     )
     command = setup.runner("signal").command(program, [])
     assert process.run(command, deadline_seconds=60).text == "right\n"
+
+
+def test_threads_of_programs_with_musl_have_its_small_stacks(tmp_path: Path) -> None:
+    bench = quiet_workbench().with_toolchain(FAMILY)
+    setup = set_up_target(bench, bench.catalog.targets["armv5"])
+    runner = setup.runner("signal", "musl-stack")
+    program = environment_canary.compiled_canary(bench.cache, runner, setup.toolchain)
+    assert runner.preloads == ()
+    assert environment_canary.misbehaviour(program, runner, tmp_path) == ""
 
 
 @pytest.mark.parametrize(("family", "target"), [(FAMILY, "armv5"), ("clang-glibc", "sparc32plus")])

@@ -45,7 +45,7 @@ def _why_not(environment: GuestEnvironment, target: Target, tools: Toolchain, fl
     if target.emulator.has_kernel:
         return "it is a machine of its own; the target it takes its programs from is emulated by itself, too"
     if environment == "musl-stack":
-        return "its programs contain their C library, so that nothing is preloaded" if tools.is_static else ""
+        return ""
     if flavour == "distro":
         return "a distribution's emulator filters no system calls"
     service = system_call_filter.read_filter()
@@ -65,6 +65,9 @@ def surrounded(cache: Cache, runner: Runner, tools: Toolchain, environment: Gues
     if environment == "usual":
         return runner
     placed = msgspec.structs.replace(runner, guest_environment=environment)
+    if environment == "musl-stack" and tools.is_static:
+        # The programs contain musl itself.
+        return placed
     if environment == "musl-stack":
         return msgspec.structs.replace(placed, preloads=(_thread_stack(cache, runner.target, tools),))
     calls = system_call_filter.placed(cache, system_call_filter.read_filter(), tools.debian_architecture)
