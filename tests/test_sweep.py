@@ -48,6 +48,7 @@ def test_there_are_as_many_encodings_as_the_documents_say() -> None:
     assert counts["powerpc64"] == {"": 351}
     assert counts["powerpc64le"] == {"": 345}
     assert counts["riscv64"] == {"RVG": 165, "RVC": 18}
+    assert counts["loongarch64"] == {"": 363}
     assert counts["alpha"] == {"": 110}
     assert counts["hppa"] == {"": 301}
     assert counts["s390x"] == {"32": 160, "48": 1082}
@@ -98,6 +99,10 @@ def test_an_encodings_parts_fit_together(name: str) -> None:
         ("powerpc", "signal", "stw 3,0(4)", "dddddddd"),
         ("powerpc64", "signal", "lmw 29,0(4)", "dddddddd"),
         ("powerpc64", "strict", "lxvw4x 34,0,4", "dsssdsss"),
+        ("loongarch64", "signal", "ldptr.w $a2, $a0, 8", "dsssdsss"),
+        ("loongarch64", "linux-loongarch", "fldx.d $f10, $a0, $a4", "dddddddd"),
+        ("loongarch64", "linux-loongarch", "ldgt.w $a2, $a0, $a4", "dsssdsss"),
+        ("loongarch64", "linux-loongarch", "vldrepl.h $vr12, $a0, 8", "dsdsdsds"),
         ("riscv64", "sbi-riscv", "RVG ld a2, 0(a0)", "dddddddd"),
         ("s390x", "signal", "32 l %r3,0(%r4)", "dddddddd"),
         ("s390x", "strict", "32 l %r3,0(%r4)", "dsssdsss"),
@@ -229,6 +234,9 @@ def test_a_quadword_asks_for_its_alignment_however_strict_the_policy() -> None:
     for policy in ("signal", "strict"):
         assert prescribed("s390x", policy, "48 lpq %r6,0(%r4)") == 4 * ("d" + 15 * "s")
     assert prescribed("s390x", "unchecked", "48 lpq %r6,0(%r4)") == 64 * "d"
+    # Nor is a vector split that is wider than everything that compilers are assumed to split.
+    for policy in ("signal", "strict", "linux-loongarch"):
+        assert prescribed("loongarch64", policy, "xvst $xr13, $a0, 0") == 2 * ("d" + 31 * "s")
 
 
 @pytest.mark.parametrize("name", SWEPT)

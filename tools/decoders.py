@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.core.target_model import Target, Toolchain
-    from harness.isa.encodings.encoding import Encoding, EncodingTable, Exempt, RowForm
+    from harness.isa.encodings.encoding import Encoding, EncodingTable, Exempt, RowForm, SlotForm
     from harness.workflows.workbench import Workbench
 
 SAMPLES = 16
@@ -172,7 +172,8 @@ def disassembled(table: EncodingTable, tools: Toolchain, state: str, words: Sequ
     with tempfile.NamedTemporaryFile(suffix=".bin") as file:
         file.write(b"".join(form.bytes_of(word, Endianness.BIG) + form.padding for word in words))
         file.flush()
-        command = [tool(tools, "objdump"), "-D", "-z", "-b", "binary", *form.disassembler, *table.registers, file.name]
+        how = _holding(file.name, form, tools) if form.object_format else ["-b", "binary"]
+        command = [tool(tools, "objdump"), "-D", "-z", *how, *form.disassembler, *table.registers, file.name]
         listing = process.run_successfully(command, problem="cannot disassemble", deadline_seconds=300).text
     found = {int(at, 16): (code, program.plain(text, table)) for at, code, text in program.LISTED.findall(listing)}
     step = form.bits // 8 + len(form.padding)
@@ -186,6 +187,13 @@ def disassembled(table: EncodingTable, tools: Toolchain, state: str, words: Sequ
     ]
     assert all(whole) or form.padding, f"{state}: not one line for each instruction"
     return [text if is_whole else "" for (_, text), is_whole in zip(told, whole, strict=True)]
+
+
+def _holding(file: str, form: SlotForm, tools: Toolchain) -> list[str]:
+    """Make of a file's bytes an object's code. No option of the disassembler is needed then."""
+    command = [tool(tools, "objcopy"), "-I", "binary", "-O", form.object_format, "--rename-section", ".data=.text,code"]
+    process.run_successfully([*command, file, file], problem="cannot make an object", deadline_seconds=300)
+    return []
 
 
 def assembled(target: Target, tools: Toolchain, state: str, lines: Sequence[str]) -> bytes:

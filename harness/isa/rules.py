@@ -36,6 +36,8 @@ UNSPLIT: frozenset[AccessClass] = frozenset({"exclusive", "acquire", "swap", "ca
 """Classes that no compiler splits into smaller accesses."""
 ROTATED: frozenset[AccessClass] = frozenset({"word", "swap"})
 """Classes whose loaded word ARM rotates before ARMv6, where its check is off (ARM DDI 0100I, LDR and SWP)."""
+WIDEST_ASSUMED = 16
+"""`Policy.assumed_bytes` of compilers that split nothing."""
 AUDIT = "audit"
 
 
@@ -179,8 +181,10 @@ def forbidden(target: Target, policy: Policy, access: Access) -> bool:
     # Registers of 16 bytes hold pairs or copies of bytes; no object of portable C asks for more than 8.
     natural = min(unit, 8) if plain else unit
     demand = max(natural, required) if policy.demand == "natural" else required
-    # Compilers split no instruction that asks for more than its unit.
-    is_split = plain and hint <= unit and access.modulo % min(unit, policy.assumed_bytes) == 0
+    # Compilers split no instruction that asks for more than its unit, and none at all where they are assumed to write
+    # units of any width, vectors of 32 bytes among them.
+    splits = policy.assumed_bytes < WIDEST_ASSUMED
+    is_split = splits and plain and hint <= unit and access.modulo % min(unit, policy.assumed_bytes) == 0
     return access.modulo % demand != 0 and not is_split
 
 

@@ -84,7 +84,7 @@ int main(int count, char **words)
 @cache
 def program(name: str) -> Path:
     target = CATALOG.targets[name]
-    compiler = toolchain.tool(CATALOG.toolchain_of(target), "gcc")
+    compiler = toolchain.tool(machines.toolchain_of(name), "gcc")
     flags = [*target.compiler_flags, "-O1", "-pthread"]
 
     def compile_into(into: Path) -> None:
@@ -152,7 +152,8 @@ def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(na
     assert new == {
         "0: s": True,
         "1: s": False,
-        "2: ss": True,
+        # GCC tests at the end of a loop whether it goes on. Clang jumps to the test at its begin, as for one letter.
+        "2: ss": name != "loongarch64",
         "3: sss": False,
         "4: sl": True,
         "5: sl": False,

@@ -155,6 +155,8 @@ class SlotForm(NamedTuple):
     bits: int = 32
     address_bits: int = 0
     """What is added to the address of its code."""
+    object_format: str = ""
+    """Where the disassembler reads no plain bytes, as LLVM's: the format of an object that can hold them."""
     padding: bytes = b""
     """Behind an instruction, where they differ in length: it has objdump begin anew after one that it does not know."""
 

@@ -23,8 +23,9 @@
 #endif
 static unsigned char *memory; /* three pages */
 static unsigned char *boundary;
-/* Aligned, because this program's own accesses are checked as well: what it copies by words is a whole file or window. */
-#define ALIGNED __attribute__((aligned(16)))
+/* Aligned, because this program's own accesses are checked as well: what it copies by words is a whole file or window,
+   and vectors of 32 bytes are loaded from a file. */
+#define ALIGNED __attribute__((aligned(32)))
 static unsigned char memory_pattern[256] ALIGNED;
 enum { BOUNDARY = 64, OFFSETS = 64, WINDOW = sizeof memory_pattern }; /* a window begins 64 bytes before its boundary */
 static unsigned char expected_memory[WINDOW] ALIGNED;

@@ -55,6 +55,8 @@ static int trap(void)
         __asm__ volatile("ta 1");
 #elif defined __m68k__
         __asm__ volatile("trap #15");
+#elif defined __loongarch__
+        __asm__ volatile("break 0");
 #else
         __asm__ volatile("break");
 #endif

@@ -332,7 +332,7 @@ static int classify_special(vaddr pc, unsigned size)
 /* XVLD, XVST, XVLDX, XVSTX: of 32 bytes, which QEMU moves by eight. */
 static bool is_of_256_bits(uint32_t insn)
 {
-    return insn >> 23 == 0x59 || insn >> 16 == 0x3849;
+    return insn >> 23 == 0x59 || (insn >> 15 & ~8u) == 0x7090;
 }
 #elif defined(TARGET_M68K)
 /* M68000 Family Programmer's Reference Manual, 8.1: line F with coprocessor 1 is floating point. */

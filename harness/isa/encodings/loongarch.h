@@ -1,0 +1,15 @@
+/* What harness/run/sweep/sweep.c has to know of the machine. */
+enum { REGISTER_BYTES = 32 * 8 + 32 * 32 };
+typedef uint64_t register_word;
+
+/* Let the thread that a signal interrupted go on behind a slot. */
+static void sweep_resume(void *context, uintptr_t behind)
+{
+    ((ucontext_t *)context)->uc_mcontext.__pc = behind;
+}
+
+/* A signal keeps all of the register file. */
+static void sweep_forget(unsigned char *registers)
+{
+    (void)registers;
+}
