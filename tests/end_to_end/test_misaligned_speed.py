@@ -53,7 +53,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("signal", UNSUPPORTED, -7), ("sbi-riscv", EMULATED, 0), ("unchecked", FAST, 0)],
 )
 def test_what_is_told_is_what_happens(program: Path, policy: str, told: int, happens: int) -> None:
-    runner = machines.runner("riscv64")
+    runner = machines.set_up(("riscv64",))["riscv64"].runner("signal")
     command = [str(runner.program), *with_alignment(runner.options, CATALOG.policies[policy]), str(program)]
     assert subprocess.run(command, check=False, timeout=60).returncode == told
     assert subprocess.run([*command, "access"], check=False, timeout=60).returncode == happens
