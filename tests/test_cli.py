@@ -277,6 +277,14 @@ def test_a_shell_on_another_machine_asks_for_a_gdb_that_knows_it(
     assert ("gdb-multiarch" in err.split("try: ")[1].split()) == wanted
 
 
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(("words", "wanted"), [([], False), (["--for-tests"], True)])
+def test_the_projects_own_tests_need_a_debugger(plumb: Plumb, words: list[str], *, wanted: bool) -> None:
+    _, out, err = plumb("doctor", *TARGET, *words)
+    assert "gcc-arm-linux-gnueabi" in (said := (out + err).split())
+    assert ("gdb-multiarch" in said) == wanted
+
+
 @pytest.mark.usefixtures("complete")
 def test_offline_with_an_empty_cache_is_exit_7_and_says_what_to_fetch(plumb: Plumb) -> None:
     code, _, err = plumb("check", *TARGET, "--offline")

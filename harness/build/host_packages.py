@@ -74,7 +74,7 @@ def diagnose(
         packages.update(catalog.toolchain_of(catalog.targets[name]).packages)
     if for_tests:
         packages.add(googletest.PACKAGE)
-    if debugger and (set(targets) != {"native"} or shutil.which("gdb") is None):
+    if (debugger or for_tests) and (set(targets) != {"native"} or shutil.which("gdb") is None):
         packages.add(DEBUGGER_PACKAGE)
     if counts or any(catalog.targets[name].emulator.is_qemu_user for name in targets):
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)

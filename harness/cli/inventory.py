@@ -39,7 +39,9 @@ Listed = TypeVar("Listed")
 @options.as_json
 @click.option("--install", is_flag=True, help="Install the missing packages.")
 @click.option(
-    "--for-tests", is_flag=True, help="Include what the project's own tests need: a browser, and Go for actionlint."
+    "--for-tests",
+    is_flag=True,
+    help="Include what the project's own tests need: a browser, a debugger, and Go for actionlint.",
 )
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
     """List missing packages and how to install them.
