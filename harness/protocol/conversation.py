@@ -31,6 +31,9 @@ ASK_NUMBER = command("CLIENT", "ID")
 NUMBER = re.compile(rb"<client-([1-9])>")
 """A word that stands for a client's number."""
 SUBSCRIBING = frozenset({"PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"})
+_TORN = frozenset({"MULTI", "XREADGROUP"})
+"""Commands that bring about messages while their replies are written: what a transaction does, and a new consumer. A
+server before 7.2 writes a message of RESP3 into the middle of the reply of the client that hears it."""
 _CONFIRMATIONS = frozenset(name.lower().encode() for name in SUBSCRIBING)
 _MESSAGES = frozenset({b"invalidate", b"message", b"pmessage", b"smessage", b"tracking-redir-broken"})
 _POLL_SECONDS = 0.002
@@ -56,6 +59,9 @@ class Conversation:
         self._closed: set[int] = set()
         self._queueing: set[int] = set()
         """Clients inside of a transaction."""
+        self._speaks_resp3: set[int] = set()
+        self._subscribed: set[int] = set()
+        """Clients that have subscribed to anything, and may have given it up since."""
 
     def ask_into(self, replies: list[Reply], stream: Stream) -> None:
         """Send the stream, and append each reply to a list as it arrives.
@@ -69,7 +75,8 @@ class Conversation:
             for one in stream:
                 # Inside of a transaction each channel is confirmed by itself, in an array whose length counts commands.
                 confused = one.name in SUBSCRIBING and one.client in self._queueing
-                if one.client in self._waiting or confused:
+                torn = one.name in _TORN and one.client in self._speaks_resp3 & self._subscribed
+                if one.client in self._waiting or confused or torn:
                     replies.append(UNSENT)
                 elif one.client in self._closed:
                     replies.append(CLOSED)
@@ -100,11 +107,21 @@ class Conversation:
             self._closed.add(one.client)
             reply = CLOSED
         self._replies.append(reply)
+        self._note_state(one, reply)
+        self._receive_freed()
+
+    def _note_state(self, one: Command, reply: Reply) -> None:
+        """What a command has changed of its client."""
         if one.name == "MULTI" and reply == b"OK":
             self._queueing.add(one.client)
         elif one.name in {"DISCARD", "EXEC", "RESET"}:
             self._queueing.discard(one.client)
-        self._receive_freed()
+        if one.name == "HELLO" and one.words[1:2] == (b"3",) and not isinstance(reply, Exception):
+            self._speaks_resp3.add(one.client)
+        elif one.name == "RESET" or (one.name == "HELLO" and one.words[1:2] == (b"2",)):
+            self._speaks_resp3.discard(one.client)
+        if one.name in SUBSCRIBING:
+            self._subscribed.add(one.client)
 
     def _reply(self, one: Command) -> Reply:
         """The reply; the confirmations of a subscription together."""

@@ -78,6 +78,17 @@ def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(serv
         closing.join()
 
 
+def test_a_reply_is_not_asked_for_that_the_servers_own_messages_would_tear(server: Guest) -> None:
+    begins = "CONFIG SET notify-keyspace-events KEA\nXADD x 1-1 f v\nXGROUP CREATE x g 0\n@2 PSUBSCRIBE __key*\n"
+    torn = "@2 XREADGROUP GROUP g c STREAMS x >\n@2 MULTI\n@2 PING\nCONFIG SET notify-keyspace-events ''\n"
+    in_resp3 = replies_to(server, f"@2 HELLO 3\n{begins}{torn}")
+    assert in_resp3[5:] == [UNSENT, UNSENT, b"PONG", b"OK"]
+    again = replies_to(server, f"@2 HELLO 3\n{begins}@2 HELLO 2\n{torn}")
+    assert UNSENT not in again
+    alone = replies_to(server, "@2 HELLO 3\n@2 MULTI\n@2 SET k v\n@2 EXEC\n")
+    assert alone[1:] == [b"OK", b"QUEUED", [b"OK"]]
+
+
 def test_what_a_blocked_client_sends_is_not_sent(server: Guest) -> None:
     text = "@2 BLMPOP 0 1 l LEFT\n@2 PING\nGET k\nCLIENT UNBLOCK <client-2>\n@2 PING\n@2 XREAD BLOCK 0 STREAMS x $\n"
     assert replies_to(server, text) == [None, UNSENT, None, 1, b"PONG", UNANSWERED]
