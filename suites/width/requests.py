@@ -171,7 +171,16 @@ def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
                     (f"B{name}", "0.01", 1, "none", where, "COUNT", n),
                 ]
         popping_many += [("SORT_RO", "none", "LIMIT", n, n)]
-    return [((2, 8, 19), old), ((3, 2), lexical), ((5,), leaving), ((6, 2), popping), ((7,), popping_many)]
+    # For more replicas than there are it would wait.
+    waiting: Requests = [("WAIT", n, 1) for n in SIGNED if n <= 0]
+    return [
+        ((2, 8, 19), old),
+        ((3,), waiting),
+        ((3, 2), lexical),
+        ((5,), leaving),
+        ((6, 2), popping),
+        ((7,), popping_many),
+    ]
 
 
 def _settings() -> list[tuple[tuple[int, ...], Requests]]:
