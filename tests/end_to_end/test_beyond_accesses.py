@@ -26,6 +26,9 @@ SOURCE = ROOT / "tests" / "data" / "faults" / "beyond.c"
 CATALOG = Catalog()
 BUS_ADRERR = 2
 """The si_code of an address that does not exist, by the kernel's asm-generic/siginfo.h."""
+SEGV_MAPERR = 1
+SEGV_ACCERR = 2
+"""Those of an address that is not mapped, and of one that may not be accessed so."""
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +179,33 @@ def test_the_kernels_helpers_of_armv5_follow_the_policy(
     assert (ran.code, ran.text.splitlines()[0]) == (0, expected)
     stores = [fault for fault in ran.log.faults if fault.access == "store"]
     assert len(stores) == (1 if policy == "audit" else 0)
+
+
+@pytest.mark.parametrize("target", ["armv5", "armv6"])
+def test_the_kernels_exchange_answers_in_r0_and_the_carry_flag(target: str, tmp_path: Path, programs: Path) -> None:
+    # Linux Documentation/arch/arm/kernel_user_helpers.rst, kuser_cmpxchg.
+    ran = Ran(programs, tmp_path, target, "signal", "compared", "5")
+    assert (ran.code, ran.text.splitlines()[0]) == (0, "r0 0, carry 1, memory 7")
+    ran = Ran(programs, tmp_path, target, "signal", "compared", "6")
+    assert ran.code == 0
+    assert ran.text.splitlines()[0].startswith("r0 -"), "any number but 0"
+    assert ran.text.splitlines()[0].endswith("carry 0, memory 5")
+
+
+@pytest.mark.parametrize("target", ["armv5", "armv6"])
+@pytest.mark.parametrize(("readable", "code"), [("0", SEGV_MAPERR), ("1", SEGV_ACCERR)])
+def test_an_exchange_where_nothing_may_be_written_is_the_callers_fault(
+    target: str, readable: str, code: int, tmp_path: Path, programs: Path
+) -> None:
+    ran = Ran(programs, tmp_path, target, "signal", "forbidden", readable)
+    assert ran.code == -signal.SIGSEGV, ran.text
+    (fault,) = ran.log.faults
+    assert (fault.signal, fault.code, fault.address % 4096, ran.function) == (signal.SIGSEGV, code, 12, "forbidden")
+
+
+@pytest.mark.parametrize("target", ["armv5", "armv6"])
+def test_threads_count_by_the_kernels_exchange_and_have_variables_of_their_own(
+    target: str, tmp_path: Path, programs: Path
+) -> None:
+    ran = Ran(programs, tmp_path, target, "signal", "threads", "4")
+    assert (ran.code, ran.text.splitlines()[0]) == (0, "shared 80000, own 80000")

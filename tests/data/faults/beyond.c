@@ -9,8 +9,15 @@
  *   beyond atomic4 OFFSET    an atomic addition to an int, or to a 64-bit number, at so many bytes past a boundary; prints
  *   beyond atomic8 OFFSET    the sum and what is in memory
  *   beyond exchange4 OFFSET  a compare-and-swap of an int there; ROTATED in the environment: by what a CPU loads that rotates
+ *   beyond compared OLD      ARM: the kernel's compare-and-swap of an int that is 5; prints r0, the carry flag and memory
+ *   beyond forbidden WRITE   ARM: the same in a page that is not mapped, or, if WRITE is not 0, that may only be read
+ *   beyond threads NUMBER    ARM: so many threads count by it, each in a variable of its own, too; prints the counts
  */
 #include <inttypes.h>
+#if defined __arm__
+#include <pthread.h>
+#include <sys/mman.h>
+#endif
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -160,6 +167,72 @@ __attribute__((noinline)) static void exchange4(int offset)
     printf("done %d, memory %" PRIx32 "\n", done, number);
 }
 
+#if defined __arm__
+typedef int exchanger(uint32_t old, uint32_t new, volatile void *place);
+#define EXCHANGE ((exchanger *)0xffff0fc0)
+
+__attribute__((noinline)) static void compared(int old)
+{
+    uint32_t number = 5;
+    register uint32_t r0 __asm__("r0") = (uint32_t)old;
+    register uint32_t r1 __asm__("r1") = 7;
+    register volatile void *r2 __asm__("r2") = &number;
+    register void *helper __asm__("r4") = (void *)0xffff0fc0;
+    uint32_t carry;
+
+    /* The address of the instruction after the jump is the program counter plus 4 there. */
+    __asm__ volatile("mov lr, pc\n\tmov pc, r4\n\tmov %1, #0\n\tadc %1, %1, #0"
+                     : "+r"(r0), "=r"(carry)
+                     : "r"(r1), "r"(r2), "r"(helper)
+                     : "r3", "ip", "lr", "cc", "memory");
+    printf("r0 %d, carry %" PRIu32 ", memory %" PRIu32 "\n", (int)r0, carry, number);
+}
+
+__attribute__((noinline)) static void forbidden(int readable)
+{
+    uint32_t *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (!readable) {
+        munmap(page, 4096);
+    }
+    printf("exchanged %d\n", EXCHANGE(0, 1, page + 3));
+}
+
+enum { ROUNDS = 20000 };
+static volatile uint32_t shared_count;
+static __thread uint32_t own_count;
+
+static void *count(void *result)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t old;
+        do {
+            old = shared_count;
+        } while (EXCHANGE(old, old + 1, &shared_count) != 0);
+        own_count++;
+    }
+    *(uint32_t *)result = own_count;
+    return NULL;
+}
+
+static void threads(int number)
+{
+    pthread_t started[8];
+    uint32_t counts[8] = {0}, sum = 0;
+
+    for (int thread = 0; thread < number; thread++) {
+        if (pthread_create(&started[thread], NULL, count, &counts[thread]) != 0) {
+            abort();
+        }
+    }
+    for (int thread = 0; thread < number; thread++) {
+        pthread_join(started[thread], NULL);
+        sum += counts[thread];
+    }
+    printf("shared %" PRIu32 ", own %" PRIu32 "\n", shared_count, sum);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -176,6 +249,12 @@ int main(int argc, char **argv)
 #if defined __arm__
     } else if (strcmp(what, "atomic8") == 0) {
         atomic8(number);
+    } else if (strcmp(what, "compared") == 0) {
+        compared(number);
+    } else if (strcmp(what, "forbidden") == 0) {
+        forbidden(number);
+    } else if (strcmp(what, "threads") == 0) {
+        threads(number);
 #endif
 #if defined __sparc__
     } else if (strcmp(what, "spill") == 0) {

@@ -46,6 +46,8 @@ void plumbline_log_call(CPUArchState *env, int number, const char *name);
  */
 bool plumbline_cmpxchg32(CPUArchState *env);
 bool plumbline_cmpxchg64(CPUArchState *env);
+/* After an access that faulted: if it was the exchange of __kuser_cmpxchg in translated code, the program counter is the call's. */
+void plumbline_blame_caller(CPUArchState *env);
 
 /* Append one JSON line about a synchronous signal that is about to be delivered. */
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled);

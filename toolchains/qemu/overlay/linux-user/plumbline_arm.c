@@ -28,6 +28,14 @@ static uint32_t call_before(uint32_t link)
     return get_user_u16(half, after - 2) == 0 && (half & 0xff87) == 0x4780 ? after - 2 : after - 4;
 }
 
+void plumbline_blame_caller(CPUARMState *env)
+{
+    if (env->regs[15] == 0xffff0fc0) {
+        env->regs[15] = call_before(env->regs[14]);
+        env->thumb = env->regs[14] & 1;
+    }
+}
+
 static bool fail_helper(CPUARMState *env, int sig, int code, uint32_t address)
 {
     env->regs[15] = call_before(env->regs[14]);
