@@ -217,13 +217,22 @@ def stage(tmp_path: Path, tree: Path, launcher: Path) -> Iterator[Stage]:
     staged.remove()
 
 
-def run(stage: Stage, name: str, tmp_path: Path, *, stall_seconds: float = 30.0, private: bool = True) -> FileRun:
+def run(
+    stage: Stage,
+    name: str,
+    tmp_path: Path,
+    *,
+    stall_seconds: float = 30.0,
+    private: bool = True,
+    left_out: tuple[str, ...] = (),
+) -> FileRun:
     settings = FileRunSettings(
         target=msgspec.structs.replace(Catalog().targets["native"], machine="m88k"),
         pace=Pace(patience=3.0, stall_seconds=stall_seconds),
         homes=[tmp_path / "home"],
         seed=3,
         private=private,
+        left_out=left_out,
     )
     file = UpstreamFile(name=name, driver="helper")
     return run_file(stage, file, settings, log=tmp_path / "log", cancelled=threading.Event())
@@ -250,6 +259,17 @@ def test_the_overlay_notes_every_test_and_how_it_ended(stage: Stage, tmp_path: P
     assert "expected 4, got 3" in messages["answers otherwise"]
     announced = {test.name: test.announced for test in done.journal.tests if test.announced}
     assert announced == {"announces": ("command: kill -SIGSEGV 999999999", "log: *ASSERTION FAILED*")}
+
+
+def test_a_test_that_is_left_out_does_not_run(stage: Stage, tmp_path: Path) -> None:
+    every = {test.name for test in run(stage, "unit/first", tmp_path).journal.tests}
+    done = run(stage, "unit/first", tmp_path, left_out=("fails by *", "waits"))
+    assert done.journal.done
+    assert every - {test.name for test in done.journal.tests} == {
+        "fails by an assertion",
+        "fails by another error",
+        "waits",
+    }
 
 
 def test_the_launcher_becomes_the_program_with_the_same_words_and_leaves_a_note(stage: Stage, tmp_path: Path) -> None:
@@ -543,6 +563,10 @@ def test_a_tier_and_a_selection_decide_which_files_run(tree: Path) -> None:
     assert setup_of(tree, "upstream", tests=["unit/first"]).upstream_files == ("unit/first",)
     assert setup_of(tree, tests=["nowhere/at all"]).upstream_files == ()
     assert setup_of(tree, "bitops", tier="full").upstream_files == ()
+    left_out = Workbench.default().catalog.suites["upstream"].quick_leaves_out
+    assert setup_of(tree).upstream_left_out == left_out != ()
+    assert setup_of(tree, tests=["unit/first"]).upstream_left_out == ()
+    assert setup_of(tree, "upstream").upstream_left_out == setup_of(tree, tier="full").upstream_left_out == ()
     with pytest.raises(UsageError, match="no test file nowhere/at all"):
         _ = setup_of(tree, "upstream", tests=["nowhere/at all"]).upstream_files
 

@@ -1,7 +1,8 @@
 """`python -m tools.upstream_files FILE…`: which files of a release's own tests find planted bugs, and what they cost.
 
 Each bug of `plumb mutate` is planted alone, and the tier `quick` runs with these files on the first target that must
-show the bug. A file finds it if it has a finding there that the clean release does not have.
+show the bug. A file finds it if it has a finding there that the clean release does not have. Tests that the tier leaves
+out run here, and count for nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,21 +66,25 @@ def run_files(server: str, targets: Sequence[str], files: Sequence[str], bug: Mu
         warnings="off",
     )
     judgement, _ = Check(bench, request).run()
-    return {place for finding in judgement.findings for place in _places(finding)}
+    return {place for finding in judgement.findings for place in _places(finding, suite.quick_leaves_out)}
 
 
-def _places(finding: Finding) -> Found:
+def _places(finding: Finding, left_out: Sequence[str]) -> Found:
     """The targets and files whose tests saw a finding; none for one outside of tests, as when no server starts."""
     tests = {(witness.target, each.test) for witness in finding.witnesses for each in witness.occasions}
-    return {(target, test.partition("::")[0]) for target, test in tests if test}
+    return {(target, test.partition("::")[0]) for target, test in tests if test and not _is_among(test, left_out)}
 
 
-def seconds_of(run: Path, target: str) -> dict[str, float]:
-    """File -> how long its tests took on a target."""
+def _is_among(test: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(test, glob) for glob in globs)
+
+
+def seconds_of(run: Path, target: str, left_out: Sequence[str]) -> dict[str, float]:
+    """File -> how long its tests took on a target, without those left out."""
     found: dict[str, float] = defaultdict(float)
     for log in (run / target).glob(f"*/{event_log.NAME}"):
         for event in event_log.read(log).events:
-            if isinstance(event, TestEvent) and event.upstream:
+            if isinstance(event, TestEvent) and event.upstream and not _is_among(event.upstream, left_out):
                 found[event.upstream.partition("::")[0]] += event.seconds
     return found
 
@@ -111,7 +117,8 @@ def main(files: tuple[str, ...], names: tuple[str, ...]) -> None:
         targets = sorted({target for _, target in planted})
         (server,) = {bug.server for bug, _ in planted}
         clean = run_files(server, targets, files, None, place / "clean")
-        seconds = seconds_of(place / "clean", targets[0])
+        (left_out,) = (suite.quick_leaves_out for suite in bench.catalog.suites.values() if suite.upstream)
+        seconds = seconds_of(place / "clean", targets[0], left_out)
         for bug, target in planted:
             tree = place / bug.name / bug.server
             mutations.plant(bug, bench.fetcher.server(bench.catalog.servers[bug.server]).path, tree)

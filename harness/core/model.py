@@ -179,6 +179,8 @@ class Suite(Record, frozen=True):
     """Whether its tests are those that the release brings along (harness.run.upstream)."""
     quick_files: tuple[str, ...] = ()
     """The files of the release's own tests that run beside other suites in the tiers `quick` and `kernel`."""
+    quick_leaves_out: tuple[str, ...] = ()
+    """Tests of those files that do not run then: globs of `FILE::TEST`."""
     deadline_seconds: float = 0.0
     """The deadline of a cell; 0: the tier's."""
     role: SuiteRole = ""

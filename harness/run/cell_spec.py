@@ -34,6 +34,8 @@ class UpstreamSpec(Record, frozen=True):
     """What the programs of this machine, and the tests, were made of."""
     files: tuple[str, ...]
     """The test files that may have wanted tests, by upstream's names."""
+    left_out: tuple[str, ...]
+    """Tests of these files that do not run: globs of `FILE::TEST`."""
     launcher: Path
     programs: Path
     """The target's programs and modules."""

@@ -207,6 +207,7 @@ class Check:
             mixed=others if self.request.mixed else {},
             target_clients=self.request.target_clients,
             files=prepared.upstream_files,
+            left_out=prepared.upstream_left_out,
         )
 
     def _record(self, prepared: PreparedRun, records: list[CellRecord]) -> RunRecord:

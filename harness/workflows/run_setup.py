@@ -82,6 +82,8 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """The folder of the release's programs for this machine."""
     upstream_files: tuple[str, ...] = ()
     """The release's own test files that may have wanted tests."""
+    upstream_left_out: tuple[str, ...] = ()
+    """Tests of these files that do not run: globs of `FILE::TEST`."""
     peers: dict[str, PeerServer]
     """Target -> its server, outside the kernel tier. The oracle is missing where the tree does not compile for it."""
 
@@ -106,13 +108,27 @@ class RunSetup:
 
         Raises UsageError for a selection that names no file, and where nothing else runs, for a tree without tests.
         """
-        suite = next((suite for suite in self.suites if suite.upstream), None)
-        others = any(not each.upstream and each.role == "" for each in self.suites)
+        suite, others = self._upstream_suite, self._beside_others
         if suite is None or suite.absent_from(self.tree) or (others and not has_tests(self.tree.content)):
             return ()
         every = upstream_files(self.tree.content, shown=self.tree.path)
         short = suite.quick_files if others and TIERS[self.request.tier] == 0 else None
         return tuple(file.name for file in selected(every, self.request.tests, unnamed=short, beside_others=others))
+
+    @property
+    def upstream_left_out(self) -> tuple[str, ...]:
+        """Tests of the release's own that do not run, as globs of `FILE::TEST`: none where tests are selected."""
+        quick = self._beside_others and TIERS[self.request.tier] == 0 and not self.request.tests
+        return self._upstream_suite.quick_leaves_out if quick and self._upstream_suite is not None else ()
+
+    @property
+    def _upstream_suite(self) -> Suite | None:
+        return next((suite for suite in self.suites if suite.upstream), None)
+
+    @property
+    def _beside_others(self) -> bool:
+        """Whether the plan has suites of our own, beside canaries."""
+        return any(not each.upstream and each.role == "" for each in self.suites)
 
     def prepare(self) -> PreparedRun:
         """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
@@ -135,6 +151,7 @@ class RunSetup:
             native_upstream=self._upstream(oracle_setup(self.bench), "libc") if ORACLE in peers else None,
             native_programs=self._programs(oracle_setup(self.bench), "libc") if ORACLE in peers else None,
             upstream_files=self.upstream_files,
+            upstream_left_out=self.upstream_left_out,
         )
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 

@@ -108,6 +108,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         mixed: Mapping[str, Path],
         target_clients: bool,
         files: tuple[str, ...],
+        left_out: tuple[str, ...],
     ) -> UpstreamSpec:
         """What a cell needs to run the release's own tests with these programs. `mixed`: peer -> its programs."""
         here = self.bench.catalog.toolchain_of(self.bench.catalog.targets[ORACLE])
@@ -122,6 +123,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
             mixed=dict(mixed),
             target_clients=target_clients,
             files=files,
+            left_out=left_out,
         )
 
     def module(self, source: Path, tree: SourceTree) -> Path:

@@ -76,7 +76,26 @@ def test_the_default_release_has_every_file_of_the_short_list() -> None:
     release = quiet_workbench().fetcher.server(catalog.servers[DEFAULT_SERVER])
     short = next(suite.quick_files for suite in catalog.suites.values() if suite.upstream)
     assert set(short) <= {file.name for file in upstream_files(release.path)}
-    assert len(short) == 5
+    assert len(short) == 4
+
+
+def test_beside_other_suites_long_tests_are_left_out_and_say_so(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert (
+        document(
+            run("check", "--suite", "upstream", "--suite", "sds", "--target", "native", "--run", folder, "--json")
+        )["verdict"]
+        == "PASS"
+    )
+    events = {test.upstream: test for test in events_of(folder, "native")}
+    (globs,) = (suite.quick_leaves_out for suite in Catalog().suites.values() if suite.upstream)
+    left_out = {name for name, test in events.items() if "--tier full" in test.message}
+    assert {name for name in events if any(fnmatch.fnmatchcase(name, glob) for glob in globs)} == left_out
+    assert [glob for glob in globs if not fnmatch.filter(left_out, glob)] == [], "a glob that leaves nothing out"
+    assert {events[name].outcome for name in left_out} == {"skipped"}
+    ran = [test for name, test in events.items() if name.startswith("unit/type/hash::") and name not in left_out]
+    assert len(ran) > 60
+    assert {test.outcome for test in ran} == {"passed"}
 
 
 def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_findings(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ class FileRunSettings(Record, frozen=True):
     """The server that its tests use, if they start none of their own."""
     guest: str = ""
     """That server's name."""
+    left_out: tuple[str, ...] = ()
+    """Tests that do not run: globs of their names."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that the target's programs need: its detector's options."""
     private: bool = True
@@ -100,6 +102,7 @@ def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
         "PLUMB_JOURNAL": str(stage.journal),
         "PLUMB_FOLDERS": ":".join(map(str, settings.homes)),
         "PLUMB_GUEST": settings.guest,
+        "PLUMB_LEFT_OUT": "\n".join(settings.left_out),
         "PLUMB_PATIENCE": str(settings.pace.patience),
         "PLUMB_MACHINE": settings.target.machine,
         "PLUMB_SIGABRT": str(EMULATED_SIGABRT if emulated else int(signal.SIGABRT)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 from harness.core.model import Record
@@ -46,6 +47,10 @@ class Item(Record, frozen=True):
     native: UpstreamTest | None
     """None for the item of the file."""
 
+    def is_among(self, globs: Iterable[str]) -> bool:
+        """Whether it is a test whose name fits one of the globs."""
+        return self.native is not None and any(fnmatchcase(self.native.name, glob) for glob in globs)
+
 
 Outcome = Literal["passed", "failed", "skipped", "missing"]
 
@@ -65,6 +70,12 @@ class UpstreamVerdict(Record, frozen=True):
         """The try that a report shows: the first failure, or else the last try that left a trace."""
         traces = [one for one in self.tries if one is not None]
         return next((one for one in traces if one.reported in FAILED), traces[-1] if traces else None)
+
+
+LEFT_OUT = UpstreamVerdict(
+    outcome="skipped", message="it takes long, and does not run beside other suites in this tier: --tier full"
+)
+"""What became of a test that was not to run."""
 
 
 def items_of(native: Sequence[UpstreamTest]) -> list[Item]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.record.event_log import EventLog
     from harness.run.cell_spec import CellSpec, UpstreamSpec
     from harness.run.server_process import Guest
-    from harness.run.upstream.results import Item, NativeRun, UpstreamVerdict
+    from harness.run.upstream.results import Item, NativeRun
     from harness.run.upstream.test_files import UpstreamFile
 
 STALL_SECONDS = 60.0
@@ -176,7 +176,8 @@ class UpstreamSession:
     def _run(self, file: UpstreamFile, may_fail: Callable[[str], bool]) -> _FileResults:
         """Run a file on the target, and turn what happened into evidence."""
         native = self._natives.of_file(file)
-        items = results.items_of(native.tests)
+        left_out = self._left_out_of(file)
+        items = [item for item in results.items_of(native.tests) if not item.is_among(left_out)]
         mixed = bool(self._spec.mixed) and file.name.startswith(MIXED_FOLDERS)
         shared = self._guest() if self._external else None
         runs: list[FileRun] = []
@@ -185,7 +186,7 @@ class UpstreamSession:
             while len(runs) < results.TRIES and not self._cancelled.is_set():
                 self._progress(f"{file.name}, {len(native.tests)} tests" + (f", run {len(runs) + 1}" if runs else ""))
                 log = self._cell.folder / "files" / f"{file.name.replace('/', '-')}.log"
-                run = run_file(stage, file, self._settings(native), log=log, cancelled=self._cancelled)
+                run = run_file(stage, file, self._settings(native, left_out), log=log, cancelled=self._cancelled)
                 runs.append(run)
                 evidence.collect(run, _labels(file, items, run))
                 failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(items, run))
@@ -194,28 +195,31 @@ class UpstreamSession:
                 if died or all(may_fail(test) for test in failing):
                     break
         return _FileResults(
-            by_label=self._judged(file, native, items, runs, evidence, shared) if runs else {}, ended=evidence.ended
+            by_label=self._judged(file, native, runs, evidence, shared) if runs else {}, ended=evidence.ended
         )
 
     def _judged(
         self,
         file: UpstreamFile,
         native: NativeRun,
-        items: list[Item],
         runs: list[FileRun],
         evidence: UpstreamEvidence,
         shared: Guest | None,
     ) -> dict[str, UpstreamResult]:
-        pairs = [results.matched(items, run.journal.tests) for run in runs]
+        items = results.items_of(native.tests)
+        left_out = {item.label for item in items if item.is_among(self._left_out_of(file))}
+        ran = [item for item in items if item.label not in left_out]
+        pairs = [results.matched(ran, run.journal.tests) for run in runs]
         text = (self._spec.source / file.path).read_text("utf-8", "replace")
         started = evidence.started + self._external
         found = {}
         for item in items:
-            verdict: UpstreamVerdict = (
-                results.verdict_of_file(native, runs, [others for _, others in pairs], started=started)
-                if item.native is None
-                else results.verdict_of(item, runs, [each for each, _ in pairs])
-            )
+            if item.label in left_out:
+                verdict = results.LEFT_OUT
+            elif item.native is None:
+                verdict = results.verdict_of_file(native, runs, [others for _, others in pairs], started=started)
+            else:
+                verdict = results.verdict_of(item, runs, [each for each, _ in pairs])
             found[item.label] = UpstreamResult(
                 file=file.path,
                 label=item.label,
@@ -227,7 +231,12 @@ class UpstreamSession:
             )
         return found
 
-    def _settings(self, native: NativeRun) -> FileRunSettings:
+    def _left_out_of(self, file: UpstreamFile) -> tuple[str, ...]:
+        """Tests of a file that do not run, as globs of their names."""
+        named = (each.partition(SEPARATOR) for each in self._spec.left_out)
+        return tuple(test for name, _, test in named if name == file.name)
+
+    def _settings(self, native: NativeRun, left_out: tuple[str, ...]) -> FileRunSettings:
         guest = self._guest() if self._external else None
         return FileRunSettings(
             target=self._cell.runner.target,
@@ -236,6 +245,7 @@ class UpstreamSession:
             seed=self._cell.seed % (1 << 30),
             server=guest.endpoint if guest is not None else None,
             guest=guest.name if guest is not None else "",
+            left_out=left_out,
             environment=self._cell.runner.environment,
             private=self._private,
         )

@@ -90,6 +90,7 @@ def _cell(
             mixed=mixed,
             target_clients=reproducer.target_clients,
             files=(reproducer.upstream.partition(SEPARATOR)[0],),
+            left_out=(),
         ),
         deadline_seconds=suite.deadline_seconds,
         tests=[reproducer.upstream],
