@@ -175,6 +175,21 @@ def test_a_witness_tells_what_saw_it_unless_it_was_a_signal(detector: str, mark:
     assert row.replace("\\", "").endswith(f"1 mod 4 {mark}".strip())
 
 
+@pytest.mark.parametrize(
+    ("level", "flags"), [("O2", "-O2"), ("Oz", "-Oz"), ("O2-lto", "-O2 -flto"), ("O3-lto", "-O3 -flto"), ("", "")]
+)
+def test_reports_show_the_compilers_own_flags_of_a_level(tmp_path: Path, level: str, flags: str) -> None:
+    judged = msgspec.structs.replace(judgement(), optimisation=level)
+    folder = run_folder(tmp_path)
+    formats.write(folder, judged)
+    page = (folder / "report.html").read_text("utf-8")
+    texts = [shown(judged), (folder / "summary.md").read_text("utf-8"), page]
+    for text in texts:
+        assert (flags in text) if flags else ("-O" not in text)
+        assert "-lto" not in text
+    assert ("<dt>optimisation</dt>" in page) == bool(flags)
+
+
 def test_a_hostile_server_gives_the_terminal_nothing_to_obey() -> None:
     text = shown(judgement(title=HOSTILE, reason=HOSTILE))
     assert [

@@ -256,6 +256,42 @@ def test_a_build_is_another_where_another_gcc_of_the_target_links(
     assert before[1] != after[1]
 
 
+LINKING = ("as", "ld", "crt1.o", "libc_nonshared.a", "libc.so.6")
+
+
+@pytest.mark.parametrize("changed", [*LINKING, "lib/libc.so.6", "none of them"])
+def test_a_build_is_another_where_another_linker_or_c_library_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    there = tmp_path / "there"
+    answers = "".join(f"*={name}) echo {there / name};;" for name in LINKING)
+    write(tmp_path / "bin" / "fake-gcc", f"#!/bin/sh\ncase $1 in {answers} *) echo gcc 1;; esac\n", mode=0o755)
+    put_on_path(tmp_path / "bin", monkeypatch)
+    for name in (*LINKING, "lib/libc.so.6"):
+        write(there / name, "package 1\n", mode=0o755)
+    tools = msgspec.structs.replace(fakes.toolchain(), sysroot={"lib": str(there / "lib")})
+
+    def identity() -> str:
+        toolchain.version.cache_clear()
+        toolchain.digest_of_linked.cache_clear()
+        return toolchain.identity(tools)
+
+    before = identity()
+    if changed in {*LINKING, "lib/libc.so.6"}:
+        write(there / changed, "package 2\n", mode=0o755)
+    after = identity()
+    toolchain.version.cache_clear()
+    toolchain.digest_of_linked.cache_clear()
+    assert (before == after) == (changed == "none of them")
+
+
+def test_what_this_machines_compiler_links_with_is_known() -> None:
+    tools = Catalog().toolchains["gcc"]
+    assert toolchain.identity(tools) != toolchain.version("gcc")
+    names = {Path(name).name for name in toolchain.linked_files("gcc", ())}
+    assert names >= {"crt1.o", "libc_nonshared.a", "libc.so.6"}
+
+
 def test_libraries_are_given_to_the_linker_alone(tmp_path: Path) -> None:
     said = write(tmp_path / "say", '#!/bin/sh\necho "$@"\n', mode=0o755)
     toolchain.write_wrapper(tmp_path / "gcc", str(said), ["-O2"], ["/lib.a"])

@@ -152,7 +152,8 @@ def kernel_name(spec: KernelSpec, key: str) -> str:
 def kernel_key(spec: KernelSpec, tools: Toolchain, linux: LinuxSource) -> str:
     """Content address of a kernel: source, configuration, compiler."""
     fragments = [sha256_of(_fragment(name)) for name in spec.fragments]
-    compiler = toolchain.identity(tools)
+    # Not the whole identity: a kernel contains nothing of a C library.
+    compiler = toolchain.version(toolchain.tool(tools, "gcc"))
     return key_of([linux.sha256, *fragments, spec.architecture, *spec.make, compiler])
 
 

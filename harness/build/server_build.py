@@ -20,7 +20,7 @@ from harness.core import json_codec
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
-from harness.core.model import COMPILED_IN, Build, BuildSettings
+from harness.core.model import COMPILED_IN, Build, BuildSettings, level_text
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class Builder:
                 self.cache,
                 self.progress,
                 "build",
-                f"building {what} -{optimisation}",
+                f"building {what} {level_text(optimisation)}",
                 history=[
                     kind,
                     tree.family,
@@ -407,7 +407,7 @@ def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) ->
         *([] if shop.linked == "makefile" else [f"MALLOC={shop.linked}"]),
         "uname_S=Linux",
         f"uname_M={shop.target.machine}",
-        f"OPTIMIZATION={' '.join(toolchain.level_flags(shop.optimisation))}",
+        f"OPTIMIZATION={level_text(shop.optimisation)}",
         # The build machine is not probed: these settings decide the target's features.
         "USE_SYSTEMD=no",
         f"BUILD_TLS={'yes' if shop.tls else 'no'}",

@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.core.digests import key_of, sha256_of
 from harness.core.errors import InfrastructureError, UsageError
+from harness.core.model import is_lto, level_flags
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -81,19 +83,43 @@ def identity(toolchain: Toolchain, name: str = "gcc") -> str:
     """What a compiler contributes to the identity of its objects. Raises InfrastructureError without the compiler."""
     # The folder of a family's compilers is named by its content, as are the objects that it links.
     family = [Path(toolchain.compilers).name, *toolchain.libraries] if toolchain.compilers else []
-    return " ".join([version(tool(toolchain, name)), *family, *map(version, own_compiler(toolchain, name))])
+    own = own_compiler(toolchain, name)
+    versions = [version(tool(toolchain, name)), *family, *map(version, own)]
+    # The compiler that links. A family whose programs contain their C library brings both: its folder's name says so.
+    linking = own or ([] if toolchain.compilers else [tool(toolchain, name)])
+    linked = [digest_of_linked(compiler, tuple(toolchain.sysroot.values())) for compiler in linking]
+    return " ".join([*versions, *linked])
+
+
+_LINKING_PROGRAMS = ("as", "ld")
+_LINKED_FILES = ("crt1.o", "libc_nonshared.a", "libc.so.6")
+"""What a program with the GNU C library has of it: its start, what is not shared, and the rest."""
+
+
+@functools.cache
+def digest_of_linked(compiler: str, libraries: tuple[str, ...]) -> str:
+    """A digest of the `linked_files`. Their contents count: `ld --version` does not tell a distribution's patches."""
+    return key_of(sha256_of(Path(path)) for path in linked_files(compiler, libraries))
+
+
+def linked_files(compiler: str, libraries: tuple[str, ...]) -> list[str]:
+    """The assembler, the linker and the C library of a compiler: packages of their own. What is absent is left out.
+
+    `libraries`: the folders in which the target's programs find their shared objects. Those that the compiler names are
+    of its usual width.
+    """
+    asked = [f"-print-prog-name={name}" for name in _LINKING_PROGRAMS]
+    asked += [f"-print-file-name={name}" for name in _LINKED_FILES]
+    said = [process.run([compiler, word], deadline_seconds=60).text.strip() for word in asked]
+    # A compiler answers by the bare name of what it has no path for, and then looks for a program on PATH.
+    programs = [shutil.which(name) or "" for name in said[: len(_LINKING_PROGRAMS)]]
+    files = [name for name in said[len(_LINKING_PROGRAMS) :] if Path(name).is_absolute()]
+    files += [str(Path(folder) / _LINKED_FILES[-1]) for folder in libraries]
+    return [path for path in [*programs, *files] if path and Path(path).is_file()]
 
 
 EVIDENCE_FLAGS = ("-gdwarf-4", "-fno-omit-frame-pointer")
 """The flags that make evidence readable: lines of addresses, and stacks."""
-
-
-_LTO = "-lto"
-
-
-def is_lto(optimisation: str) -> bool:
-    """Whether an optimisation level includes link-time optimisation: O2-lto does."""
-    return optimisation.endswith(_LTO)
 
 
 def check_level(toolchain: Toolchain, optimisation: str) -> None:
@@ -102,13 +128,8 @@ def check_level(toolchain: Toolchain, optimisation: str) -> None:
         raise UsageError(
             f"{toolchain.name} does not optimise when it links",
             where="--optimisation",
-            remedy=f"--optimisation {optimisation.removesuffix(_LTO)}, or another --toolchain",
+            remedy=f"--optimisation {optimisation.partition('-')[0]}, or another --toolchain",
         )
-
-
-def level_flags(optimisation: str) -> list[str]:
-    """The compiler's flags of an optimisation level: `-O2 -flto` for O2-lto."""
-    return [f"-{optimisation.removesuffix(_LTO)}", *(["-flto"] if is_lto(optimisation) else [])]
 
 
 def compiler_flags(target: Target, optimisation: str, extra: Iterable[str] = ()) -> list[str]:

@@ -17,7 +17,7 @@ from harness.build.server_build import build_key
 from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.digests import key_of, sha256_of
-from harness.core.model import Program, Record
+from harness.core.model import Program, Record, is_lto
 from harness.core.strict_toml import ROOT, read_toml
 from harness.plan.catalog import Catalog
 
@@ -204,15 +204,15 @@ def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Pat
         return f"the makefile told no command that links {shop.binary.name}"
     archive = program.with_name("server.a")
     own = [source / word for word in words if word.endswith(".o")]
-    is_lto = toolchain.is_lto(shop.optimisation)
+    linked_whole = is_lto(shop.optimisation)
     for path in own:
         if path.name in {"server.o", "redis.o"}:
-            if is_lto:
+            if linked_whole:
                 # What is to be optimised when it is linked has no symbols that could be renamed.
                 path.unlink()
                 shop.make([path.name], compiler=shop.wrapper("gcc", ["-fno-lto"], suffix="-plain"))
             shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
-    shop.run([toolchain.tool(shop.tools, "gcc-ar" if is_lto else "ar"), "qc", archive, *own])
+    shop.run([toolchain.tool(shop.tools, "gcc-ar" if linked_whole else "ar"), "qc", archive, *own])
     compiler, *others = [word for word in words if not word.endswith(".o")]
     # Libraries may need symbols that no driver uses: Valkey 9's Lua is linked whole.
     group = ["-Wl,--start-group", str(archive), *others, "-Wl,--end-group"]

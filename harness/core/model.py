@@ -78,6 +78,26 @@ class Abilities(Record, frozen=True):
     """What its configuration and, after `--`, its command line may contain, and other words of its source."""
 
 
+_LTO = "-lto"
+
+
+def is_lto(optimisation: str) -> bool:
+    """Whether an optimisation level includes link-time optimisation: O2-lto does."""
+    return optimisation.endswith(_LTO)
+
+
+def level_flags(optimisation: str) -> list[str]:
+    """The compiler's flags of an optimisation level: `-O2 -flto` for O2-lto. None without a level."""
+    if not optimisation:
+        return []
+    return [f"-{optimisation.removesuffix(_LTO)}", *(["-flto"] if is_lto(optimisation) else [])]
+
+
+def level_text(optimisation: str) -> str:
+    """These flags as reports show them. Empty without a level: Plumbline did not compile the program."""
+    return " ".join(level_flags(optimisation))
+
+
 class BuildSettings(Record, frozen=True):
     """What a distribution adds to a server's build for a target. The native build never has it: flags name machines."""
 

@@ -9,7 +9,7 @@ import msgspec
 
 from harness.core.byte_diff import described
 from harness.core.finding import place_in_file
-from harness.core.model import Record
+from harness.core.model import Record, level_text
 from harness.core.untrusted_text import visible
 from harness.report.finding import frame_in_tree, place_of
 from harness.report.formats.markdown import as_code, as_text
@@ -114,12 +114,13 @@ def _seen(judgement: Judgement, finding: Finding, facts: IssueFacts) -> list[str
     silent = [name for name in facts.machines if name not in finding.targets and _passed(judgement, finding, name)]
     lines = [f"- {as_text(facts.machines[name])}: shows it" for name in shown]
     lines += [f"- {as_text(facts.machines[name])}: the same tests do not show it" for name in silent]
-    built = f"`-{judgement.optimisation}`" if judgement.optimisation[1:2].isalnum() else judgement.optimisation
+    level = level_text(judgement.optimisation)
+    built = f", `{level}`" if level else ""
     around = f"allocator {judgement.allocator}"
     around += "" if judgement.environment == "usual" else f", environment {judgement.environment}"
     lines += [
         "",
-        f"Built from {as_text(judgement.server)} with {judgement.toolchain}, {built}, {around}.",
+        f"Built from {as_text(judgement.server)} with {judgement.toolchain}{built}, {around}.",
     ]
     if facts.releases:
         rows = [(one.release, one.answer, as_text(one.why)) for one in facts.releases]

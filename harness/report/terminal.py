@@ -9,6 +9,7 @@ from rich.table import Table
 
 from harness.core.byte_diff import described
 from harness.core.finding import Verdict, place_in_file
+from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
@@ -38,7 +39,7 @@ def show(console: Console, judgement: Judgement) -> None:
     suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
     table = Table(
         title=_escaped(judgement.server)
-        + (f"  -{_escaped(judgement.optimisation)}" if judgement.optimisation else "")
+        + (f"  {_escaped(level_text(judgement.optimisation))}" if judgement.optimisation else "")
         + f"  policy {_escaped(judgement.policy)}"
         + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else "")
         + (f"  toolchain {judgement.toolchain}" if judgement.toolchain != DEFAULT_FAMILY else "")

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from harness.core.byte_diff import described
+from harness.core.model import level_text
 from harness.core.untrusted_text import one_line
 from harness.report.finding import level_of, place_of, reported_by
 from harness.report.markdown_table import table
@@ -52,7 +53,7 @@ def render(judgement: Judgement) -> str:
 def _facts(judgement: Judgement) -> str:
     return (
         f"{as_text(sentence(judgement))} · policy `{judgement.policy}` · "
-        + (f"`-{judgement.optimisation}` · " if judgement.optimisation else "")
+        + (f"`{level_text(judgement.optimisation)}` · " if judgement.optimisation else "")
         + (f"environment `{judgement.environment}` · " if judgement.environment != "usual" else "")
         + (f"io `{judgement.io}` · " if judgement.io != "unix" else "")
         + f"seed {judgement.seed} · {sum(judgement.stages.values()):.0f} s"

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from harness.analysis import source_excerpt
 from harness.core.ci_streams import in_markup
+from harness.core.model import level_text
 from harness.core.untrusted_text import visible
 from harness.isa import rules
 from harness.record import run_folder
@@ -179,6 +180,7 @@ def environment(*folders: Path) -> jinja2.Environment:
         style=Markup(style),  # noqa: S704 - our own file
         version=importlib.metadata.version("plumbline"),
         signs=_SIGNS,
+        level_text=level_text,
     )
     return made
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.core.model import Record
+from harness.core.model import Record, level_text
 from harness.record import event_log, run_folder
 from harness.report.markdown_table import table
 from harness.report.report_format import ReportFormat
@@ -54,7 +54,7 @@ def render(folder: Path, run: RunRecord) -> str:
     measured = cells(folder, run)
     suites = [name for name in run.suites if any(one.suite == name for one in measured)]
     before, after = run.load
-    options = f"`{run.server}`, -{run.optimisation}, policy {run.policy}"
+    options = f"`{run.server}`, {level_text(run.optimisation)}, policy {run.policy}"
     rows = []
     for target in run.targets:
         by_suite = {one.suite: one for one in measured if one.target == target}

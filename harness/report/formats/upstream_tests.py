@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.core.model import level_text
 from harness.core.target_model import ORACLE
 from harness.judge.upstream_tests.tally import UNKNOWN, tallies
 from harness.record import run_folder
@@ -24,7 +25,7 @@ COLUMNS = ["target", "tests", "passed", "failed", UNKNOWN, "skipped", "files lef
 
 def render(folder: Path, run: RunRecord) -> str:
     """The page."""
-    lines = [HEAD, "", f"`{run.server}`, -{run.optimisation}, policy {run.policy}, seed {run.seed}.", ""]
+    lines = [HEAD, "", f"`{run.server}`, {level_text(run.optimisation)}, policy {run.policy}, seed {run.seed}.", ""]
     found = tallies(folder, run)
     if not found:
         lines += ["No suite of this run ran the release's own tests: `plumb check --suite upstream`.", ""]

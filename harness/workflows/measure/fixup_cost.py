@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.core.errors import InfrastructureError
-from harness.core.model import Record
+from harness.core.model import Record, level_text
 from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record.run_folder import Counters
 from harness.report.markdown_table import table
@@ -176,7 +176,7 @@ def summary(tax: FixupCost) -> list[str]:
 
 
 def _cells(row: ServerFixupCost) -> tuple[str, ...]:
-    head = (row.target, f"{row.server} -{row.optimisation}", row.workload)
+    head = (row.target, f"{row.server} {level_text(row.optimisation)}", row.workload)
     if row.fixups is None or row.tax is None:
         return (*head, "not counted", "nobody", f"{row.instructions:,}", "unknown", "unknown")
     fixups = ", ".join(f"{number:,} {name}" for name, number in row.fixups.items()) or "0"

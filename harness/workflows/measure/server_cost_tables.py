@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.report.markdown_table import table
 from harness.workflows.measure.server_cost import PERCENTILES
@@ -37,7 +38,7 @@ def tables(measurement: Measurement) -> list[CostTable]:
     for name in filter(None, (*measurement.servers, measurement.against)):
         mine = [cost for cost in measurement.costs if cost.server == name]
         if mine:
-            words = [name, f"-{measurement.optimisation}", measurement.allocator]
+            words = [name, level_text(measurement.optimisation), measurement.allocator]
             words += [measurement.toolchain] if measurement.toolchain != DEFAULT_FAMILY else []
             found.append(_figures(" ".join(words), mine))
         if saving := [cost for cost in mine if cost.child_instructions.value]:

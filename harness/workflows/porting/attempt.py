@@ -19,6 +19,7 @@ from harness.build import allocator, toolchain
 from harness.build.build_progress import Steps
 from harness.build.server_build import BuildDirectory, Builder, BuildFailedError, settings_of
 from harness.core.errors import UsageError
+from harness.core.model import level_flags
 from harness.core.processes import process
 from harness.workflows.porting import conditionals
 from harness.workflows.porting.document import Step
@@ -88,7 +89,7 @@ def _without_help(shop: BuildDirectory) -> list[Path]:
     for name, more in (("gcc", only_c), ("g++", [])):
         paths.append(shop.work / name)
         own = settings_of(shop.server, shop.target).cflags
-        flags = [*shop.target.compiler_flags, *toolchain.level_flags(shop.optimisation), *own, *warnings, *more]
+        flags = [*shop.target.compiler_flags, *level_flags(shop.optimisation), *own, *warnings, *more]
         toolchain.write_wrapper(paths[-1], toolchain.tool(shop.tools, name), flags, [])
     return paths
 

@@ -6,7 +6,7 @@ import itertools
 import shlex
 from typing import TYPE_CHECKING
 
-from harness.build.toolchain import level_flags
+from harness.core.model import level_flags
 from harness.report.formats.markdown import as_code, as_text, signed
 from harness.report.markdown_table import table
 from harness.workflows.porting.sections import (

@@ -21,7 +21,7 @@ from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.build.server_build import BuildFailedError
 from harness.core.errors import ExitCode, UsageError
-from harness.core.model import Record
+from harness.core.model import Record, level_flags
 from harness.judge.reproducer import Reproducer, files_of
 from harness.judge.sightings import FORBIDDEN_CALL
 from harness.plan.catalog import select
@@ -162,7 +162,7 @@ class Replayer:
 
     def replay(self, reproducer: Reproducer, *, silence_proved: bool = True) -> Replay:
         """Run one of them. Without `silence_proved` no canary proves that a finding which does not come is gone."""
-        levels = " ".join([f"-{reproducer.optimisation}", *reproducer.settings.words])
+        levels = " ".join([*level_flags(reproducer.optimisation), *reproducer.settings.words])
         head = f"{self._tree.name} on {self._setup.target.name}, {levels}, policy {reproducer.policy}"
         try:
             ended, text = _Replayed(self._setup, self._tree, reproducer).run(silence_proved=silence_proved)
