@@ -8,6 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from harness.analysis.debug_file import debug_file
 
 _DESCRIPTOR_WORD = 8
 
@@ -26,7 +29,8 @@ class FunctionSymbols(NamedTuple):
     """What the symbol tables of an object say of functions."""
 
     found: list[FunctionSymbol]
-    """Those of .symtab, then those of .dynsym. One function may have several."""
+    """Those of .symtab, then those of .dynsym, then those of a file of its debug information. One function may have
+    several."""
     complete: bool
     """Whether the tables were read to their ends. A file that is no object has no symbols, and they are incomplete."""
 
@@ -34,6 +38,12 @@ class FunctionSymbols(NamedTuple):
 @cache
 def function_symbols(path: str) -> FunctionSymbols:
     """The function symbols of an object."""
+    own = _symbols_in(path)
+    apart = debug_file(path)
+    return FunctionSymbols([*own.found, *_symbols_in(apart).found], own.complete) if apart else own
+
+
+def _symbols_in(path: str) -> FunctionSymbols:
     found: list[FunctionSymbol] = []
     try:
         with Path(path).open("rb") as stream:
@@ -41,10 +51,13 @@ def function_symbols(path: str) -> FunctionSymbols:
             descriptors = _Descriptors(elf)
             for section in (".symtab", ".dynsym"):
                 table: Any = elf.get_section_by_name(section)
+                # A file of debug information names the sections that it leaves out.
+                if not isinstance(table, SymbolTableSection):
+                    continue
                 # The lowest bit of a Thumb function's address is a flag. What precedes an error stays in the list.
                 found.extend(
                     FunctionSymbol(descriptors.code_of(symbol["st_value"]) & ~1, symbol["st_size"], str(symbol.name))
-                    for symbol in (table.iter_symbols() if table is not None else [])
+                    for symbol in table.iter_symbols()
                     if symbol["st_info"]["type"] == "STT_FUNC"
                 )
     except (OSError, ELFError):

@@ -15,6 +15,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from harness.analysis import unwind
+from harness.analysis.debug_file import debug_file
 from harness.analysis.function_symbols import function_symbols
 from harness.core.finding import UNKNOWN_FILE, Frame
 from harness.core.model import COMPILED_IN, Record
@@ -198,7 +199,9 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
     unknown = [("??", "??", 0)]
     if not can_name(triple, path):
         return unknown
-    result = process.run([_tool(triple), "-f", "-i", "-C", "-e", path, hex(address)], deadline_seconds=120)
+    # Its addresses are the object's own.
+    read = debug_file(path) or path
+    result = process.run([_tool(triple), "-f", "-i", "-C", "-e", read, hex(address)], deadline_seconds=120)
     # Warnings share the stream, and none of them looks like a place.
     lines = [line for line in result.text.splitlines() if line and "addr2line: " not in line]
     found = []

@@ -2,7 +2,7 @@
 
 Code built with -g has call-frame information (DWARF 5, section 6.4); an architecture with register windows needs none.
 `harness.isa` names the relevant registers. A walk stops, without guessing, where a binary has no table (Debian's 32-bit
-ARM libc) or the recorded slice of stack ends.
+ARM libc without its debug package) or the recorded slice of stack ends.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elftools.common.exceptions import DWARFError, ELFError
-from elftools.dwarf.callframe import FDE
+from elftools.dwarf.callframe import FDE, CallFrameInfo
 from elftools.elf.elffile import ELFFile
 
+from harness.analysis.debug_file import debug_file
 from harness.isa import registry
 from harness.isa.architecture import RegisterWindows
 
@@ -192,9 +193,25 @@ def function_bounds(path: Path, address: int) -> tuple[int, int] | None:
     return next((bounds for bounds in _functions(path) if bounds[0] <= address < bounds[1]), None)
 
 
+class _FrameTable(CallFrameInfo):
+    """The entries of .debug_frame, also those that pyelftools refuses."""
+
+    def _parse_cie_augmentation(self, header: Any, entry_structs: Any) -> tuple[bytes, dict[Any, Any]]:
+        # It marks what a signal handler returns to, as the GNU C library's, and has no data.
+        if header.get("augmentation") == b"S":
+            return b"", {}
+        found: tuple[bytes, dict[Any, Any]] = super()._parse_cie_augmentation(header, entry_structs)
+        return found
+
+
 @cache
 def _frame_entries(path: str) -> list[Any]:
-    """Call-frame entries of a file, from .debug_frame and .eh_frame."""
+    """Call-frame entries of a file, from .debug_frame and .eh_frame, and from a file of its debug information."""
+    apart = debug_file(path)
+    return [*_frame_entries_in(path), *(_frame_entries_in(apart) if apart else [])]
+
+
+def _frame_entries_in(path: str) -> list[Any]:
     try:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
@@ -202,12 +219,11 @@ def _frame_entries(path: str) -> list[Any]:
                 return []
             information = elf.get_dwarf_info(relocate_dwarf_sections=False)
             entries: list[Any] = []
-            if information.has_CFI():
-                entries += [entry for entry in information.CFI_entries() if isinstance(entry, FDE)]
+            if (section := information.debug_frame_sec) is not None:
+                table = _FrameTable(section.stream, section.size, section.address, information.structs)
+                entries += [entry for entry in table.get_entries() if isinstance(entry, FDE)]
             if information.has_EH_CFI():
                 entries += [entry for entry in information.EH_CFI_entries() if isinstance(entry, FDE)]
-            for entry in entries:
-                entry.get_decoded()
             return entries
     except (OSError, ELFError, DWARFError, KeyError):
         return []
@@ -220,7 +236,7 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
     pc = fault.pc
     while len(chain) < DEEPEST:
         place = locate(fault.maps, pc)
-        row = _row(place[0].path, place[1]) if place else None
+        row = frame_rules(place[0].path, place[1]) if place else None
         if row is None or registers.get(row["cfa"].reg) is None:
             # Without a table only the innermost frame's caller is known, from the link register.
             link = registers.get(return_register)
@@ -253,13 +269,18 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
 
 
 @cache
-def _row(path: str, address: int) -> dict[Any, Any] | None:
-    """The unwind rules in force at an address. Faults of one kind come again and again from the same few."""
+def frame_rules(path: str, address: int) -> dict[Any, Any] | None:
+    """The unwind rules in force at an address of a file's own symbols; None where no table covers it."""
+    # Cached: faults of one kind come again and again from the same few.
     for entry in _frame_entries(path):
         start = entry["initial_location"]
         if start <= address < start + entry["address_range"]:
+            try:
+                rows = entry.get_decoded().table
+            except (DWARFError, KeyError):
+                return None
             found = None
-            for row in entry.get_decoded().table:
+            for row in rows:
                 if row["pc"] > address:
                     break
                 found = row

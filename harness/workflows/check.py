@@ -222,7 +222,7 @@ class Check:
             server=_server_name(request.server, tree, is_release=is_release),
             family=tree.family,
             policy=request.policy,
-            optimisation=request.optimisation,
+            optimisation="" if tree.package else request.optimisation,
             emulator=request.emulator,
             seed=request.seed,
             targets=request.plan.targets,

@@ -43,12 +43,13 @@ def test_the_run_names_the_packages_version_and_compares_it_with_this_machines_o
     record = run_folder.read_run(checked[0])
     assert record.server.startswith(f"{REDIS}=5:7.0.15-")
     folders = {target: Path(binary).parents[3] for target, binary in record.binaries.items()}
-    assert {target: folder.name.rpartition("-")[2] for target, folder in folders.items()} == {
-        "armv5": "armel",
-        "native": "amd64",
+    assert {target: folder.name.split("-")[-2:] for target, folder in folders.items()} == {
+        "armv5": ["armel", "debug"],
+        "native": ["amd64", "debug"],
     }
     for folder in folders.values():
         hashes = json_codec.decode((folder / "packages.json").read_bytes(), dict[str, str])
+        assert any(name.startswith("libc6-dbg_") for name in hashes)
         assert any(name.startswith("redis-tools_") for name in hashes)
         assert all(len(value) == 64 for value in hashes.values())
 
@@ -59,6 +60,23 @@ def test_its_reproducer_starts_the_same_package_again(checked: tuple[Path, dict[
     assert finished.returncode == ExitCode.FINDINGS, finished.stdout + finished.stderr
     assert "reproduced" in finished.stdout
     assert run("replay", reproducer, "--offline").returncode == ExitCode.FINDINGS
+
+
+def test_the_c_library_has_lines_and_the_stack_goes_on_into_the_server(tmp_path: Path) -> None:
+    """Debian's ARM libc has no table of its own for its frames: both come from libc6-dbg."""
+    service = ["--environment", "debian-service", "--suite", "persistence", "--test", "synchronised_meanwhile"]
+    finished = run("check", "--server", REDIS, "--target", "armv7", *service, "--json", "--run", tmp_path / "run")
+    assert finished.returncode == ExitCode.FINDINGS, finished.stdout + finished.stderr
+    judgement = document(finished)
+    assert judgement["optimisation"] == "", "nothing was compiled here"
+    (found,) = [one for one in judgement["findings"] if one["id"] == "forbidden-call-arm_sync_file_range"]
+    stack = found["witnesses"][0]["backtrace"]
+    (called,) = [frame for frame in stack if frame["function"] == "sync_file_range"]
+    assert called["file"].endswith("sysdeps/unix/sysv/linux/sync_file_range.c")
+    assert called["line"] > 0
+    assert called["origin"] == "libc"
+    assert stack.index(called) < len(stack) - 1, "the stack ends in the C library"
+    assert stack[-1]["function"].startswith("redis-check-rdb+0x"), "the server's own symbols are apart, and not here"
 
 
 def test_a_package_that_the_suite_lacks_is_told() -> None:

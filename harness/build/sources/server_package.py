@@ -32,6 +32,9 @@ INDEX_SECONDS = 6 * 3600.0
 CONTENTS = "packages.json"
 """In an unpacked package's folder: file -> SHA-256 of every package that was unpacked."""
 ROOT_FOLDER = "root"
+DEBUG_PACKAGES = ("libc6-dbg",)
+"""Packages of debug information in a suite's own archive. Those of servers and of most libraries (-dbgsym) are in
+another, debian-debug."""
 _NAME = re.compile(r"debian:(?P<suite>[a-z][a-z0-9-]*)/(?P<name>[a-z][a-z0-9.+-]*)(?:=(?P<version>[0-9A-Za-z.+~:-]+))?")
 _UPSTREAM = re.compile(r"(?:\d+:)?([0-9.]+)")
 """Of a version `EPOCH:UPSTREAM-REVISION` (deb-version(7))."""
@@ -119,7 +122,14 @@ class ServerPackages:
                 self._fetch(package, architecture, into)
 
         version = re.sub(r"[^0-9A-Za-z.+~-]", "_", package.version)
-        return self.cache.folder("packages", f"{package.suite}-{package.name}-{version}-{architecture}", unpack)
+        name = f"{package.suite}-{package.name}-{version}-{architecture}"
+        try:
+            return self.cache.folder("packages", f"{name}-debug", unpack)
+        except InfrastructureError:
+            # Fetched before debug packages were: still the same server, when the archive has moved on.
+            if (older := self.cache.entry("packages", name)) is None:
+                raise
+            return older
 
     def _fetch(self, package: ServerPackage, architecture: str, into: Path) -> None:
         downloads = into / "downloads"
@@ -128,6 +138,7 @@ class ServerPackages:
             apt = self._apt(package, architecture)
             wanted = f"{package.name}={package.version}"
             words = ["-o", f"Dir::Cache::archives={downloads}", "--yes", "--download-only", "install", wanted]
+            words += DEBUG_PACKAGES
             (downloads / "partial").mkdir()
             if not apt.has_index:
                 apt.update()
