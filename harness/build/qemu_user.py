@@ -131,6 +131,12 @@ class Emulators:
                     self._build(qemu, key, absent)
         return {name: emulator_folder(self.cache, key, name) / f"qemu-{name}" for name in names}
 
+    def cached(self, specs: Sequence[EmulatorSpec]) -> set[str]:
+        """The QEMU names of those user-mode emulators among the specs that are in the cache and need no build."""
+        names = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
+        key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
+        return {*names} - {*self._absent(key, names)}
+
     def _absent(self, key: str, names: Sequence[str]) -> list[str]:
         return [name for name in names if self.cache.entry("emulators", f"{key}-{name}") is None]
 

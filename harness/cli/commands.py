@@ -57,6 +57,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Set up and maintain": (
         Entry("doctor", "inventory.doctor", "List missing packages and how to install them"),
+        Entry("self-test", "inventory.self_test", "Prove this installation with the emulators' canaries"),
         Entry("list", "inventory.list_", "List targets, toolchains, servers, suites and more"),
         Entry("plan", "inventory.plan", "List the cells that a check would run"),
         Entry("fetch", "inventory.fetch", "Download the sources of a server and of QEMU"),

@@ -1,4 +1,4 @@
-"""Commands that set up and maintain: plumb doctor, list, plan, fetch, build, clean, completion."""
+"""Commands that set up and maintain: plumb doctor, self-test, list, plan, fetch, build, clean, completion."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from harness.build import host_packages, qemu_user
 from harness.build.sources import server_tree
 from harness.cli import completion, options, output
 from harness.cli.options import may_install
+from harness.cli.run_command import RUNS, unless_empty
 from harness.core.cache import Cache
 from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import Toolchain, ToolchainFamily
+from harness.judge import conclusion
 from harness.plan.catalog import LISTS, Catalog
 from harness.plan.plan import make_jobs, make_plan
+from harness.report.formats import registry as formats
 from harness.workflows import cache_upkeep
+from harness.workflows.canaries import self_test as installation
 from harness.workflows.ci_cache import ci_cache_entries
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from harness.core.model import Flavour
 
@@ -65,6 +70,52 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
         if diagnosis.useful:
             click.echo(f"for Valkey 9's self-tests (suite selftests): {' '.join(diagnosis.useful)}")
     return ExitCode.INFRASTRUCTURE if diagnosis.packages else ExitCode.PASS
+
+
+@click.command("self-test")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    help="Target, glob or group, built if necessary; repeat for more.  [default: those whose emulators are built]",
+    shell_complete=completion.targets,
+)
+@options.jobs
+@options.offline
+@options.install
+@options.known
+@options.run_folder
+@options.keep
+@options.as_json
+def self_test(
+    targets: tuple[str, ...],
+    *,
+    jobs: int,
+    offline: bool,
+    install: bool | None,
+    known: Path,
+    folder: Path | None,
+    keep: int,
+    as_json: bool,
+) -> ExitCode:
+    """Prove this installation with the emulators' canaries.
+
+    A canary makes every access of a machine's instruction set. Each must do what the machine does: load, store, or
+    raise the signal. Targets whose emulators are not built are named. Without --target nothing is downloaded.
+    """
+    # Without names of targets, the command looks at what is here.
+    bench = Workbench.default(offline=offline or not targets)
+    selection = installation.select(bench, targets)
+    run = conclusion.empty_run_folder(folder) if folder else conclusion.new_run_folder(RUNS)
+    with unless_empty(run):
+        judgement, code = installation.prove(
+            bench, selection, run, known=known, install=may_install(install), jobs=jobs
+        )
+    formats.write(run, judgement)
+    output.show(judgement, as_json=as_json)
+    if folder is None:
+        conclusion.forget_runs(RUNS, keep=keep)
+    return code
 
 
 @click.command("list")

@@ -106,6 +106,27 @@ offline = click.option("--offline", is_flag=True, help="Use only the cache; fail
 trust = click.option(
     "--trust", is_flag=True, help="Run a reproducer that no check on this machine made, with your own permissions."
 )
+run_folder = click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The run folder, new or empty.  [default: runs/TIME]",
+)
+keep = click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=KEPT_RUNS,
+    show_default=True,
+    help="Number of runs to keep under runs/.",
+)
+jobs = click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=DEFAULT_JOBS,
+    show_default="three for two processors",
+    help="Cells to run at a time. As many again run beside them if their suites mostly wait.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 known = click.option(
     "--known",
@@ -404,13 +425,7 @@ _RUN_OPTIONS = (
     environment,
     io,
     emulator,
-    click.option(
-        "--jobs",
-        type=click.IntRange(1, 64),
-        default=DEFAULT_JOBS,
-        show_default="three for two processors",
-        help="Cells to run at a time. As many again run beside them if their suites mostly wait.",
-    ),
+    jobs,
     click.option(
         "--seed",
         type=click.IntRange(0, LARGEST_SEED),
@@ -420,20 +435,8 @@ _RUN_OPTIONS = (
     offline,
     install,
     known,
-    click.option(
-        "--run",
-        "folder",
-        type=click.Path(path_type=Path),
-        default=None,
-        help="The run folder, new or empty.  [default: runs/TIME]",
-    ),
-    click.option(
-        "--keep",
-        type=click.IntRange(1),
-        default=KEPT_RUNS,
-        show_default=True,
-        help="Number of runs to keep under runs/.",
-    ),
+    run_folder,
+    keep,
     as_json,
 )
 

@@ -22,6 +22,7 @@ from harness.workflows import premerge as premerge_workflow
 from harness.workflows.porting import survey
 from harness.workflows.programs import execution
 from harness.workflows.programs.cross_environment import as_shell, cross_environment
+from harness.workflows.target_setup import emulated_target
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -173,20 +174,8 @@ one_target = click.option(
 @options.offline
 @options.install
 @options.known
-@click.option(
-    "--run",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="The run folder, new or empty.  [default: runs/TIME]",
-)
-@click.option(
-    "--keep",
-    type=click.IntRange(1),
-    default=options.KEPT_RUNS,
-    show_default=True,
-    help="Number of runs to keep under runs/.",
-)
+@options.run_folder
+@options.keep
 @options.as_json
 def exec_(
     words: tuple[str, ...],
@@ -240,7 +229,7 @@ def env(*, target: str, offline: bool, as_json: bool) -> ExitCode:
     They are commands of a POSIX shell: eval "$(plumb env --target armv5)".
     """
     bench = Workbench.default(offline=offline)
-    chosen = execution.emulated_target(bench.catalog, target)
+    chosen = emulated_target(bench.catalog, target)
     variables = cross_environment(bench.cache, chosen, bench.catalog.toolchain_of(chosen))
     if as_json:
         output.print_json(variables)

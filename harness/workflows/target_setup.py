@@ -218,3 +218,14 @@ def kernel_target(catalog: Catalog, name: str) -> Target:
     if not target.emulator.has_kernel:
         raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")
     return target
+
+
+def emulated_target(catalog: Catalog, name: str) -> Target:
+    """The one target of that name whose programs are processes here. Raises UsageError for any other."""
+    target = catalog.targets.get(name)
+    possible = [each.name for each in catalog.targets.values() if each.emulator.is_qemu_user]
+    if target is None or not target.emulator.is_qemu_user:
+        why = "" if target is None else "its programs do not run under a user-mode emulator"
+        what = "no such target" if target is None else f"{name} runs no programs of yours"
+        raise UsageError(what, where=f"--target {name}", because=why, remedy=f"one of {', '.join(possible)}")
+    return target

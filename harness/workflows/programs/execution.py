@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from harness.build import host_packages
-from harness.core.errors import UsageError
 from harness.core.model import CANARY_SUITE, Record
 from harness.isa import rules
 from harness.judge import known_findings, unchecked_changes
@@ -19,19 +15,16 @@ from harness.judge.conclusion import conclude
 from harness.record import evidence_seal, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.cell_spec import CellSpec
 from harness.run.programs.traced_command import check_command, prepare_tracing, run_traced, write_events
-from harness.workflows.cell_process import run_cell
+from harness.workflows.canaries.canary_cell import run_canaries
 from harness.workflows.programs.cross_environment import cross_environment
-from harness.workflows.target_setup import oracle_setup, set_up_target
+from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.core.errors import ExitCode
-    from harness.core.target_model import Target
     from harness.judge.findings import Judgement
-    from harness.plan.catalog import Catalog
     from harness.run.programs.traced_command import Tracing
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
@@ -51,17 +44,6 @@ class Execution(Record, frozen=True):
     install: bool
     prints_document: bool = False
     """Whether standard output is for a JSON document."""
-
-
-def emulated_target(catalog: Catalog, name: str) -> Target:
-    """The one target of that name whose programs are processes here. Raises UsageError for any other."""
-    target = catalog.targets.get(name)
-    possible = [each.name for each in catalog.targets.values() if each.emulator.is_qemu_user]
-    if target is None or not target.emulator.is_qemu_user:
-        why = "" if target is None else "its programs do not run under a user-mode emulator"
-        what = "no such target" if target is None else f"{name} runs no programs of yours"
-        raise UsageError(what, where=f"--target {name}", because=why, remedy=f"one of {', '.join(possible)}")
-    return target
 
 
 def tracing_of(setup: TargetSetup, policy: str) -> Tracing:
@@ -94,7 +76,7 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     known_findings.record(asked.run, known_findings.text_in(asked.folder), None)
     # Stored first: a run that is killed is then judged UNKNOWN.
     run_folder.write_run(asked.run, _record(setup, asked, []))
-    records = [_canaries(setup, asked)]
+    records = [run_canaries(setup, asked.policy, asked.run)]
     with bench.progress.stage("suites", f"running {command_of(asked).title} with programs of {target.name} emulated"):
         records.append(_command(tracing, asked, environment))
     bench.refuse_damage(read_again=True)
@@ -106,26 +88,6 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
 def command_of(asked: Execution) -> CommandRecord:
     """What runs, as the run folder records it."""
     return CommandRecord(words=asked.words, folder=str(asked.folder))
-
-
-def _canaries(setup: TargetSetup, asked: Execution) -> CellRecord:
-    """Prove that the target's emulator enforces alignment under the policy."""
-    with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
-        spec = CellSpec(
-            suite=CANARY_SUITE,
-            folder=asked.run / setup.target.name / CANARY_SUITE,
-            shared=asked.run / "shared",
-            sockets=Path(sockets),
-            runner=setup.runner(asked.policy),
-            version=(),
-            build=None,
-            canary=setup.canary(),
-            triple=setup.toolchain.triple,
-            seed=0,
-            tier="quick",
-        )
-        record = run_cell(spec, setup.bench.progress)
-    return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
 
 
 def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str]) -> CellRecord:

@@ -30,7 +30,6 @@ from harness.record import fault_log
 from harness.run import silence_check
 from harness.run.server_process import Guest
 from harness.run.vm.guest import VirtualMachine, guest_of
-from harness.workflows.programs.execution import emulated_target
 from harness.workflows.replay.program_rerun import run_program
 from harness.workflows.replay.recurrence import (
     NAMELESS,
@@ -47,7 +46,7 @@ from harness.workflows.replay.recurrence import (
 from harness.workflows.replay.rerun import chunks_of, run_server, run_unit
 from harness.workflows.replay.shown_records import ShownRecord, lines_of
 from harness.workflows.replay.upstream_rerun import run_upstream
-from harness.workflows.target_setup import oracle_setup, set_up_target
+from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable

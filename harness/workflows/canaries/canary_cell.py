@@ -1,0 +1,42 @@
+"""Runs the cell of canaries of a target that has no server: the proof that the target's emulator enforces alignment."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core.model import CANARY_SUITE
+from harness.record import evidence_seal
+from harness.run.cell_spec import CellSpec
+from harness.workflows.cell_process import run_cell
+
+if TYPE_CHECKING:
+    from harness.core.processes.fork_server import ForkServer
+    from harness.record.run_folder import CellRecord
+    from harness.workflows.target_setup import TargetSetup
+
+
+def run_canaries(setup: TargetSetup, policy: str, run: Path, server: ForkServer | None = None) -> CellRecord:
+    """Run the canaries of a target under a policy, and seal their evidence in the run folder.
+
+    Raises InfrastructureError where the canary program does not compile.
+    """
+    with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
+        spec = CellSpec(
+            suite=CANARY_SUITE,
+            folder=run / setup.target.name / CANARY_SUITE,
+            shared=run / "shared",
+            sockets=Path(sockets),
+            runner=setup.runner(policy),
+            version=(),
+            build=None,
+            canary=setup.canary(),
+            triple=setup.toolchain.triple,
+            seed=0,
+            tier="quick",
+        )
+        record = run_cell(spec, setup.bench.progress, server=server)
+    return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
