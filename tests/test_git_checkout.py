@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.core.errors import UsageError
-from harness.workflows.git_checkout import Checkout, enclosing_server
+from harness.workflows.git_checkout import Checkout, enclosing_server, revision_of
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -329,3 +329,24 @@ def test_in_a_hook_git_asks_about_the_named_checkout_and_not_about_the_hooks(
     checkout = Checkout(clone)
     monkeypatch.undo()
     assert checkout.changed(checkout.base()) == ["src/bitops.c"]
+
+
+def test_a_tree_has_the_revision_of_its_commit_and_says_what_is_not_committed(clone: Path, tmp_path: Path) -> None:
+    head = git(clone, "rev-parse", "HEAD")
+    assert revision_of(clone) == head
+    fakes.write(clone / "src" / "a.o", "ignored")
+    assert revision_of(clone) == head
+    fakes.write(clone / "src" / "new.c", "int new;\n")
+    assert revision_of(clone) == f"{head}+changes"
+    assert revision_of(clone / "src") == f"{head}+changes"
+    (clone / "below").mkdir()
+    assert revision_of(clone / "below") == head, "what lies beside a folder is not the folder's"
+    bare = fakes.server_tree(tmp_path / "bare")
+    assert revision_of(bare) == ""
+    git(bare, "init", "--quiet")
+    assert revision_of(bare) == "", "no commit yet"
+
+
+def test_without_git_a_tree_has_no_revision(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert revision_of(clone) == ""

@@ -46,6 +46,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("judge", "judgements.judge", "Judge a stored run again and rewrite its report"),
         Entry("report", "judgements.report", "Rewrite a judged run's report, or print one format of it"),
         Entry("join", "judgements.join", "Join judged runs into one judgement"),
+        Entry("history", "judgements.history", "Write a static site of many runs, or add runs to one"),
         Entry("schema", "judgements.schema", "Print the JSON schema of findings.json"),
     ),
     "Measure": (

@@ -1,4 +1,4 @@
-"""Commands that look at findings and judged runs: plumb findings, show, judge, report, join, schema."""
+"""Commands on findings and judged runs: plumb findings, show, judge, report, join, history, schema."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from harness.plan.plan import read_plan
 from harness.record import stored_run
 from harness.report import finding_list
 from harness.report.formats import registry as formats
+from harness.report.run_history import history_site
 from harness.report.schema import schema as findings_schema
 from harness.workflows.rejudge import rejudge
 from harness.workflows.replay import issue_text
@@ -177,6 +178,33 @@ def join(
     output.show(judgement, as_json=as_json)
     output.annotate(into or folders[0], judgement, annotations)
     return conclusion.exit_code(judgement.verdict)
+
+
+@click.command()
+@click.argument("folders", metavar="DIR…", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    "site",
+    metavar="SITE",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The site's folder: new, empty, or an earlier site, to which the runs are added.",
+)
+@options.as_json
+def history(folders: tuple[Path, ...], site: Path, *, as_json: bool) -> ExitCode:
+    """Write a static site of many runs, or add runs to one.
+
+    DIR is a run folder, or holds some. The site shows verdicts by revision and target, when each finding was first and
+    last seen, which ones are flaky, and times. The command judges nothing, and exits 0 whatever the verdicts.
+    """
+    made = history_site.write_site(folders, site)
+    for line in made.left_out:
+        click.echo(f"left out: {line}", err=True)
+    if as_json:
+        output.print_json(made)
+    else:
+        click.echo(site / "index.html")
+    return ExitCode.PASS
 
 
 @click.command()

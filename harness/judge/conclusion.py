@@ -138,6 +138,7 @@ def conclude(
         io=run.io,
         base=str(old.base) if old else "",
         place=_place(run.server),
+        revision=run.revision,
         unchecked=left,
     )
     return judgement, exit_code(judgement.verdict)

@@ -61,6 +61,8 @@ class Judgement(Record, frozen=True):
     """What compilers warn of on targets alone, where that is noted and does not fail (`--warnings note`)."""
     causes: list[Cause] = msgspec.field(default_factory=list)
     """The findings by probable cause: what to read first."""
+    revision: str = ""
+    """The commit of the server's tree, with `+changes` behind it where files differ from it; empty if unknown."""
     unchecked: list[str] = msgspec.field(default_factory=list)
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
 

@@ -101,7 +101,7 @@ def _added(totals: Iterable[dict[str, Counters]]) -> dict[str, Counters]:
 def _identities(first: Judgement, other: Judgement) -> Iterator[tuple[str, str, str]]:
     """The properties that must be equal. Jobs may use different checkout folders: only the tree's own name counts."""
     yield "server", PurePath(first.server).name, PurePath(other.server).name
-    for name in ("place", "policy", "optimisation", "allocator", "toolchain", "environment", "io"):
+    for name in ("place", "policy", "optimisation", "allocator", "toolchain", "environment", "io", "revision"):
         yield name, getattr(first, name), getattr(other, name)
 
 

@@ -119,6 +119,8 @@ class RunRecord(Record, frozen=True):
     """The cache entry that holds the source of a release; empty for a tree that the user named by its path."""
     settings: BuildSettings = BuildSettings()
     """What the builds for targets added to the makefile's own flags and variables."""
+    revision: str = ""
+    """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with this last key empty. `write_run` computes it, `read_run` checks it."""
@@ -283,6 +285,8 @@ AUDIT = "audit"
 
 STOPPED = "stopped by SIGSTOP"
 """GuestEvent.detail of a guest that was stopped from outside: no process in a guest stops it."""
+CHANGES = "+changes"
+"""What follows the commit in RunRecord.revision where the tree differs from it."""
 NO_PONG = "no PONG before the deadline"
 """GuestEvent.detail of a guest that hung and was never ready."""
 WHOLE_FILE = "(the whole file)"

@@ -1,35 +1,88 @@
-"""The findings of neighbouring runs, in the same parent folder. Read-only, and tolerant of old formats."""
+"""What judged runs found, one after the other: a run and its neighbours, or any runs. Tolerant of old formats."""
 
 from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from harness.core import json_codec
+from harness.core.finding import Verdict
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
 MOST_RUNS = 20
 
 
-class _Finding(msgspec.Struct):
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""A duration that a chart can show, whoever wrote the file."""
+
+
+class SeenBy(msgspec.Struct, frozen=True):
+    """The cell of a witness."""
+
+    target: str = ""
+    suite: str = ""
+
+
+class JudgedFinding(msgspec.Struct, frozen=True):
+    """A finding, as far as histories show it."""
+
     id: str
+    kind: str = ""
+    title: str = ""
     known: str = ""
+    targets: list[str] = msgspec.field(default_factory=list)
+    witnesses: list[SeenBy] = msgspec.field(default_factory=list)
 
 
-class _Judged(msgspec.Struct):
-    """The keys of a findings.json, of any version, that the history shows."""
+class JudgedCell(msgspec.Struct, frozen=True):
+    """A cell, as far as histories show it."""
 
-    verdict: str
+    target: str = ""
+    suite: str = ""
+    verdict: Verdict = Verdict.UNKNOWN
+    seconds: Seconds = 0.0
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The keys of a findings.json, of any version, that histories show."""
+
+    verdict: Verdict
     server: str
     policy: str = ""
     optimisation: str = ""
-    findings: list[_Finding] = msgspec.field(default_factory=list)
-    cells: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    allocator: str = ""
+    toolchain: str = ""
+    environment: str = ""
+    io: str = ""
+    revision: str = ""
+    findings: list[JudgedFinding] = msgspec.field(default_factory=list)
+    cells: list[JudgedCell] = msgspec.field(default_factory=list)
+
+
+class JudgedRun(msgspec.Struct, frozen=True):
+    """A judged run in its folder."""
+
+    folder: Path
+    seconds: float
+    """When it began, as time.time() counts."""
+    judged: Judged
+
+    @property
+    def when(self) -> str:
+        """Local time, `YYYY-MM-DD HH:MM`."""
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.seconds))
+
+
+def read_judged(folder: Path) -> JudgedRun:
+    """A judged run. Raises OSError or msgspec.DecodeError for a folder whose findings.json cannot be read."""
+    judged = json_codec.decode((folder / "findings.json").read_bytes(), Judged)
+    return JudgedRun(folder=folder, seconds=_when(folder), judged=judged)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,24 +108,28 @@ def history(folder: Path) -> list[Run]:
     """The run and its neighbours in the parent folder, newest first. Omits runs that cannot be read."""
     read = []
     for path in folder.resolve().parent.glob("*/findings.json"):
-        record = path.with_name("run.json")
         try:
-            read.append((_when(record), path.parent, json_codec.decode(path.read_bytes(), _Judged)))
+            read.append(read_judged(path.parent))
         except (OSError, ValueError, msgspec.DecodeError):
             continue
-    read.sort(key=lambda one: (one[0], one[1].name))
+    return _around(compared(read, this=folder.resolve()))
+
+
+def compared(read: Iterable[JudgedRun], *, this: Path | None = None) -> list[Run]:
+    """The runs, newest first, each compared with the last one before it of the same server, policy and cells."""
     found = []
     before: dict[tuple[object, ...], set[str]] = {}
-    for seconds, place, judged in read:
-        cells = sorted(f"{cell.get('target')}/{cell.get('suite')}" for cell in judged.cells)
+    for one in sorted(read, key=lambda one: (one.seconds, one.folder.name)):
+        judged = one.judged
+        cells = sorted(f"{cell.target}/{cell.suite}" for cell in judged.cells)
         same = (judged.server, judged.policy, judged.optimisation, *cells)
         ids = {finding.id for finding in judged.findings}
         earlier = before.get(same)
         before[same] = ids
         found.append(
             Run(
-                name=place.name,
-                when=time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)),
+                name=one.folder.name,
+                when=one.when,
                 server=judged.server,
                 policy=judged.policy,
                 optimisation=judged.optimisation,
@@ -81,18 +138,22 @@ def history(folder: Path) -> list[Run]:
                 findings=len(ids),
                 appeared=None if earlier is None else sorted(ids - earlier),
                 gone=None if earlier is None else sorted(earlier - ids),
-                has_page=(place / "report.html").is_file(),
-                is_this=place == folder.resolve(),
+                has_page=(one.folder / "report.html").is_file(),
+                is_this=one.folder == this,
             )
         )
-    return _around(found[::-1])
+    return found[::-1]
 
 
-def _when(record: Path) -> float:
-    """The time of a run, from its folder's name, since copying changes file times; else the time of its record."""
-    if stamp := re.match(r"\d{8}-\d{6}", record.parent.name):
+def _when(folder: Path) -> float:
+    """The time of a run, from its folder's name, since copying changes file times; else the time of its record.
+
+    A joined run has no record, but its judgement.
+    """
+    if stamp := re.match(r"\d{8}-\d{6}", folder.name):
         return time.mktime(time.strptime(stamp[0], "%Y%m%d-%H%M%S"))
-    return record.stat().st_mtime
+    record = folder / "run.json"
+    return (record if record.is_file() else folder / "findings.json").stat().st_mtime
 
 
 def _around(runs: list[Run]) -> list[Run]:

@@ -32,6 +32,7 @@ from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none, without_native_faults
 from harness.run.upstream.test_files import has_tests
 from harness.workflows.cell_process import cell_server, run_cell
+from harness.workflows.git_checkout import revision_of
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
 
 if TYPE_CHECKING:
@@ -246,6 +247,7 @@ class Check:
             policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
             source=archive_name(tree.name, tree.digest) if is_release else "",
             settings=request.settings,
+            revision="" if is_release else revision_of(tree.path),
         )
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.core.errors import InfrastructureError, UsageError
+from harness.core.errors import InfrastructureError, PlumblineError, UsageError
 from harness.core.processes import environment, process
 from harness.judge.baseline import BaseRevision
+from harness.record.run_folder import CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +72,19 @@ def enclosing_server(path: Path) -> Path:
     return path
 
 
+def revision_of(tree: Path) -> str:
+    """The commit that a tree is at, with `+changes` behind it if files below the tree differ, untracked ones included.
+
+    Empty for a tree that is in no checkout, without a commit, and without git: a run then has no revision.
+    """
+    if shutil.which("git") is None:
+        return ""
+    try:
+        return Checkout(tree).revision()
+    except PlumblineError:
+        return ""
+
+
 class Checkout:
     """A folder in a git work tree: its top, or a folder below it if the server is part of a larger repository."""
 
@@ -111,6 +126,13 @@ class Checkout:
             fork = _Fork(self._distance(commit), is_not_default=False, name=f"its upstream {name}", commit=commit)
             return self._described(commit, fork.why)
         return self._nearest(branches, copy)
+
+    def revision(self) -> str:
+        """The commit, and whether files below the folder differ from it: `revision_of`."""
+        commit = self._commit("HEAD")
+        if commit is None:
+            return ""
+        return commit + (CHANGES if self._ask("status", "--porcelain", "--", ".") else "")
 
     def changed(self, base: BaseRevision) -> list[str]:
         """Files below the folder that differ from a revision: committed since, uncommitted, untracked or removed.

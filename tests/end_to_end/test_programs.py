@@ -430,6 +430,14 @@ def written(folder: Path) -> Path:
     return folder
 
 
+def committed(folder: Path) -> str:
+    """Make a folder a repository with one commit of its sources: the commit."""
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "--quiet"], ["add", "odd.c", "Makefile"], ["commit", "--quiet", "--message", "first"]):
+        subprocess.run([*git, *words], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
 def test_a_fault_below_make_is_placed_and_replayed(tmp_path: Path, target: str) -> None:
     """The tree is compiled by its own makefile, and the fault happens in a child of its test."""
@@ -449,10 +457,12 @@ def test_a_fault_below_make_is_placed_and_replayed(tmp_path: Path, target: str) 
     assert again.returncode == ExitCode.FINDINGS, again.stdout + again.stderr
     if target != "armv5":
         return
-    # The program is mended, and the finding is gone.
+    # The program is mended, and the finding is gone. A run records which commit it was.
+    commit = committed(tmp_path)
+    assert (found["revision"], "+changes" in commit) == ("", False)
     (tmp_path / "odd.c").write_text(SOURCE.replace("(near + 1)", "(near + 4)"), "utf-8")
-    code, _ = executed(tmp_path, target, ["make", "check", "MODE=exec"], "--run", str(tmp_path / "fixed"))
-    assert code == ExitCode.PASS
+    code, mended = executed(tmp_path, target, ["make", "check", "MODE=exec"], "--run", str(tmp_path / "fixed"))
+    assert (code, mended["revision"]) == (ExitCode.PASS, f"{commit}+changes")
     assert plumb(tmp_path, "replay", reproducer).returncode == ExitCode.PASS
 
 

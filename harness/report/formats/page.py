@@ -95,8 +95,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool
 
 
-def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
-    """The document. `folder`: the run folder, for excerpts and neighbouring runs. Links are relative to it."""
+def render(folder: Path, judgement: Judgement, run: RunRecord, *, shows_history: bool = True) -> str:
+    """The document. `folder`: the run folder, for excerpts and neighbouring runs. Links are relative to it.
+
+    Without `shows_history` the page does not name its neighbours.
+    """
     listed = sites(judgement.findings)
     return (
         environment()
@@ -124,7 +127,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord) -> str:
                 "Time by target": chart.cells(judgement),
                 "Misaligned source lines by target": chart.misaligned_sites(judgement),
             },
-            history=history(folder),
+            history=history(folder) if shows_history else [],
             place_of=place_of,
             link=link,
         )

@@ -17,6 +17,7 @@ from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.programs.traced_command import check_command, prepare_tracing, run_traced, write_events
 from harness.workflows.canaries.canary_cell import run_canaries
+from harness.workflows.git_checkout import revision_of
 from harness.workflows.programs.cross_environment import cross_environment
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 
@@ -75,12 +76,13 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     asked.run.mkdir(parents=True, exist_ok=True)
     known_findings.record(asked.run, known_findings.text_in(asked.folder), None)
     # Stored first: a run that is killed is then judged UNKNOWN.
-    run_folder.write_run(asked.run, _record(setup, asked, []))
+    revision = revision_of(asked.folder)
+    run_folder.write_run(asked.run, _record(setup, asked, [], revision))
     records = [run_canaries(setup, asked.policy, asked.run)]
     with bench.progress.stage("suites", f"running {command_of(asked).title} with programs of {target.name} emulated"):
         records.append(_command(tracing, asked, environment))
     bench.refuse_damage(read_again=True)
-    run_folder.write_run(asked.run, _record(setup, asked, records))
+    run_folder.write_run(asked.run, _record(setup, asked, records, revision))
     stored = stored_run.read(asked.run)
     return conclude(stored, asked.known, bench.progress, tree=asked.folder, made_here=True)
 
@@ -115,7 +117,7 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
     )
 
 
-def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord]) -> RunRecord:
+def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord], revision: str) -> RunRecord:
     catalog, target = setup.bench.catalog, setup.target
     return RunRecord(
         server=command_of(asked).title,
@@ -132,5 +134,6 @@ def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord]) -> 
         stages=setup.bench.progress.stages,
         cells=records,
         beside=unchecked_changes.digests(asked.run),
+        revision=revision,
         policies=rules.recorded_policies(catalog.policies, asked.policy, [target]),
     )

@@ -1,0 +1,64 @@
+"""Judged runs for histories: what a run folder comes to, with the findings and cells that a test names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.finding import Verdict
+from tests.judgements import cell, judgement
+from tests.stored import StoredRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.core.finding import Finding
+
+TARGETS = ("armv5", "sparc64")
+
+
+def finding(identity: str, *targets: str, suite: str = "bitops", title: str = "", known: str = "") -> Finding:
+    """A finding that one suite sees on these targets."""
+    (example,) = judgement().findings
+    (witness,) = example.witnesses
+    return msgspec.structs.replace(
+        example,
+        id=identity,
+        title=title or f"title of {identity}",
+        targets=list(targets),
+        known=known,
+        witnesses=[msgspec.structs.replace(witness, target=target, suite=suite) for target in targets],
+    )
+
+
+def judged_run(
+    parent: Path,
+    name: str,
+    *findings: Finding,
+    server: str = "redis-7.0.15",
+    revision: str = "",
+    policy: str = "signal",
+    targets: Sequence[str] = TARGETS,
+    verdict: str = "",
+) -> Path:
+    """A run folder with its judgement. `verdict`: of every cell of `bitops`; by default as the findings say."""
+    folder = StoredRun(parent / name).finish()
+    cells = []
+    for target in targets:
+        shown = "FAIL" if any(target in one.targets for one in findings) else "PASS"
+        cells += [cell(target, "canary", "PASS"), cell(target, "bitops", verdict or shown)]
+    whole = msgspec.structs.replace(
+        judgement(),
+        verdict=Verdict.merge([one.verdict for one in cells]),
+        server=server,
+        revision=revision,
+        policy=policy,
+        cells=cells,
+        findings=list(findings),
+        causes=[],
+    )
+    (folder / "findings.json").write_bytes(json_codec.encode(whole))
+    return folder

@@ -1,0 +1,238 @@
+"""The history of many runs: its order, what counts as first, last, gone and flaky, and the site that shows it.
+
+What a browser makes of the site is tests/end_to_end/test_history_in_browser.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.core.errors import ExitCode
+from harness.record.run_folder import CHANGES
+from harness.report.history import read_judged
+from harness.report.run_history.timeline import Timeline, Trace, timeline
+from tests import fakes
+from tests.histories import finding, judged_run
+from tests.judgements import HOSTILE
+from tests.test_page import Outline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fakes import Plumb
+
+ONE, TWO = "1" * 40, "2" * 40
+
+
+def line_of(*folders: Path) -> Timeline:
+    return timeline(map(read_judged, folders))
+
+
+def trace_of(*folders: Path) -> Trace:
+    (trace,) = line_of(*folders).traces
+    return trace
+
+
+def test_verdicts_are_by_revision_and_target_the_latest_first(tmp_path: Path) -> None:
+    old = judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), server="/src/my-redis", revision=ONE)
+    new = judged_run(tmp_path, "20260102-000000", finding("a", "sparc64"), server="/job/my-redis", revision=TWO)
+    line = line_of(new, old)
+    assert line.targets == ["armv5", "sparc64"]
+    assert [row.label for row in line.rows] == [f"my-redis {TWO[:12]}", f"my-redis {ONE[:12]}"]
+    verdicts = [{target: cell.verdict.value for target, cell in row.cells.items()} for row in line.rows]
+    assert verdicts == [{"armv5": "PASS", "sparc64": "FAIL"}, {"armv5": "FAIL", "sparc64": "PASS"}]
+    assert [row.cells["armv5"].findings for row in line.rows] == [0, 1]
+    assert line.rows[0].cells["armv5"].seconds == 3.0
+
+
+def test_a_finding_has_a_first_run_and_a_last_and_is_gone_if_the_latest_looked_in_vain(tmp_path: Path) -> None:
+    runs = [
+        judged_run(tmp_path, "20260101-000000", server="redis-6.2.14"),
+        judged_run(tmp_path, "20260102-000000", finding("a", "armv5", title="old"), server="redis-7.0.14"),
+        judged_run(tmp_path, "20260103-000000", finding("a", "armv5", "sparc64", title="new"), server="redis-7.0.15"),
+    ]
+    there = trace_of(*runs)
+    assert (there.first.folder.name, there.last.folder.name) == ("20260102-000000", "20260103-000000")
+    assert (there.finding.title, there.targets, there.series) == ("new", ["armv5", "sparc64"], "redis")
+    assert (there.seen, there.looked, there.is_gone, there.is_flaky, there.has_returned) == (2, 3, False, False, False)
+    gone = trace_of(*runs, judged_run(tmp_path, "20260104-000000", server="redis-8.0.6"))
+    assert (gone.seen, gone.looked, gone.is_gone, gone.is_flaky) == (2, 4, True, False)
+    assert gone.last.folder.name == "20260103-000000"
+
+
+def test_a_run_that_did_not_look_says_nothing_of_a_finding(tmp_path: Path) -> None:
+    """Another target, an inconclusive cell, another policy, another server: none of these makes it gone or flaky."""
+    runs = [
+        judged_run(tmp_path, "20260101-000000", finding("a", "armv5")),
+        judged_run(tmp_path, "20260102-000000", targets=["sparc64"]),
+        judged_run(tmp_path, "20260103-000000", verdict="UNKNOWN"),
+        judged_run(tmp_path, "20260104-000000", policy="fixup"),
+        judged_run(tmp_path, "20260105-000000", server="valkey-9.1.2"),
+    ]
+    trace = trace_of(*runs)
+    assert (trace.seen, trace.looked, trace.is_gone, trace.is_flaky) == (1, 1, False, False)
+
+
+def test_runs_of_one_revision_that_disagree_are_flaky(tmp_path: Path) -> None:
+    runs = [
+        judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), server="/src/r", revision=ONE),
+        judged_run(tmp_path, "20260102-000000", server="/elsewhere/r", revision=ONE),
+        judged_run(tmp_path, "20260103-000000", server="/src/r", revision=ONE),
+    ]
+    line = line_of(*runs)
+    (trace,), (row,) = line.traces, line.rows
+    assert (trace.is_flaky, trace.is_gone) == (True, True)
+    assert {target: cell.differing for target, cell in row.cells.items()} == {
+        "armv5": "FAIL in 1 of 3 runs",
+        "sparc64": "",
+    }
+
+
+@pytest.mark.parametrize("revision", ["", ONE + CHANGES], ids=["no-checkout", "uncommitted"])
+def test_runs_of_a_tree_that_no_commit_names_are_never_flaky(tmp_path: Path, revision: str) -> None:
+    """Nobody knows whether the tree was the same."""
+    runs = [
+        judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), server="/src/r", revision=revision),
+        judged_run(tmp_path, "20260102-000000", server="/src/r", revision=revision),
+    ]
+    line = line_of(*runs)
+    assert [row.runs[0].folder.name for row in line.rows] == ["20260102-000000", "20260101-000000"]
+    assert not line.traces[0].is_flaky
+
+
+def test_a_finding_that_was_away_has_returned(tmp_path: Path) -> None:
+    runs = [
+        judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), server="redis-7.0.13"),
+        judged_run(tmp_path, "20260102-000000", server="redis-7.0.14"),
+        judged_run(tmp_path, "20260103-000000", finding("a", "armv5"), server="redis-7.0.15"),
+    ]
+    trace = trace_of(*runs)
+    assert (trace.has_returned, trace.is_flaky, trace.is_gone) == (True, False, False)
+
+
+def test_what_is_there_comes_before_what_is_gone_and_new_before_known(tmp_path: Path) -> None:
+    runs = [
+        judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), finding("b", "armv5", known="issue 1")),
+        judged_run(tmp_path, "20260102-000000", finding("b", "armv5", known="issue 1"), finding("c", "armv5")),
+    ]
+    assert [trace.finding.id for trace in line_of(*runs).traces] == ["c", "b", "a"]
+
+
+def test_a_site_shows_runs_of_a_folder_and_a_later_call_adds_to_it(tmp_path: Path, plumb: Plumb) -> None:
+    runs, site = tmp_path / "runs", tmp_path / "site"
+    judged_run(runs, "20260101-000000", finding("a", "armv5"), server="redis-7.0.14")
+    judged_run(runs, "20260102-000000")
+    assert plumb("history", runs, "--output", site) == (ExitCode.PASS, f"{site / 'index.html'}\n", "")
+    later = judged_run(tmp_path / "other", "nightly", finding("b", "sparc64"))
+    stamp = 1767500000
+    os.utime(later / "run.json", (stamp, stamp))
+    code, out, _ = plumb("history", later, "--output", site, "--json")
+    assert code == ExitCode.PASS
+    names = json.loads(out)["runs"]
+    assert names == ["20260104-041320-nightly", "20260102-000000", "20260101-000000"]
+    page = Outline((site / "index.html").read_text("utf-8"))
+    words = " ".join(page.text().split())
+    assert "3 runs of 2 revisions, 2 findings, of which 1 is still there" in words
+    addresses = {each["href"] for each in page.named("a") if each["href"].startswith("./")}
+    assert addresses == {f"./runs/{name}/report.html" for name in names}
+    for name in names:
+        report = (site / "runs" / name / "report.html").read_text("utf-8")
+        assert "History of runs" not in report, "its neighbours are where the site says, and not beside it"
+
+
+def test_the_same_call_twice_makes_the_same_site_and_a_new_judgement_replaces_the_old(
+    tmp_path: Path, plumb: Plumb
+) -> None:
+    run, site = judged_run(tmp_path / "runs", "20260101-000000", finding("a", "armv5")), tmp_path / "site"
+    plumb("history", run, "--output", site)
+    first = {path.relative_to(site): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    plumb("history", run, site / "runs", "--output", site)
+    assert {path.relative_to(site): path.read_bytes() for path in site.rglob("*") if path.is_file()} == first
+    text = (run / "findings.json").read_text("utf-8")
+    fakes.write(run / "findings.json", text.replace("title of a", "another title"))
+    plumb("history", run, "--output", site)
+    assert [path.name for path in (site / "runs").iterdir()] == ["20260101-000000"]
+    for page in (site / "index.html", site / "runs" / "20260101-000000" / "report.html"):
+        assert "another title" in page.read_text("utf-8"), page
+
+
+def test_two_runs_of_one_name_are_two_runs(tmp_path: Path, plumb: Plumb) -> None:
+    one = judged_run(tmp_path / "a", "20260101-000000", finding("a", "armv5"))
+    two = judged_run(tmp_path / "b", "20260101-000000", finding("b", "armv5"), server="redis-8.0.6")
+    _, out, _ = plumb("history", one, two, "--output", tmp_path / "site", "--json")
+    assert len(json.loads(out)["runs"]) == 2
+
+
+def test_a_joined_run_without_a_record_has_no_page_of_its_own(tmp_path: Path, plumb: Plumb) -> None:
+    run = judged_run(tmp_path, "20260101-000000", finding("a", "armv5"))
+    (run / "run.json").unlink()
+    assert plumb("history", run, "--output", tmp_path / "site")[0] == ExitCode.PASS
+    page = Outline((tmp_path / "site" / "index.html").read_text("utf-8"))
+    assert [each["href"] for each in page.named("a") if each["href"].startswith("./")] == []
+
+
+def test_hostile_runs_are_shown_and_obeyed_by_nobody(tmp_path: Path, plumb: Plumb) -> None:
+    identity = HOSTILE + "</title></style>"
+    judged_run(
+        tmp_path / "runs", "a<img src=x>", finding(identity, HOSTILE, title=HOSTILE, known=HOSTILE), targets=[HOSTILE]
+    )
+    judged_run(tmp_path / "runs", "20260102-000000", server=HOSTILE, revision=HOSTILE)
+    judged_run(tmp_path / "runs", "20260103-000000", targets=[HOSTILE])
+    judged_run(tmp_path / "runs", "20260104-000000", targets=[HOSTILE], server="redis-8.0.6")
+    site = tmp_path / "site"
+    assert plumb("history", tmp_path / "runs", "--output", site)[0] == ExitCode.PASS
+    text = (site / "index.html").read_text("utf-8")
+    page = Outline(text)
+    assert page.named("script", "iframe", "form") == []
+    assert all(each["src"].startswith("data:image/svg+xml;base64,") for each in page.named("img"))
+    assert all(each["href"].startswith(("#", "./runs/", "data:,")) for each in page.named("a", "link"))
+    (chart,) = page.named("img")
+    ElementTree.fromstring(b64decode(chart["src"].partition(",")[2]))  # noqa: S314 - the project's own picture
+    assert not set(text) & {"\x1b", "\x00", "\u202e"}
+    assert all(
+        path.name.replace("-", "").replace("_", "").replace(".", "").isalnum() for path in (site / "runs").iterdir()
+    )
+
+
+def test_what_cannot_be_read_is_named_and_a_run_that_is_named_must_be_readable(tmp_path: Path, plumb: Plumb) -> None:
+    runs, site = tmp_path / "runs", tmp_path / "site"
+    judged_run(runs, "20260101-000000")
+    (judged_run(runs, "20260102-000000") / "findings.json").unlink()
+    fakes.write(runs / "20260103-000000" / "findings.json", '{"verdict": "PASS", "server": 1}')
+    outside = judged_run(runs, "20260104-000000")
+    (outside / "excerpts.json").symlink_to("/etc/passwd")
+    code, _, err = plumb("history", runs, "--output", site)
+    assert code == ExitCode.PASS
+    told = [line.split(": ")[1] for line in err.splitlines()]
+    assert told == ["20260102-000000", "20260103-000000", "20260104-000000"]
+    shown = Outline((site / "index.html").read_text("utf-8")).text()
+    assert shown.count("Left out: ") == 3
+    assert [path.name for path in (site / "runs").iterdir()] == ["20260101-000000"]
+    code, _, err = plumb("history", runs / "20260103-000000", "--output", site)
+    assert (code, "the judgement is damaged" in err, "plumb judge" in err or "judge " in err) == (4, True, True)
+    assert plumb("history", outside, "--output", site)[0] == ExitCode.USAGE
+
+
+def test_a_folder_without_runs_and_an_output_that_is_something_else_are_refused(tmp_path: Path, plumb: Plumb) -> None:
+    run = judged_run(tmp_path / "runs", "20260101-000000")
+    fakes.write(tmp_path / "other" / "precious", "")
+    code, _, err = plumb("history", tmp_path / "other", "--output", tmp_path / "site")
+    assert (code, "no judged run" in err) == (ExitCode.USAGE, True)
+    code, _, err = plumb("history", run, "--output", tmp_path / "other")
+    assert (code, "neither empty nor a history" in err) == (ExitCode.USAGE, True)
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["precious"]
+    code, _, err = plumb("history", run, "--output", run / "run.json")
+    assert (code, "the site is a folder" in err) == (ExitCode.USAGE, True)
+
+
+def test_a_number_that_no_chart_can_show_is_refused(tmp_path: Path, plumb: Plumb) -> None:
+    run = judged_run(tmp_path / "runs", "20260101-000000")
+    text = (run / "findings.json").read_text("utf-8")
+    fakes.write(run / "findings.json", text.replace('"seconds":1.5', '"seconds":1e308'))
+    assert plumb("history", run, "--output", tmp_path / "site")[0] == ExitCode.USAGE
