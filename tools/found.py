@@ -9,7 +9,6 @@ with the exit code 1.
 from __future__ import annotations
 
 import datetime
-import functools
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from harness.plan.request import Request
 from harness.workflows.check import Check
 from harness.workflows.replay import replay
 from harness.workflows.workbench import Workbench
-from tools import bugs
+from tools import bugs, project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from tools.bugs import Answer, Bug, BugCheck, StoredAnswer, StreamCheck
 
 SEED = 1
-WHAT_ANSWERS = ("harness", "suites", "targets", "toolchains")
-"""The folders on which an answer depends."""
 USUAL = "redis-7.0.15"
 """The release whose builds most machines have: it is asked first."""
 
@@ -152,19 +149,9 @@ def _checked(check: BugCheck, server: str, run: Path) -> Judgement:
     return judgement
 
 
-def commit() -> str:
-    """The project's commit, with `+` behind it if files of it differ."""
-    git = functools.partial(
-        process.run_successfully, folder=ROOT, deadline_seconds=60, problem="git does not tell the project's commit"
-    )
-    head = git(["git", "rev-parse", "--short=12", "HEAD"])
-    changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", *WHAT_ANSWERS])
-    return head.text.strip() + ("+" if changed.text.strip() else "")
-
-
 def answers(asked: Sequence[Question]) -> Iterator[StoredAnswer]:
     """Ask one after another; each answer comes as soon as it is there."""
-    at = commit()
+    at = project.commit()
     for question in asked:
         folder = Path(tempfile.mkdtemp(prefix="plumbline-found-"))
         try:

@@ -5,7 +5,7 @@ that the fuzzer does not send; docs/cli.md, from the command line;
 docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
 docs/BENCH.md, from docs/bench.json;
 docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md, from docs/found/*.toml and docs/found.json;
-docs/RECALL.md, from docs/recall.
+docs/RECALL.md, from docs/recall; docs/MATRIX.md, from docs/matrix.json.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
 from tools import boards, bugs, encodings, goals, recall
+from tools.matrix import page as matrix_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,6 +249,7 @@ BENCH = ROOT / "docs" / "BENCH.md"
 ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
 FOUND = ROOT / "docs" / "FOUND.md"
 RECALL = ROOT / "docs" / "RECALL.md"
+MATRIX = ROOT / "docs" / "MATRIX.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "demands": demand_rows, "servers": server_rows}),
@@ -278,6 +280,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
         RECALL,
         {"samples": recall.sample_rows, "operators": recall.operator_rows, "results": recall.result_rows},
     ),
+    MATRIX: lambda: with_tables(MATRIX, matrix_page.tables()),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,

@@ -33,6 +33,7 @@ from harness.record import event_log, run_cost, run_folder
 from harness.report.markdown_table import table
 from harness.workflows.measure.overhead import AUDITED, ENFORCED, Costs
 from harness.workflows.workbench import Workbench
+from tools import project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,11 +152,8 @@ class _Bench:
         run = self.folder / f"run-{self._count}"
         variables = {"PLUMBLINE_CACHE": str(cache)} if cache else {}
         began = time.monotonic()
-        result = process.run(
-            [sys.executable, "-m", "harness.cli.console_script", *words, "--run", run, "--seed", SEED],
-            deadline_seconds=DEADLINE_SECONDS,
-            folder=ROOT,
-            environment={**os.environ, **variables},
+        result = project.plumb(
+            *words, "--run", run, "--seed", SEED, deadline_seconds=DEADLINE_SECONDS, variables=variables
         )
         seconds = time.monotonic() - began
         expected = ExitCode.FINDINGS if fails else ExitCode.PASS

@@ -1,0 +1,380 @@
+"""docs/MATRIX.md: which cells there are, what proves their verdicts, what is left to ask, and what others found."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from harness.core import json_codec
+from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Verdict
+from harness.core.processes.process import Result
+from harness.plan.catalog import Catalog
+from tests import test_found
+from tests.test_found import FAILED, PASSED, SHOWN
+from tests.test_git_checkout import git
+from tools import bugs, project
+from tools.matrix import __main__ as tool
+from tools.matrix import document, page
+from tools.matrix.document import CellFinding, Matrix, MatrixCell, Question
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge.findings import Judgement
+    from tools.matrix.document import Way
+
+ARMV7 = Question(server="redis-7.0.15", way="gcc", target="armv7")
+NOON = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
+
+
+def judgement(cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]]) -> Judgement:
+    verdict = Verdict.merge([verdict for _, _, verdict in cells])
+    return msgspec.structs.replace(test_found.judgement(cells, findings), verdict=verdict)
+
+
+def answer(
+    question: Question = ARMV7, judged: Judgement | None = None, *, commit: str = "new", hours: int = 0
+) -> MatrixCell:
+    judged = judged or judgement([(question.target, suite, verdict) for _, suite, verdict in PASSED], [])
+    return document.judged(
+        question,
+        judged,
+        commit=commit,
+        asked=NOON + datetime.timedelta(hours=hours),
+        seconds=60,
+    )
+
+
+def made(way: Way, *findings: tuple[str, str, str], verdict: Verdict = Verdict.FAIL, hours: int = 0) -> MatrixCell:
+    cells = [("armv7", "canary", Verdict.PASS), ("armv7", "life", verdict)]
+    question = msgspec.structs.replace(ARMV7, way=way)
+    return answer(question, judgement(cells, list(findings)), commit=f"at-{hours}", hours=hours)
+
+
+def test_a_cell_is_a_command_that_anybody_can_type() -> None:
+    assert ARMV7.command == "plumb check --server redis-7.0.15 --target armv7 --tier quick --seed 1"
+    ways: dict[Way, str] = {"clang-musl": "--toolchain clang-musl", "gcc-lto": "--optimisation O2-lto", "shipped": ""}
+    for way, words in ways.items():
+        assert words in msgspec.structs.replace(ARMV7, way=way).command
+
+
+def test_the_cells_are_those_that_can_be_made() -> None:
+    every = document.questions()
+    ways = {
+        (server, target): {one.way for one in every if (one.server, one.target) == (server, target)}
+        for server in document.SERVERS
+        for target in ("armv5", "sparc64", "loongarch64", "armv7-time64", "armv7-kernel", "native-asan")
+    }
+    assert ways["redis-7.0.15", "armv5"] == {"gcc", "clang-musl", "clang-glibc", "gcc-lto"}
+    assert ways["valkey-9.1.2", "sparc64"] == {"gcc", "clang-glibc", "gcc-lto"}
+    assert ways["redis-8.0.6", "loongarch64"] == {"clang-musl"}
+    assert ways["debian:bookworm/redis-server", "armv5"] == {"shipped"}
+    assert ways["debian:bookworm/redis-server", "sparc64"] == set()
+    # A package for ARM has a time_t of 32 bits or of 64, as its distribution chose.
+    assert ways["debian:trixie/valkey-server", "armv7-time64"] == set()
+    assert ways["redis-7.0.15", "armv7-kernel"] == ways["redis-7.0.15", "native-asan"] == set()
+
+
+def test_required_targets_and_usual_compilers_come_first() -> None:
+    required = {one.name for one in Catalog().targets.values() if "required" in one.groups}
+    ranks = [(one.target not in required, one.way not in {"gcc", "clang-musl"}) for one in document.questions()]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) == 4
+
+
+@pytest.mark.parametrize(
+    ("server", "way", "target", "words"),
+    [
+        ("redis-7.0.51", "gcc", "armv5", "no server 'redis-7.0.51'"),
+        ("redis-7.0.15", "clang", "armv5", "no way 'clang'"),
+        ("redis-7.0.15", "gcc", "armv55", "no target 'armv55'"),
+        ("redis-7.0.15", "clang-musl", "sparc64", "nothing of what is named can be made"),
+    ],
+)
+def test_names_that_select_nothing_are_refused(server: str, way: str, target: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        document.questions([server], [way], [target])
+
+
+def test_an_answer_has_the_judgements_verdict_findings_and_proof() -> None:
+    cell = answer(judged=judgement(FAILED, [SHOWN]))
+    assert cell.verdict is Verdict.FAIL
+    assert cell.canaries == 3
+    assert cell.tests == {"passed": 3, "failed": 0, "skipped": 0}
+    assert [(one.id, one.said, one.tests) for one in cell.findings] == [
+        ("wrong-result-life_test_limit", ("the limit is cut",), ("life/t.py::limit",))
+    ]
+    assert cell.doubt() == ""
+
+
+def test_another_machines_tests_prove_nothing() -> None:
+    assert (
+        answer(judged=judgement([("native", "canary", Verdict.PASS), *PASSED[1:]], [])).doubt() == "no canary behaved"
+    )
+
+
+def without(cell: MatrixCell, suite: str) -> MatrixCell:
+    nothing = [msgspec.structs.replace(one, passed=0 if one.suite == suite else one.passed) for one in cell.suites]
+    return msgspec.structs.replace(cell, suites=tuple(nothing))
+
+
+NEW = CellFinding(id="alignment-x-load", title="misaligned", suites=("life",))
+DOUBTED = {
+    "no canary behaved": without(answer(), "canary"),
+    "no test passed": without(answer(), "life"),
+    "alignment-x-load": msgspec.structs.replace(answer(), findings=(NEW,)),
+    "findings and suites: life": msgspec.structs.replace(answer(judged=judgement(FAILED, [])), verdict=Verdict.PASS),
+    "nothing failed": msgspec.structs.replace(answer(), verdict=Verdict.FAIL),
+    "the matrix has no such cell": answer(msgspec.structs.replace(ARMV7, target="sparc64", way="clang-musl")),
+    "is not to be believed: no canary": msgspec.structs.replace(answer(), suites=()),
+}
+
+
+@pytest.mark.parametrize(("words", "cell"), DOUBTED.items(), ids=DOUBTED.keys())
+def test_a_verdict_that_its_evidence_does_not_carry_is_refused(tmp_path: Path, words: str, cell: MatrixCell) -> None:
+    path = tmp_path / "matrix.json"
+    path.write_bytes(json_codec.encode(Matrix(cells=(cell,))))
+    with pytest.raises(UsageError) as error:
+        document.read(path)
+    assert words in str(error.value)
+    assert cell.question.command in str(error.value)
+
+
+def test_two_answers_of_one_cell_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.json"
+    path.write_bytes(json_codec.encode(Matrix(cells=(answer(), answer(hours=1)))))
+    with pytest.raises(UsageError, match="the cell has two"):
+        document.read(path)
+
+
+def test_an_unknown_and_a_known_finding_need_no_excuse(tmp_path: Path) -> None:
+    unknown = msgspec.structs.replace(answer(), verdict=Verdict.UNKNOWN, suites=(), reason="it ended with status 7")
+    known = msgspec.structs.replace(NEW, known="docs/found/x.md")
+    other = answer(msgspec.structs.replace(ARMV7, target="armv5"))
+    cells = (unknown, msgspec.structs.replace(other, findings=(known,)))
+    path = tmp_path / "matrix.json"
+    path.write_bytes(json_codec.encode(Matrix(cells=cells)))
+    assert document.read(path).cells == cells
+
+
+def test_an_answer_replaces_its_predecessor_and_keeps_what_others_have_stored(tmp_path: Path) -> None:
+    path = tmp_path / "matrix.json"
+    lto = answer(msgspec.structs.replace(ARMV7, way="gcc-lto"))
+    document.store(lto, path)
+    document.store(answer(commit="old"), path)
+    # Another tool stores meanwhile: what this one has read is not what it writes.
+    document.store(answer(msgspec.structs.replace(ARMV7, target="armv5")), path)
+    after = document.store(answer(commit="new", hours=1), path)
+    assert after == document.read(path)
+    assert [(one.question.target, one.question.way, one.commit) for one in after.cells] == [
+        ("armv5", "gcc", "new"),
+        ("armv7", "gcc", "new"),
+        ("armv7", "gcc-lto", "new"),
+    ]
+    assert [file.name for file in tmp_path.iterdir()] == ["matrix.json"]
+
+
+def test_what_is_missing_comes_before_what_ended_early_and_the_oldest_of_other_commits_first() -> None:
+    asked = [msgspec.structs.replace(ARMV7, target=name) for name in ("armv5", "armv6", "armv7", "aarch64")]
+    early = msgspec.structs.replace(answer(asked[0]), verdict=Verdict.UNKNOWN, suites=(), reason="status 7")
+    stored = Matrix(cells=(early, answer(asked[1], commit="old", hours=1), answer(asked[2], commit="new")))
+
+    def left(*, again: bool = False, stale: bool = False) -> list[str]:
+        return [one.target for one in tool.wanted(asked, stored, again=again, stale=stale, commit="new")]
+
+    assert left() == ["aarch64", "armv5"]
+    assert left(stale=True) == ["aarch64", "armv5", "armv6"]
+    assert left(again=True) == ["aarch64", "armv5", "armv7", "armv6"]
+
+
+class Plumb:
+    """Stands in for checks, which take minutes: it writes a judgement or ends as it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *ends: tuple[int, Judgement | None]) -> None:
+        self.ends = list(ends)
+        self.commands: list[tuple[str | Path, ...]] = []
+        monkeypatch.setattr(project, "plumb", self.run)
+        monkeypatch.setattr(project, "commit", lambda: "new")
+
+    def run(self, *words: str | Path, deadline_seconds: float) -> Result:
+        assert deadline_seconds
+        self.commands.append(words)
+        code, said = self.ends.pop(0)
+        if said:
+            run = words[words.index("--run") + 1]
+            assert not isinstance(run, str)
+            run.mkdir(parents=True)
+            (run / "findings.json").write_bytes(json_codec.encode(said))
+        return Result([], code, b"error: no space left\n  try: plumb clean\n", expired=False, seconds=1)
+
+
+GOOD = judgement(PASSED, [])
+SELECTION = ["--server", "redis-7.0.15", "--way", "gcc", "--target", "armv7"]
+
+
+def test_a_tool_that_is_killed_loses_the_running_cell_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "matrix.json"
+    for ends in ([(0, GOOD), (int(ExitCode.INTERRUPTED), None)], [(1, judgement(FAILED, [SHOWN]))]):
+        plumb = Plumb(monkeypatch, *ends)
+        words = [*SELECTION, "--way", "gcc-lto", "--document", str(path)]
+        result = CliRunner().invoke(tool.main, words)
+        assert result.exit_code == (ExitCode.INTERRUPTED if len(ends) == 2 else ExitCode.PASS), result.output
+        assert plumb.ends == []
+    assert [(one.question.way, one.verdict) for one in document.read(path).cells] == [
+        ("gcc", Verdict.PASS),
+        ("gcc-lto", Verdict.FAIL),
+    ]
+    assert "wrong-result-life_test_limit  NEW" in result.output
+
+
+@pytest.mark.parametrize(("code", "said"), [(7, None), (3, None), (0, None), (4, GOOD), (-9, GOOD)])
+def test_a_check_without_a_judgement_is_unknown_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: Judgement | None
+) -> None:
+    Plumb(monkeypatch, (code, said))
+    cell = tool.ask(ARMV7, tmp_path / "run", jobs=1)
+    assert cell.verdict is Verdict.UNKNOWN
+    assert cell.suites == ()
+    assert cell.reason == f"the check ended with status {code}\nerror: no space left\n  try: plumb clean"
+
+
+def test_the_check_is_the_command_of_the_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plumb = Plumb(monkeypatch, (0, GOOD))
+    assert tool.ask(ARMV7, tmp_path / "run", jobs=2).verdict is Verdict.PASS
+    assert plumb.commands == [(*ARMV7.words, "--jobs", "2", "--run", tmp_path / "run")]
+
+
+def test_a_plan_and_a_limit_of_time_ask_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plumb = Plumb(monkeypatch)
+    words = ["--document", str(tmp_path / "matrix.json"), *SELECTION, "--target", "armv6"]
+    assert CliRunner().invoke(tool.main, [*words, "--plan"]).output.splitlines() == [
+        msgspec.structs.replace(ARMV7, target=name).command for name in ("armv6", "armv7")
+    ]
+    assert "2 cells are left" in CliRunner().invoke(tool.main, [*words, "--time", "0.0000001s"]).output
+    assert plumb.commands == []
+
+
+def rows(matrix: Matrix, name: str, known: dict[str, bugs.Bug] | None = None) -> str:
+    return "\n".join(page.tables(matrix, known=known or {})[name]())
+
+
+OTHER = ("sigsegv-zipmap", "armv7", "the size wraps")
+
+
+def test_what_others_found_is_what_the_usual_cell_does_not_have() -> None:
+    matrix = Matrix(cells=(made("gcc", SHOWN), made("clang-musl", SHOWN, OTHER), made("gcc-lto", SHOWN)))
+    told = rows(matrix, "differences")
+    assert "2 cells could be compared." in told
+    assert "| `sigsegv-zipmap` |" in told
+    assert "| clang-musl: armv7 | **none yet** |" in told
+    assert "test_limit" not in told
+    assert "gcc-lto" not in told
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        (made("gcc", verdict=Verdict.UNKNOWN), made("clang-musl", OTHER)),
+        (made("gcc"), made("clang-musl", OTHER, verdict=Verdict.UNKNOWN)),
+        (made("clang-musl", OTHER),),
+        (
+            made("gcc"),
+            msgspec.structs.replace(
+                made("clang-musl", OTHER),
+                question=Question(server="redis-7.0.15", way="clang-musl", target="armv7", tier="full"),
+            ),
+        ),
+    ],
+)
+def test_what_did_not_look_everywhere_or_elsewhere_is_not_compared(cells: tuple[MatrixCell, ...]) -> None:
+    told = rows(Matrix(cells=cells), "differences")
+    assert "0 cells could be compared." in told
+    assert "sigsegv" not in told
+
+
+def test_the_tables_have_blanks_dashes_marks_of_age_and_proof() -> None:
+    full = msgspec.structs.replace(
+        made("gcc-lto", hours=2), question=Question(server="redis-7.0.15", way="gcc-lto", target="armv7", tier="full")
+    )
+    matrix = Matrix(cells=(made("gcc", SHOWN, hours=1), made("gcc-lto", verdict=Verdict.PASS), full))
+    servers = rows(matrix, "servers").splitlines()
+    assert "| `armv7` | **FAIL**†, 1 new |  |  | **FAIL**, full |" in servers
+    assert "| `sparc64` |  | – |  |  |" in servers
+    assert "2 of the answers are older" in rows(matrix, "state")
+    assert "2 of 314 cells" in rows(matrix, "state")
+    every = rows(matrix, "cells")
+    assert "| redis-7.0.15 | gcc | `armv7` | quick | **FAIL** | 3 | 3 / 0 / 0 | 2026-11-25 | at-1† | 60 |  |" in every
+    assert "| at-2 |" in every
+
+
+CHECK = bugs.BugCheck(target="armv5", suite="life", finding="wrong-result-life_*", said="*cut*", tests=("limit",))
+BUG = bugs.Bug(
+    name="cut-limit",
+    title="a limit is cut",
+    section="answers",
+    kind="width",
+    found=NOON.date(),
+    has=("redis-7.0.15",),
+    checks=(CHECK,),
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "server", "said", "names"),
+    [
+        (CHECK, "redis-7.0.15", "the limit is cut", ["cut-limit"]),
+        (CHECK, "redis-8.0.6", "the limit is cut", []),
+        (CHECK, "redis-7.0.15", "timed out", []),
+        (CHECK, "debian:bookworm/redis-server", "the limit is cut", ["cut-limit"]),
+        (CHECK, "debian:trixie/valkey-server", "the limit is cut", []),
+        (msgspec.structs.replace(CHECK, suite="width"), "redis-7.0.15", "the limit is cut", []),
+        (msgspec.structs.replace(CHECK, finding="*"), "redis-7.0.15", "the limit is cut", ["cut-limit"]),
+        (msgspec.structs.replace(CHECK, finding="*", tests=("tls",)), "redis-7.0.15", "the limit is cut", []),
+    ],
+)
+def test_a_finding_leads_to_the_bug_whose_check_it_fits(
+    check: bugs.BugCheck, server: str, said: str, names: list[str]
+) -> None:
+    finding = CellFinding(
+        id="wrong-result-life_limit", title="a test", suites=("life",), said=(said,), tests=("life/t.py::limit",)
+    )
+    cell = msgspec.structs.replace(answer(), question=msgspec.structs.replace(ARMV7, server=server))
+    known = {BUG.name: msgspec.structs.replace(BUG, checks=(check,))}
+    assert page.bugs_of(cell, finding, known) == names
+
+
+def test_a_known_entry_names_its_bug() -> None:
+    named = msgspec.structs.replace(NEW, known="it wraps (docs/found/cut-limit.md), and docs/found/gone.md")
+    assert page.bugs_of(answer(), named, {BUG.name: BUG}) == ["cut-limit"]
+    matrix = Matrix(cells=(msgspec.structs.replace(answer(), findings=(named,)),))
+    assert "| [cut-limit](found/cut-limit.md) |" in rows(matrix, "findings", {BUG.name: BUG})
+
+
+def test_a_commit_of_documents_makes_no_answer_older(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    for folder in ("harness", "docs"):
+        (tmp_path / folder).mkdir()
+
+    def change(file: str, text: str) -> None:
+        (tmp_path / file).write_text(text, "utf-8")
+
+    def committed() -> str:
+        git(tmp_path, "add", "--all")
+        git(tmp_path, "commit", "--quiet", "--message", "change")
+        return project.commit(tmp_path)
+
+    change("harness/a.py", "1")
+    first = committed()
+    assert len(first) == 12
+    change("docs/a.md", "2")
+    assert committed() == first
+    change("docs/a.md", "3")
+    assert project.commit(tmp_path) == first
+    change("harness/a.py", "2")
+    assert project.commit(tmp_path) == f"{first}+"
+    assert committed() not in {first, f"{first}+"}

@@ -1,0 +1,166 @@
+"""`python -m tools.matrix`: asks the cells of docs/MATRIX.md, one `plumb check` after another.
+
+Each answer is stored in docs/matrix.json when it is there. A tool that is killed loses the running cell alone: the next
+call goes on with what is missing. Cells without a judgement count as missing and come last.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+import msgspec
+
+from harness.cli.options import Duration
+from harness.core import json_codec
+from harness.core.errors import ExitCode, PlumblineError
+from harness.core.finding import Verdict
+from harness.core.model import SuiteTier
+from harness.core.processes import process
+from harness.judge.findings import Judgement
+from harness.report.formats import findings_json
+from tools import bugs, project
+from tools.matrix import document, page
+from tools.matrix.document import WAYS, MatrixCell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.matrix.document import Matrix, Question
+
+DEADLINE_SECONDS = 6 * 3600.0
+LAST_LINES = 5
+
+
+def ask(question: Question, run: Path, *, jobs: int) -> MatrixCell:
+    """Check a cell as a person would. A check that ends without a judgement is UNKNOWN, with what it said.
+
+    Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError where it cannot be started.
+    """
+    at, asked = project.commit(), datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    began = time.monotonic()
+    result = project.plumb(*question.words, "--jobs", str(jobs), "--run", run, deadline_seconds=DEADLINE_SECONDS)
+    seconds = round(time.monotonic() - began)
+    if result.code == ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    file = run / findings_json.FORMAT.file
+    if (
+        not result.expired
+        and result.code in {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
+        and file.is_file()
+    ):
+        judgement = json_codec.decode(file.read_bytes(), Judgement)
+        return document.judged(question, judgement, commit=at, asked=asked, seconds=seconds)
+    lines = result.text.strip().splitlines()[-LAST_LINES:]
+    ended = "did not end in time" if result.expired else f"ended with status {result.code}"
+    return MatrixCell(
+        question=question,
+        verdict=Verdict.UNKNOWN,
+        commit=at,
+        asked=asked,
+        seconds=seconds,
+        reason="\n".join([f"the check {ended}", *lines]),
+    )
+
+
+def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: bool, commit: str) -> list[Question]:
+    """What is left to ask: cells without an answer, then those whose check ended without a judgement.
+
+    `stale` adds the answers of other commits, the oldest first; `again` adds all.
+    """
+    new = [one for one in asked if stored.of(one) is None]
+    there = sorted((cell for one in asked if (cell := stored.of(one))), key=lambda cell: cell.asked)
+    failed = [cell.question for cell in there if not cell.suites]
+    old = [cell.question for cell in there if cell.suites and (again or (stale and cell.commit != commit))]
+    return [*new, *failed, *old]
+
+
+@click.command()
+@click.option("--server", "servers", multiple=True, help="Only this release or package; repeat for more.")
+@click.option("--way", "ways", multiple=True, help=f"Only servers made so ({', '.join(WAYS)}); repeat for more.")
+@click.option("--target", "targets", multiple=True, help="Only this machine; repeat for more.")
+@click.option(
+    "--tier", type=click.Choice(get_args(SuiteTier)), default="quick", show_default=True, help="How much to run."
+)
+@click.option("--again", is_flag=True, help="Ask what has an answer, too.")
+@click.option("--stale", is_flag=True, help="Ask what has an answer of another commit, too.")
+@click.option("--time", "limit_seconds", type=Duration(), metavar="TIME", help="Begin no cell after this time.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="As of `plumb check`.")
+@click.option("--plan", is_flag=True, help="Print the commands, and ask nothing.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the runs of cells that do not pass in this folder.",
+)
+@click.option(
+    "--document",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=document.STORED,
+    help="The file of answers.",
+)
+def main(
+    servers: tuple[str, ...],
+    ways: tuple[str, ...],
+    targets: tuple[str, ...],
+    tier: SuiteTier,
+    limit_seconds: float | None,
+    jobs: int,
+    keep: Path | None,
+    path: Path,
+    *,
+    again: bool,
+    stale: bool,
+    plan: bool,
+) -> None:
+    """Ask the cells of the matrix that are missing."""
+    end = time.monotonic() + (limit_seconds or float("inf"))
+    try:
+        asked = document.questions(servers, ways, targets, tier)
+        left = wanted(asked, document.read(path), again=again, stale=stale, commit=project.commit())
+        if plan:
+            click.echo("\n".join(one.command for one in left))
+            raise SystemExit(ExitCode.PASS)
+        for number, question in enumerate(left):
+            if time.monotonic() >= end:
+                click.echo(f"{len(left) - number} cells are left: the time is over")
+                break
+            _answered(question, path, keep, jobs=jobs)
+        click.echo("docs/MATRIX.md shows the answers after: python -m tools.generated")
+        code = ExitCode.PASS
+    except PlumblineError as error:
+        click.echo(str(error), err=True)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = ExitCode.INTERRUPTED
+    raise SystemExit(code)
+
+
+def _answered(question: Question, path: Path, keep: Path | None, *, jobs: int) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="plumbline-matrix-"))
+    # Also where it is killed.
+    process.keep_folder(folder)
+    try:
+        cell = ask(question, folder / "run", jobs=jobs)
+        document.store(cell, path)
+        click.echo(f"{question.command}  {cell.verdict}  {cell.seconds:.0f} s  {dict(cell.tests)}")
+        for finding in cell.findings:
+            told = finding.known or page.bugs_of(cell, finding, bugs.read_bugs()) or "NEW"
+            click.echo(f"    {finding.id}  {told}")
+        if keep and cell.verdict is not Verdict.PASS and (folder / "run").is_dir():
+            keep.mkdir(parents=True, exist_ok=True)
+            named = "-".join(msgspec.to_builtins(question).values()).replace(":", "-").replace("/", "-")
+            shutil.rmtree(keep / named, ignore_errors=True)
+            shutil.move(folder / "run", keep / named)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    process.stop_on_signals()
+    main()

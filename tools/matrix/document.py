@@ -1,0 +1,297 @@
+"""docs/matrix.json: the stored answer of each cell, and which cells there are. It starts nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from datetime import datetime  # noqa: TC003  msgspec reads it
+from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
+
+from harness.build.sources.server_package import package_named
+from harness.core import json_codec
+from harness.core.cache import write_whole
+from harness.core.errors import UsageError
+from harness.core.finding import Verdict
+from harness.core.model import CANARY_SUITE, DEFAULT_OPTIMISATION, Record, Tier
+from harness.core.strict_toml import ROOT, near_names
+from harness.core.target_model import DEFAULT_FAMILY
+from harness.plan.catalog import Catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.core.target_model import Target
+    from harness.judge.findings import Judgement
+
+STORED = ROOT / "docs" / "matrix.json"
+SERVERS = (
+    "redis-7.0.15",
+    "valkey-9.1.2",
+    "redis-8.0.6",
+    "valkey-8.1.1",
+    "debian:bookworm/redis-server",
+    "debian:trixie/valkey-server",
+)
+"""The current releases, and what a distribution ships of them. They are asked in this order."""
+SEED = "1"
+LONGEST_MESSAGE = 2000
+
+Way = Literal["gcc", "clang-musl", "clang-glibc", "gcc-lto", "shipped"]
+"""How a server is made: by a family of toolchains; by GCC with link-time optimisation; or by a distribution."""
+WAYS: tuple[Way, ...] = get_args(Way)
+USUAL: tuple[Way, ...] = ("gcc", "clang-musl")
+"""The ways that are asked before the others."""
+
+
+class Question(Record, frozen=True):
+    """One cell of the matrix: a release, how it is made, and the machine that runs it."""
+
+    server: str
+    way: Way
+    target: str
+    tier: Tier = "quick"
+
+    @property
+    def words(self) -> list[str]:
+        """The command that asks, without the folder of its run."""
+        words = ["check", "--server", self.server, "--target", self.target, "--tier", self.tier]
+        if self.way == "gcc-lto":
+            words += ["--optimisation", f"{DEFAULT_OPTIMISATION}-lto"]
+        elif self.way not in {DEFAULT_FAMILY, "shipped"}:
+            words += ["--toolchain", self.way]
+        return [*words, "--seed", SEED]
+
+    @property
+    def command(self) -> str:
+        """The same for a shell."""
+        return shlex.join(["plumb", *self.words])
+
+
+class SuiteTally(Record, frozen=True):
+    """What one suite's tests did: what proves that the check looked."""
+
+    suite: str
+    verdict: Verdict
+    passed: int
+    failed: int
+    skipped: int
+    reason: str = ""
+
+
+class CellFinding(Record, frozen=True):
+    """A finding of a cell."""
+
+    id: str
+    title: str
+    suites: tuple[str, ...]
+    known: str = ""
+    """Why it is in the known list; empty if it is not."""
+    tests: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    """The beginnings of the messages of its failed tests, by which docs/found tells bugs apart."""
+
+
+class MatrixCell(Record, frozen=True):
+    """A cell's stored answer."""
+
+    question: Question
+    verdict: Verdict
+    commit: str
+    """The last commit of this project that changed what an answer depends on."""
+    asked: datetime
+    seconds: float
+    suites: tuple[SuiteTally, ...] = ()
+    """Empty if the check ended without a judgement."""
+    findings: tuple[CellFinding, ...] = ()
+    reason: str = ""
+    """Why there is no judgement; empty if there is one."""
+
+    @property
+    def canaries(self) -> int:
+        """How many canaries behaved."""
+        return sum(one.passed for one in self.suites if one.suite == CANARY_SUITE)
+
+    @property
+    def tests(self) -> Counter[str]:
+        """How many tests passed, failed and were skipped, without the canaries."""
+        counts: Counter[str] = Counter()
+        for one in self.suites:
+            if one.suite != CANARY_SUITE:
+                counts.update(passed=one.passed, failed=one.failed, skipped=one.skipped)
+        return counts
+
+    def doubt(self) -> str:
+        """Why its verdict is not to be believed; empty if it is. UNKNOWN claims nothing, and needs no proof."""
+        if self.verdict is Verdict.UNKNOWN:
+            return ""
+        if not self.canaries:
+            return "no canary behaved"
+        if self.verdict is not Verdict.FAIL:
+            news = [one.id for one in self.findings if not one.known]
+            worse = [one.suite for one in self.suites if one.verdict.severity > self.verdict.severity]
+            if news or worse:
+                return f"the verdict is better than its findings and suites: {', '.join([*news, *worse])}"
+            return "" if self.tests["passed"] else "no test passed"
+        return "" if self.findings or self.tests["failed"] else "nothing failed"
+
+
+class Matrix(Record, frozen=True):
+    """docs/matrix.json."""
+
+    cells: tuple[MatrixCell, ...] = ()
+
+    def of(self, question: Question) -> MatrixCell | None:
+        """The answer to a question; None where it was not asked."""
+        return next((one for one in self.cells if one.question == question), None)
+
+    def best(self, server: str, way: str, target: str) -> MatrixCell | None:
+        """The answer of the highest tier that was asked; None where none was."""
+        tiers = ("kernel", "quick", "full", "thorough")
+        asked = [
+            one
+            for one in self.cells
+            if (one.question.server, one.question.way, one.question.target) == (server, way, target)
+        ]
+        return max(asked, key=lambda one: tiers.index(one.question.tier), default=None)
+
+    @property
+    def commit(self) -> str:
+        """The commit of the cell that was asked last; empty without cells."""
+        return max(self.cells, key=lambda one: one.asked).commit if self.cells else ""
+
+    def with_answer(self, new: MatrixCell) -> Matrix:
+        """The same with an answer in place of its predecessor, in the order of servers, targets and ways."""
+        cells = [*(one for one in self.cells if one.question != new.question), new]
+        targets = list(Catalog().targets)
+
+        def place(cell: MatrixCell) -> tuple[int, int, int, str]:
+            asked = cell.question
+            return SERVERS.index(asked.server), targets.index(asked.target), WAYS.index(asked.way), asked.tier
+
+        return Matrix(cells=tuple(sorted(cells, key=place)))
+
+
+def read(path: Path = STORED) -> Matrix:
+    """The stored answers; none where there is no file.
+
+    Raises UsageError for a file that is not valid, and for a verdict that its own evidence does not carry.
+    """
+    if not path.is_file():
+        return Matrix()
+    try:
+        matrix = json_codec.decode(path.read_bytes(), Matrix)
+    except msgspec.MsgspecError as error:
+        raise UsageError("not a valid matrix", where=str(path), because=str(error)) from error
+    possible = set(questions())
+    for cell in matrix.cells:
+        asked = cell.question
+        usual = msgspec.structs.replace(asked, tier="quick")
+        doubt = cell.doubt() if usual in possible else "the matrix has no such cell"
+        if doubt or matrix.of(asked) is not cell:
+            raise UsageError(
+                f"an answer is not to be believed: {doubt or 'the cell has two'}",
+                where=f"{path}, {asked.command}",
+                remedy="python -m tools.matrix --again, with its --server, --way and --target, once it is removed",
+            )
+    return matrix
+
+
+def store(new: MatrixCell, path: Path = STORED) -> Matrix:
+    """Add an answer to what the file has now, whole or not at all, however this process ends."""
+    matrix = read(path).with_answer(new)
+    write_whole(path, msgspec.json.format(json_codec.encode(matrix), indent=1) + b"\n")
+    return matrix
+
+
+def possible_ways(catalog: Catalog, server: str, target: Target) -> list[Way]:
+    """How a server can be made for a target."""
+    tools = catalog.toolchain_of(target)
+    if package_named(server):
+        has = tools.debian_architecture and target.time_bits <= target.width_bits
+        return ["shipped"] if has else []
+    families = [way for way in ("clang-musl", "clang-glibc") if target.name in catalog.families[way].targets]
+    return [way for way in WAYS if way in {*families, *(() if tools.family else ("gcc", "gcc-lto"))}]
+
+
+def machines(catalog: Catalog) -> list[Target]:
+    """The targets of the matrix, the required ones first: what the emulator runs without a kernel of its own."""
+    chosen = [one for one in catalog.targets.values() if one.emulator.is_qemu_user]
+    return sorted(chosen, key=lambda one: "required" not in one.groups)
+
+
+def questions(
+    servers: Sequence[str] = (), ways: Sequence[str] = (), targets: Sequence[str] = (), tier: Tier = "quick"
+) -> list[Question]:
+    """The cells of what is named, all without names: required targets and usual compilers first.
+
+    Raises UsageError for a name that is none, and where nothing of what is named exists.
+    """
+    catalog = Catalog()
+    every = machines(catalog)
+    known = {"server": SERVERS, "way": WAYS, "target": [one.name for one in every]}
+    for (noun, names), given in zip(known.items(), (servers, ways, targets), strict=True):
+        for name in given:
+            if name not in names:
+                near = ", ".join(near_names(name, names)) or ", ".join(names)
+                raise UsageError(
+                    f"the matrix has no {noun} '{name}'", where=f"--{noun}", remedy=f"one of these: {near}"
+                )
+    found = [
+        (
+            ("required" not in target.groups, way not in USUAL),
+            Question(server=server, way=way, target=target.name, tier=tier),
+        )
+        for server in SERVERS
+        for target in every
+        for way in possible_ways(catalog, server, target)
+        if (not servers or server in servers) and (not ways or way in ways) and (not targets or target.name in targets)
+    ]
+    if not found:
+        raise UsageError(
+            "nothing of what is named can be made",
+            where=", ".join([*servers, *ways, *targets]),
+            remedy="plumb list toolchains",
+        )
+    return [question for _, question in sorted(found, key=lambda one: one[0])]
+
+
+def judged(question: Question, judgement: Judgement, *, commit: str, asked: datetime, seconds: float) -> MatrixCell:
+    """What a check's judgement says of its cell."""
+    return MatrixCell(
+        question=question,
+        verdict=judgement.verdict,
+        commit=commit,
+        asked=asked,
+        seconds=seconds,
+        suites=tuple(
+            SuiteTally(
+                suite=one.suite,
+                verdict=one.verdict,
+                passed=one.passed,
+                failed=one.failed,
+                skipped=one.skipped,
+                reason=one.reason,
+            )
+            for one in judgement.cells
+            if one.target == question.target
+        ),
+        findings=tuple(
+            CellFinding(
+                id=finding.id,
+                title=finding.title,
+                known=finding.known,
+                suites=tuple(sorted({witness.suite for witness in finding.witnesses})),
+                tests=tuple(sorted({one.test for witness in finding.witnesses for one in witness.occasions})),
+                said=tuple(
+                    sorted(
+                        {one.said[:LONGEST_MESSAGE] for witness in finding.witnesses for one in witness.occasions}
+                        - {""}
+                    )
+                ),
+            )
+            for finding in judgement.findings
+        ),
+    )

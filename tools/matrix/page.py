@@ -1,0 +1,225 @@
+"""The tables of docs/MATRIX.md, made of docs/matrix.json, the catalog and docs/found."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from harness.build.sources.server_package import package_named
+from harness.core.finding import Verdict
+from harness.plan.catalog import Catalog
+from harness.report.formats.markdown import as_text
+from harness.report.markdown_table import table
+from tools import bugs
+from tools.matrix import document
+from tools.matrix.document import SERVERS, WAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tools.bugs import Bug
+    from tools.matrix.document import CellFinding, Matrix, MatrixCell, Way
+
+OLDER = "†"
+NONE = "–"
+COMPARED: Way = "gcc"
+"""The way that all others are compared with: GCC, with the GNU C library."""
+_PAGE = re.compile(r"docs/found/([a-z0-9-]+)\.md")
+
+
+def bugs_of(cell: MatrixCell, finding: CellFinding, known: Mapping[str, Bug]) -> list[str]:
+    """The bugs of docs/found that a finding is: those that its known entry names, and those whose checks it fits.
+
+    A package is taken for any release of its family, because its own need not be in the catalog.
+    """
+    server, package = cell.question.server, package_named(cell.question.server)
+
+    def concerned(bug: Bug) -> bool:
+        has = {*bug.has, *bug.by_source}
+        return any(name.startswith(f"{package.family}-") for name in has) if package else server in has
+
+    def fits(bug: Bug) -> bool:
+        return any(
+            check.suite in finding.suites
+            and any(check.shown(finding.id, said) for said in finding.said or (finding.title,))
+            # A glob that takes every finding says nothing without the test.
+            and (
+                check.finding != "*"
+                or any(fnmatchcase(test, f"*{part}*") for test in finding.tests for part in check.tests)
+            )
+            for check in bug.checks
+        )
+
+    named = [name for name in _PAGE.findall(finding.known) if name in known]
+    return sorted({*named, *(bug.name for bug in known.values() if concerned(bug) and fits(bug))})
+
+
+class _Page:
+    """What all tables are made of."""
+
+    def __init__(self, matrix: Matrix, catalog: Catalog, known: Mapping[str, Bug]) -> None:
+        self.matrix, self.catalog, self.known = matrix, catalog, known
+
+    def server_tables(self) -> list[str]:
+        """A heading and a table for each server."""
+        lines: list[str] = []
+        for server in SERVERS:
+            lines += [f"### {server}", "", *self.server_rows(server), ""]
+        return lines[:-1]
+
+    def server_rows(self, server: str) -> list[str]:
+        """A row for each machine, a column for each way in which the server can be made."""
+        targets = document.machines(self.catalog)
+        possible = {one.name: document.possible_ways(self.catalog, server, one) for one in targets}
+        ways = [way for way in WAYS if any(way in some for some in possible.values())]
+        rows = [
+            (f"`{name}`", *(self._cell(server, way, name) if way in some else NONE for way in ways))
+            for name, some in possible.items()
+            if some
+        ]
+        return table(["target", *ways], rows)
+
+    def _cell(self, server: str, way: Way, target: str) -> str:
+        cell = self.matrix.best(server, way, target)
+        if cell is None:
+            return ""
+        new = sum(not one.known for one in cell.findings)
+        words = [_verdict(cell) + self._older(cell)]
+        words += [f"{len(cell.findings) - new} known"] if new < len(cell.findings) else []
+        words += [f"{new} new"] if new else []
+        words += [cell.question.tier] if cell.question.tier != "quick" else []
+        return ", ".join(words)
+
+    def _older(self, cell: MatrixCell) -> str:
+        return OLDER if cell.commit != self.matrix.commit else ""
+
+    def state(self) -> list[str]:
+        """How much was asked, and with which commit."""
+        every = document.questions()
+        asked = [one for one in self.matrix.cells if one.suites]
+        quick = {(one.question.server, one.question.way, one.question.target) for one in asked}
+        old = sum(bool(self._older(one)) for one in asked)
+        lines = [f"{len(quick)} of {len(every)} cells have a verdict."]
+        if asked:
+            lines.append(
+                f"The newest commit is {self.matrix.commit}; {old} of the answers are older, which {OLDER} marks."
+            )
+        return [" ".join(lines)]
+
+    def difference_rows(self) -> list[str]:
+        """What servers made otherwise showed, and the one that GCC and the GNU C library made did not."""
+        rows: dict[tuple[str, str], list[MatrixCell]] = {}
+        titles: dict[str, CellFinding] = {}
+        compared = 0
+        for cell in self.matrix.cells:
+            asked = cell.question
+            usual = self.matrix.of(_like(asked, COMPARED)) if asked.way not in {COMPARED, "shipped"} else None
+            # A cell that is UNKNOWN did not look everywhere, so what it lacks says nothing.
+            if usual is None or usual.verdict is Verdict.UNKNOWN or cell.verdict is Verdict.UNKNOWN:
+                continue
+            compared += 1
+            there = {one.id for one in usual.findings}
+            for finding in cell.findings:
+                if finding.id not in there:
+                    rows.setdefault((finding.id, asked.server), []).append(cell)
+                    titles[finding.id] = finding
+        lines = [f"{compared} cells could be compared.", ""]
+        told = [
+            (f"`{identity}`", as_text(titles[identity].title), server, self._where(cells), self._links(cells, identity))
+            for (identity, server), cells in sorted(rows.items())
+        ]
+        return lines + (
+            table(["finding", "what it says", "server", "where", "bug"], told) if told else ["None differs."]
+        )
+
+    def finding_rows(self) -> list[str]:
+        """A row for each finding and server."""
+        rows: dict[tuple[str, str], list[MatrixCell]] = {}
+        for cell in self.matrix.cells:
+            for finding in cell.findings:
+                rows.setdefault((finding.id, cell.question.server), []).append(cell)
+        return table(
+            ["finding", "server", "where", "bug"],
+            [
+                (f"`{identity}`", server, self._where(cells), self._links(cells, identity))
+                for (identity, server), cells in sorted(rows.items())
+            ],
+        )
+
+    def _where(self, cells: list[MatrixCell]) -> str:
+        """The targets of each way."""
+        by_way: dict[str, list[str]] = {}
+        for cell in cells:
+            by_way.setdefault(cell.question.way, []).append(cell.question.target)
+        return "; ".join(f"{way}: {', '.join(dict.fromkeys(targets))}" for way, targets in by_way.items())
+
+    def _links(self, cells: list[MatrixCell], identity: str) -> str:
+        found = [(cell, one) for cell in cells for one in cell.findings if one.id == identity]
+        names = sorted({name for cell, one in found for name in bugs_of(cell, one, self.known)})
+        if names:
+            return ", ".join(f"[{name}](found/{name}.md)" for name in names)
+        reasons = sorted({one.known for _, one in found if one.known})
+        return as_text("; ".join(reasons)) if reasons else "**none yet**"
+
+    def cell_rows(self) -> list[str]:
+        """A row for each answer, with what proves that the check looked."""
+        rows = []
+        for cell in self.matrix.cells:
+            asked, tests = cell.question, cell.tests
+            proof = f"{tests['passed']} / {tests['failed']} / {tests['skipped']}"
+            worst = "; ".join(f"{one.suite}: {one.reason}" for one in cell.suites if one.verdict is Verdict.UNKNOWN)
+            remark = as_text((cell.reason or worst).replace("\n", "; "))
+            at = f"{cell.commit}{self._older(cell)}"
+            rows.append(
+                (
+                    asked.server,
+                    asked.way,
+                    f"`{asked.target}`",
+                    asked.tier,
+                    _verdict(cell),
+                    cell.canaries,
+                    proof,
+                    f"{cell.asked:%Y-%m-%d}",
+                    at,
+                    f"{cell.seconds:.0f}",
+                    remark,
+                )
+            )
+        heads = [
+            "server",
+            "made by",
+            "target",
+            "tier",
+            "verdict",
+            "canaries",
+            "tests passed / failed / skipped",
+            "asked",
+        ]
+        return table([*heads, "commit", "seconds", "remark"], rows)
+
+
+def _verdict(cell: MatrixCell) -> str:
+    return cell.verdict.value if cell.verdict is Verdict.PASS else f"**{cell.verdict.value}**"
+
+
+def _like(asked: document.Question, way: Way) -> document.Question:
+    return document.Question(server=asked.server, way=way, target=asked.target, tier=asked.tier)
+
+
+def tables(
+    matrix: Matrix | None = None, catalog: Catalog | None = None, known: Mapping[str, Bug] | None = None
+) -> dict[str, Callable[[], list[str]]]:
+    """The tables of docs/MATRIX.md by their marks; of the stored data by default."""
+    made = _Page(
+        document.read() if matrix is None else matrix,
+        catalog or Catalog(),
+        bugs.read_bugs() if known is None else known,
+    )
+    return {
+        "state": made.state,
+        "differences": made.difference_rows,
+        "servers": made.server_tables,
+        "findings": made.finding_rows,
+        "cells": made.cell_rows,
+    }

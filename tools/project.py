@@ -1,0 +1,52 @@
+"""The project's own command, as a person runs it, and the commit on which its answers depend."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from harness.core.processes.process import Result
+
+WHAT_ANSWERS = ("harness", "suites", "targets", "toolchains", "ci/known.toml")
+"""The files on which an answer depends."""
+
+
+def plumb(
+    *words: str | Path, deadline_seconds: float, log: Path | None = None, variables: Mapping[str, str] | None = None
+) -> Result:
+    """Run `plumb` with these words, and with more variables of the environment. The caller judges its exit status.
+
+    Raises InfrastructureError if it cannot be started.
+    """
+    return process.run(
+        [sys.executable, "-m", "harness.cli.console_script", *words],
+        deadline_seconds=deadline_seconds,
+        log=log,
+        folder=ROOT,
+        environment={**os.environ, **(variables or {})},
+    )
+
+
+def commit(root: Path = ROOT) -> str:
+    """The last commit that changed what an answer depends on, with `+` behind it if the work tree differs from it.
+
+    A commit of documents alone makes no answer older. Raises InfrastructureError if git does not tell.
+    """
+
+    def git(*words: str) -> str:
+        return process.run_successfully(
+            ["git", *words, "--", *WHAT_ANSWERS],
+            folder=root,
+            deadline_seconds=60,
+            problem="git does not tell the project's commit",
+        ).text.strip()
+
+    return git("log", "-1", "--abbrev=12", "--format=%h") + ("+" if git("status", "--porcelain") else "")
