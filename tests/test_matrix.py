@@ -154,7 +154,7 @@ def test_two_answers_of_one_cell_are_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_and_a_known_finding_need_no_excuse(tmp_path: Path) -> None:
     unknown = msgspec.structs.replace(answer(), verdict=Verdict.UNKNOWN, suites=(), reason="it ended with status 7")
-    known = msgspec.structs.replace(NEW, known="docs/found/x.md")
+    known = msgspec.structs.replace(NEW, known="docs/found/aof-arity.md")
     other = answer(msgspec.structs.replace(ARMV7, target="armv5"))
     cells = (unknown, msgspec.structs.replace(other, findings=(known,)))
     path = tmp_path / "matrix.json"
@@ -179,17 +179,18 @@ def test_an_answer_replaces_its_predecessor_and_keeps_what_others_have_stored(tm
     assert [file.name for file in tmp_path.iterdir()] == ["matrix.json"]
 
 
-def test_what_is_missing_comes_before_what_ended_early_and_the_oldest_of_other_commits_first() -> None:
-    asked = [msgspec.structs.replace(ARMV7, target=name) for name in ("armv5", "armv6", "armv7", "aarch64")]
+def test_what_is_missing_comes_before_what_is_unknown_and_the_oldest_of_other_commits_first() -> None:
+    asked = [msgspec.structs.replace(ARMV7, target=name) for name in ("armv5", "armv6", "armv7", "aarch64", "mips")]
     early = msgspec.structs.replace(answer(asked[0]), verdict=Verdict.UNKNOWN, suites=(), reason="status 7")
-    stored = Matrix(cells=(early, answer(asked[1], commit="old", hours=1), answer(asked[2], commit="new")))
+    late = msgspec.structs.replace(answer(asked[4], hours=1), verdict=Verdict.UNKNOWN)
+    stored = Matrix(cells=(late, early, answer(asked[1], commit="old", hours=1), answer(asked[2], commit="new")))
 
     def left(*, again: bool = False, stale: bool = False) -> list[str]:
         return [one.target for one in tool.wanted(asked, stored, again=again, stale=stale, commit="new")]
 
-    assert left() == ["aarch64", "armv5"]
-    assert left(stale=True) == ["aarch64", "armv5", "armv6"]
-    assert left(again=True) == ["aarch64", "armv5", "armv7", "armv6"]
+    assert left() == ["aarch64", "armv5", "mips"]
+    assert left(stale=True) == ["aarch64", "armv5", "mips", "armv6"]
+    assert left(again=True) == ["aarch64", "armv5", "mips", "armv7", "armv6"]
 
 
 class Plumb:
@@ -314,7 +315,7 @@ def test_the_tables_have_blanks_dashes_marks_of_age_and_proof() -> None:
 
 CHECK = bugs.BugCheck(target="armv5", suite="life", finding="wrong-result-life_*", said="*cut*", tests=("limit",))
 BUG = bugs.Bug(
-    name="cut-limit",
+    name="output-limit-cut",
     title="a limit is cut",
     section="answers",
     kind="width",
@@ -327,13 +328,13 @@ BUG = bugs.Bug(
 @pytest.mark.parametrize(
     ("check", "server", "said", "names"),
     [
-        (CHECK, "redis-7.0.15", "the limit is cut", ["cut-limit"]),
+        (CHECK, "redis-7.0.15", "the limit is cut", ["output-limit-cut"]),
         (CHECK, "redis-8.0.6", "the limit is cut", []),
         (CHECK, "redis-7.0.15", "timed out", []),
-        (CHECK, "debian:bookworm/redis-server", "the limit is cut", ["cut-limit"]),
+        (CHECK, "debian:bookworm/redis-server", "the limit is cut", ["output-limit-cut"]),
         (CHECK, "debian:trixie/valkey-server", "the limit is cut", []),
         (msgspec.structs.replace(CHECK, suite="width"), "redis-7.0.15", "the limit is cut", []),
-        (msgspec.structs.replace(CHECK, finding="*"), "redis-7.0.15", "the limit is cut", ["cut-limit"]),
+        (msgspec.structs.replace(CHECK, finding="*"), "redis-7.0.15", "the limit is cut", ["output-limit-cut"]),
         (msgspec.structs.replace(CHECK, finding="*", tests=("tls",)), "redis-7.0.15", "the limit is cut", []),
     ],
 )
@@ -349,10 +350,10 @@ def test_a_finding_leads_to_the_bug_whose_check_it_fits(
 
 
 def test_a_known_entry_names_its_bug() -> None:
-    named = msgspec.structs.replace(NEW, known="it wraps (docs/found/cut-limit.md), and docs/found/gone.md")
-    assert page.bugs_of(answer(), named, {BUG.name: BUG}) == ["cut-limit"]
+    named = msgspec.structs.replace(NEW, known="it wraps (docs/found/output-limit-cut.md), and docs/found/aof-arity.md")
+    assert page.bugs_of(answer(), named, {BUG.name: BUG}) == ["output-limit-cut"]
     matrix = Matrix(cells=(msgspec.structs.replace(answer(), findings=(named,)),))
-    assert "| [cut-limit](found/cut-limit.md) |" in rows(matrix, "findings", {BUG.name: BUG})
+    assert "| [output-limit-cut](found/output-limit-cut.md) |" in rows(matrix, "findings", {BUG.name: BUG})
 
 
 def test_a_commit_of_documents_makes_no_answer_older(tmp_path: Path) -> None:
@@ -371,9 +372,9 @@ def test_a_commit_of_documents_makes_no_answer_older(tmp_path: Path) -> None:
     change("harness/a.py", "1")
     first = committed()
     assert len(first) == 12
-    change("docs/a.md", "2")
+    change("docs/page.html", "2")
     assert committed() == first
-    change("docs/a.md", "3")
+    change("docs/page.html", "3")
     assert project.commit(tmp_path) == first
     change("harness/a.py", "2")
     assert project.commit(tmp_path) == f"{first}+"

@@ -1,7 +1,8 @@
 """`python -m tools.matrix`: asks the cells of docs/MATRIX.md, one `plumb check` after another.
 
 Each answer is stored in docs/matrix.json when it is there. A tool that is killed loses the running cell alone: the next
-call goes on with what is missing. Cells without a judgement count as missing and come last.
+call goes on with what is missing. Cells that are UNKNOWN, as on a machine that is too busy, count as missing. They come
+last.
 """
 
 from __future__ import annotations
@@ -69,15 +70,15 @@ def ask(question: Question, run: Path, *, jobs: int) -> MatrixCell:
 
 
 def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: bool, commit: str) -> list[Question]:
-    """What is left to ask: cells without an answer, then those whose check ended without a judgement.
+    """What is left to ask: cells without an answer, then those that are UNKNOWN.
 
     `stale` adds the answers of other commits, the oldest first; `again` adds all.
     """
     new = [one for one in asked if stored.of(one) is None]
     there = sorted((cell for one in asked if (cell := stored.of(one))), key=lambda cell: cell.asked)
-    failed = [cell.question for cell in there if not cell.suites]
-    old = [cell.question for cell in there if cell.suites and (again or (stale and cell.commit != commit))]
-    return [*new, *failed, *old]
+    unknown = [cell.question for cell in there if cell.verdict is Verdict.UNKNOWN]
+    old = [cell.question for cell in there if again or (stale and cell.commit != commit)]
+    return list(dict.fromkeys([*new, *unknown, *old]))
 
 
 @click.command()

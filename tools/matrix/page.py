@@ -97,7 +97,7 @@ class _Page:
     def state(self) -> list[str]:
         """How much was asked, and with which commit."""
         every = document.questions()
-        asked = [one for one in self.matrix.cells if one.suites]
+        asked = [one for one in self.matrix.cells if one.verdict is not Verdict.UNKNOWN]
         quick = {(one.question.server, one.question.way, one.question.target) for one in asked}
         old = sum(bool(self._older(one)) for one in asked)
         lines = [f"{len(quick)} of {len(every)} cells have a verdict."]
