@@ -106,6 +106,8 @@ class CellSpec(Record, frozen=True):
     """Whether the guest records the edges of its code that it takes, if its emulator supports this."""
     tests: list[str] = msgspec.field(default_factory=list)
     """Parts of names, or globs: the cell runs only the matching tests, or all tests where the list is empty."""
+    without: list[str] = msgspec.field(default_factory=list)
+    """Names of tests that the cell does not run."""
     limit_seconds: float | None = None
     """Time limit for open-ended suites; None: the tier's limit."""
     deadline_seconds: float = 0.0

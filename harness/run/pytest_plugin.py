@@ -88,9 +88,13 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of the cell's suite that were not requested."""
     run = config.stash.get(_CELL, None)
-    if run is None or not run.cell.tests:
+    if run is None or not (run.cell.tests or run.cell.without):
         return
-    wanted = [item for item in items if _is_wanted(item, run.cell.tests)]
+    wanted = [
+        item
+        for item in items
+        if (not run.cell.tests or _is_wanted(item, run.cell.tests)) and _name(item) not in run.cell.without
+    ]
     config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
     items[:] = wanted
 

@@ -42,8 +42,8 @@ IMPORTED = (
     "harness.run.upstream.test_files",
 )
 """What cells import, besides pytest. The plugin and the suites are not among it: pytest rewrites their assertions."""
-NO_TESTS_COLLECTED = 5
-"""pytest.ExitCode.NO_TESTS_COLLECTED; importing pytest for it would slow down the start of every command."""
+TESTS_FAILED, NO_TESTS_COLLECTED = 1, 5
+"""Of pytest.ExitCode; importing pytest for them would slow down the start of every command."""
 
 
 def cell_server() -> ForkServer:
@@ -90,6 +90,8 @@ def run_cell(
     kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""
     if spec.tests and result.code == NO_TESTS_COLLECTED:
         problem, kind = f"none of its tests fits --test {' '.join(spec.tests)}", "absent"
+    elif spec.without and result.code == NO_TESTS_COLLECTED:
+        problem, kind = "all of its tests are left out", "absent"
     audit = " (audit)" if folder.name == run_folder.AUDIT else ""
     progress.say(f"{cell}{audit}: {_last_line(result.text)}")
     return CellRecord(

@@ -20,7 +20,7 @@ from harness.build.sources.server_package import debian_architecture, package_na
 from harness.build.toolchain import check_level
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import ExitCode, UsageError
-from harness.core.model import DEFAULT_OPTIMISATION
+from harness.core.model import CANARY_SUITE, DEFAULT_OPTIMISATION
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
 from harness.judge import known_findings, unchecked_changes
@@ -31,12 +31,12 @@ from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none, without_native_faults
 from harness.run.upstream.test_files import has_tests
-from harness.workflows.cell_process import cell_server, run_cell
+from harness.workflows.cell_process import TESTS_FAILED, cell_server, run_cell
 from harness.workflows.git_checkout import revision_of
 from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from harness.core.model import Build, Cell, SourceTree, Suite
     from harness.core.processes.fork_server import ForkServer
@@ -51,11 +51,24 @@ if TYPE_CHECKING:
 class Check:
     """One run of the main job."""
 
-    def __init__(self, bench: Workbench, request: Request, *, known_in_base: str | None = None) -> None:
-        """`known_in_base`: where a change is checked, the base's own list of known findings, or empty (else None)."""
+    def __init__(
+        self,
+        bench: Workbench,
+        request: Request,
+        *,
+        known_in_base: str | None = None,
+        without: Collection[str] = (),
+        one_failure: bool = False,
+    ) -> None:
+        """`known_in_base`: where a change is checked, the base's own list of known findings, or empty (else None).
+        `without`: names of tests that do not run. `one_failure`: no cell starts after one in which a test failed.
+        """
         self.bench = bench
         self.request = request
         self.known_in_base = known_in_base
+        self.without = sorted(without)
+        self.one_failure = one_failure
+        self._failed_cell = ""
 
     @cached_property
     def tree(self) -> SourceTree:
@@ -108,8 +121,13 @@ class Check:
         self, prepared: PreparedRun, sockets: Path, cells: CellCount, server: ForkServer
     ) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
+            if self._failed_cell and cell.suite != CANARY_SUITE:
+                why = f"a test of {self._failed_cell} failed before"
+                return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
             with cells.running(cell):
                 record = self._run_cell(cell, prepared, sockets, server)
+            if self.one_failure and record.status == TESTS_FAILED:
+                self._failed_cell = f"{cell.target}/{cell.suite}"
             self.bench.refuse_damage()
             return record
 
@@ -183,6 +201,7 @@ class Check:
             deadline_seconds=suite.deadline_seconds,
             # The canary suite always runs whole: without it no result of the target counts.
             tests=request.tests if suite.needs_server else [],
+            without=self.without,
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
             # What another suite runs as well learns in its own cell, on servers as they are by default.

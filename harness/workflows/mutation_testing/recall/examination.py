@@ -1,7 +1,8 @@
 """Examines one mutant: its object code is compared with the release's, and then the suites run on both.
 
 A mutant costs least first: a proof that it is equivalent takes one compilation a target; then the suites run that are
-chosen for the changed file; and the rest of the tier runs only if those have found nothing.
+chosen for the changed file, on one target after the other; and the rest of the tier runs only if those have found
+nothing. The first test that fails in the mutant, and not in the release, ends it all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Verdict
-from harness.core.model import CANARY_SUITE, SourceTree, Tier
+from harness.core.model import CANARY_SUITE, Record, SourceTree, Tier
 from harness.plan.plan import make_plan
 from harness.workflows import check
 from harness.workflows.mutation_testing.campaign import planted_request
@@ -27,7 +28,7 @@ from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from harness.judge.findings import Judgement
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
 
 BUILD = "build"
 """The kind of the finding that a server does not compile."""
+
+
+class ReleaseCell(Record, frozen=True):
+    """What a suite found in the release itself on a target."""
+
+    findings: list[str]
+    """Identities."""
+    tests: list[str]
+    """The tests that saw them. They do not run on mutants: a cell would end there, before the test that finds one."""
+    seconds: float
+    """How long the suite ran."""
 
 
 class Examiner:
@@ -106,21 +118,18 @@ class Examiner:
         ran: list[str] = []
         unknown: list[str] = []
         once: list[str] = []
-        for number, suites in enumerate(self._stages(mutant, targets)):
+        for number, (target, suites) in enumerate(self._stages(mutant, targets)):
             run = tree.parent / f"run-{number}"
-            ran += suites
-            baseline = self._baseline(targets, suites)
-            # A cell would end at the release's own failure, before the one that finds the mutant.
-            fail_fast = not any(baseline.values())
             try:
-                judgement = self._check(str(tree), targets, suites, run, name=mutant.name, fail_fast=fail_fast)
-                found = evidence_in(judgement, baseline)
+                judgement = self._check(str(tree), [target], suites, run, name=mutant.name)
+                ran += [suite for suite in _suites_run(judgement) if suite not in ran]
+                found = self._new_findings(judgement, target, suites)
                 outcome = MutantOutcome(
-                    mutant=mutant, state="found", why="", targets=targets, suites=ran, found_by=found
+                    mutant=mutant, state="found", why="", targets=targets, suites=list(ran), found_by=found
                 )
                 if any(finding.kind == BUILD for finding in judgement.findings):
                     return msgspec.structs.replace(outcome, state="invalid", why="the server is not made", found_by=[])
-                again = self._seen_again(mutant, tree, outcome, baseline, fail_fast=fail_fast) if found else []
+                again = self._seen_again(mutant, tree, outcome, target) if found else []
             except InconclusiveError as error:
                 unknown.append(error.what)
                 continue
@@ -134,43 +143,47 @@ class Examiner:
         why = f"seen once, and not again: {', '.join(once)}" if once else "no suite found it"
         return MutantOutcome(mutant=mutant, state="survived", why=why, targets=targets, suites=ran)
 
-    def _seen_again(
-        self,
-        mutant: Mutant,
-        tree: Path,
-        outcome: MutantOutcome,
-        baseline: Mapping[str, Sequence[str]],
-        *,
-        fail_fast: bool,
-    ) -> list[NewFinding]:
+    def _seen_again(self, mutant: Mutant, tree: Path, outcome: MutantOutcome, target: str) -> list[NewFinding]:
         """What a second run of the suites with findings shows, too: a busy machine can fail a test by chance.
 
         Where memory is overwritten, both runs may have other findings: then those of the second count.
         """
         suites = sorted({suite for found in outcome.found_by for suite in found.suites} - {CANARY_SUITE})
-        targets = [target for target in outcome.targets if any(target in found.targets for found in outcome.found_by)]
-        if not suites or not targets:
+        if not suites:
             return outcome.found_by
         run = tree.parent / "again"
         shutil.rmtree(run, ignore_errors=True)
-        judgement = self._check(str(tree), targets, suites, run, name=f"{mutant.name}, again", fail_fast=fail_fast)
-        return in_both(outcome.found_by, evidence_in(judgement, baseline))
+        judgement = self._check(str(tree), [target], suites, run, name=f"{mutant.name}, again")
+        return in_both(outcome.found_by, self._new_findings(judgement, target, suites))
 
-    def _stages(self, mutant: Mutant, targets: list[str]) -> Iterator[list[str]]:
-        """The suites that run together, one list after the other: those for the changed file, then the tier's others.
-
-        Of each, those come first in which the release has no finding: they end at their first failure.
+    def _stages(self, mutant: Mutant, targets: list[str]) -> Iterator[tuple[str, list[str]]]:
+        """The target and the suites that run together, one after the other: those for the changed file on each
+        target, then the tier's others. In each stage those come first that took the release the least time.
         """
         first = choose([mutant.file], self.bench.catalog.suites, self._ignored).suites
         for wanted in (True, False):
             suites = [suite for suite in self.suites if (suite in first) == wanted and suite != CANARY_SUITE]
-            baseline = self._baseline(targets, suites)
-            for clean in (True, False):
-                if together := [suite for suite in suites if bool(baseline[suite]) != clean]:
-                    yield together
+            for target in targets if suites else ():
+                own = self._baseline(target, suites)
+                yield target, sorted(suites, key=lambda suite: own[suite].seconds)
 
-    def _check(
-        self, server: str, targets: list[str], suites: list[str], run: Path, *, name: str, fail_fast: bool = False
+    def _check(self, server: str, targets: list[str], suites: list[str], run: Path, *, name: str) -> Judgement:
+        """Run suites on a mutant until a test fails that does not fail in the release, which must have a baseline."""
+        own = [cell for target in targets for cell in self._baseline(target, suites).values()]
+        return self._run_suites(
+            server, targets, suites, run, name=name, without={test for cell in own for test in cell.tests}, to_end=False
+        )
+
+    def _run_suites(
+        self,
+        server: str,
+        targets: list[str],
+        suites: list[str],
+        run: Path,
+        *,
+        name: str,
+        without: Collection[str] = (),
+        to_end: bool,
     ) -> Judgement:
         request = planted_request(
             self.bench,
@@ -180,35 +193,34 @@ class Examiner:
             tier=self.tier,
             run=run,
             install=self.install,
-            fail_fast=fail_fast,
+            fail_fast=not to_end,
         )
-        judgement, _ = check.Check(self.bench.with_new_stages(f"{name}: "), request).run()
+        bench = self.bench.with_new_stages(f"{name}: ")
+        judgement, _ = check.Check(bench, request, without=without, one_failure=not to_end).run()
         return judgement
 
-    def _baseline(self, targets: list[str], suites: list[str]) -> dict[str, list[str]]:
-        """Suite -> identities of what it finds in the release itself, on these targets. Cells run once for a sample.
+    def _new_findings(self, judgement: Judgement, target: str, suites: list[str]) -> list[NewFinding]:
+        return evidence_in(
+            judgement, [each for cell in self._baseline(target, suites).values() for each in cell.findings]
+        )
+
+    def _baseline(self, target: str, suites: list[str]) -> dict[str, ReleaseCell]:
+        """Suite -> its cell in the release itself, on a target. Each runs once for a sample.
 
         Raises InconclusiveError where a cell has no verdict.
         """
-        cells = {(target, suite): self._baseline_file(target, suite) for target in targets for suite in suites}
-        missing = [cell for cell, file in cells.items() if not file.is_file()]
-        if missing:
-            self._run_release(
-                [target for target in targets if target in {cell[0] for cell in missing}],
-                [suite for suite in suites if suite in {cell[1] for cell in missing}],
-            )
-        found: dict[str, list[str]] = {suite: [] for suite in suites}
-        for (_, suite), file in cells.items():
-            found[suite] += json_codec.decode(file.read_bytes(), list[str])
-        return found
+        if missing := [suite for suite in suites if not self._baseline_file(target, suite).is_file()]:
+            self._run_release(target, missing)
+        files = {suite: self._baseline_file(target, suite) for suite in suites}
+        return {suite: json_codec.decode(file.read_bytes(), ReleaseCell) for suite, file in files.items()}
 
     def _baseline_file(self, target: str, suite: str) -> Path:
         return self.folder / "baseline" / f"{target}-{suite}.json"
 
-    def _run_release(self, targets: list[str], suites: list[str]) -> None:
+    def _run_release(self, target: str, suites: list[str]) -> None:
         place = self.bench.cache.private("release")
         try:
-            judgement = self._check(self.server, targets, suites, place, name="release")
+            judgement = self._run_suites(self.server, [target], suites, place, name="release", to_end=True)
         finally:
             shutil.rmtree(place, ignore_errors=True)
         if unknown := _unknown_cells(judgement):
@@ -217,25 +229,30 @@ class Examiner:
                 because="\n".join(unknown),
                 remedy=f"the same command with --run {self.folder}, which resumes",
             )
-        found: dict[tuple[str, str], set[str]] = {}
-        for finding in judgement.findings:
-            for witness in finding.witnesses:
-                found.setdefault((witness.target, witness.suite), set()).add(finding.id)
-        for target in targets:
-            for suite in suites:
-                file = self._baseline_file(target, suite)
-                file.parent.mkdir(exist_ok=True)
-                write_whole(file, json_codec.pretty(sorted(found.get((target, suite), ()))))
+        seconds = {cell.suite: cell.seconds for cell in judgement.cells if cell.target == target}
+        for suite in suites:
+            file = self._baseline_file(target, suite)
+            file.parent.mkdir(exist_ok=True)
+            write_whole(file, json_codec.pretty(release_cell(judgement, suite, seconds[suite])))
 
     def own_findings(self) -> list[str]:
         """The identities of what the suites have found in the release itself so far."""
         files = (self.folder / "baseline").glob("*.json")
-        return sorted({each for file in files for each in json_codec.decode(file.read_bytes(), list[str])})
+        cells = [json_codec.decode(file.read_bytes(), ReleaseCell) for file in files]
+        return sorted({identity for cell in cells for identity in cell.findings})
 
 
-def evidence_in(judgement: Judgement, baseline: Mapping[str, Sequence[str]]) -> list[NewFinding]:
-    """The findings that are neither known nor the release's own. `baseline`: suite -> identities of those."""
-    own = {identity for identities in baseline.values() for identity in identities}
+def release_cell(judgement: Judgement, suite: str, seconds: float) -> ReleaseCell:
+    """What a suite found in the release, according to a judgement of one target."""
+    seen = [(finding.id, each) for finding in judgement.findings for each in finding.witnesses if each.suite == suite]
+    tests = {test for _, each in seen for test in (each.test, *(occasion.test for occasion in each.occasions)) if test}
+    return ReleaseCell(
+        findings=sorted({identity for identity, _ in seen}), tests=sorted(tests), seconds=round(seconds, 1)
+    )
+
+
+def evidence_in(judgement: Judgement, own: Collection[str]) -> list[NewFinding]:
+    """The findings that are neither known nor the release's own. `own`: identities of those."""
     return [
         NewFinding(
             finding=finding.id,
@@ -251,6 +268,11 @@ def in_both(first: Sequence[NewFinding], again: Sequence[NewFinding]) -> list[Ne
     """The findings of two runs that are the same; where none is, those of the second."""
     identities = {each.finding for each in again}
     return [each for each in first if each.finding in identities] or list(again)
+
+
+def _suites_run(judgement: Judgement) -> list[str]:
+    """The suites of which a test ran."""
+    return [cell.suite for cell in judgement.cells if (cell.passed or cell.failed) and cell.suite != CANARY_SUITE]
 
 
 def _unknown_cells(judgement: Judgement) -> list[str]:
