@@ -83,13 +83,17 @@ def operator_rows() -> list[str]:
 def sample_rows() -> list[str]:
     """A row for each group of samples."""
     rows = []
+    with_test = {(each.server, each.mutant) for each in survivors().survivors if each.test}
     for each in documents():
         header = each.header
         states = [len(each.of(state)) for state in ("survived", "equivalent", "invalid", "unjudged")]
         seeds = ", ".join(map(str, each.seeds))
         share = str(share_of(each.outcomes))
-        rows.append((header.server, header.tier, ", ".join(header.targets), seeds, header.commit, share, *states))
-    heads = ["release", "tier", "targets", "seeds", "commit", "found", "survived", "equivalent", "invalid", "unjudged"]
+        found_since = sum((header.server, outcome.mutant.name) in with_test for outcome in each.of("survived"))
+        use = f"training: {found_since} found since" if found_since else "held back"
+        rows.append((header.server, header.tier, ", ".join(header.targets), seeds, header.commit, use, share, *states))
+    heads = ["release", "tier", "targets", "seeds", "commit", "use", "found", "survived"]
+    heads += ["equivalent", "invalid", "unjudged"]
     return table(heads, rows)
 
 
