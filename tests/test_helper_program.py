@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMPILER = """#!/bin/sh
-test "$1" = --version && { echo 'fake-gcc 1.0'; exit 0; }
+case $1 in --version | -print-*) echo 'fake-gcc 1.0'; exit 0 ;; esac
 echo "$@" >>CALLS
 grep -h 'no C' *.c && exit 1
 for last; do :; done
