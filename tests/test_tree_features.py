@@ -196,12 +196,13 @@ def test_a_development_tree_older_than_2_8_is_refused_with_the_reason(tmp_path: 
 def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_number(
     tmp_path: Path, version: tuple[int, ...], *, knows: bool
 ) -> None:
-    options = ("enable-debug-command", "ignore-warnings") if knows else ("port",)
+    options = ("crash-memcheck-enabled", "enable-debug-command", "ignore-warnings") if knows else ("port",)
     build = msgspec.structs.replace(fakes.build(tmp_path), abilities=Abilities(options=options))
     runner = fakes.unemulated(Catalog().targets["aarch64"])
     words = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=version).arguments()
     assert ("--enable-debug-command" in words) is knows
     assert ("--ignore-warnings" in words) is knows
+    assert ("--crash-memcheck-enabled" in words) is knows
 
 
 COMPLAINT = """

@@ -432,6 +432,7 @@ class Guest:
         arguments = [*listens, "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         arguments += options_to_start(self.runner.target, self.build.abilities)
         arguments += debug_arguments(self.build)
+        arguments += crash_arguments(self.build)
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]
@@ -455,6 +456,11 @@ def options_to_start(target: Target, abilities: Abilities) -> list[str]:
 def debug_arguments(build: Build) -> list[str]:
     """Options that enable DEBUG, with whose digests and reloads suites inspect servers. It is off since Redis 7.0."""
     return ["--enable-debug-command", "yes"] if "enable-debug-command" in build.abilities.options else []
+
+
+def crash_arguments(build: Build) -> list[str]:
+    """Options of a server that dies: it does not test the machine's memory, which took most of a short-lived guest's time."""
+    return ["--crash-memcheck-enabled", "no"] if "crash-memcheck-enabled" in build.abilities.options else []
 
 
 def monitors_for_threads(version: tuple[int, ...], options: Sequence[str]) -> int:
