@@ -459,7 +459,7 @@ def debug_arguments(build: Build) -> list[str]:
 
 
 def crash_arguments(build: Build) -> list[str]:
-    """Options of a server that dies: it does not test the machine's memory, which took most of a short-lived guest's time."""
+    """Options of a server that dies: no test of the machine's memory, which took most of a short-lived guest's time."""
     return ["--crash-memcheck-enabled", "no"] if "crash-memcheck-enabled" in build.abilities.options else []
 
 
