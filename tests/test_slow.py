@@ -36,6 +36,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_bug_is_found_behind_a_failure_of_the_release",
         "test_a_sample_finds_what_shows_drops_what_is_equivalent_and_resumes",
         "test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict",
+        "test_a_package_of_the_archive_is_fetched_and_its_tests_pass",
         "test_a_tree_as_before_2_8_8_compiles",
         "test_a_check_that_a_compiler_drops_is_found",
         "test_a_check_for_overflow_that_a_compiler_drops_is_found",

@@ -1,4 +1,4 @@
-"""Commands about a developer's own source tree or programs: plumb premerge, port, exec, env."""
+"""Commands about a developer's own source tree or programs: plumb premerge, port, exec, deb, env."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.plan.plan import make_plan
 from harness.report.formats import registry as formats
 from harness.workflows import premerge as premerge_workflow
 from harness.workflows.porting import survey
-from harness.workflows.programs import execution
+from harness.workflows.programs import build_system, debian_package, execution
 from harness.workflows.programs.cross_environment import as_shell, cross_environment
 from harness.workflows.target_setup import emulated_target
 from harness.workflows.workbench import Workbench
@@ -28,6 +28,7 @@ from harness.workflows.workbench import Workbench
 if TYPE_CHECKING:
     from harness.cli.options import RunOptions
     from harness.core.model import CompilerWarnings, Tier
+    from harness.judge.findings import Judgement
 
 
 @click.command()
@@ -163,13 +164,16 @@ one_target = click.option(
 )
 
 
+audit = click.option(
+    "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
+)
+
+
 @click.command(name="exec", context_settings={"ignore_unknown_options": True})
 @click.argument("words", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 @one_target
 @options.policy
-@click.option(
-    "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
-)
+@audit
 @options.annotated
 @options.offline
 @options.install
@@ -210,13 +214,85 @@ def exec_(
         prints_document=as_json,
     )
     with unless_empty(run):
-        judgement, code = execution.execute(bench, asked)
-    formats.write(run, judgement)
-    output.show(judgement, as_json=as_json)
-    output.annotate(run, judgement, annotations)
-    if folder is None:
+        judged = execution.execute(bench, asked)
+    return _reported(judged, asked, annotations, keep=None if folder else keep)
+
+
+def _reported(
+    judged: tuple[Judgement, ExitCode], asked: execution.Execution, annotations: str | None, *, keep: int | None
+) -> ExitCode:
+    """Write and print what a command's run came to. `keep`: how many runs stay under runs/; None: all of them."""
+    judgement, code = judged
+    formats.write(asked.run, judgement)
+    output.show(judgement, as_json=asked.prints_document)
+    output.annotate(asked.run, judgement, annotations)
+    if keep is not None:
         conclusion.forget_runs(RUNS, keep=keep)
     return code
+
+
+@click.command()
+@click.argument("package")
+@one_target
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The folder of the package's tree, new or empty.  [default: PACKAGE-VERSION-TARGET]",
+)
+@click.option(
+    "--build-system",
+    "system",
+    type=click.Choice(build_system.NAMES),
+    default=None,
+    help="How to build the tree.  [default: the first that it has]",
+)
+@options.policy
+@audit
+@options.annotated
+@options.offline
+@options.install
+@options.known
+@options.run_folder
+@options.keep
+@options.as_json
+def deb(
+    package: str,
+    *,
+    target: str,
+    into: Path | None,
+    system: str | None,
+    policy: str,
+    audited: bool,
+    annotations: str | None,
+    offline: bool,
+    install: bool | None,
+    known: Path,
+    folder: Path | None,
+    keep: int,
+    as_json: bool,
+) -> ExitCode:
+    """Build a Debian source package for a target and run its tests.
+
+    PACKAGE is [SUITE/]NAME[=VERSION], such as zlib or bookworm/zlib. Its own build system configures, builds and tests
+    it as below `plumb exec`, with every program of the target emulated.
+    """
+    bench = Workbench.default(offline=offline)
+    prepared = debian_package.prepare(bench, package, target, into=into, here=Path.cwd(), system=system or "")
+    run = conclusion.empty_run_folder(folder) if folder else conclusion.new_run_folder(RUNS)
+    asked = execution.Execution(
+        target=target,
+        policy=rules.audit_name(policy) if audited else policy,
+        words=prepared.words,
+        folder=prepared.tree,
+        run=run,
+        known=known,
+        install=options.may_install(install),
+        prints_document=as_json,
+    )
+    with unless_empty(run):
+        judged = debian_package.execute(bench, prepared, asked)
+    return _reported(judged, asked, annotations, keep=None if folder else keep)
 
 
 @click.command()

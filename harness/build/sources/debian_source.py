@@ -1,0 +1,157 @@
+"""Source packages of Debian, unpacked by dpkg-source. apt fetches them, and proves each file by a signed index.
+
+A package that was fetched once stays in the cache under its version. It is unpacked for every use, into a folder of the
+caller's, because builds write into it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build.sources.debian_archive import Apt
+from harness.core.errors import InfrastructureError, UsageError
+from harness.core.model import Record
+from harness.core.processes import process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.cache import Cache
+    from harness.core.progress import Progress
+
+DEFAULT_SUITE = "bookworm"
+FORM = "[SUITE/]PACKAGE[=VERSION], such as zlib or bookworm/zlib"
+INDEX_SECONDS = 6 * 3600.0
+"""The age beyond which an index is read again before a package without a version is looked up."""
+UNPACK_SECONDS = 600
+TOOLS = {"apt-get": "apt", "dpkg-source": "dpkg-dev"}
+"""Program -> the package that has it."""
+_NAME = re.compile(
+    r"(?:debian:)?(?:(?P<suite>[a-z][a-z0-9-]*)/)?(?P<name>[a-z0-9][a-z0-9.+-]+)(?:=(?P<version>[0-9][0-9A-Za-z.+~:-]*))?"
+)
+"""Names of suites, packages and versions: Debian Policy 5.6.7 and 5.6.12."""
+
+
+class SourcePackage(Record, frozen=True):
+    """A source package of a suite."""
+
+    suite: str
+    name: str
+    version: str = ""
+    """Empty: the one that the suite has now."""
+
+    @property
+    def title(self) -> str:
+        """As one types it."""
+        return f"{self.suite}/{self.name}" + (f"={self.version}" if self.version else "")
+
+    @property
+    def file_name(self) -> str:
+        """The name and the version without its epoch, as a file's name."""
+        version = re.sub(r"[^0-9A-Za-z.+~-]", "_", self.version.partition(":")[2] or self.version)
+        return f"{self.name}-{version}"
+
+
+def source_named(text: str) -> SourcePackage:
+    """The source package that a word means. Raises UsageError for a word that means none."""
+    if (found := _NAME.fullmatch(text)) is None:
+        raise UsageError(f"'{text}' names no package", where="PACKAGE", remedy=FORM)
+    return SourcePackage(suite=found["suite"] or DEFAULT_SUITE, name=found["name"], version=found["version"] or "")
+
+
+class SourcePackages:
+    """Source packages in the cache."""
+
+    def __init__(self, cache: Cache, progress: Progress, *, offline: bool = False) -> None:
+        self.cache = cache
+        self.progress = progress
+        self.offline = offline
+
+    def resolve(self, package: SourcePackage) -> SourcePackage:
+        """The package with the version that the suite has now. Raises UsageError if the suite lacks the package.
+
+        Raises InfrastructureError without apt or dpkg-source, and if the suite's index cannot be read.
+        """
+        _check_tools()
+        if package.version:
+            return package
+        with self.cache.lock(f"apt-{package.suite}"):
+            apt = self._apt(package)
+            if not apt.has_index and self.offline:
+                raise InfrastructureError(
+                    f"the cache has no index of {package.suite}",
+                    because="--offline allows no download",
+                    remedy=f"name a version that was fetched before: {package.title}=VERSION",
+                )
+            if not self.offline and apt.index_age_seconds > INDEX_SECONDS:
+                with self.progress.stage("fetch", f"reading the index of Debian {package.suite}"):
+                    apt.update()
+            shown = apt.cache("showsrc", "--only-source", package.name).text
+        if (found := re.search(r"^Version: (\S+)$", shown, re.MULTILINE)) is None:
+            raise UsageError(
+                f"Debian {package.suite} has no source package {package.name}",
+                where="PACKAGE",
+                because=(shown.strip().splitlines() or ["its index does not list it"])[-1],
+                remedy=f"{FORM}; `apt-cache showsrc BINARY` names the source of a binary package",
+            )
+        return msgspec.structs.replace(package, version=found[1])
+
+    def unpack(self, package: SourcePackage, into: Path) -> None:
+        """Unpack a resolved package, Debian's patches applied, into a folder that does not exist yet.
+
+        Raises InfrastructureError where the package cannot be had, and where dpkg-source refuses it.
+        """
+        _check_tools()
+        fetched = self.cache.folder(
+            "debian-sources", f"{package.suite}-{package.file_name}", lambda folder: self._fetch(package, folder)
+        )
+        (description,) = fetched.glob("*.dsc")
+        process.run_successfully(
+            ["dpkg-source", "--no-copy", "--extract", description, into],
+            problem=f"dpkg-source does not unpack {package.title}",
+            deadline_seconds=UNPACK_SECONDS,
+        )
+
+    def _fetch(self, package: SourcePackage, into: Path) -> None:
+        if self.offline:
+            raise InfrastructureError(
+                f"the cache lacks the source of {package.title}",
+                where=str(self.cache.root),
+                because="--offline allows no download",
+                remedy="run once without --offline",
+            )
+        words = ["source", "--download-only", "--only-source", f"{package.name}={package.version}"]
+        with (
+            self.progress.stage("fetch", f"fetching the source of {package.title}"),
+            self.cache.lock(f"apt-{package.suite}"),
+        ):
+            apt = self._apt(package)
+            if not apt.has_index:
+                apt.update()
+            if (result := apt.get(*words, folder=into)).code != 0:
+                # What the index names may have been superseded since it was read.
+                apt.update()
+                result = apt.get(*words, folder=into)
+        if result.code != 0 or len(list(into.glob("*.dsc"))) != 1:
+            raise InfrastructureError(
+                f"the source of {package.title} cannot be fetched",
+                because=result.text.strip(),
+                remedy=f"without =VERSION you get what {package.suite} has now",
+            )
+
+    def _apt(self, package: SourcePackage) -> Apt:
+        return Apt(self.cache.path("apt", package.suite), package.suite)
+
+
+def _check_tools() -> None:
+    lacking = [package for program, package in TOOLS.items() if shutil.which(program) is None]
+    if lacking:
+        raise InfrastructureError(
+            f"source packages of Debian need {', '.join(lacking)}",
+            because="apt-get fetches and verifies them, and dpkg-source unpacks them",
+            remedy=f"apt-get install --yes --no-install-recommends {' '.join(lacking)}",
+        )

@@ -1,0 +1,137 @@
+"""How a source tree is configured, built and tested: the build system that it has, and the script that plumb deb runs.
+
+The script runs under plumb exec, in the environment that plumb env prints. It starts simple: what needs more options
+than these is for a person, who types them after plumb exec.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from harness.core.errors import InfrastructureError, UsageError
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STAGE = "stage"
+"""The file beside the tree that names the stage which the script is in."""
+DONE = "done"
+STAGES = {
+    "configure": "the package could not be configured for the target, and its tests did not run",
+    "build": "the package does not build for the target, and its tests did not run",
+    "test": "the package's tests failed",
+    "untested": "the package's makefile has neither a goal `check` nor a goal `test`",
+    DONE: "",
+}
+"""Stage -> what it means that the script ended there."""
+SHOWN_TOOLS = "apt-get install --yes --no-install-recommends"
+
+
+class BuildSystem(Record, frozen=True):
+    """A build system, and how it is used."""
+
+    name: str
+    markers: tuple[str, ...]
+    """Files in a tree's top folder: any of them shows that the tree has it."""
+    tools: dict[str, str]
+    """Program that must be here -> the package that has it."""
+    configure: str
+    build: str
+    test: str
+
+
+_MAKE = {"make": "make"}
+_MAKE_TEST = """\
+for goal in check test; do
+    if make -n $goal {variables}>/dev/null 2>&1; then make $goal {variables}; echo done > ../stage; exit 0; fi
+done
+echo untested > ../stage
+exit 1"""
+# Libtool then makes programs instead of scripts that start them, and a finding names the program. Only scripts of
+# Autoconf take any option.
+_CONFIGURE = """\
+if grep -q 'GNU Autoconf' configure; then ./configure --disable-shared; else ./configure; fi"""
+_GIVEN = 'CC="$CC" CXX="$CXX" '
+SYSTEMS = (
+    BuildSystem(
+        name="configure",
+        markers=("configure",),
+        tools=_MAKE,
+        configure=_CONFIGURE,
+        build='make -j"$(nproc)"',
+        test=_MAKE_TEST.format(variables=""),
+    ),
+    BuildSystem(
+        name="autoreconf",
+        markers=("configure.ac", "configure.in"),
+        tools={**_MAKE, "autoreconf": "autoconf", "automake": "automake", "libtoolize": "libtool"},
+        configure=f"autoreconf --force --install\n{_CONFIGURE}",
+        build='make -j"$(nproc)"',
+        test=_MAKE_TEST.format(variables=""),
+    ),
+    BuildSystem(
+        name="meson",
+        markers=("meson.build",),
+        tools={"meson": "meson", "ninja": "ninja-build"},
+        configure='meson setup --cross-file "$MESON_CROSS_FILE" -Ddefault_library=static plumb-build',
+        build="meson compile -C plumb-build",
+        test="meson test -C plumb-build --print-errorlogs",
+    ),
+    BuildSystem(
+        name="cmake",
+        markers=("CMakeLists.txt",),
+        tools={**_MAKE, "cmake": "cmake"},
+        configure="cmake -S . -B plumb-build -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=ON",
+        build='cmake --build plumb-build -j "$(nproc)"',
+        test="ctest --test-dir plumb-build --output-on-failure",
+    ),
+    BuildSystem(
+        name="make",
+        markers=("GNUmakefile", "makefile", "Makefile"),
+        tools=_MAKE,
+        configure=":",
+        build=f'make -j"$(nproc)" {_GIVEN}',
+        test=_MAKE_TEST.format(variables=_GIVEN),
+    ),
+)
+"""In the order in which they are looked for: a tree with several is built by the first."""
+NAMES = tuple(one.name for one in SYSTEMS)
+
+
+def detect(tree: Path, named: str = "") -> BuildSystem:
+    """The build system of a tree, or the one that is named.
+
+    Raises UsageError for a tree that has none, or not the named one, and InfrastructureError where its tools are
+    missing.
+    """
+    fitting = [one for one in SYSTEMS if any((tree / marker).is_file() for marker in one.markers)]
+    chosen = next((one for one in fitting if named in {"", one.name}), None)
+    if chosen is None:
+        wanted = [one for one in SYSTEMS if named in {"", one.name}]
+        markers = ", ".join(marker for one in wanted for marker in one.markers)
+        raise UsageError(
+            f"the tree has no build system {named}".rstrip() if named else "the tree has no known build system",
+            where=str(tree),
+            because=f"its top folder has none of: {markers}",
+            remedy=f"build it yourself: cd {tree} && plumb exec --target TARGET -- COMMAND",
+        )
+    lacking = [package for program, package in chosen.tools.items() if shutil.which(program) is None]
+    if lacking:
+        raise InfrastructureError(
+            f"the tree is built by {chosen.name}, which is not installed",
+            where=str(tree),
+            because=f"missing: {', '.join(lacking)}",
+            remedy=f"{SHOWN_TOOLS} {' '.join(lacking)}",
+        )
+    return chosen
+
+
+def script_of(system: BuildSystem) -> str:
+    """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside it."""
+    lines = ["#!/bin/sh", f"# Written by plumb deb for {system.name}: run it in the tree, below plumb exec.", "set -e"]
+    for stage in ("configure", "build", "test"):
+        lines += [f"echo {stage} > ../{STAGE}", getattr(system, stage)]
+    lines.append(f"echo {DONE} > ../{STAGE}")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,87 @@
+"""A source package of Debian, built for a target and tested with every program of the target emulated: plumb deb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build.sources.debian_source import SourcePackages, source_named
+from harness.core.errors import UsageError
+from harness.workflows.programs import build_system, execution
+from harness.workflows.target_setup import emulated_target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build.sources.debian_source import SourcePackage
+    from harness.core.errors import ExitCode
+    from harness.judge.findings import Judgement
+    from harness.workflows.programs.execution import Execution
+    from harness.workflows.workbench import Workbench
+
+TREE, SCRIPT = "source", "build-and-test.sh"
+"""FOLDER/source: the package's tree. FOLDER/build-and-test.sh: how it is built and tested."""
+
+
+class PreparedPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """A package's tree, ready to be built."""
+
+    package: SourcePackage
+    folder: Path
+    system: str
+    """The name of its build system."""
+
+    @property
+    def tree(self) -> Path:
+        """The package's tree, Debian's patches applied."""
+        return self.folder / TREE
+
+    @property
+    def words(self) -> list[str]:
+        """The command that builds and tests it, in the tree."""
+        return ["sh", f"../{SCRIPT}"]
+
+
+def prepare(
+    bench: Workbench, text: str, target: str, *, into: Path | None, here: Path, system: str = ""
+) -> PreparedPackage:
+    """Fetch a package, unpack it and find out how it is built.
+
+    `into`: a new or empty folder; by default PACKAGE-VERSION-TARGET in `here`. Raises UsageError for an unknown package
+    or target, for a folder that is not empty, and for a tree without a known build system; InfrastructureError where
+    this machine lacks a tool or the package.
+    """
+    emulated_target(bench.catalog, target)
+    packages = SourcePackages(bench.cache, bench.progress, offline=bench.offline)
+    package = packages.resolve(source_named(text))
+    folder = into or here / f"{package.file_name}-{target}"
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            "the folder for the package's tree is not empty",
+            where=str(folder),
+            because="the package is unpacked and built in a new one",
+            remedy=f"rm -r {folder}, or name another: --into FOLDER",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    packages.unpack(package, folder / TREE)
+    chosen = build_system.detect(folder / TREE, system)
+    (folder / SCRIPT).write_text(build_system.script_of(chosen), "utf-8")
+    bench.progress.say(f"{package.title} is built by {chosen.name} in {folder / TREE}")
+    return PreparedPackage(package=package, folder=folder, system=chosen.name)
+
+
+def execute(bench: Workbench, prepared: PreparedPackage, asked: Execution) -> tuple[Judgement, ExitCode]:
+    """Build and test a prepared package, and judge. Raises as `execution.execute` does."""
+    judgement, code = execution.execute(bench, asked)
+    package = prepared.package
+    remarks = [f"the package is {package.title} of Debian, built by {prepared.system}"]
+    if told := build_system.STAGES.get(_stage(prepared.folder), ""):
+        remarks.append(told)
+    return msgspec.structs.replace(judgement, remarks=[*remarks, *judgement.remarks]), code
+
+
+def _stage(folder: Path) -> str:
+    path = folder / build_system.STAGE
+    return path.read_text("utf-8", "replace").strip() if path.is_file() else ""
