@@ -140,7 +140,7 @@ class SourcePackages:
             raise InfrastructureError(
                 f"the source of {package.title} cannot be fetched",
                 because=result.text.strip(),
-                remedy=f"without =VERSION you get what {package.suite} has now",
+                remedy=f"name another suite, such as {DEFAULT_SUITE}/{package.name}; or try again later",
             )
 
     def _apt(self, package: SourcePackage) -> Apt:
