@@ -6,6 +6,7 @@ The packages are made here by dpkg-source, and lie in the cache as apt would lea
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
+RELEASED, PATCHED = 1577836800, 1609459200
+"""Times of files: a patch of Debian's comes later than what upstream generated."""
 BUILDS = "all: odd\nodd: odd.c\n\t$(CC) -O1 -pthread -o $@ $<\n"
 CONFIGURE = """\
 #!/bin/sh
 # The parts of a script by GNU Autoconf that matter here.
 . "$CONFIG_SITE"
+# make would generate the script again.
+test ! configure.ac -nt configure || exit 1
 test "$*" = --disable-shared && test -n "$host_alias" || exit 1
 printf 'all: odd\\nodd: odd.c\\n\\t%s -pthread -o odd odd.c\\ntest: odd\\n\\t./odd\\n' "$CC" > Makefile
 """
@@ -60,6 +65,9 @@ def package(files: Mapping[str, str], *, broken: bool = False) -> str:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_text(text, "utf-8")
             (tree / name).chmod(0o755 if name == "configure" else 0o644)
+            # dpkg-source keeps times up to that of the changelog.
+            stamp = PATCHED if name == "configure.ac" else RELEASED
+            os.utime(tree / name, (stamp, stamp))
         subprocess.run(["dpkg-source", "--build", tree.name], cwd=into, check=True, capture_output=True)
         shutil.rmtree(tree)
         if broken:
@@ -93,7 +101,7 @@ def test_a_fault_in_the_tests_of_a_package_is_a_finding_that_replays(tmp_path: P
     ("files", "system"),
     [
         ({"Makefile": f"{BUILDS}test: odd\n\t./odd\n"}, "make"),
-        ({"configure": CONFIGURE}, "configure"),
+        ({"configure": CONFIGURE, "configure.ac": "# as Debian patched it"}, "configure"),
         ({"CMakeLists.txt": CMAKE}, "cmake"),
     ],
     ids=["make", "configure", "cmake"],

@@ -53,13 +53,17 @@ exit 1"""
 # Autoconf take any option.
 _CONFIGURE = """\
 if grep -q 'GNU Autoconf' configure; then ./configure --disable-shared; else ./configure; fi"""
+# Debian's patches to configure.ac leave what Autoconf and Automake generated from it older than it, and make would call
+# the release of Automake that the package was made with.
+_IN_ORDER = """\
+for name in aclocal.m4 configure '*.h.in' Makefile.in; do find . -name "$name" -exec touch '{}' +; done"""
 _GIVEN = 'CC="$CC" CXX="$CXX" '
 SYSTEMS = (
     BuildSystem(
         name="configure",
         markers=("configure",),
         tools=_MAKE,
-        configure=_CONFIGURE,
+        configure=f"{_IN_ORDER}\n{_CONFIGURE}",
         build='make -j"$(nproc)"',
         test=_MAKE_TEST.format(variables=""),
     ),
