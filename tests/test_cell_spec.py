@@ -111,6 +111,18 @@ def test_a_test_is_wanted_by_a_part_of_its_name_or_a_glob(wanted: list[str], tes
     assert fits(test, wanted) == fit
 
 
+def test_tests_that_are_left_out_do_not_run(tmp_path: Path) -> None:
+    left_out = "bitops/test_bitops.py::test_bitop_not_agrees_with_the_model"
+    for without in ([], [left_out]):
+        folder = tmp_path / str(len(without))
+        folder.mkdir()
+        spec = msgspec.structs.replace(cell_on_a_machine_without_emulator(folder, "bitops"), without=without)
+        write_cell(folder / "cell.json", spec)
+        command = [*pytest_command(["bitops"], folder / "cell.json"), "--collect-only"]
+        collected = process.run(command, deadline_seconds=60).text
+        assert (f"suites/{left_out}" in collected) == (not without), collected
+
+
 def test_a_process_that_ends_without_a_word_is_told_by_its_last_line(tmp_path: Path) -> None:
     result = process.run(["sh", "-c", "echo gone; exit 7"], deadline_seconds=10)
     assert cell_problem(result, tmp_path) == "its test process ended with status 7: gone"

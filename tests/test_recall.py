@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from harness.cli.group import plumb
 from harness.core import json_codec
 from harness.core.errors import ExitCode, UsageError
-from harness.core.finding import Verdict
+from harness.core.finding import Occasion, Verdict
 from harness.core.strict_toml import ROOT
 from harness.judge.findings import Judgement
 from harness.workflows.mutation_testing.generator.mutants import Mutant
@@ -29,12 +29,14 @@ from harness.workflows.mutation_testing.recall.document import (
     read_document,
     share_of,
 )
-from harness.workflows.mutation_testing.recall.examination import evidence_in, in_both
+from harness.workflows.mutation_testing.recall.examination import ReleaseCell, evidence_in, in_both, release_cell
 from tests.test_mutations import a_finding
 from tools import recall
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.core.finding import Finding
 
 HEADER = Header(
     server="redis-7.0.15", tier="quick", targets=["armv5"], operators="one", commit="0123456789ab", suite_seed=1
@@ -62,6 +64,22 @@ def an_outcome(name: str, state: State = "survived", *, file: str = "src/part.c"
 
 def a_document(*outcomes: MutantOutcome, seed: int = 1, header: Header = HEADER) -> RecallDocument:
     return RecallDocument(header=header, seeds=[seed], baseline=["hang-x"], outcomes=list(outcomes))
+
+
+def a_judgement(*findings: Finding) -> Judgement:
+    return Judgement(
+        schema=1,
+        verdict=Verdict.FAIL,
+        server="redis-7.0.15",
+        seed=1,
+        run="/run",
+        policy="signal",
+        optimisation="O2",
+        cells=[],
+        findings=list(findings),
+        remarks=[],
+        stages={},
+    )
 
 
 MIXED = a_document(
@@ -153,22 +171,22 @@ def test_a_finding_counts_if_two_runs_show_it() -> None:
 
 def test_only_findings_count_that_are_neither_known_nor_the_releases_own() -> None:
     known = msgspec.structs.replace(a_finding(identity="wrong-result-known"), known="listed")
-    judgement = Judgement(
-        schema=1,
-        verdict=Verdict.FAIL,
-        server="redis-7.0.15",
-        seed=1,
-        run="/run",
-        policy="signal",
-        optimisation="O2",
-        cells=[],
-        findings=[a_finding(identity="wrong-result-new"), a_finding(identity="wrong-result-own"), known],
-        remarks=[],
-        stages={},
-    )
+    judgement = a_judgement(a_finding(identity="wrong-result-new"), a_finding(identity="wrong-result-own"), known)
     assert evidence_in(judgement, ["wrong-result-own"]) == [
         NewFinding(finding="wrong-result-new", targets=["armv5"], suites=["sds"])
     ]
+
+
+def test_the_tests_that_saw_the_releases_own_findings_are_known_by_suite() -> None:
+    finding = a_finding(identity="wrong-result-own", suite="sds")
+    (witness,) = finding.witnesses
+    occasion = Occasion(test="sds/test_other.py::test_b", command="", title="", said="", functions=())
+    seen = msgspec.structs.replace(witness, test="sds/test_one.py::test_a", occasions=[occasion])
+    judgement = a_judgement(msgspec.structs.replace(finding, witnesses=[seen]))
+    assert release_cell(judgement, "sds", 1.26) == ReleaseCell(
+        findings=["wrong-result-own"], tests=["sds/test_one.py::test_a", "sds/test_other.py::test_b"], seconds=1.3
+    )
+    assert release_cell(judgement, "bitops", 2.0) == ReleaseCell(findings=[], tests=[], seconds=2.0)
 
 
 def test_an_unexplained_survivor_is_told(tmp_path: Path) -> None:
