@@ -8,8 +8,8 @@ import hiredis
 import pytest
 
 from suites._shared import link
-from suites._shared.checksums import sealed
 from suites._shared.formats import places
+from suites._shared.formats.handmade import of_primary
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import KeyEntry, differences
 
@@ -31,13 +31,6 @@ BRIEF_MILLISECONDS = 300
 LONG_MILLISECONDS = 600_000
 
 
-def file_at(offset: int) -> bytes:
-    """An RDB file without keys, of a primary that has sent so many bytes."""
-    fields = {b"repl-stream-db": b"0", b"repl-id": b"0123456789" * 4, b"repl-offset": str(offset).encode()}
-    words = b"".join(b"\xfa" + b"".join(bytes([len(word)]) + word for word in pair) for pair in fields.items())
-    return sealed(b"REDIS0009" + words + b"\xff" + bytes(8))
-
-
 class LinkedServers:
     """A primary beyond OFFSET with the data set, its replica, and the port of each."""
 
@@ -46,7 +39,7 @@ class LinkedServers:
     ) -> None:
         targets = ("", companion) if role == "primary" else (companion, "")
         everything = [*OPTIONS, *options]
-        files = {"dump.rdb": file_at(OFFSET)}
+        files = {"dump.rdb": of_primary(OFFSET)}
         self.primary, self.port = link.on_a_port(start_guest, ports, targets[0], *everything, files=files)
         self.replica, self.replica_port = link.on_a_port(start_guest, ports, targets[1], *everything)
         self.cell = cell

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from suites._shared.cluster_nodes import Node
+from suites._shared.formats.handmade import of_primary
 from suites._shared.link import await_that, on_a_port
 from suites._shared.ports import BUS_DISTANCE
 from suites.network import bus
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 OWN_EPOCH, SECOND_EPOCH, NEWEST_EPOCH = 0x0102030405060708, 0x0203040506070809, 0x1112131415161718
-OFFSET = 0x0000010203040506
+OWN_OFFSET, OFFSET = 0x0000020304050607, 0x0000010203040506
 OWN_SLOTS, FIRST_SLOTS, SECOND_SLOTS = {0, 5, 6, 7, 8, 300, 16383}, {1, 9, 1000, 1001}, {2, 700}
 FIRST, SECOND = "a1" * 20, "b2" * 20
 OWN_HOST, FIRST_HOST = "a-server-with-a-name.example", "first.example"
@@ -98,7 +99,8 @@ def cluster(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> Iterator[P
         pytest.skip("packets have had extensions since 7.0")
     # A node that is silent for a while is not suspected meanwhile.
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"]
-    guest, port = on_a_port(start_guest, ports, "", *options, "--cluster-announce-hostname", OWN_HOST)
+    options += ["--cluster-announce-hostname", OWN_HOST]
+    guest, port = on_a_port(start_guest, ports, "", *options, files={"dump.rdb": of_primary(OWN_OFFSET)})
     server = Node(guest, port)
     server.ask("CLUSTER", "SET-CONFIG-EPOCH", OWN_EPOCH)
     server.ask("CLUSTER", "ADDSLOTS", *OWN_SLOTS)
@@ -121,6 +123,7 @@ def test_a_packet_says_what_its_sender_was_told(cluster: PlayedNodes) -> None:
         bus_port=server.port + BUS_DISTANCE,
         current_epoch=OWN_EPOCH,
         configuration_epoch=OWN_EPOCH,
+        offset=OWN_OFFSET,
         slots=frozenset(OWN_SLOTS),
         flags=0,
     )

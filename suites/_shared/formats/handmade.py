@@ -50,6 +50,12 @@ def file(*parts: bytes, version: int = 9) -> bytes:
     return sealed(content + bytes(8)) if version >= 5 else content
 
 
+def of_primary(offset: int) -> bytes:
+    """A file without keys, of a primary that has sent so many bytes."""
+    fields = {b"repl-stream-db": b"0", b"repl-id": b"0123456789" * 4, b"repl-offset": b"%d" % offset}
+    return file(*(one(AUX, text(name), text(value)) for name, value in fields.items()))
+
+
 def one(opcode: int, *parts: bytes) -> bytes:
     return bytes([opcode]) + b"".join(parts)
 
