@@ -137,11 +137,17 @@ def test_gossip_says_what_its_sender_was_told(cluster: PlayedNodes) -> None:
     cluster.meet()
     packet = cluster.second.receive(bus.PING, answer=cluster.of_second(bus.PONG))
     ports = dict(zip((FIRST, SECOND), cluster.ports, strict=True))
-    # A packet tells of nodes by chance, and of the node that receives it, too.
-    while FIRST not in {about.name for about in packet.gossip()}:
+    told: list[About] = packet.gossip()
+
+    def waits_for_the_first() -> bool:
+        # A packet tells of nodes by chance, and of the node that receives it, too.
         cluster.second.send(cluster.of_second(bus.PING))
-        packet = cluster.second.receive(bus.PONG)
-    for about in packet.gossip():
+        told.extend(cluster.second.receive(bus.PONG).gossip())
+        return any(about.name == FIRST and about.ping_sent for about in told)
+
+    # The first node answers no PING of the server, which sends one every second.
+    await_that(waits_for_the_first, [cluster.server.guest], "gossip of a node that has not answered")
+    for about in told:
         port = ports[about.name]
         assert about._replace(flags=0, ping_sent=0, pong_received=0) == About(
             about.name, port, port + BUS_DISTANCE, flags=0
