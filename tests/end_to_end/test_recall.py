@@ -50,6 +50,7 @@ def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
         "library": "different",
     }
     assert objects.containing("src/redis-benchmark.c") == []
+    assert objects.containing("deps/lua/src/print.c") == [], "the archive has it, and the server refers to none of it"
     assert ReleaseObjects.record(bench, tree, objects.target, tmp_path / "units.json").units == objects.units
 
 

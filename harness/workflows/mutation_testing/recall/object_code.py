@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target
     from harness.workflows.workbench import Workbench
 
-STRIP_SECONDS = 60.0
+BINUTILS_SECONDS = 60.0
 Comparison = Literal["invalid", "same", "different"]
 """The mutant does not compile; its objects are the release's; they are not."""
 
@@ -114,7 +114,13 @@ def _build(shop: BuildDirectory) -> list[CompiledUnit]:
             log=str(shop.log),
             output=made.text,
         )
-    return [unit for call in sorted(calls.glob("*.call")) if (unit := _unit(shop, call)) is not None]
+    units = [unit for call in sorted(calls.glob("*.call")) if (unit := _unit(shop, call)) is not None]
+    # Lua's functions are hidden: the linker has made local symbols of theirs.
+    contained = _symbols(shop, shop.binary)
+    # The linker takes from an archive the objects alone that something refers to: Lua's has its compiler, too.
+    return [
+        unit for unit in units if _symbols(shop, shop.tree / unit.folder / unit.object, "--extern-only") & contained
+    ]
 
 
 def _unit(shop: BuildDirectory, call: Path) -> CompiledUnit | None:
@@ -136,6 +142,17 @@ def _unit(shop: BuildDirectory, call: Path) -> CompiledUnit | None:
     )
 
 
+def _symbols(shop: BuildDirectory, file: Path, *options: str) -> set[str]:
+    """The symbols that an object or a program defines, except `main`, which each program has."""
+    listed = process.run_successfully(
+        [tool(shop.tools, "nm"), *options, "--defined-only", "--format=posix", file],
+        problem="an object's symbols cannot be listed",
+        where=str(file),
+        deadline_seconds=BINUTILS_SECONDS,
+    )
+    return {line.split()[0] for line in listed.text.splitlines() if len(line.split()) > 1} - {"main"}
+
+
 def _digest(shop: BuildDirectory, file: Path) -> str:
     """Of an object's content without debug information."""
     stripped = shop.work / "stripped.o"
@@ -143,6 +160,6 @@ def _digest(shop: BuildDirectory, file: Path) -> str:
         [tool(shop.tools, "objcopy"), "--strip-debug", file, stripped],
         problem="an object's debug information cannot be removed",
         where=str(file),
-        deadline_seconds=STRIP_SECONDS,
+        deadline_seconds=BINUTILS_SECONDS,
     )
     return hashlib.sha256(stripped.read_bytes()).hexdigest()
