@@ -116,6 +116,23 @@ def test_another_report_is_told(change: dict[str, object], expected: str) -> Non
     assert expected in problem
 
 
+@pytest.mark.parametrize(
+    ("target", "access", "told"), [("mips-kernel", "lw", "unaddressed"), ("riscv64-kernel", "lr-w", "at-pc")]
+)
+def test_a_real_kernel_is_held_to_the_signals_that_it_has(target: str, access: str, told: str) -> None:
+    found = CATALOG.targets[target]
+    policy = rules.policy_for(CATALOG.policies, "signal", found)
+    runner = Runner(target=found, policy=policy, program=None, options=[], records_faults=False)
+    one = next(each for each in canary.cases(runner) if each.access.name == access)
+    assert one.prescribed[1] == "signal"
+    as_told = CanaryResult(
+        outcomes={access: [told if expected == "signal" else expected for expected in one.prescribed]}, reports={}
+    )
+    assert canary.disagreements(one, as_told, runner) == []
+    problems = canary.disagreements(one, behaving(one), runner)
+    assert problems[0] == f"at 1 signal where {told} is prescribed"
+
+
 def test_a_report_that_nothing_calls_for_is_told() -> None:
     one = case("ldr", target="armv6", policy=AUDIT)
     performed = behaving(one)

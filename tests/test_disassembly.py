@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,6 +135,41 @@ fi
 def test_of_a_signal_whose_access_is_not_known_no_size_is_told() -> None:
     record = fakes.fault(address=0x100D, access_bytes=0)
     assert str(access_of(record)) == "load of unknown size at 13 mod 16"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "told"),
+    [
+        # lr.w t0, (a0); amoswap.d t1, t0, (a0); sw t0, -5(a0); c.ld a5, 8(a0)
+        ("af220510", "load of 4 bytes at 2 mod 4"),
+        ("2f335508", "store of 8 bytes at 2 mod 8"),
+        ("a32d55fe", "store of 4 bytes at 1 mod 4"),
+        ("1c65", "load of 8 bytes at 2 mod 8"),
+    ],
+)
+def test_where_a_kernel_tells_the_instructions_address_the_registers_tell_the_datas(
+    instruction: str, told: str
+) -> None:
+    values = [0] * 33
+    values[10] = 0x1002
+    pc = 0x2000
+    record = fakes.fault(
+        instruction=instruction,
+        address=pc,
+        pc=pc,
+        access="",
+        access_class="",
+        access_bytes=0,
+        registers=[value.to_bytes(8, "little").hex() for value in values],
+    )
+    assert str(access_of(record, "riscv64")) == told
+
+
+def test_where_a_kernel_tells_no_address_the_processor_does() -> None:
+    # lw $v0, 4($a0)
+    record = fakes.fault(instruction="8c820004", address=0, access="", access_class="", access_bytes=0)
+    told = msgspec.structs.replace(record, misaligned_address=0x1003)
+    assert str(access_of(told, "mips")) == "load of 4 bytes at 3 mod 4"
 
 
 def test_an_access_reads_as_a_person_says_it() -> None:

@@ -6,12 +6,14 @@ import html
 import io
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from harness.core.errors import InfrastructureError
 from harness.judge.conclusion import conclude
 from harness.record import stored_run
+from harness.record.fault_log import is_misaligned
 from harness.record.kernel_faults import as_reported, counted, read_counters
 from harness.record.run_folder import Counters
 from harness.report import terminal
@@ -58,6 +60,15 @@ def test_a_fault_is_told_with_signal_code_address_place_and_the_kernels_line() -
     assert as_reported(fault(kernel_log=(LINE,))) == (
         f"SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x1000; {LINE}"
     )
+
+
+def test_an_address_that_siginfo_leaves_out_is_told_from_the_processors_registers() -> None:
+    unnamed = msgspec.structs.replace(fault(code=0x80, address=0), access_class="", access="")
+    untold = msgspec.structs.replace(unnamed, misaligned_address=0x20001)
+    assert as_reported(untold) == "SIGBUS, si_code SI_KERNEL (128), si_addr 0x0, BadVAddr 0x20001, PC 0x1000"
+    assert is_misaligned(untold)
+    # A bus error of another kind has no such address.
+    assert not is_misaligned(unnamed)
     assert as_reported(fault(code=77)) == "SIGBUS, si_code 77, si_addr 0x20001, PC 0x1000"
     assert as_reported(fault(number=fakes.SIGSEGV, address=0)).startswith(
         "SIGSEGV, si_code SEGV_MAPERR (1), si_addr 0x0,"

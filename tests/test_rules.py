@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from harness.core.errors import UsageError
 from harness.core.finding import Access
-from harness.isa.rules import CLASSES, applies, audit_name, audited, fate, forbidden, policy_for, prescribed, signal_of
+from harness.isa.rules import (
+    CLASSES,
+    applies,
+    audit_name,
+    audited,
+    fate,
+    forbidden,
+    policy_for,
+    prescribed,
+    shown,
+    signal_of,
+)
 from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -198,6 +209,9 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
         ("sparc64-kernel", "word", 2, "kill"),
         ("armv5-kernel", "word", 1, "rotated"),
         ("armv7-on-arm64-kernel", "multi", 1, "fixup"),
+        ("riscv64-kernel", "dword", 2, "fixup"),
+        ("riscv64-kernel", "cas", 2, "kill"),
+        ("mips-kernel", "double", 4, "fixup"),
         ("mips", "word", 2, "fixup"),
         ("mipsel", "word", 2, "fixup"),
         ("alpha", "word", 2, "fixup"),
@@ -229,6 +243,37 @@ def test_a_kernel_without_a_switch_does_what_it_does_and_one_with_it_what_it_is_
     for name in ("strict", "unchecked", "audit"):
         with pytest.raises(UsageError):
             policy_for(CATALOG.policies, name, switched)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "mode"),
+    [
+        ("signal", "linux-mips-nofixade", 1),
+        ("fixup", "linux-mips", 0),
+        ("warn", "linux-mips-show", 2),
+        # MIPS has nothing like it, and its kernel repairs.
+        ("ignore", "linux-mips", 0),
+        ("linux-mips-nofixade", "linux-mips-nofixade", 1),
+    ],
+)
+def test_a_kernel_whose_modes_have_other_numbers_gets_its_own(asked: str, told: str, mode: int) -> None:
+    chosen = policy_for(CATALOG.policies, asked, CATALOG.targets["mips-kernel"])
+    assert (chosen.name, chosen.mode) == (told, mode)
+    # The same becomes of every access that the machine has.
+    user_tier = CATALOG.targets["mips"]
+    imitated = policy_for(CATALOG.policies, asked, user_tier)
+    for kind in user_tier.demand:
+        assert prescribed(user_tier, imitated, access(kind, 1)) == prescribed(user_tier, chosen, access(kind, 1))
+    assert chosen.report == imitated.report
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("mips-kernel", "unaddressed"), ("riscv64-kernel", "at-pc"), ("armv5-kernel", "signal"), ("mips", "signal")],
+)
+def test_a_real_kernel_has_signals_of_its_own(target: str, expected: str) -> None:
+    assert shown(CATALOG.targets[target], "signal") == expected
+    assert shown(CATALOG.targets[target], "done") == "done"
 
 
 def test_without_a_class_or_a_size_there_is_no_fate() -> None:

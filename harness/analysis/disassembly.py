@@ -103,13 +103,18 @@ def access_of(fault: Fault, machine: str = "") -> Access:
     which emulator runs the same programs.
     """
     direction, access_class, size = fault.access, fault.access_class, fault.access_bytes
+    address = fault.address if fault.misaligned_address < 0 else fault.misaligned_address
     if not access_class and machine:
-        direction, access_class, size = classify(disassemble(fault, machine), machine)
+        text = disassemble(fault, machine)
+        direction, access_class, size = classify(text, machine)
+        architecture = registry.of_emulator(machine)
+        if architecture is not None and architecture.data_address is not None:
+            address = architecture.data_address(text, fault.registers, address)
     return Access(
         direction=direction,
         access_class=access_class,
         size_bytes=size,
-        modulo=fault.address % (max(size, fault.access_hint) or 16),
+        modulo=address % (max(size, fault.access_hint) or 16),
         hint_bytes=fault.access_hint,
     )
 
@@ -124,7 +129,7 @@ def classify(instruction: str, machine: str) -> _Classified:
         return "", "", 0
     for pattern, access_class, size in architecture.accesses:
         if re.fullmatch(pattern, instruction):
-            stores = re.match(r"(st|vst|push|vpush|swp|swap|cas)", instruction)
+            stores = re.match(architecture.stores, instruction)
             return "store" if stores else "load", access_class, size or architecture.operand_bytes(instruction)
     return "", "", 0
 

@@ -114,7 +114,8 @@ class Policy(Record, frozen=True):
     report: bool = False
     """Whether every forbidden access is logged, including those that succeed."""
     mode: int | None = None
-    """The mode in /proc/cpu/alignment on a real 32-bit ARM kernel; None: no mode of that file matches."""
+    """What a real kernel is told: the mode in /proc/cpu/alignment on 32-bit ARM, unaligned_action on MIPS. None: none
+    of that file's matches."""
     effective_policy: dict[str, str] = msgspec.field(default_factory=dict)
     """Target -> the policy that its kernel silently applies instead of this one."""
 
@@ -357,4 +358,6 @@ class KernelSpec(Record, frozen=True):
     """The image that the emulator loads, in the build folder."""
     device_tree: str
     """The device tree, in the build folder; empty if the emulator makes it."""
+    alignment_file: str
+    """The file in the guest to which a policy's mode is written; empty where the kernel has none."""
     machine: MachineSpec

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re  # noqa: TC003 - see below
 import signal
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003 - the annotations of NamedTuples are evaluated
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from harness.core.target_model import AccessClass
 
@@ -99,6 +99,8 @@ class AlignmentSwitch(NamedTuple):
     """The policy of targets whose kernel has the switch."""
     policies: str
     """What the names of the policies that it can be set to begin with."""
+    own_names: Sequence[tuple[str, str]] = ()
+    """Pairs of a policy that every target has and the same one of these; none where both have one `mode`."""
 
 
 def _no_operand(_: str) -> int:
@@ -116,6 +118,12 @@ class Architecture(NamedTuple):
     """QEMU's name of a user-mode emulator -> what it runs."""
     accesses: Sequence[AccessPattern] = ()
     """Empty where no kernel tier needs to read an access from its instruction. The first match counts."""
+    stores: str = r"(st|vst|push|vpush|swp|swap|cas)"
+    """What the text of an instruction that stores, or loads and stores, begins with."""
+    data_address: Callable[[str, Sequence[str], int], int] | None = None
+    """(Instruction, the gdb stub's registers, si_addr) -> where it accesses memory; None where si_addr tells."""
+    kernel_signal: Literal["signal", "unaddressed", "at-pc"] = "signal"
+    """What the canary program says of a misaligned access that a real kernel answers with its signal."""
     notation: AccessNotation | None = None
     """None where nobody has compared the encodings that compilers write with those that canaries make."""
     operand_bytes: Callable[[str], int] = _no_operand

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import capstone
 
-from harness.isa.architecture import FIRST_32, AccessNotation, Architecture, CallFrames, InstructionSet, Variant
+from harness.isa.architecture import (
+    FIRST_32,
+    AccessNotation,
+    AlignmentSwitch,
+    Architecture,
+    CallFrames,
+    InstructionSet,
+    Variant,
+)
 
 # The lowest bit of a return address selects MIPS16.
 _FRAMES = CallFrames(31, 29, FIRST_32, flag_bits=1)
@@ -44,5 +52,23 @@ MIPS = Architecture(
             meson_family="mips64",
         ),
     },
+    accesses=[
+        (r"(lhu?|sh) .*", "half", 2),
+        (r"(lwu?|sw) .*", "word", 4),
+        (r"(ld|sd) .*", "dword", 8),
+        (r"[ls]wx?c1 .*", "float", 4),
+        (r"[ls]dx?c1 .*", "double", 8),
+        (r"(ll|sc) .*", "linked", 4),
+        (r"(lld|scd) .*", "linked", 8),
+    ],
+    stores=r"s[hwdc]",
+    # Linux arch/mips/kernel/unaligned.c, do_ade(): force_sig(SIGBUS).
+    kernel_signal="unaddressed",
+    # Linux arch/mips/kernel/unaligned.c, debugfs_unaligned(): mips/unaligned_action. SIGBUS is 4 on ARM, and 1 here.
+    alignment_switch=AlignmentSwitch(
+        kernel="linux-mips",
+        policies="linux-mips",
+        own_names=[("signal", "linux-mips-nofixade"), ("fixup", "linux-mips"), ("warn", "linux-mips-show")],
+    ),
     notation=_NOTATION,
 )

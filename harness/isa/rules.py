@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from harness.core.target_model import PlannedAccess, Policy, Target, Toolchain
     from harness.isa.encodings.encoding import Encoding
 
-Outcome = Literal["done", "signal", "rotated", "truncated"]
+Outcome = Literal["done", "signal", "rotated", "truncated", "unaddressed", "at-pc"]
 """done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:
 a word was loaded from the address without its low bits, and rotated. truncated: the access used the address without its
-low bits."""
+low bits. unaddressed, at-pc: as signal, but a real kernel of MIPS tells neither BUS_ADRALN nor an address, and one of
+RISC-V the instruction's address (`shown`); nothing prescribes them."""
 
 CLASSES: tuple[AccessClass, ...] = typing.get_args(AccessClass)
 UNSPLIT: frozenset[AccessClass] = frozenset({"exclusive", "acquire", "swap", "cas", "linked", "stack"})
@@ -79,7 +80,9 @@ def _named(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
     if target.emulator.has_kernel and not has_switch(target):
         return policies[target.kernel]
     # Nothing emulates this machine, so no policy changes what its hardware and kernel do.
-    return policies["signal" if target.emulator.runs_here else policy.effective_policy.get(model(target), name)]
+    chosen = "signal" if target.emulator.runs_here else policy.effective_policy.get(model(target), name)
+    switch = registry.of_isa(target.isa).alignment_switch if target.emulator.has_kernel else None
+    return policies[dict(switch.own_names).get(chosen, chosen) if switch is not None else chosen]
 
 
 def check_toolchain(policy: Policy, target: Target, tools: Toolchain) -> None:
@@ -127,6 +130,12 @@ def settings(policies: Mapping[str, Policy], target: Target) -> list[Policy]:
 def signal_of(target: Target) -> signal.Signals:
     """What a misaligned access raises on a target."""
     return registry.of_isa(target.isa).misaligned_signal
+
+
+def shown(target: Target, outcome: Outcome) -> Outcome:
+    """What the canary program says on a target where an outcome is prescribed: a real kernel has its own signals."""
+    is_kernels = outcome == "signal" and target.emulator.has_kernel
+    return registry.of_isa(target.isa).kernel_signal if is_kernels else outcome
 
 
 def userland(target: Target) -> str:

@@ -69,6 +69,9 @@ class Fault(Record, frozen=True):
     """The system call that the environment's filter killed the process at; empty also where nobody knew its number."""
     call_number: int = -1
     """Its number in the guest's architecture; -1 unless a system call caused the signal."""
+    misaligned_address: int = -1
+    """What a real kernel's siginfo leaves out: the misaligned address, from the processor's registers; -1 where siginfo
+    has it, and where there was none."""
     kernel_log: tuple[str, ...] = ()
     """A real kernel's log lines on the fault; empty unless its alignment mode warns."""
 
@@ -195,9 +198,10 @@ def emulator_trouble(log: bytes) -> str:
 def is_misaligned(fault: Fault) -> bool:
     """Whether a record shows a misaligned access: a reported one, or one that raised a signal.
 
-    On z/Architecture the signal is SIGILL, and only the emulator's record of the access identifies this cause.
+    On z/Architecture the signal is SIGILL, and only the emulator's record of the access identifies this cause. On a
+    real kernel of MIPS siginfo does not tell it, and the processor's registers do.
     """
-    by_signal = fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN
+    by_signal = fault.signal == signal.SIGBUS and (fault.code == BUS_ADRALN or fault.misaligned_address >= 0)
     return fault.event == "access" or by_signal or (fault.signal == signal.SIGILL and bool(fault.access_class))
 
 

@@ -24,6 +24,7 @@ _CODES = {
     (signal.SIGBUS, BUS_ADRALN): "BUS_ADRALN",
     (signal.SIGBUS, 2): "BUS_ADRERR",
     (signal.SIGBUS, 3): "BUS_OBJERR",
+    (signal.SIGBUS, 0x80): "SI_KERNEL",
 }
 """Signal and si_code -> the code's name (Linux include/uapi/asm-generic/siginfo.h)."""
 
@@ -62,6 +63,7 @@ def as_reported(fault: Fault) -> str:
         name,
         f"si_code {code} ({fault.code})" if code else f"si_code {fault.code}",
         f"si_addr {fault.address:#x}",
+        *([f"BadVAddr {fault.misaligned_address:#x}"] if fault.misaligned_address >= 0 else []),
         f"PC {fault.pc:#x}",
     ]
     return "; ".join([", ".join(parts), *fault.kernel_log])

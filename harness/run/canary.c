@@ -9,8 +9,8 @@
  *                         `lived` for a child that ended by itself
  *
  * OUTCOME: done; signal (SIGBUS, BUS_ADRALN, at the access's address, and no byte was moved; SIGILL, ILL_ILLOPN on
- * z/Architecture, which does not tell the address); rotated, truncated
- * (as harness/isa/rules.py has it); forever (no end within a quarter of a second of the processor's time, or where the
+ * z/Architecture, which does not tell the address); unaddressed, at-pc (the same, but Linux on MIPS and on RISC-V tells
+ * something else than the address); rotated, truncated (as harness/isa/rules.py has it); forever (no end within a quarter of a second of the processor's time, or where the
  * access has been so at two offsets, twice within 30 ms); anything else is said in words.
  *
  * The accesses are assembly, because a compiler that sees a misaligned object may emit byte accesses instead.
@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { BOUNDARY = 64, MOST_OFFSETS = 64, WIDEST = 64 };
@@ -35,13 +36,20 @@ static unsigned char signal_stack[1 << 16] __attribute__((aligned(16)));
 static sigjmp_buf before_access;
 static volatile char is_performing;
 static siginfo_t last_signal;
+#ifdef __riscv
+static void *last_pc;
+#endif
 
 static void on_signal(int number, siginfo_t *information, void *context)
 {
     static volatile char is_copying;
 
     (void)number;
+#ifdef __riscv
+    last_pc = (void *)((ucontext_t *)context)->uc_mcontext.__gregs[REG_PC];
+#else
     (void)context;
+#endif
     if (is_copying || !is_performing) {
         /* The policy forbids what the program itself does. With a stack and a handler of its own it would go on for ever. */
         _exit(EXIT_FAILURE);
@@ -89,13 +97,29 @@ static int rotated(int offset)
     return bits && loaded == (word >> bits | word << (32 - bits));
 }
 
-static int is_misaligned(const unsigned char *address)
+/* Whether siginfo has what real kernels put there: nothing but the signal on MIPS, the instruction's address on RISC-V. */
+static const char *as_kernels_tell(void)
+{
+#if defined __mips__
+    return last_signal.si_signo == SIGBUS && last_signal.si_code == SI_KERNEL && !last_signal.si_addr ? "unaddressed" : NULL;
+#elif defined __riscv
+    return last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN && last_signal.si_addr == last_pc ? "at-pc" : NULL;
+#else
+    return NULL;
+#endif
+}
+
+/* The outcome that the last signal tells; NULL if it is not that of a misaligned access. */
+static const char *misaligned(const unsigned char *address)
 {
 #ifdef __s390x__
     (void)address;
-    return last_signal.si_signo == SIGILL && last_signal.si_code == ILL_ILLOPN;
+    return last_signal.si_signo == SIGILL && last_signal.si_code == ILL_ILLOPN ? "signal" : NULL;
 #else
-    return last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN && last_signal.si_addr == address;
+    if (last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN && last_signal.si_addr == address) {
+        return "signal";
+    }
+    return as_kernels_tell();
 #endif
 }
 
@@ -107,9 +131,10 @@ static const char *outcome_of(const struct access *access, int offset)
         return "forever";
     }
     if (last_signal.si_signo) {
-        if (is_misaligned(memory + BOUNDARY + offset)
-            && memcmp(memory, memory_before, sizeof memory) == 0 && memcmp(value, value_before, sizeof value) == 0) {
-            return "signal";
+        const char *outcome = misaligned(memory + BOUNDARY + offset);
+
+        if (outcome && memcmp(memory, memory_before, sizeof memory) == 0 && memcmp(value, value_before, sizeof value) == 0) {
+            return outcome;
         }
         snprintf(other, sizeof other, "signal %d, code %d, %d past the boundary", last_signal.si_signo,
                  last_signal.si_code, (int)((unsigned char *)last_signal.si_addr - memory - BOUNDARY));

@@ -348,7 +348,8 @@ def _reports(program: Path, log: Path, triple: str) -> dict[str, list[Reported]]
 def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> list[str]:
     """One phrase for each difference between an access or its record and the prescription."""
     access = case.access
-    pairs = zip(case.prescribed, performed.outcomes[access.name], strict=True)
+    shown = [rules.shown(runner.target, one) for one in case.prescribed]
+    pairs = zip(shown, performed.outcomes[access.name], strict=True)
     wrong = [
         f"at {offset} {actual} where {expected} is prescribed"
         for offset, (expected, actual) in enumerate(pairs)

@@ -35,6 +35,8 @@ MACHINES = {
     "virt-armv7": "armv7",
     "virt-arm64": "aarch64",
     "sun4u": "sparc64",
+    "virt-riscv64": "riscv64",
+    "malta": "mips",
 }
 """Machine -> the target whose server it runs."""
 

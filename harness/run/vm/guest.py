@@ -42,7 +42,7 @@ class VmImage(Record, frozen=True):
     snapshot: Path | None
     """Its state after booting, from which it can resume."""
     mode: int | None
-    """The value of /proc/cpu/alignment; None where that file does not exist."""
+    """What is written to the kernel's alignment file; None where it has none."""
     counted: bool = False
     """Its clocks count instructions, a nanosecond each."""
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from harness.run.vm.init_channel import ChannelFrame
 
 REQUEST_SECONDS = 30.0
-ALIGNMENT_FILE = "/proc/cpu/alignment"
+COUNTING_FILE = "/proc/cpu/alignment"
+"""The one alignment file that counts what the kernel does."""
 OUTPUT_FOLDER = "/run"
 _PIECE = LARGEST_PAYLOAD // 2
 
@@ -150,15 +151,19 @@ class Machine:
         return self._computer.endpoint(port)
 
     def set_alignment(self, mode: int) -> None:
-        """Write the kernel's alignment mode: 1 warn, 2 fixup, 4 signal, or sums (ARM only)."""
-        self.write(ALIGNMENT_FILE, f"{mode}\n".encode())
+        """Write the kernel's alignment mode: 1 warn, 2 fixup, 4 signal, or sums on ARM; 0 fixup, 1 signal, 2 show on
+        MIPS.
+        """
+        self.write(self.kernel.spec.alignment_file, f"{mode}\n".encode())
 
     def alignment(self) -> str:
-        """The kernel's alignment counters and mode, as it prints them (ARM only)."""
-        return self.read(ALIGNMENT_FILE).decode()
+        """The kernel's alignment file: its mode, and on ARM its counters."""
+        return self.read(self.kernel.spec.alignment_file).decode()
 
-    def counters(self) -> run_folder.Counters:
-        """The kernel's alignment counters as a record (ARM only)."""
+    def counters(self) -> run_folder.Counters | None:
+        """The kernel's alignment counters as a record; None where the kernel has none."""
+        if self.kernel.spec.alignment_file != COUNTING_FILE:
+            return None
         return kernel_faults.read_counters(self.alignment())
 
     def kernel_log(self) -> str:

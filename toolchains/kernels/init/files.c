@@ -21,7 +21,10 @@ void read_file(const struct request *request)
     size_t length = 0;
     ssize_t piece = 0;
 
-    if (file < 0 || lseek(file, (off_t)strtoull(offset, NULL, 10), SEEK_SET) < 0) {
+    off_t start = offset ? (off_t)strtoull(offset, NULL, 10) : 0;
+
+    /* Not every file of debugfs can be sought in. */
+    if (file < 0 || (start && lseek(file, start, SEEK_SET) < 0)) {
         reply_error(request->id, path ? path : "read");
     } else {
         /* Files in /proc come in pieces. */

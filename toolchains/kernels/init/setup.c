@@ -96,6 +96,8 @@ void set_up(void)
 
     mount_or_complain("proc", "/proc");
     mount_or_complain("sysfs", "/sys");
+    /* Where the kernel has it: MIPS' unaligned_action is there. */
+    mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
     mount_or_complain("devtmpfs", "/dev");
     mount_or_complain("tmpfs", "/tmp");
     mount_or_complain("tmpfs", "/run");

@@ -152,12 +152,19 @@ static void append_register(const struct registers *registers, size_t width, siz
     append("\"");
 }
 
+#if !defined(__riscv) && !defined(__mips__)
 static void append_absent_registers(int count)
 {
     while (count--) {
         append(",\"\"");
     }
 }
+#endif
+
+#if defined(__mips__)
+/* Words of the 32-bit regset (Linux arch/mips/include/uapi/asm/reg.h). */
+enum { MIPS_R0 = 6, MIPS_LO = 38, MIPS_HI, MIPS_EPC, MIPS_BADVADDR, MIPS_STATUS, MIPS_CAUSE };
+#endif
 
 static bool read_registers(pid_t tid, struct registers *registers)
 {
@@ -180,6 +187,13 @@ static bool read_registers(pid_t tid, struct registers *registers)
 #elif defined(__arm__)
     registers->pc = registers->narrow[15];
     registers->stack = registers->narrow[13];
+#elif defined(__riscv)
+    registers->pc = registers->wide[0];
+    registers->stack = registers->wide[2];
+#elif defined(__mips__)
+    /* Of an instruction in a branch's delay slot EPC has the branch (MIPS32 PRA, MD00090, Cause.BD). */
+    registers->pc = registers->narrow[MIPS_EPC] + (registers->narrow[MIPS_CAUSE] >> 31 ? 4 : 0);
+    registers->stack = registers->narrow[MIPS_R0 + 29];
 #else
 #error "no register layout for this machine"
 #endif
@@ -226,8 +240,44 @@ static void append_registers(const struct registers *registers)
         append_register(registers, 8, i);
     }
     append_register(registers, 4, 66); /* the low word of pstate */
+#elif defined(__riscv)
+    append("\"%016d\"", 0); /* x0, in whose place the regset has the pc */
+    for (size_t i = 1; i < 32; i++) {
+        append_register(registers, 8, i);
+    }
+    append_register(registers, 8, 0);
+#elif defined(__mips__)
+    static const unsigned char after_r31[] = {MIPS_STATUS, MIPS_LO, MIPS_HI, MIPS_BADVADDR, MIPS_CAUSE, MIPS_EPC};
+
+    for (size_t i = 0; i < 32; i++) {
+        append_register(registers, 4, MIPS_R0 + i);
+    }
+    for (size_t i = 0; i < sizeof after_r31; i++) {
+        append_register(registers, 4, after_r31[i]);
+    }
 #else
     append_arm_registers(registers);
+#endif
+}
+
+/*
+ * What siginfo does not tell of a misaligned access and the processor's registers do. MIPS has the address in BadVAddr and
+ * in Cause.ExcCode why it is there: 4 for a load or a jump, 5 for a store (MIPS32 PRA, MD00090, Cause and BadVAddr). Both
+ * also stand for any address in the kernel's half.
+ */
+static void append_misaligned_address(const struct registers *registers, const siginfo_t *signal)
+{
+#if defined(__mips__)
+    unsigned cause = registers->narrow[MIPS_CAUSE] >> 2 & 31;
+
+    uint32_t address = registers->narrow[MIPS_BADVADDR];
+
+    if (signal->si_signo == SIGBUS && signal->si_code == SI_KERNEL && (cause == 4 || cause == 5) && address >> 31 == 0) {
+        append(",\"misaligned_address\":%" PRIu32, address);
+    }
+#else
+    (void)registers;
+    (void)signal;
 #endif
 }
 
@@ -272,7 +322,9 @@ static void report_fault(pid_t tid, const siginfo_t *signal)
         append_maps(tid);
         append("],\"kernel_log\":[");
         messages_about(tid, registers.pc, (uint64_t)(uintptr_t)signal->si_addr, append_message);
-        append("]}\n");
+        append("]");
+        append_misaligned_address(&registers, signal);
+        append("}\n");
         reply(0, "fault", record, length);
     }
     if (memory >= 0) {
