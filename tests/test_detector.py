@@ -259,7 +259,8 @@ def test_every_detector_has_a_target_that_is_not_required_and_canaries() -> None
         assert detector_canary.expectations(targets[name].emulator.detector)
 
 
-NAMES = re.compile(rf"{'|'.join(DETECTORS)}|memcheck|sanitizer")
+NAMES = re.compile(rf"{'|'.join(DETECTORS)}|(?<!crash-)memcheck|sanitizer")
+"""A server's option `crash-memcheck-enabled` names none."""
 
 
 @pytest.mark.parametrize(
