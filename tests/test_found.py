@@ -10,11 +10,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from harness.build.sources.archives import Fetcher
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Occasion, Verdict, Witness
 from harness.judge.findings import Judgement
 from harness.judge.verdict import CellVerdict
+from harness.workflows.mutation_testing.mutations import Edit
+from tests import fakes
 from tools import bugs, found
 
 if TYPE_CHECKING:
@@ -56,6 +59,12 @@ STREAM = """
 target = "armv7"
 file = "suites/fuzz/corpus/none.stream"
 """
+
+
+PATCH = bugs.Patch(
+    server="redis-7.0.15", edits=(Edit(file="src/networking.c", anchor="size_t limit", replacement="uint64_t limit"),)
+)
+FIXED = msgspec.structs.replace(BUG, patches=(PATCH,))
 
 
 def page(bug: bugs.Bug) -> str:
@@ -323,3 +332,140 @@ def test_lists_are_newest_first() -> None:
     dates = [KNOWN[row.rpartition("found/")[2].removesuffix(".md)")].found for row in rows]
     assert dates == sorted(dates, reverse=True)
     assert len(dates) > 10
+
+
+PATCHED_TOML = """
+[[patches]]
+server = "SERVER"
+
+[[patches.edits]]
+file = "src/networking.c"
+anchor = "size_t limit"
+replacement = "uint64_t limit"
+"""
+
+
+def test_a_patch_must_be_for_a_release_that_has_the_bug(tmp_path: Path) -> None:
+    path = tmp_path / "cut-limit.toml"
+    path.write_text(TOML + PATCHED_TOML.replace("SERVER", "redis-7.0.15"), "utf-8")
+    assert bugs.read_bugs(tmp_path)["cut-limit"].patches == (PATCH,)
+    for server in ("redis-6.2.14", "redis-8.0.6"):
+        path.write_text(TOML + PATCHED_TOML.replace("SERVER", server), "utf-8")
+        with pytest.raises(UsageError, match=f"the patch for {server} cannot be proved"):
+            bugs.read_bugs(tmp_path)
+
+
+def proof(told: bugs.Answer, *, whole: bool = False, patch: bugs.Patch = PATCH) -> bugs.StoredAnswer:
+    command = FIXED.proofs(PATCH)[whole].command("redis-7.0.15")
+    return msgspec.structs.replace(answer("redis-7.0.15", told), command=command, patch=patch.digest)
+
+
+def test_a_patch_is_proved_by_the_bugs_check_and_by_its_whole_suite() -> None:
+    asked = found.patched({BUG.name: FIXED}, (), (), ())
+    assert [(one.check.command(one.server), one.patch) for one in asked] == [
+        ("plumb check --server redis-7.0.15 --target armv7 --suite life --test 'limit of 4'", PATCH),
+        ("plumb check --server redis-7.0.15 --target armv7 --suite life", PATCH),
+    ]
+    commands = [one.check.command(one.server) for one in asked]
+    assert bugs.unproved(FIXED, bugs.StoredAnswers()) == commands
+    assert bugs.unproved(FIXED, bugs.StoredAnswers(answers=(proof("gone"),))) == commands[1:]
+    assert (
+        bugs.unproved(FIXED, bugs.StoredAnswers(answers=(proof("gone"), proof("unclear", whole=True)))) == commands[1:]
+    )
+    assert bugs.unproved(FIXED, bugs.StoredAnswers(answers=(proof("gone"), proof("gone", whole=True)))) == []
+
+
+def test_what_proved_another_patch_or_the_release_itself_proves_nothing() -> None:
+    other = msgspec.structs.replace(PATCH, edits=(*PATCH.edits, *PATCH.edits))
+    plain = msgspec.structs.replace(proof("gone"), patch="")
+    both = bugs.StoredAnswers(answers=(proof("gone", patch=other), plain))
+    assert len(bugs.unproved(FIXED, both)) == 2
+    assert "has changed" in bugs.out_of_date(FIXED, proof("gone", patch=other))
+    assert bugs.out_of_date(FIXED, proof("gone", whole=True)) == ""
+
+
+def test_a_release_with_a_patch_says_nothing_of_the_release_itself() -> None:
+    stored = bugs.StoredAnswers(answers=(proof("gone"), answer("redis-7.0.15", "there", FIXED)))
+    assert bugs.answer_of(stored, BUG.name, "redis-7.0.15") == "there"
+    assert bugs.answer_of(bugs.StoredAnswers(answers=(proof("gone"),)), BUG.name, "redis-7.0.15") is None
+    assert bugs.contradiction(FIXED, proof("gone")) == ""
+    assert "correct the patch" in bugs.contradiction(FIXED, proof("there"))
+    after = found.stored_with(stored, proof("unclear"), {BUG.name: FIXED})
+    assert [one.answer for one in after.answers] == ["there", "unclear"]
+
+
+OTHER_BUG = msgspec.structs.replace(
+    BUG, name="other", checks=(bugs.BugCheck(target="armv5", suite="life", finding="wrong-result-life_other"),)
+)
+OTHER = ("wrong-result-life_other", "armv7", "another limit is cut")
+
+
+def with_failures(cell: CellVerdict) -> CellVerdict:
+    return msgspec.structs.replace(cell, failed=1) if cell.verdict is Verdict.FAIL else cell
+
+
+@pytest.mark.parametrize(
+    ("cells", "findings", "told"),
+    [
+        (PASSED, [], "gone"),
+        (FAILED, [OTHER], "gone"),
+        (FAILED, [SHOWN], "there"),
+        (FAILED, [SHOWN, OTHER], "there"),
+        (FAILED, [("wrong-result-life_new", "armv7", "news")], "unclear"),
+        (FAILED, [], "unclear"),
+        ([("armv7", "canary", Verdict.FAIL), *FAILED[1:]], [OTHER], "unclear"),
+        ([*PASSED[:1], ("armv7", "life", Verdict.UNKNOWN)], [OTHER], "unclear"),
+        (FAILED[:1], [OTHER], "unclear"),
+    ],
+)
+def test_a_release_with_a_patch_may_show_other_bugs_alone(
+    cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], told: str
+) -> None:
+    question = found.Question(bug=FIXED, check=FIXED.proofs(PATCH)[1], server="redis-7.0.15", patch=PATCH)
+    judged = judgement(cells, findings)
+    judged = msgspec.structs.replace(judged, cells=list(map(with_failures, judged.cells)))
+    # `finding` gives them no suite of their own.
+    shown = [
+        msgspec.structs.replace(one, witnesses=[msgspec.structs.replace(each, suite="life") for each in one.witnesses])
+        for one in judged.findings
+    ]
+    judged = msgspec.structs.replace(judged, findings=shown)
+    assert found.judged_patched(question, judged, {BUG.name: FIXED, "other": OTHER_BUG})[0] == told
+    # What another check of the same bug shows is no excuse.
+    both = msgspec.structs.replace(FIXED, checks=(*FIXED.checks, *OTHER_BUG.checks))
+    if told == "gone" and findings:
+        assert found.judged_patched(question, judged, {BUG.name: both})[0] == "unclear"
+
+
+@pytest.mark.parametrize("bug", [bug for bug in KNOWN.values() if bug.patches], ids=lambda bug: str(bug.name))
+def test_every_patch_is_proved(bug: bugs.Bug) -> None:
+    assert bugs.unproved(bug, STORED) == [], f"python -m tools.found --patched {bug.name}"
+    assert f"`python -m tools.found --diff {bug.name}`" in page(bug)
+
+
+def test_the_table_of_patches_says_what_passes_with_each() -> None:
+    stored = bugs.StoredAnswers(answers=(proof("gone"), proof("gone", whole=True)))
+    row = bugs.patch_rows({BUG.name: FIXED}, stored)[-1]
+    assert row.startswith(
+        "| [cut-limit](found/cut-limit.md) | redis-7.0.15 | src/networking.c | 1 | armv7 --suite life"
+    )
+
+
+def test_a_patch_is_printed_as_a_diff_of_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "tree"
+    (tree / "src").mkdir(parents=True)
+    (tree / "src" / "networking.c").write_text("before\nsize_t limit = 1;\nafter\n", "utf-8")
+    monkeypatch.setattr(Fetcher, "server", lambda *_: fakes.opened(tree))
+    assert found.difference("cut-limit", PATCH).splitlines() == [
+        "--- a/src/networking.c",
+        "+++ b/src/networking.c",
+        "@@ -1,3 +1,3 @@",
+        " before",
+        "-size_t limit = 1;",
+        "+uint64_t limit = 1;",
+        " after",
+    ]
+    assert "size_t limit" in (tree / "src" / "networking.c").read_text("utf-8").split("\n")[1]
+    with found.with_patch("cut-limit", PATCH) as (_, copy):
+        assert copy.is_dir()
+    assert not copy.exists()

@@ -344,14 +344,13 @@ def test_a_finding_leads_to_the_bug_whose_check_it_fits(
     finding = CellFinding(
         id="wrong-result-life_limit", title="a test", suites=("life",), said=(said,), tests=("life/t.py::limit",)
     )
-    cell = msgspec.structs.replace(answer(), question=msgspec.structs.replace(ARMV7, server=server))
     known = {BUG.name: msgspec.structs.replace(BUG, checks=(check,))}
-    assert page.bugs_of(cell, finding, known) == names
+    assert page.bugs_of(server, finding, known) == names
 
 
 def test_a_known_entry_names_its_bug() -> None:
     named = msgspec.structs.replace(NEW, known="it wraps (docs/found/output-limit-cut.md), and docs/found/aof-arity.md")
-    assert page.bugs_of(answer(), named, {BUG.name: BUG}) == ["output-limit-cut"]
+    assert page.bugs_of(ARMV7.server, named, {BUG.name: BUG}) == ["output-limit-cut"]
     matrix = Matrix(cells=(msgspec.structs.replace(answer(), findings=(named,)),))
     assert "| [output-limit-cut](found/output-limit-cut.md) |" in rows(matrix, "findings", {BUG.name: BUG})
 

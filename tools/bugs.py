@@ -6,6 +6,7 @@ tools.found asks the releases.
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from datetime import date  # noqa: TC003  msgspec reads it
 from fnmatch import fnmatchcase
@@ -19,6 +20,7 @@ from harness.core.model import GuestEnvironment, Record, Tier
 from harness.core.strict_toml import ROOT, near_names, read_toml
 from harness.plan.catalog import Catalog
 from harness.report.markdown_table import table
+from harness.workflows.mutation_testing.mutations import Edit  # noqa: TC001  msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -95,6 +97,18 @@ class StreamCheck(Record, frozen=True):
         return shlex.join(["plumb", "replay", self.file, "--target", self.target, "--server", server])
 
 
+class Patch(Record, frozen=True):
+    """Our small fix for the newest release that has the bug: `python -m tools.found --diff BUG` prints it."""
+
+    server: str
+    edits: tuple[Edit, ...]
+
+    @property
+    def digest(self) -> str:
+        """What distinguishes it from every other patch, so that a changed one needs new proof."""
+        return hashlib.sha256(json_codec.encode(self)).hexdigest()[:12]
+
+
 class Unasked(Record, frozen=True):
     """Releases that cannot be asked, although the bug concerns them."""
 
@@ -134,11 +148,17 @@ class Bug(Record, frozen=True):
     checks: tuple[BugCheck, ...] = ()
     streams: tuple[StreamCheck, ...] = ()
     unasked: tuple[Unasked, ...] = ()
+    patches: tuple[Patch, ...] = ()
 
     @property
     def ways(self) -> tuple[BugCheck | StreamCheck, ...]:
         """Everything that asks a release for it."""
         return (*self.checks, *self.streams)
+
+    def proofs(self, patch: Patch) -> tuple[BugCheck, ...]:
+        """What a release with a patch must pass: the bug's own checks, and the whole suites of these."""
+        own = [check for check in self.checks if not check.servers or patch.server in check.servers]
+        return tuple(dict.fromkeys([*own, *(msgspec.structs.replace(check, tests=()) for check in own)]))
 
     def concerned(self) -> tuple[str, ...]:
         """The releases about which the page says something."""
@@ -155,7 +175,7 @@ class Bug(Record, frozen=True):
         return "no check of this bug suits this release"
 
 
-class StoredAnswer(Record, frozen=True):
+class StoredAnswer(Record, frozen=True, omit_defaults=True):
     """What a release answered to one check."""
 
     bug: str
@@ -168,6 +188,8 @@ class StoredAnswer(Record, frozen=True):
     commit: str
     """The commit of this project that asked."""
     date: date
+    patch: str = ""
+    """The digest of the patch that the release had; empty for the release itself."""
 
 
 class StoredAnswers(Record, frozen=True):
@@ -195,6 +217,14 @@ def _check_names(bug: Bug, path: Path, catalog: Catalog) -> None:
         "suite": ([check.suite for check in bug.checks], catalog.suites),
         "policy": ([check.policy for check in bug.checks], catalog.policies),
     }
+    for patch in bug.patches:
+        if patch.server not in {*bug.has, *bug.by_source} or not bug.proofs(patch):
+            raise UsageError(
+                f"the patch for {patch.server} cannot be proved",
+                where=str(path),
+                because="the release does not have the bug, or no check asks it for the bug",
+                remedy="name a release of `has` and give it one of [[checks]]",
+            )
     for noun, (names, known) in named.items():
         for name in names:
             if name not in known:
@@ -225,13 +255,16 @@ def read_answers(path: Path = ANSWERS) -> StoredAnswers:
 
 def write_answers(stored: StoredAnswers, path: Path = ANSWERS) -> None:
     """Write the answers in the order of bugs, releases and commands, so that changes are easy to read."""
-    ordered = sorted(stored.answers, key=lambda one: (one.bug, one.server, one.command))
+    ordered = sorted(stored.answers, key=lambda one: (one.bug, one.server, one.command, one.patch))
     text = msgspec.json.encode(StoredAnswers(answers=tuple(ordered)))
     path.write_bytes(msgspec.json.format(text, indent=1) + b"\n")
 
 
 def contradiction(bug: Bug, answer: StoredAnswer) -> str:
     """How an answer contradicts the data; empty if it does not. An unclear answer contradicts nothing."""
+    if answer.patch:
+        told = f"{answer.server} with its patch has the bug {bug.name} ({answer.reason}): correct the patch"
+        return told if answer.answer == "there" else ""
     claimed = "lacks" if answer.server in bug.lacks else "has" if answer.server in {*bug.has, *bug.by_source} else ""
     if answer.answer == "there" and claimed == "lacks":
         return (
@@ -251,6 +284,11 @@ def out_of_date(bug: Bug | None, answer: StoredAnswer) -> str:
     """Why an answer is to a question that the data no longer ask; empty if they do."""
     if bug is None:
         return f"an answer is about {answer.bug}, which is no page of docs/found: remove it"
+    if answer.patch:
+        asked = [patch for patch in bug.patches if (patch.server, patch.digest) == (answer.server, answer.patch)]
+        if any(answer.command == check.command(answer.server) for patch in asked for check in bug.proofs(patch)):
+            return ""
+        return f"an answer is about a patch of {bug.name} that has changed: python -m tools.found --patched {bug.name}"
     if answer.command in {check.command(answer.server) for check in bug.ways}:
         return ""
     return (
@@ -261,9 +299,35 @@ def out_of_date(bug: Bug | None, answer: StoredAnswer) -> str:
 
 def answer_of(stored: StoredAnswers, bug: str, server: str) -> Answer | None:
     """What a release answered to all checks of a bug; None if it was not asked."""
-    answers = {one.answer for one in stored.answers if (one.bug, one.server) == (bug, server)}
+    answers = {one.answer for one in stored.answers if (one.bug, one.server, one.patch) == (bug, server, "")}
     order: tuple[Answer, ...] = ("there", "unclear", "gone")
     return next((one for one in order if one in answers), None)
+
+
+def unproved(bug: Bug, stored: StoredAnswers) -> list[str]:
+    """The commands that no release with a patch of the bug has passed."""
+    passed = {
+        (one.server, one.patch, one.command) for one in stored.answers if one.bug == bug.name and one.answer == "gone"
+    }
+    return [
+        check.command(patch.server)
+        for patch in bug.patches
+        for check in bug.proofs(patch)
+        if (patch.server, patch.digest, check.command(patch.server)) not in passed
+    ]
+
+
+def patch_rows(bugs: dict[str, Bug], stored: StoredAnswers) -> list[str]:
+    """The table of patches in docs/FOUND.md: what each changes, and what passed with it."""
+    rows = []
+    for bug in bugs.values():
+        for patch in bug.patches:
+            files = dict.fromkeys(edit.file for edit in patch.edits)
+            lines = sum(edit.replacement.count("\n") + 1 for edit in patch.edits)
+            passed = [one for one in stored.answers if (one.bug, one.patch) == (bug.name, patch.digest)]
+            proof = "; ".join(f"{one.command.partition('--target ')[2]}: {one.reason}" for one in passed)
+            rows.append((f"[{bug.name}](found/{bug.name}.md)", patch.server, ", ".join(files), lines, proof))
+    return table(["bug", "release", "changed", "lines", "what passes with it"], rows)
 
 
 def section_rows(bugs: dict[str, Bug], section: Section) -> list[str]:

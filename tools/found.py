@@ -3,12 +3,15 @@
 It carries out the checks that docs/found/BUG.toml names, one release after another, and stores the answers in
 docs/found.json. Only a check that ran to its end, whose test passed, counts as the bug's absence: everything else
 without the bug's own finding is unclear. An answer that contradicts the data is stored, told, and ends the command
-with the exit code 1.
+with the exit code 1. `--patched` asks releases with our own small fixes instead: they must not show the bug, nor
+anything new in the whole suite.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import difflib
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -19,22 +22,27 @@ import click
 
 from harness.core.errors import ExitCode, PlumblineError, UsageError
 from harness.core.finding import Verdict
+from harness.core.model import CANARY_SUITE
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, near_names
 from harness.judge import known_findings
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.workflows.check import Check
+from harness.workflows.mutation_testing import mutations
 from harness.workflows.replay import replay
 from harness.workflows.workbench import Workbench
 from tools import bugs, project
+from tools.matrix.document import seen
+from tools.matrix.page import bugs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.judge.findings import Judgement
+    from harness.workflows.mutation_testing.mutations import Edit
     from harness.workflows.replay.recurrence import Outcome
-    from tools.bugs import Answer, Bug, BugCheck, StoredAnswer, StreamCheck
+    from tools.bugs import Answer, Bug, BugCheck, Patch, StoredAnswer, StreamCheck
 
 SEED = 1
 USUAL = "redis-7.0.15"
@@ -48,11 +56,13 @@ class Question:
     bug: Bug
     check: BugCheck | StreamCheck
     server: str
+    patch: Patch | None = None
+    """The fix that the release gets before."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> tuple[str, str, str, str]:
         """What distinguishes its stored answer from all others."""
-        return self.bug.name, self.server, self.check.command(self.server)
+        return self.bug.name, self.server, self.check.command(self.server), self.patch.digest if self.patch else ""
 
 
 def questions(
@@ -64,10 +74,7 @@ def questions(
 
     Raises UsageError for a name that is no bug's, and where nothing of what is named can be asked.
     """
-    for name in names:
-        if name not in known:
-            near = ", ".join(near_names(name, known)) or "see docs/FOUND.md"
-            raise UsageError(f"no bug '{name}'", where="docs/found", remedy=f"one of these: {near}")
+    _refuse_unknown(known, names)
     found = [
         Question(bug=bug, check=check, server=server)
         for bug in (known[name] for name in (names or known))
@@ -80,6 +87,92 @@ def questions(
         reasons = sorted({known[name].why_unasked(server) for name in names for server in (servers or ("",))})
         raise UsageError("nothing can be asked", where=", ".join(names), because="; ".join(filter(None, reasons)))
     return sorted(found, key=lambda one: (one.server != USUAL, one.server, one.check.target, one.bug.name))
+
+
+def _refuse_unknown(known: dict[str, Bug], names: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            near = ", ".join(near_names(name, known)) or "see docs/FOUND.md"
+            raise UsageError(f"no bug '{name}'", where="docs/found", remedy=f"one of these: {near}")
+
+
+def patched(
+    known: dict[str, Bug], names: Sequence[str], servers: Sequence[str], targets: Sequence[str]
+) -> list[Question]:
+    """What to ask of releases with patches of ours: for the bugs that are named; all where none is.
+
+    Raises UsageError for a name that is no bug's.
+    """
+    _refuse_unknown(known, names)
+    return [
+        Question(bug=bug, check=check, server=patch.server, patch=patch)
+        for bug in (known[name] for name in (names or known))
+        for patch in bug.patches
+        for check in bug.proofs(patch)
+        if (not servers or patch.server in servers) and (not targets or check.target in targets)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planted:
+    """A patch, as it is planted into a tree."""
+
+    name: str
+    edits: Sequence[Edit]
+
+
+@contextlib.contextmanager
+def with_patch(bug: str, patch: Patch) -> Iterator[tuple[Path, Path]]:
+    """A release's tree, and a copy of it with a patch, which is removed in the end."""
+    bench = Workbench.default()
+    tree = bench.fetcher.server(bench.catalog.servers[patch.server]).path
+    folder = Path(tempfile.mkdtemp(prefix="plumbline-patched-"))
+    # Also where it is killed.
+    process.keep_folder(folder)
+    try:
+        copy = folder / patch.server
+        mutations.plant(_Planted(name=f"the patch for {bug}", edits=patch.edits), tree, copy)
+        yield tree, copy
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def difference(bug: str, patch: Patch) -> str:
+    """A patch as a unified diff, which `patch -p1` and `git apply` take."""
+    lines: list[str] = []
+    with with_patch(bug, patch) as (tree, copy):
+        for file in dict.fromkeys(edit.file for edit in patch.edits):
+            old, new = ((root / file).read_text("utf-8").splitlines(keepends=True) for root in (tree, copy))
+            lines += difflib.unified_diff(old, new, f"a/{file}", f"b/{file}")
+    return "".join(lines)
+
+
+def judged_patched(question: Question, judgement: Judgement, known: dict[str, Bug]) -> tuple[Answer, str]:
+    """The same of a release with a patch: it may show other bugs of docs/found, and what is in the known list."""
+    assert isinstance(question.check, bugs.BugCheck)
+    answer, reason = judged(question.check, judgement)
+    if answer != "unclear":
+        return answer, reason
+    others = {name: bug for name, bug in known.items() if name != question.bug.name}
+    excused: dict[str, list[str]] = {}
+    for finding in judgement.findings:
+        names = bugs_of(question.server, seen(finding), others)
+        if not names and not finding.known:
+            return "unclear", reason
+        excused[finding.id] = names or ["known"]
+    # A failed test without a finding has no excuse.
+    tests = {one.test for finding in judgement.findings for witness in finding.witnesses for one in witness.occasions}
+    cells = [one for one in judgement.cells if one.suite != CANARY_SUITE]
+    canaries = [one.verdict for one in judgement.cells if one.suite == CANARY_SUITE]
+    looked = set(canaries) == {Verdict.PASS} and cells and all(one.passed for one in cells)
+    if (
+        not looked
+        or any(one.verdict is Verdict.UNKNOWN for one in cells)
+        or sum(one.failed for one in cells) > len(tests)
+    ):
+        return "unclear", reason
+    told = sorted({name for names in excused.values() for name in names})
+    return "gone", f"{sum(one.passed for one in cells)} tests passed; others fail for {', '.join(told)}"
 
 
 def judged(check: BugCheck, judgement: Judgement) -> tuple[Answer, str]:
@@ -106,7 +199,7 @@ def judged(check: BugCheck, judgement: Judgement) -> tuple[Answer, str]:
 OUTCOMES: dict[Outcome, Answer] = {"reproduced": "there", "gone": "gone", "unknown": "unclear"}
 
 
-def ask(question: Question, run: Path) -> tuple[Answer, str]:
+def ask(question: Question, run: Path, known: dict[str, Bug]) -> tuple[Answer, str]:
     """Carry out the check. One that cannot be carried out is an unclear answer with its error.
 
     Raises KeyboardInterrupt and every error that is none of the harness' own.
@@ -114,6 +207,9 @@ def ask(question: Question, run: Path) -> tuple[Answer, str]:
     try:
         if isinstance(question.check, bugs.StreamCheck):
             return _replayed(question.check, question.server)
+        if question.patch:
+            with with_patch(question.bug.name, question.patch) as (_, copy):
+                return judged_patched(question, _checked(question.check, str(copy), run), known)
         return judged(question.check, _checked(question.check, question.server, run))
     except PlumblineError as error:
         return "unclear", f"the check ended early: {str(error).removeprefix('error: ')}"
@@ -149,13 +245,13 @@ def _checked(check: BugCheck, server: str, run: Path) -> Judgement:
     return judgement
 
 
-def answers(asked: Sequence[Question]) -> Iterator[StoredAnswer]:
+def answers(asked: Sequence[Question], known: dict[str, Bug]) -> Iterator[StoredAnswer]:
     """Ask one after another; each answer comes as soon as it is there."""
     at = project.commit()
     for question in asked:
         folder = Path(tempfile.mkdtemp(prefix="plumbline-found-"))
         try:
-            answer, reason = ask(question, folder / "run")
+            answer, reason = ask(question, folder / "run", known)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         yield bugs.StoredAnswer(
@@ -166,6 +262,7 @@ def answers(asked: Sequence[Question]) -> Iterator[StoredAnswer]:
             reason=reason,
             commit=at,
             date=datetime.datetime.now(datetime.UTC).date(),
+            patch=question.key[3],
         )
 
 
@@ -174,7 +271,7 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
     kept = [
         one
         for one in stored.answers
-        if (one.bug, one.server, one.command) != (new.bug, new.server, new.command)
+        if (one.bug, one.server, one.command, one.patch) != (new.bug, new.server, new.command, new.patch)
         and not bugs.out_of_date(known.get(one.bug), one)
     ]
     return bugs.StoredAnswers(answers=(*kept, new))
@@ -185,6 +282,8 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
 @click.option("--server", "servers", multiple=True, help="Ask only this release; repeat for more.")
 @click.option("--target", "targets", multiple=True, help="Carry out only this target's checks; repeat for more.")
 @click.option("--missing", is_flag=True, help="Ask only what has no stored answer.")
+@click.option("--patched", "fixed", is_flag=True, help="Ask releases with the patches of docs/found, and whole suites.")
+@click.option("--diff", is_flag=True, help="Print the patches, and ask nothing.")
 @click.option("--plan", is_flag=True, help="Print the commands, and ask nothing.")
 @click.option(
     "--answers",
@@ -199,12 +298,17 @@ def main(
     targets: tuple[str, ...],
     *,
     missing: bool,
+    fixed: bool,
+    diff: bool,
     plan: bool,
     path: Path,
 ) -> None:
     """Ask releases for bugs; all of docs/found without names."""
     try:
-        code = _asked(names, servers, targets, missing=missing, plan=plan, path=path)
+        if diff:
+            _print_patches(names)
+            raise SystemExit(ExitCode.PASS)
+        code = _asked(names, servers, targets, missing=missing, fixed=fixed, plan=plan, path=path)
     except PlumblineError as error:
         click.echo(str(error), err=True)
         code = error.exit_code
@@ -213,18 +317,34 @@ def main(
     raise SystemExit(code)
 
 
+def _print_patches(names: Sequence[str]) -> None:
+    known = bugs.read_bugs()
+    _refuse_unknown(known, names)
+    for bug in (known[name] for name in (names or known)):
+        for patch in bug.patches:
+            click.echo(difference(bug.name, patch), nl=False)
+
+
 def _asked(
-    names: Sequence[str], servers: Sequence[str], targets: Sequence[str], *, missing: bool, plan: bool, path: Path
+    names: Sequence[str],
+    servers: Sequence[str],
+    targets: Sequence[str],
+    *,
+    missing: bool,
+    fixed: bool,
+    plan: bool,
+    path: Path,
 ) -> int:
     known = bugs.read_bugs()
     stored = bugs.read_answers(path)
-    there = {(one.bug, one.server, one.command) for one in stored.answers}
-    asked = [one for one in questions(known, names, servers, targets) if not (missing and one.key in there)]
+    there = {(one.bug, one.server, one.command, one.patch) for one in stored.answers}
+    wanted = (patched if fixed else questions)(known, names, servers, targets)
+    asked = [one for one in wanted if not (missing and one.key in there)]
     if plan:
         click.echo("\n".join(f"{one.bug.name}: {one.key[2]}" for one in asked))
         return ExitCode.PASS
     contradictions = 0
-    for answer in answers(asked):
+    for answer in answers(asked, known):
         stored = stored_with(stored, answer, known)
         bugs.write_answers(stored, path)
         click.echo(f"{answer.bug}  {answer.server}  {answer.answer}  {answer.reason.splitlines()[0]:.200}")

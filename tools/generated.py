@@ -134,7 +134,12 @@ def found_tables() -> dict[str, Callable[[], list[str]]]:
     lists: dict[str, Callable[[], list[str]]] = {
         section: functools.partial(bugs.section_rows, known, section) for section in get_args(bugs.Section)
     }
-    return {**lists, "releases": lambda: bugs.release_rows(known, bugs.read_answers())}
+    stored = bugs.read_answers()
+    return {
+        **lists,
+        "patches": lambda: bugs.patch_rows(known, stored),
+        "releases": lambda: bugs.release_rows(known, stored),
+    }
 
 
 def command_line() -> str:

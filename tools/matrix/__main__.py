@@ -151,7 +151,7 @@ def _answered(question: Question, path: Path, keep: Path | None, *, jobs: int) -
         document.store(cell, path)
         click.echo(f"{question.command}  {cell.verdict}  {cell.seconds:.0f} s  {dict(cell.tests)}")
         for finding in cell.findings:
-            told = finding.known or page.bugs_of(cell, finding, bugs.read_bugs()) or "NEW"
+            told = finding.known or page.bugs_of(question.server, finding, bugs.read_bugs()) or "NEW"
             click.echo(f"    {finding.id}  {told}")
         if keep and cell.verdict is not Verdict.PASS and (folder / "run").is_dir():
             keep.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from harness.core.finding import Finding
     from harness.core.target_model import Target
     from harness.judge.findings import Judgement
 
@@ -278,20 +279,18 @@ def judged(question: Question, judgement: Judgement, *, commit: str, asked: date
             for one in judgement.cells
             if one.target == question.target
         ),
-        findings=tuple(
-            CellFinding(
-                id=finding.id,
-                title=finding.title,
-                known=finding.known,
-                suites=tuple(sorted({witness.suite for witness in finding.witnesses})),
-                tests=tuple(sorted({one.test for witness in finding.witnesses for one in witness.occasions})),
-                said=tuple(
-                    sorted(
-                        {one.said[:LONGEST_MESSAGE] for witness in finding.witnesses for one in witness.occasions}
-                        - {""}
-                    )
-                ),
-            )
-            for finding in judgement.findings
-        ),
+        findings=tuple(map(seen, judgement.findings)),
+    )
+
+
+def seen(finding: Finding) -> CellFinding:
+    """What tells a finding from others."""
+    occasions = [one for witness in finding.witnesses for one in witness.occasions]
+    return CellFinding(
+        id=finding.id,
+        title=finding.title,
+        known=finding.known,
+        suites=tuple(sorted({witness.suite for witness in finding.witnesses})),
+        tests=tuple(sorted({one.test for one in occasions})),
+        said=tuple(sorted({one.said[:LONGEST_MESSAGE] for one in occasions} - {""})),
     )

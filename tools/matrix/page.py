@@ -28,12 +28,12 @@ COMPARED: Way = "gcc"
 _PAGE = re.compile(r"docs/found/([a-z0-9-]+)\.md")
 
 
-def bugs_of(cell: MatrixCell, finding: CellFinding, known: Mapping[str, Bug]) -> list[str]:
+def bugs_of(server: str, finding: CellFinding, known: Mapping[str, Bug]) -> list[str]:
     """The bugs of docs/found that a finding is: those that its known entry names, and those whose checks it fits.
 
     A package is taken for any release of its family, because its own need not be in the catalog.
     """
-    server, package = cell.question.server, package_named(cell.question.server)
+    package = package_named(server)
 
     def concerned(bug: Bug) -> bool:
         has = {*bug.has, *bug.by_source}
@@ -156,7 +156,7 @@ class _Page:
 
     def _links(self, cells: list[MatrixCell], identity: str) -> str:
         found = [(cell, one) for cell in cells for one in cell.findings if one.id == identity]
-        names = sorted({name for cell, one in found for name in bugs_of(cell, one, self.known)})
+        names = sorted({name for cell, one in found for name in bugs_of(cell.question.server, one, self.known)})
         if names:
             return ", ".join(f"[{name}](found/{name}.md)" for name in names)
         reasons = sorted({one.known for _, one in found if one.known})
