@@ -90,10 +90,11 @@ def sample_rows() -> list[str]:
         seeds = ", ".join(map(str, each.seeds))
         share = str(share_of(each.outcomes))
         found_since = sum((header.server, outcome.mutant.name) in with_test for outcome in each.of("survived"))
-        use = f"training: {found_since} found since" if found_since else "held back"
-        rows.append((header.server, header.tier, ", ".join(header.targets), seeds, header.commit, use, share, *states))
-    heads = ["release", "tier", "targets", "seeds", "commit", "use", "found", "survived"]
-    heads += ["equivalent", "invalid", "unjudged"]
+        rows.append(
+            (header.server, header.tier, ", ".join(header.targets), seeds, header.commit, share, *states, found_since)
+        )
+    heads = ["release", "tier", "targets", "seeds", "commit", "found", "survived"]
+    heads += ["equivalent", "invalid", "unjudged", "found since"]
     return table(heads, rows)
 
 
