@@ -79,6 +79,8 @@ class CellSession:
         self.difference: DifferenceError | None = None
         """The bytes that differ, as the present test or example reported them."""
         self.counters_before: run_folder.Counters | None = None
+        self._died = False
+        """Whether a guest has died: the next ones do not test the machine's memory when they crash."""
         self._whole_test = ""
         self._oracle_silent = ""
         """Why the native build did not start at the last attempt; empty if it started."""
@@ -108,6 +110,7 @@ class CellSession:
             self._host.machine()
             self.counters_before = self._host.counters()
         guest = new_guest(self.cell, self._host, folder)
+        guest.tests_memory = not self._died
         self._guest, self.faults_before, self.log_before = guest, 0, 0
         try:
             guest.__enter__()
@@ -303,6 +306,7 @@ class CellSession:
         if guest is None:
             return
         commands = guest.commands() if guest.started() else 0
+        self._died |= not guest.alive()
         guest.__exit__()
         # A failed start does not belong to a test.
         test = self.test if self._failure is None else ""

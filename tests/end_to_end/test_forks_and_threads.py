@@ -271,12 +271,11 @@ def test_the_same_server_still_answers(guest):
 """
 
 
-def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: Path) -> None:
-    target = "armv5"
-    run, folder = tmp_path / "run", tmp_path / "run" / target / "persistence"
+def run_cell(target: str, folder: Path, suite: str, place: Path) -> process.Result:
+    """Run a suite's text as a cell of the planted server, whose evidence is in the folder."""
     folder.mkdir(parents=True)
-    test = tmp_path / "test_persistence.py"
-    test.write_text(SUITE, "utf-8")
+    test = place / "test_persistence.py"
+    test.write_text(suite, "utf-8")
     with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
         spec: dict[str, Any] = {"canary": None, "seed": 1, "tier": "quick", "version": VERSION}
         cell = CellSpec(
@@ -290,8 +289,37 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
         )
         write_cell(folder / "cell.json", cell)
         command: list[str | Path] = [sys.executable, "-m", "pytest", test, "--plumb-cell", folder / "cell.json", "-q"]
-        command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", tmp_path]
-        result = process.run(command, deadline_seconds=300, folder=ROOT)
+        command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", place]
+        return process.run(command, deadline_seconds=300, folder=ROOT)
+
+
+DEATHS = """
+import pytest
+from harness.protocol.resp import Client, ServerGoneError
+
+@pytest.mark.parametrize("name", ["guest-1", "guest-2", "guest-3"])
+def test_it_dies(guest, name):
+    assert guest.name == name
+    with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
+        with pytest.raises(ServerGoneError):
+            client.command("DEBUG", "SEGFAULT")
+    guest.settle()
+    assert not guest.alive()
+"""
+
+
+def test_only_the_first_death_of_a_cell_tests_the_machines_memory(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "armv5" / "persistence"
+    result = run_cell("armv5", folder, DEATHS, tmp_path)
+    logs = [folder / f"guest-{number}" / "log" for number in (1, 2, 3)]
+    assert [b"crashed by signal" in log.read_bytes() for log in logs] == [True, True, True], result.text
+    assert [b"FAST MEMORY TEST" in log.read_bytes() for log in logs] == [True, False, False]
+
+
+def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: Path) -> None:
+    target = "armv5"
+    run, folder = tmp_path / "run", tmp_path / "run" / target / "persistence"
+    result = run_cell(target, folder, SUITE, tmp_path)
     assert result.code == 1, result.text
     canary = run / target / "canary"
     canary.mkdir()

@@ -14,7 +14,7 @@ from harness.build.initramfs import Initramfs  # noqa: TC001 - msgspec reads the
 from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
-from harness.run.server_process import POLL_SECONDS, Guest, debug_arguments
+from harness.run.server_process import POLL_SECONDS, Guest, crash_arguments, debug_arguments
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
 
@@ -194,6 +194,7 @@ class VmGuest(Guest):
         if "protected-mode" in self.build.abilities.options:
             arguments += ["--protected-mode", "no"]
         arguments += debug_arguments(self.build)
+        arguments += [] if self.tests_memory else crash_arguments(self.build)
         return arguments + self.options
 
     def faults(self) -> int:
