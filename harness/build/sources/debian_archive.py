@@ -17,7 +17,11 @@ from harness.core.processes import environment, process
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from harness.core.progress import Progress
+
 DOWNLOAD_SECONDS = 900
+INDEX_SECONDS = 6 * 3600.0
+"""The age beyond which an index is read again before a package without a version is looked up."""
 DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
 """The Debian archive's description on other distributions (package python-apt-common)."""
 DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -43,6 +47,20 @@ class Apt:
         """How long ago it read the suite's index; infinite if never."""
         marker = self.root / "updated"
         return time.time() - marker.stat().st_mtime if marker.exists() else float("inf")
+
+    def ready_index(self, progress: Progress, *, offline: bool, remedy: str) -> None:
+        """Read the suite's index, unless a young one is there; offline any will do.
+
+        Raises InfrastructureError if it cannot be read. `remedy`: what to type where it may not be downloaded.
+        """
+        if not self.has_index and offline:
+            raise InfrastructureError(
+                f"the cache has no index of {self.suite}", because="--offline allows no download", remedy=remedy
+            )
+        if not offline and self.index_age_seconds > INDEX_SECONDS:
+            reader = f" for {self.architecture}" if self.architecture else ""
+            with progress.stage("fetch", f"reading the index of Debian {self.suite}{reader}"):
+                self.update()
 
     def update(self) -> None:
         """Read the suite's index. Raises InfrastructureError."""

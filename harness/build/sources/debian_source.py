@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SUITE = "bookworm"
 FORM = "[SUITE/]PACKAGE[=VERSION], such as zlib or bookworm/zlib"
-INDEX_SECONDS = 6 * 3600.0
-"""The age beyond which an index is read again before a package without a version is looked up."""
 UNPACK_SECONDS = 600
 TOOLS = {"apt-get": "apt", "dpkg-source": "dpkg-dev"}
 """Program -> the package that has it."""
@@ -81,15 +79,8 @@ class SourcePackages:
             return package
         with self.cache.lock(f"apt-{package.suite}"):
             apt = self._apt(package)
-            if not apt.has_index and self.offline:
-                raise InfrastructureError(
-                    f"the cache has no index of {package.suite}",
-                    because="--offline allows no download",
-                    remedy=f"name a version that was fetched before: {package.title}=VERSION",
-                )
-            if not self.offline and apt.index_age_seconds > INDEX_SECONDS:
-                with self.progress.stage("fetch", f"reading the index of Debian {package.suite}"):
-                    apt.update()
+            fetched = f"name a version that was fetched before: {package.title}=VERSION"
+            apt.ready_index(self.progress, offline=self.offline, remedy=fetched)
             shown = apt.cache("showsrc", "--only-source", package.name).text
         if (found := re.search(r"^Version: (\S+)$", shown, re.MULTILINE)) is None:
             raise UsageError(

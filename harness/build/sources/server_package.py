@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
 
 FORM = "debian:SUITE/PACKAGE, such as debian:bookworm/redis-server"
-INDEX_SECONDS = 6 * 3600.0
-"""The age beyond which an index is read again before a package without a version is looked up."""
 CONTENTS = "packages.json"
 """In an unpacked package's folder: file -> SHA-256 of every package that was unpacked."""
 ROOT_FOLDER = "root"
@@ -72,15 +70,8 @@ class ServerPackages:
             return package
         with self.cache.lock(f"apt-{package.suite}-{architecture}"):
             apt = self._apt(package, architecture)
-            if not apt.has_index and self.offline:
-                raise InfrastructureError(
-                    f"the cache has no index of {package.suite}",
-                    because="--offline allows no download",
-                    remedy=f"--server {package.title}=VERSION of a package that was fetched before",
-                )
-            if not self.offline and apt.index_age_seconds > INDEX_SECONDS:
-                with self.progress.stage("fetch", f"reading the index of Debian {package.suite} for {architecture}"):
-                    apt.update()
+            fetched = f"--server {package.title}=VERSION of a package that was fetched before"
+            apt.ready_index(self.progress, offline=self.offline, remedy=fetched)
             shown = apt.cache("show", "--no-all-versions", package.name).text
         if (found := re.search(r"^Version: (\S+)$", shown, re.MULTILINE)) is None:
             raise UsageError(
