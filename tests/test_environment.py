@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +85,14 @@ def test_a_cell_sees_what_is_listed_and_nothing_else(monkeypatch: pytest.MonkeyP
     result = process.run(["env"], deadline_seconds=60, environment=environment.for_cell())
     names = {line.partition("=")[0] for line in result.text.splitlines()}
     assert names == {*environment.CELL, *environment.CELL_SETTINGS, process_tree.MARK}
+
+
+def test_a_cells_temporary_files_go_where_the_commands_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/somewhere")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    question = [sys.executable, "-c", "import tempfile; print(tempfile.gettempdir())"]
+    result = process.run(question, deadline_seconds=60, environment=environment.for_cell())
+    assert result.text.strip() == str(tmp_path)
 
 
 def test_clients_of_registries_keep_what_the_user_configured(monkeypatch: pytest.MonkeyPatch) -> None:

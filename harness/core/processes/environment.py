@@ -8,13 +8,14 @@ Therefore these lists name what passes, and no list names what does not.
 from __future__ import annotations
 
 import os
+import tempfile
 
 PLAIN = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
 """What a server or a compiler under test sees: results must not depend on the caller's locale."""
 
 CELL = ("PATH", "TMPDIR")
-"""The caller's variables that reach a cell's test process (docs/reference.md): where programs are, and where temporary
-files go."""
+"""What a cell's test process sees besides its settings (docs/reference.md): the caller's PATH and a folder for its
+temporary files."""
 
 CELL_SETTINGS = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """Further variables of a cell's test process."""
@@ -42,8 +43,12 @@ REGISTRY_PREFIXES = ("PIP_",)
 
 
 def for_cell() -> dict[str, str]:
-    """The environment of a cell's test process."""
-    return {**_chosen(CELL), **CELL_SETTINGS}
+    """The environment of a cell's test process.
+
+    Its temporary files go where the command's do, which removes them. In a folder that is shared with other sessions of
+    pytest, the first cell to need one would also remove the old folders of those.
+    """
+    return {**_chosen(("PATH",)), "TMPDIR": tempfile.gettempdir(), **CELL_SETTINGS}
 
 
 def for_build(**extra: str) -> dict[str, str]:
