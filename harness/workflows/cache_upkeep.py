@@ -8,6 +8,7 @@ stay until `plumb clean --yes`.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import time
@@ -95,7 +96,12 @@ def set_limit(cache: Cache, size: int | None) -> None:
 
 
 def look(cache: Cache) -> Holding:
-    """What the cache holds. An entry is measured once, since it does not change."""
+    """What the cache holds, each entry used as late as those that need it, which are found by reading all texts."""
+    return _with_needs(cache, measure(cache))
+
+
+def measure(cache: Cache) -> Holding:
+    """What the cache holds, each entry used when it was used itself. It is measured once, since it does not change."""
     known = _known_sizes(cache)
     sizes: dict[str, int] = {}
     entries: list[CacheEntry] = []
@@ -111,7 +117,7 @@ def look(cache: Cache) -> Holding:
             others[folder.name] = rest
     with contextlib.suppress(OSError):
         write_whole(cache.root / _SIZES, json_codec.encode(sizes))
-    return Holding(entries=_with_needs(cache, entries), others=others)
+    return Holding(entries=entries, others=others)
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -198,10 +204,10 @@ def keep_limit(cache: Cache, say: Callable[[str], None]) -> None:
     """Remove what does not fit, if an entry was added since the last look."""
     if not cache.has_grown():
         return
-    size, holding = limit(cache), look(cache)
+    size, holding = limit(cache), measure(cache)
     if size is None or holding.bytes <= size:
         return
-    gone = remove(cache, beyond_limit(holding, size))
+    gone = remove(cache, beyond_limit(_with_needs(cache, holding), size))
     now = holding.bytes - sum(entry.bytes for entry in gone)
     say(
         f"the cache had {gibibytes(holding.bytes)}, more than its limit of {gibibytes(size)}: {len(gone)} entries that "
@@ -229,14 +235,29 @@ def _known_sizes(cache: Cache) -> Mapping[str, int]:
 
 def _bytes_of(path: Path) -> int:
     if path.is_dir() and not path.is_symlink():
-        return sum(status.st_size for _, _, status in files_below(path))
+        return _bytes_below(str(path))
     with contextlib.suppress(OSError):
         return path.lstat().st_size
     return 0
 
 
-def _with_needs(cache: Cache, entries: list[CacheEntry]) -> list[CacheEntry]:
+def _bytes_below(folder: str) -> int:
+    """The sizes of the files below a folder. A Path for each would take most of the time that every command spends."""
+    found = 0
+    # Others may remove files meanwhile.
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as inside:
+        for entry in inside:
+            if entry.is_dir(follow_symlinks=False):
+                found += _bytes_below(entry.path)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    found += entry.stat(follow_symlinks=False).st_size
+    return found
+
+
+def _with_needs(cache: Cache, holding: Holding) -> Holding:
     """The same entries, each used as late as those that need it."""
+    entries = holding.entries
     used = {entry.name: entry.used_ns for entry in entries}
     able = [entry for entry in entries if entry.kind not in {*_NO_WAYS, *_UNSEALED}]
     ways = {entry.name: _needs(cache, entry) & used.keys() for entry in able}
@@ -256,7 +277,8 @@ def _with_needs(cache: Cache, entries: list[CacheEntry]) -> list[CacheEntry]:
                 if used[needed] < used[name]:
                     used[needed] = used[name]
                     changed = True
-    return [msgspec.structs.replace(entry, used_ns=used[entry.name]) for entry in entries]
+    last = [msgspec.structs.replace(entry, used_ns=used[entry.name]) for entry in entries]
+    return Holding(entries=last, others=holding.others)
 
 
 def _needs(cache: Cache, entry: CacheEntry) -> set[str]:

@@ -31,7 +31,7 @@ PHASE = "plumb"
 def metered(bench: Workbench, folder: Path, *, profiled: bool = False) -> Iterator[None]:
     """Measure what happens in the block, and write the cost into the run folder if it ends well."""
     began, own, programs = time.monotonic(), processor_time.own_seconds(), processor_time.by_program()
-    cached = cache_upkeep.look(bench.cache).bytes if profiled else 0
+    cached = cache_upkeep.measure(bench.cache).bytes if profiled else 0
     profiler = Profiler(PHASE) if profiled else None
     stacks: Mapping[str, float] = {}
     if profiler is not None:
@@ -51,7 +51,7 @@ def metered(bench: Workbench, folder: Path, *, profiled: bool = False) -> Iterat
         peak=PeakMemory(
             pss_bytes=memory.peak.pss_bytes, processes=memory.peak.processes, by_program=memory.peak.by_program
         ),
-        cache_growth_bytes=cache_upkeep.look(bench.cache).bytes - cached if profiled else None,
+        cache_growth_bytes=cache_upkeep.measure(bench.cache).bytes - cached if profiled else None,
         stacks={stack: round(seconds, 4) for stack, seconds in stacks.items()},
     )
     run_cost.write(folder, cost)
