@@ -97,13 +97,19 @@ def test_checksums_have_the_catalogues_check_values() -> None:
     assert checksums.crc64(CHECK) == checksums.crc64(CHECK[4:], checksums.crc64(CHECK[:4]))
 
 
-def test_fnv_and_bernstein_have_their_published_values() -> None:
-    """draft-eastlake-fnv, appendix C; h * 33 + c from 5381."""
-    assert (checksums.fnv1a(b""), checksums.fnv1a(b"a"), checksums.fnv1a(b"foobar")) == (
-        0x811C9DC5,
-        0xE40C292C,
-        0xBF9CF968,
-    )
+def test_a_digest_is_the_length_and_the_published_check_value() -> None:
+    """CRC-32's check value for "123456789", as ISO 3309's catalogues list it."""
+    assert values.digest(CHECK) == "9/cbf43926"
+
+
+def test_a_pattern_goes_on_from_block_to_block() -> None:
+    """The formula of drivers/main.c, byte for byte."""
+    for length, seed in ((0, 0), (1, 3), (255, 1), (256, 7), (257, 300), (70000, 70000)):
+        by_formula = bytes((i * 151 + (i >> 8) * 29 + seed * 89 + 7) & 255 for i in range(length))
+        assert values.pattern(length, seed) == by_formula
+
+
+def test_bernsteins_hash_is_33_times_itself_and_the_byte() -> None:
     assert checksums.bernstein(b"a", 5381) == checksums.bernstein(b"A", 5381) == 5381 * 33 + 97
 
 

@@ -118,11 +118,3 @@ def sealed(content: bytes) -> bytes:
     """The content with its last eight bytes replaced by the CRC-64 of the others: an RDB file, or a DUMP payload."""
     body = content[:-8]
     return body + crc64(body).to_bytes(8, "little")
-
-
-def fnv1a(data: bytes) -> int:
-    """FNV-1a of 32 bits (Fowler, Noll, Vo): the drivers' digest of long results."""
-    h = 2166136261
-    for byte in data:
-        h = (h ^ byte) * 16777619 & _32
-    return h

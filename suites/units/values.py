@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+from functools import cache
 from typing import TYPE_CHECKING
-
-from suites._shared.checksums import fnv1a
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,14 @@ OFFSETS = 16
 
 def pattern(length: int, seed: int) -> bytes:
     """The drivers' fill pattern (drivers/main.c): all byte values, determined by seed and position."""
-    return bytes((i * 151 + (i >> 8) * 29 + seed * 89 + 7) & 255 for i in range(length))
+    # 256 bytes have the same step, and only their first one differs from block to block.
+    blocks = (_block((number * 29 + seed * 89 + 7) & 255) for number in range((length + 255) >> 8))
+    return b"".join(blocks)[:length]
+
+
+@cache
+def _block(first: int) -> bytes:
+    return bytes((i * 151 + first) & 255 for i in range(256))
 
 
 def hexadecimal(data: bytes) -> str:
@@ -24,8 +31,8 @@ def hexadecimal(data: bytes) -> str:
 
 
 def digest(data: bytes) -> str:
-    """Length and hash: the drivers' format for long results."""
-    return f"{len(data)}/{fnv1a(data):08x}"
+    """Length and CRC-32: the drivers' format for long results."""
+    return f"{len(data)}/{zlib.crc32(data):08x}"
 
 
 OPPOSITE = "its bytes are in the opposite order everywhere"

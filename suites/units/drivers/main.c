@@ -119,17 +119,25 @@ void bytes(const void *from, size_t length)
     }
 }
 
-/* Length and FNV-1a (RFC draft-eastlake-fnv): for what is too long to be shown. */
+/* Length and CRC-32 (ISO 3309, reflected), which Python's library computes in C: for what is too long to be shown. */
 void digest(const void *from, size_t length)
 {
+    static uint32_t rests[256];
     const unsigned char *byte = from;
-    uint32_t hash = 2166136261U;
+    uint32_t crc = 0xFFFFFFFFU;
 
+    for (uint32_t i = 0; rests[255] == 0 && i < 256; i++) {
+        uint32_t rest = i;
+        for (int bit = 0; bit < 8; bit++) {
+            rest = rest >> 1 ^ (0xEDB88320U & -(rest & 1));
+        }
+        rests[i] = rest;
+    }
     for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ byte[i]) * 16777619U;
+        crc = crc >> 8 ^ rests[(crc ^ byte[i]) & 255];
     }
     value();
-    printf("%zu/%08lx", length, (unsigned long)hash);
+    printf("%zu/%08lx", length, (unsigned long)~crc & 0xFFFFFFFFU);
 }
 
 void end(void)
