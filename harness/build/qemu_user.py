@@ -77,10 +77,13 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         coverage: Path | None = None,
         *,
         preload: Path | None = None,
+        fatal_faults: Path | None = None,
     ) -> list[str]:
         """The whole command line.
 
         `coverage`: the file of a `coverage.Edges`. `preload`: a shared object to preload into the program.
+        `fatal_faults`: a file for the instructions whose misaligned access programs died of. One that faults again ends
+        its program at once, after the log has it. The programs add to the file.
         """
         objects = [*self.preloads, *([preload] if preload else [])]
         setting = f"LD_PRELOAD={':'.join(map(str, objects))}"
@@ -88,6 +91,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
             return [*(["env", setting] if objects else []), str(program), *arguments]
         preloading = ["-E", setting] if objects else []
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
+        log += ["-fatal-faults", str(fatal_faults)] if log and fatal_faults else []
         edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
         keeping = [] if edges else self._keeping(program)
         return [str(self.program), *self.options, *preloading, *log, *edges, *keeping, str(program), *arguments]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import tempfile
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -81,6 +82,7 @@ class CellSession:
         self.counters_before: run_folder.Counters | None = None
         self._died = False
         """Whether a guest has died: the next ones do not test the machine's memory when they crash."""
+        self._fatal_faults = Path(tempfile.mkdtemp()) / "faults"
         self._whole_test = ""
         self._oracle_silent = ""
         """Why the native build did not start at the last attempt; empty if it started."""
@@ -111,6 +113,7 @@ class CellSession:
             self.counters_before = self._host.counters()
         guest = new_guest(self.cell, self._host, folder)
         guest.tests_memory = not self._died
+        guest.fatal_faults = self._fatal_faults
         self._guest, self.faults_before, self.log_before = guest, 0, 0
         try:
             guest.__enter__()

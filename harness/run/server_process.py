@@ -98,6 +98,9 @@ class Guest:
         self.options = list(options)
         self.tests_memory = True
         """Whether it does all that its release does when it crashes, also where that takes most of its life."""
+        self.fatal_faults: Path | None = None
+        """Where servers note of which misaligned accesses they died, after a report of their own. One that meets such
+        an access again dies without a report."""
         self.files = dict(files or {})
         self.fault_log = folder / "faults.jsonl"
         self.log = folder / "log"
@@ -401,7 +404,9 @@ class Guest:
             fault_log.open_ledger(self.fault_log)
         binary, preload = self.build.server_binary, self.build.preload
         runner = runner_of(self.build, self.runner)
-        command = runner.command(binary, self.arguments(), self.fault_log, coverage, preload=preload)
+        command = runner.command(
+            binary, self.arguments(), self.fault_log, coverage, preload=preload, fatal_faults=self.fatal_faults
+        )
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
             self._capped = CappedLog(log.fileno())

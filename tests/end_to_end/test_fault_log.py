@@ -32,11 +32,16 @@ def program(target: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ran(
-    target: str, program: Path, folder: Path, *arguments: str, policy: str = "signal"
+    target: str,
+    program: Path,
+    folder: Path,
+    *arguments: str,
+    policy: str = "signal",
+    fatal_faults: Path | None = None,
 ) -> tuple[process.Result, FaultLog]:
     log = folder / fault_log.NAME
     fault_log.open_ledger(log)
-    command = machines.runner(target, policy).command(program, arguments, log)
+    command = machines.runner(target, policy).command(program, arguments, log, fatal_faults=fatal_faults)
     return process.run(command, deadline_seconds=120, folder=folder), fault_log.read(log)
 
 
@@ -76,6 +81,32 @@ def test_how_every_process_ended_is_recorded(target: str, program: Path, tmp_pat
     result, log = ran(target, program, tmp_path, "abort")
     assert (result.code, log.damage, log.faults) == (7, [], [])
     assert sorted((end.signal, end.status) for end in log.ends.values()) == [(0, 7), (signal.SIGABRT, 0)]
+
+
+def test_a_second_death_of_the_same_access_is_recorded_but_not_reported(
+    target: str, program: Path, tmp_path: Path
+) -> None:
+    fatal = tmp_path / "fatal"
+    runs = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        runs.append(ran(target, program, tmp_path / name, "report", fatal_faults=fatal))
+    assert [("reported" in result.text, result.code) for result, _ in runs] == [
+        (True, -signal.SIGBUS),
+        (False, -signal.SIGBUS),
+    ]
+    (first,), (second,) = (log.faults for _, log in runs)
+    assert (second.pc, second.address, second.handled) == (first.pc, first.address, True)
+    assert [[end.signal for end in log.ends.values()] for _, log in runs] == [[signal.SIGBUS]] * 2
+
+
+def test_a_program_that_survives_its_faults_survives_the_next_time(target: str, program: Path, tmp_path: Path) -> None:
+    fatal = tmp_path / "fatal"
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        result, log = ran(target, program, tmp_path / name, "repeat", "3", fatal_faults=fatal)
+        assert (result.code, list(log.counts.values()) or len(log.faults)) == (0, 3)
+    assert not fatal.exists()
 
 
 def test_several_words_that_one_instruction_moves_are_one_access_each_time(tmp_path: Path) -> None:

@@ -26,6 +26,17 @@ static void handled(int number)
     siglongjmp(again, 1);
 }
 
+/* As a server does: a report, and then the signal's own end. */
+static void reported(int number)
+{
+    static const char report[] = "reported\n";
+    ssize_t written = write(STDOUT_FILENO, report, sizeof report - 1);
+
+    (void)written;
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -56,6 +67,8 @@ int main(int argc, char **argv)
             misaligned(bytes + 1);
         }
         return 0;
+    } else if (strcmp(how, "report") == 0) {
+        signal(SIGBUS, reported);
     } else if (strcmp(how, "abort") == 0) {
         int status;
 

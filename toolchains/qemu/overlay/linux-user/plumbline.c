@@ -983,6 +983,41 @@ static uintptr_t count_once(int of, vaddr pc)
     return count;
 }
 
+static const char *fatal_faults;
+/* The instruction, and the host's signal, of the first misaligned access that a handler of this process has seen. */
+static struct {
+    vaddr pc;
+    int host_sig;
+} seen;
+
+void plumbline_set_fatal_faults(const char *path)
+{
+    fatal_faults = path;
+}
+
+static bool is_fatal(vaddr pc)
+{
+    g_autofree char *text = NULL, *line = g_strdup_printf("\n%" VADDR_PRIx "\n", pc);
+
+    /* The first process finds no file. */
+    return fatal_faults && g_file_get_contents(fatal_faults, &text, NULL, NULL) && strstr(text, line);
+}
+
+/* Whoever survives the signal may see it again. */
+static void keep_seen(int host_sig)
+{
+    if (!fatal_faults || !seen.host_sig || seen.host_sig != host_sig || is_fatal(seen.pc)) {
+        return;
+    }
+    int file = open(fatal_faults, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+
+    if (file >= 0) {
+        /* A whole line in one write: several processes may die together. */
+        dprintf(file, "\n%" VADDR_PRIx "\n", seen.pc);
+        close(file);
+    }
+}
+
 void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address, bool handled)
 {
     CPUState *cpu = env_cpu(env);
@@ -1008,6 +1043,13 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
         } else if (is_power_of_2(count)) {
             write_count(FAULTS, pc, count);
         }
+        if (is_misaligned && handled && is_fatal(pc)) {
+            plumbline_kill(env, sig);
+        }
+        if (is_misaligned && handled && !seen.host_sig) {
+            seen.pc = pc;
+            seen.host_sig = target_to_host_signal(sig);
+        }
     }
     last.is_pending = false;
 }
@@ -1032,6 +1074,7 @@ static int fatal_signal;
 void plumbline_dying(int host_sig)
 {
     fatal_signal = host_sig;
+    keep_seen(host_sig);
 }
 
 void plumbline_finish(int status)

@@ -7,6 +7,13 @@ void plumbline_set_alignment(const char *policy);
 const char *plumbline_alignment(void);
 void plumbline_set_fault_log(const char *path);
 
+/*
+ * The -fatal-faults option: a file of the instructions whose misaligned access a process died of, after its own handler
+ * had seen the signal. Where one of them faults again, it is logged, and the process dies at once: its handler may take
+ * longer than the process has lived, and has nothing new to say. Processes add to the file.
+ */
+void plumbline_set_fatal_faults(const char *path);
+
 /* The -coverage option: the host's file, of a size that is a power of two. Refuses bad input by exiting. */
 void plumbline_set_coverage(const char *path);
 bool plumbline_has_coverage(void);
