@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.errors import ExitCode
+from harness.record import fault_log
 from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, PLUMB, document, run
 
 if TYPE_CHECKING:
@@ -48,6 +49,15 @@ def marked_and_placed(folder: Path, finding: dict[str, Any]) -> None:
     assert (physical["artifactLocation"]["uri"], physical["region"]["startLine"]) == (finding["file"], finding["line"])
 
 
+def one_report_of_each_death(cell: Path) -> None:
+    """The first server that dies at an instruction reports it, and later ones of the cell do not."""
+    logs = {path.parent: fault_log.read(path) for path in cell.glob("guest-*/faults.jsonl")}
+    deaths = {folder: log.faults[0].pc for folder, log in logs.items() if log.faults}
+    reported = [pc for folder, pc in deaths.items() if "BUG REPORT START" in (folder / "log").read_text("utf-8")]
+    assert len(deaths) > len(reported) == len(set(reported)), (deaths, reported)
+    assert set(reported) == set(deaths.values())
+
+
 def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(tmp_path: Path) -> None:
     """Word-wise BITOP and BITPOS on a string behind an odd header."""
     words = ("--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
@@ -60,6 +70,7 @@ def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(
         assert finding["line"] > 0
         assert finding["instruction"]
         assert finding["access"]
+    one_report_of_each_death(tmp_path / "run" / "armv5" / "bitops")
     marked_and_placed(tmp_path / "run", found[0])
     assert replayed(found[0]) == ExitCode.FINDINGS, f"{found[0]['replay']} does not show it again"
 
