@@ -208,6 +208,8 @@ proc ::endpoint::Run {testName space body} {
     variable name $testName
     variable told
     variable own
+    # That it began.
+    flush stdout
     Open
     try {
         DeleteKeys

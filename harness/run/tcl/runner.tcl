@@ -157,14 +157,16 @@ proc serve {file} {
         ::endpoint::runTest $testName
         printTotals $file
         puts "over: $testName"
+        flush stdout
     }
 }
 
 proc main {arguments} {
     upvar #0 ::endpoint::told told
-    # Whoever kills this program must find every line written so far.
-    chan configure stdout -buffering line
     set file [readArguments $arguments]
+    # Whoever kills this program must find every line written so far. Serving, it writes twice a test: at its begin, and
+    # all of its outcome. Each write wakes up the reader.
+    chan configure stdout -buffering [expr {$told(mode) eq "serve" ? "full" : "line"}]
     if {$told(mode) ne "list"} {
         ::tcltest::configure -verbose {start pass skip body error msec} -limitconstraints 0
     }
