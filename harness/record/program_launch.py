@@ -8,6 +8,7 @@ CELL/objects/KEY/NAME  copies of the programs and libraries that a fault lies in
 CELL/guest-N/launch    one execution: see harness/run/programs/starter.c
 CELL/guest-N/ends      the ends of its processes: see harness/run/programs/tracer.c
 CELL/guest-N/input     what it could read of its standard input, where that was a short file
+CELL/guest-N/refused   the kernel refused the execution, and nothing ran
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from harness.record import fault_log
 
 SUITE = "program"
 """The suite's name in the run folder of a traced command."""
-COMMAND, LAUNCH, ENDS, INPUT = "command.json", "launch", "ends", "input"
+COMMAND, LAUNCH, ENDS, INPUT, REFUSED = "command.json", "launch", "ends", "input", "refused"
 STRANGERS, TROUBLE, LEFT, OBJECTS = "strangers", "trouble", "left", "objects"
 FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, STRANGERS, TROUBLE, LEFT})
 LONGEST_TITLE = 60

@@ -385,6 +385,15 @@ def test_a_program_below_another_root_is_noted(traced_arm: TracedRun) -> None:
     assert line == "/odd, by a process that has another root folder"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_program_of_another_user_that_cannot_be_emulated_is_noted(traced_arm: TracedRun) -> None:
+    program = "import os; os.setgid(65534); os.setuid(65534); os.execv('./odd', ['odd', 'odd'])"
+    traced_arm.cell.parent.chmod(0o755)
+    found, cell = traced_arm.judged("sh", "-c", f'./odd; python3 -c "{program}"; true')
+    assert (cell.verdict, found) == (Verdict.UNKNOWN, [])
+    assert "./odd: the kernel refused its emulator: Permission denied" in cell.reason
+
+
 def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
     tree, environment = traced_arm.folder, environment_for(traced_arm.setup)
     shutil.copy2(odd_program("sparc64"), tree / "other")
@@ -466,6 +475,7 @@ def test_a_fault_below_make_is_placed_and_replayed(tmp_path: Path, target: str) 
     assert plumb(tmp_path, "replay", reproducer).returncode == ExitCode.PASS
 
 
+PYTHON = "python3 -c 'import os,sys; exec(sys.argv[1])'"
 CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd": (Verdict.PASS, [], ""),
     "./odd abort; true": (Verdict.FAIL, ["crash-odd-SIGABRT"], ""),
@@ -482,6 +492,33 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs of other machines were executed"),
     "./odd limit": (Verdict.UNKNOWN, [], "that the emulator began"),
+    # An open file is executed by its path. One that has none would need the kernel of the target.
+    f"./odd; {PYTHON} \"os.execve('/proc/self/fd/%d' % os.open('odd', 0), ['odd', 'odd'], os.environ)\"; true": (
+        Verdict.FAIL,
+        ["alignment-odd_load-load"],
+        "",
+    ),
+    f"./odd; {PYTHON} \"f = os.open('odd', 0); os.remove('odd'); os.execve(f, ['odd'], os.environ)\"; true": (
+        Verdict.UNKNOWN,
+        [],
+        "odd (deleted), an open file that no path leads to",
+    ),
+    f"./odd; {PYTHON} \"f = os.memfd_create('m'); os.sendfile(f, os.open('odd', 0), 0, 1 << 30);"
+    " os.execve(f, ['odd'], os.environ)\"; true": (
+        Verdict.UNKNOWN,
+        [],
+        "/memfd:m (deleted), an open file that no path leads to",
+    ),
+    "./odd; ./odd odd; rm -r ../cells/armv5/[0-9]*/guest-2; true": (
+        Verdict.UNKNOWN,
+        [],
+        "guest-2, whose evidence was removed while the command ran",
+    ),
+    "./odd; ./qemu-arm ./odd odd; ./qemu-arm-static ./odd odd; true": (
+        Verdict.UNKNOWN,
+        [],
+        "./qemu-arm, which the command runs programs under by itself",
+    ),
     "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "nothing tells what was executed"),
     "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
     # That the command failed is no finding then.
@@ -494,6 +531,8 @@ def test_the_verdict_of_a_command(traced_arm: TracedRun, script: str) -> None:
     """What stands in CASES is the verdict, the findings and, for UNKNOWN, a part of the reason."""
     verdict, identities, reason = CASES[script]
     shutil.copy2(odd_program("sparc64"), traced_arm.folder / "other")
+    for name in ("qemu-arm", "qemu-arm-static"):
+        (traced_arm.folder / name).symlink_to(str(traced_arm.tracing.runner.program))
     found, cell = traced_arm.judged("sh", "-c", script)
     assert (cell.verdict, found) == (verdict, identities), cell
     assert reason in cell.reason
@@ -529,7 +568,7 @@ def test_what_a_killed_tracer_traced_is_killed(traced_arm: TracedRun) -> None:
     place = traced_arm.cells / "place"
     place.mkdir(parents=True)
     command = ["sh", "sh", "-c", "setsid sleep 300 & sleep 300"]
-    words = [str(traced_arm.tracing.tracer), str(place), str(place), "none", "1,1,40", *command]
+    words = [str(traced_arm.tracing.tracer), str(place), str(place), "none", "none", "1,1,40", *command]
     with (
         tempfile.TemporaryDirectory(prefix="x") as short,
         subprocess.Popen([words[0], short, *words[2:]], cwd=traced_arm.folder) as tracer,

@@ -164,7 +164,8 @@ def run_traced(
 
     `file`: what is executed, if it is not what the first word names. `prints_document`: standard output is for a
     document, and what the command prints goes to standard error. `requests`: a file in place of standard input.
-    `log`: a file in place of both outputs. Raises InfrastructureError where nothing can be traced.
+    `log`: a file in place of both outputs. Raises InfrastructureError where nothing can be traced, or where the command
+    removed its evidence.
     """
     program_launch.write_command(cell, CommandRecord(words=list(words), folder=str(folder)))
     runner = tracing.runner
@@ -177,7 +178,7 @@ def run_traced(
         (place / "emulator").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in emulator))
         headers = " ".join(",".join(map(str, header)) for header in tracing.headers)
         code = process.attend(
-            [tracing.tracer, place, cell, tracing.starter, headers, file or words[0], *words],
+            [tracing.tracer, place, cell, tracing.starter, str(runner.program), headers, file or words[0], *words],
             environment={**environment, **runner.environment},
             folder=folder,
             requests=opened.enter_context(requests.open("rb")) if requests is not None else None,
@@ -185,6 +186,13 @@ def run_traced(
             errors=output,
         )
         status = place / "status"
+        if not cell.is_dir():
+            raise InfrastructureError(
+                "the evidence of the command is gone",
+                where=str(cell),
+                because="something removed its folder while the command ran, as git clean does",
+                remedy="name a run folder outside of what the command removes: --run FOLDER",
+            )
         if not status.is_file():
             raise InfrastructureError(
                 "the command could not be traced",
@@ -192,10 +200,19 @@ def run_traced(
                 because=f"the tracer {describe_exit(code)[1]}; its message is above",
                 remedy="allow ptrace(2) and seccomp(2) here: a container needs --cap-add=SYS_PTRACE",
             )
-        how, number = status.read_text("ascii").split()
+        how, number, count = status.read_text("ascii").split()
+    _note_gone(cell, int(count))
     end = CommandEnd(code=int(number) if how == "exited" else -int(number), seconds=time.monotonic() - began)
     _keep_objects(cell)
     return end
+
+
+def _note_gone(cell: Path, count: int) -> None:
+    """Note which of the guests have no folder any more: the command may remove files below its own folder."""
+    gone = [name for name in (f"guest-{number}" for number in range(1, count + 1)) if not (cell / name).is_dir()]
+    if gone:
+        with (cell / program_launch.TROUBLE).open("a", encoding="utf-8") as stream:
+            stream.writelines(f"{name}, whose evidence was removed while the command ran\n" for name in gone)
 
 
 def _keep_objects(cell: Path) -> None:
@@ -230,8 +247,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
     count = unwatched = 0
     for guest in program_launch.guests(cell):
         launch, ends = program_launch.read_launch(guest), program_launch.read_ends(guest)
-        if launch is None and not ends:
-            # The kernel refused the execution: nothing ran.
+        if (guest / program_launch.REFUSED).is_file():
             shutil.rmtree(guest)
             continue
         if launch is not None and launch.is_probe:

@@ -2,7 +2,7 @@
  * Runs a command of this machine and has every program of the target, wherever it is executed below the command, run
  * under the emulator.
  *
- *   tracer PLACE HOME STARTER HEADERS FILE PROGRAM [ARGUMENT …]
+ *   tracer PLACE HOME STARTER EMULATOR HEADERS FILE PROGRAM [ARGUMENT …]
  *
  * FILE is what is executed, and PROGRAM the name that it is given.
  *
@@ -12,7 +12,11 @@
  * Then the path of the call is replaced by PLACE/N, a link to STARTER, which becomes the emulator. PLACE is short: its
  * name is written below the stack pointer of the caller, where no memory of it is in use.
  *
+ * Another emulator of the target, which the command calls itself, would run programs unwatched. It is known by the name
+ * of EMULATOR.
+ *
  * HOME/guest-N/       a ledger for the emulator's fault log
+ * HOME/guest-N/refused  the kernel refused the execution, as it would have that of the program: the error's number
  * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS`, `PID killed SIGNAL`, and
  *                     `PID replaced` where it executed something else
  * HOME/strangers      a line for each program of another machine: `MACHINE PATH`
@@ -20,7 +24,7 @@
  * HOME/left           how many processes the command had left running; they are ended
  * PLACE/environment   the variables that the command began with
  * PLACE/N.words       what the starter puts before the arguments, see there
- * PLACE/status        how the command ended: `exited STATUS` or `killed SIGNAL`
+ * PLACE/status        how the command ended, and how many guests there were: `exited STATUS N` or `killed SIGNAL N`
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -55,6 +59,7 @@
 #define BELOW_STACK 512  /* beyond the red zone of the x86-64 ABI, 128 bytes, with room to spare */
 #define GRACE_SECONDS 2
 #define OWN_FAILURE 125
+#define SEEN_BYTES (PATH_MAX + 64) /* a path below /proc/PID */
 
 typedef struct {
     unsigned class, order, machine;
@@ -63,13 +68,14 @@ typedef struct {
 /* A thread that is traced. */
 typedef struct {
     pid_t tid, pid;
-    long guest, pending;
+    long guest, pending; /* `pending`: the guest that it is to become, while the kernel executes the starter */
+    char *path;          /* of that execution */
     int is_starting; /* the starter runs, and is about to become the emulator */
     int is_restored; /* at the end of a system call its registers are to be put back, if it failed */
     struct user_regs_struct before;
 } Thread;
 
-static const char *place, *home, *starter;
+static const char *place, *home, *starter, *emulator;
 static Header wanted[MOST_HEADERS], own;
 static size_t wanted_count;
 static Thread *threads;
@@ -97,8 +103,8 @@ static void note(const char *folder, const char *name, const char *format, ...)
     va_end(values);
 }
 
-static void note_of_guest(long guest, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note_of_guest(long guest, const char *format, ...)
+static void note_of_guest(long guest, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void note_of_guest(long guest, const char *name, const char *format, ...)
 {
     char folder[PATH_MAX], line[64];
     va_list values;
@@ -106,7 +112,7 @@ static void note_of_guest(long guest, const char *format, ...)
     vsnprintf(line, sizeof line, format, values);
     va_end(values);
     snprintf(folder, sizeof folder, "%s/guest-%ld", home, guest);
-    note(folder, "ends", "%s", line);
+    note(folder, name, "%s", line);
 }
 
 static Thread *thread_of(pid_t tid)
@@ -144,6 +150,7 @@ static Thread *add_thread(pid_t tid)
 
 static void forget(Thread *thread)
 {
+    free(thread->path);
     *thread = threads[--thread_count];
 }
 
@@ -234,17 +241,18 @@ static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *cal
     return write_registers(tid, now);
 }
 
-/* The registers of the call as they were, but for what it returned. */
-static void put_back(pid_t tid, const struct user_regs_struct *before)
+/* The registers of the call as they were, but for what it returned: the number of the error, 0 if there is none. */
+static int put_back(pid_t tid, const struct user_regs_struct *before)
 {
     struct user_regs_struct now;
     if (!read_registers(tid, &now) || (int64_t)now.rax >= 0)
-        return;
+        return 0;
     uint64_t returned = now.rax;
     now = *before;
     now.rax = returned;
     now.orig_rax = (uint64_t)-1;
     write_registers(tid, &now);
+    return (int)-(int64_t)returned;
 }
 #elif defined(__aarch64__)
 #define IS_32_BITS(arch) ((arch) == AUDIT_ARCH_ARM)
@@ -284,14 +292,15 @@ static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *cal
     return write_registers(tid, now);
 }
 
-static void put_back(pid_t tid, const struct user_regs_struct *before)
+static int put_back(pid_t tid, const struct user_regs_struct *before)
 {
     struct user_regs_struct now;
     if (!read_registers(tid, &now) || (int64_t)now.regs[0] >= 0)
-        return;
+        return 0;
     for (int i = 1; i < 31; i++)
         now.regs[i] = before->regs[i];
     write_registers(tid, &now);
+    return (int)-(int64_t)now.regs[0];
 }
 #else
 #error "no registers are known of this machine"
@@ -325,18 +334,17 @@ static int is_of_this_machine(const Header *one)
 /* The path by which this process reaches a file that the thread names. */
 static void seen_from_here(pid_t tid, const char *path, char *seen)
 {
-    snprintf(seen, PATH_MAX + 64, path[0] == '/' ? "/proc/%d/root%s" : "/proc/%d/cwd/%s", tid, path);
+    snprintf(seen, SEEN_BYTES, path[0] == '/' ? "/proc/%d/root%s" : "/proc/%d/cwd/%s", tid, path);
 }
 
-/* The kind of a file: of the target, of another machine, or neither. `words` takes the interpreters of a script and
- * their arguments, each ended by a NUL byte. Returns the machine's number of a stranger, 0 for others, -1 of the target. */
-static int kind_of(pid_t tid, const char *path, char *words, size_t *used, int depth)
+/* The kind of a file, `seen` from here: of the target, of another machine, or neither. `words` takes the interpreters of
+ * a script and their arguments, each ended by a NUL byte. Returns the machine's number of a stranger, 0 for others, -1 of
+ * the target. */
+static int kind_of(pid_t tid, const char *seen, char *words, size_t *used, int depth)
 {
     unsigned char start[SCRIPT_BYTES + 1] = {0};
-    char seen[PATH_MAX + 64];
     struct stat status;
     Header header;
-    seen_from_here(tid, path, seen);
     /* What cannot be executed is left to the kernel, which says why. */
     if (stat(seen, &status) < 0 || !S_ISREG(status.st_mode) || !(status.st_mode & 0111))
         return 0;
@@ -359,9 +367,10 @@ static int kind_of(pid_t tid, const char *path, char *words, size_t *used, int d
     size_t end = strlen(argument);
     while (end && (argument[end - 1] == ' ' || argument[end - 1] == '\t'))
         argument[--end] = 0;
-    char inner[PATH_MAX];
+    char inner[PATH_MAX], interpreter[SEEN_BYTES];
     size_t inner_used = 0;
-    int kind = *line ? kind_of(tid, line, inner, &inner_used, depth + 1) : 0;
+    seen_from_here(tid, line, interpreter);
+    int kind = *line ? kind_of(tid, interpreter, inner, &inner_used, depth + 1) : 0;
     /* The interpreter of an interpreter comes first. */
     memcpy(words, inner, inner_used);
     *used = inner_used;
@@ -371,23 +380,68 @@ static int kind_of(pid_t tid, const char *path, char *words, size_t *used, int d
     return kind;
 }
 
-/* The path that a call names, as the kernel shows it where the call names a descriptor. */
-static int path_of(pid_t tid, const Call *call, char *path)
+/* What follows the folder of /proc that each process sees as its own; NULL for another path. */
+static const char *own_entry(const char *path)
 {
-    char link[64], base[PATH_MAX], given[PATH_MAX];
-    if (!string_of(tid, call->path, given))
+    static const char *const own_folders[] = {"/proc/self/", "/proc/thread-self/"};
+    for (size_t i = 0; i < 2; i++)
+        if (!strncmp(path, own_folders[i], strlen(own_folders[i])))
+            return path + strlen(own_folders[i]);
+    return !strncmp(path, "/dev/fd/", 8) ? path + 5 : NULL;
+}
+
+/* Whether an entry is a link to an open file, which may have no path: `exe`, `fd/3`. */
+static int is_open_file(const char *entry)
+{
+    return !strcmp(entry, "exe") || (!strncmp(entry, "fd/", 3) && !strchr(entry + 3, '/'));
+}
+
+/* The path of the file that a call names, and the one by which this process reaches the same file. Where the call names
+ * an open file, `path` is what the kernel shows of it. */
+static int path_of(const Thread *thread, const Call *call, char *path, char *seen)
+{
+    char given[PATH_MAX], entry[PATH_MAX + 32];
+    if (!string_of(thread->tid, call->path, given))
         return 0;
-    if (!call->is_at || given[0] == '/' || (int)call->folder == AT_FDCWD) {
+    const char *own = own_entry(given);
+    if (call->is_at && given[0] != '/' && (int)call->folder != AT_FDCWD)
+        snprintf(entry, sizeof entry, given[0] ? "fd/%d/%s" : "fd/%d", (int)call->folder, given);
+    else if (own)
+        snprintf(entry, sizeof entry, "%s", own);
+    else {
         strcpy(path, given);
+        seen_from_here(thread->tid, path, seen);
         return 1;
     }
-    snprintf(link, sizeof link, "/proc/%d/fd/%d", tid, (int)call->folder);
-    ssize_t length = readlink(link, base, sizeof base - 1);
-    if (length < 0 || (size_t)length + strlen(given) + 2 > PATH_MAX)
-        return 0;
-    base[length] = 0;
-    sprintf(path, given[0] ? "%s/%s" : "%s", base, given);
-    return 1;
+    snprintf(seen, SEEN_BYTES, "/proc/%d/%s", thread->tid, entry);
+    if (is_open_file(entry)) {
+        ssize_t length = readlink(seen, path, PATH_MAX - 1);
+        if (length > 0)
+            path[length] = 0;
+        return length > 0;
+    }
+    /* The number of the process stays, and that of a thread does not. */
+    return snprintf(path, PATH_MAX, "/proc/%d/%s", thread->pid, entry) < PATH_MAX;
+}
+
+/* Whether a path of the thread leads to a file that is seen from here: one that was removed has none. */
+static int leads_to(pid_t tid, const char *path, const char *seen)
+{
+    struct stat named, file;
+    char named_from_here[SEEN_BYTES];
+    seen_from_here(tid, path, named_from_here);
+    return stat(named_from_here, &named) == 0 && stat(seen, &file) == 0 && named.st_dev == file.st_dev &&
+           named.st_ino == file.st_ino;
+}
+
+/* Whether a program has the name of the target's emulator, as a distribution has it. */
+static int is_emulator(const char *path)
+{
+    const char *name = strrchr(path, '/'), *ours = strrchr(emulator, '/');
+    name = name ? name + 1 : path;
+    ours = ours ? ours + 1 : emulator;
+    size_t length = strlen(ours);
+    return !strncmp(name, ours, length) && (!name[length] || !strcmp(name + length, "-static"));
 }
 
 /* ---- The calls ---- */
@@ -432,7 +486,7 @@ static int has_our_root(pid_t tid)
 /* A thread is about to execute a file. Returns whether it must stop again at the end of the call. */
 static int at_execution(Thread *thread)
 {
-    char path[PATH_MAX], words[PATH_MAX], target[SCRATCH_BYTES];
+    char path[PATH_MAX], seen[SEEN_BYTES], words[PATH_MAX], target[SCRATCH_BYTES];
     size_t used = 0;
     struct user_regs_struct now;
     struct __ptrace_syscall_info info;
@@ -445,15 +499,22 @@ static int at_execution(Thread *thread)
         return 0;
     }
     Call call = call_of(&now, is_32_bits);
-    if (!path_of(thread->tid, &call, path))
+    if (!path_of(thread, &call, path, seen))
         return 0;
-    int kind = kind_of(thread->tid, path, words, &used, 0);
+    int kind = kind_of(thread->tid, seen, words, &used, 0);
     if (kind > 0)
         note(home, "strangers", "%d %s\n", kind, path);
+    /* The starter becomes our own. */
+    if (kind == 0 && !thread->is_starting && is_emulator(path))
+        note(home, "trouble", "%s, which the command runs programs under by itself\n", path);
     if (kind >= 0)
         return 0;
     if (!has_our_root(thread->tid)) {
         note(home, "trouble", "%s, by a process that has another root folder\n", path);
+        return 0;
+    }
+    if (!leads_to(thread->tid, path, seen)) {
+        note(home, "trouble", "%s, an open file that no path leads to\n", path);
         return 0;
     }
     long number = make_guest(path, words, used);
@@ -466,8 +527,22 @@ static int at_execution(Thread *thread)
         return 0;
     }
     thread->pending = number;
+    free(thread->path);
+    thread->path = strdup(path);
     thread->is_restored = 1;
     return 1;
+}
+
+/* The kernel has refused what a thread was to execute instead of a program. */
+static void at_refusal(Thread *thread, int error)
+{
+    if (!thread->pending)
+        return;
+    note_of_guest(thread->pending, "refused", "%d\n", error);
+    /* What concerns the arguments and this machine's memory would have stopped the program as well. */
+    if (error != E2BIG && error != EFAULT && error != ENOMEM && error != EAGAIN)
+        note(home, "trouble", "%s: the kernel refused its emulator: %s\n", thread->path, strerror(error));
+    thread->pending = 0;
 }
 
 /* A process has executed a file. */
@@ -489,7 +564,7 @@ static void at_executed(Thread *thread)
         return;
     }
     if (thread->guest)
-        note_of_guest(thread->guest, "%d replaced\n", thread->pid);
+        note_of_guest(thread->guest, "ends", "%d replaced\n", thread->pid);
     thread->guest = thread->pending;
     thread->is_starting = thread->pending != 0;
     thread->pending = 0;
@@ -497,11 +572,13 @@ static void at_executed(Thread *thread)
 
 static void at_end(Thread *thread, int status)
 {
+    /* It was killed on the way. */
+    at_refusal(thread, EAGAIN);
     if (thread->guest && thread->tid == thread->pid) {
         if (WIFEXITED(status))
-            note_of_guest(thread->guest, "%d exited %d\n", thread->pid, WEXITSTATUS(status));
+            note_of_guest(thread->guest, "ends", "%d exited %d\n", thread->pid, WEXITSTATUS(status));
         else
-            note_of_guest(thread->guest, "%d killed %d\n", thread->pid, WTERMSIG(status));
+            note_of_guest(thread->guest, "ends", "%d killed %d\n", thread->pid, WTERMSIG(status));
     }
     forget(thread);
 }
@@ -604,9 +681,10 @@ static void go_on(pid_t tid, int status)
         break;
     default:
         if (sent == (SIGTRAP | 0x80)) {
-            if (thread->is_restored)
-                put_back(tid, &thread->before);
+            int error = thread->is_restored ? put_back(tid, &thread->before) : 0;
             thread->is_restored = 0;
+            if (error)
+                at_refusal(thread, error);
             break;
         }
         ptrace(PTRACE_CONT, tid, 0, sent);
@@ -663,9 +741,9 @@ static void follow(pid_t command)
         }
     }
     if (WIFEXITED(of_command))
-        note(place, "status", "exited %d\n", WEXITSTATUS(of_command));
+        note(place, "status", "exited %d %ld\n", WEXITSTATUS(of_command), last_number);
     else
-        note(place, "status", "killed %d\n", WTERMSIG(of_command));
+        note(place, "status", "killed %d %ld\n", WTERMSIG(of_command), last_number);
 }
 
 static void read_headers(char *text)
@@ -696,14 +774,15 @@ static void write_environment(void)
 
 int main(int argc, char **argv)
 {
-    if (argc < 7 || strlen(argv[1]) + 24 > SCRATCH_BYTES) {
-        fprintf(stderr, "usage: tracer PLACE HOME STARTER HEADERS FILE PROGRAM [ARGUMENT ...]; PLACE is short\n");
+    if (argc < 8 || strlen(argv[1]) + 24 > SCRATCH_BYTES) {
+        fprintf(stderr, "usage: tracer PLACE HOME STARTER EMULATOR HEADERS FILE PROGRAM [ARGUMENT ...]; PLACE is short\n");
         return OWN_FAILURE;
     }
     place = argv[1];
     home = argv[2];
     starter = argv[3];
-    read_headers(argv[4]);
+    emulator = argv[4];
+    read_headers(argv[5]);
     write_environment();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -711,6 +790,6 @@ int main(int argc, char **argv)
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = be_late}, NULL);
-    follow(start(argv[5], argv + 6));
+    follow(start(argv[6], argv + 7));
     return 0;
 }

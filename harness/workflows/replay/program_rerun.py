@@ -77,7 +77,7 @@ def _observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end:
             end=f"{shlex.join(launch.words)}: {end.text}",
             detail="" if of_command else detail,
             came=end.code != 0 if of_command else None,
-            cut="; ".join(damage) or nothing,
+            cut="; ".join([*damage, *program_launch.lines_of(place, program_launch.TROUBLE)]) or nothing,
         ),
         faults=faults,
         reports=[],
