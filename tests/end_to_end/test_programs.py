@@ -523,6 +523,9 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
     # That the command failed is no finding then.
     "sed -i s/linux/limux/g odd; ./odd": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
+    # The emulator takes no options from the command.
+    "./odd; QEMU_ALIGNMENT=all=ignore ./odd odd; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    "QEMU_STRACE=1 QEMU_VERSION=1 ./odd": (Verdict.PASS, [], ""),
 }
 
 

@@ -121,6 +121,17 @@ static void keep_input(const char *folder)
     free(content);
 }
 
+/* Remove the variables that QEMU takes for options, such as QEMU_CPU. They would change the machine that the canaries
+ * have proved. */
+static void remove_options(void)
+{
+    char **kept = environ;
+    for (char **one = environ; *one; one++)
+        if (strncmp(*one, "QEMU_", 5) != 0)
+            *kept++ = *one;
+    *kept = NULL;
+}
+
 /* The path without links, if there is one. */
 static const char *resolved(const char *path)
 {
@@ -178,6 +189,7 @@ int main(int argc, char **argv)
         *next++ = first[i];
     for (int i = 1; i < argc; i++)
         *next++ = argv[i];
+    remove_options();
     execv(emulator[1], arguments);
     fail("cannot become", emulator[1]);
 }
