@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import socket
 import tarfile
 from typing import TYPE_CHECKING, Any
 
@@ -320,6 +321,23 @@ def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:
         from_debian(tmp_path)
     assert "knows no Debian archive" in str(caught.value)
     assert not ubuntu.exists()
+
+
+def test_an_index_that_cannot_be_read_again_is_not_taken_for_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apt-get itself ends with 0 then, and a package would count as what the suite has now."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        # Nobody listens there.
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}/debian"
+        monkeypatch.setattr(debian_archive, "_debian_archive", lambda: (address, ""))
+        monkeypatch.setattr(debian_archive, "RETRIES", 0)
+        apt = debian_archive.Apt(tmp_path / "apt", "bookworm", "armel")
+        fakes.write(tmp_path / "apt" / "lists" / "an_older_Packages", "")
+        with pytest.raises(InfrastructureError, match="the index of bookworm cannot be read"):
+            apt.ready_index(fakes.quiet(), offline=False, remedy="")
+    assert apt.index_age_seconds == float("inf")
 
 
 @pytest.mark.parametrize(("system", "packages"), [("debian", 0), ("ubuntu", 2)])

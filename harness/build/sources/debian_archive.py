@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
 
 DOWNLOAD_SECONDS = 900
+RETRIES = 3
 INDEX_SECONDS = 6 * 3600.0
 """The age beyond which an index is read again before a package without a version is looked up."""
 DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
@@ -99,7 +100,9 @@ class Apt:
             "Dir::State::lists": root / "lists",
             "Dir::Cache": root / "cache",
             "Acquire::Languages": "none",
-            "Acquire::Retries": 3,
+            "Acquire::Retries": RETRIES,
+            # Otherwise an index that could not be read again counts as read.
+            "APT::Update::Error-Mode": "any",
             # Without this option apt warns, as root, that user _apt cannot write here.
             "APT::Sandbox::User": "root",
         }
