@@ -178,7 +178,7 @@ def symbols_of(run: RunRecord, record: CellRecord, guest: Path) -> symbols.Symbo
     launch, command = program_launch.read_launch(guest), program_launch.read_command(guest.parent)
     program = None
     if launch is not None and command is not None:
-        path = stored_run.own_program(guest.parent, launch.program)
+        path = stored_run.own_program(guest, launch.program)
         program = symbols.OwnProgram(path=path, folder=command.folder)
     return symbols.Symbols(run.triples[record.target], run.binaries.get(record.target, ""), program)
 

@@ -8,6 +8,7 @@ CELL/objects/KEY/NAME  copies of the programs and libraries that a fault lies in
 CELL/guest-N/launch    one execution: see harness/run/programs/starter.c
 CELL/guest-N/ends      the ends of its processes: see harness/run/programs/tracer.c
 CELL/guest-N/input     what it could read of its standard input, where that was a short file
+CELL/guest-N/changed   programs and libraries that a fault lies in, and that are not what ran: a path a line
 CELL/guest-N/refused   the kernel refused the execution, and nothing ran
 """
 
@@ -31,8 +32,8 @@ from harness.record import fault_log
 SUITE = "program"
 """The suite's name in the run folder of a traced command."""
 COMMAND, LAUNCH, ENDS, INPUT, REFUSED = "command.json", "launch", "ends", "input", "refused"
-STRANGERS, TROUBLE, LEFT, OBJECTS = "strangers", "trouble", "left", "objects"
-FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, STRANGERS, TROUBLE, LEFT})
+STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
+FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, CHANGED, STRANGERS, TROUBLE, LEFT})
 LONGEST_TITLE = 60
 PROBES = ("conftest", "cmTC_*", "sanitycheckc*.exe", "testfile*.exe")
 """Names of programs by which configure scripts, CMake and Meson try what a machine does: some crash on purpose."""
@@ -74,6 +75,8 @@ class ProgramLaunch(Record, frozen=True):
     guest: str
     """The name of its folder: `guest-3`."""
     pid: int
+    began_ms: int
+    """When it began, in milliseconds since 1970."""
     folder: str
     """Its working folder."""
     program: str
@@ -125,13 +128,18 @@ def read_launch(guest: Path) -> ProgramLaunch | None:
     if not path.is_file():
         return None
     words = [os.fsdecode(word) for word in path.read_bytes().split(b"\0")[:-1]]
-    if len(words) < _WORDS_BEFORE or not words[5].isdigit() or len(words) < _WORDS_BEFORE + int(words[5]):
+    if (
+        len(words) < _WORDS_BEFORE
+        or not (words[1].isdigit() and words[5].isdigit())
+        or len(words) < _WORDS_BEFORE + int(words[5])
+    ):
         return None
     end = _WORDS_BEFORE + int(words[5])
     variables = (one.partition("=") for one in words[end:])
     return ProgramLaunch(
         guest=guest.name,
         pid=int(words[0]),
+        began_ms=int(words[1]),
         folder=words[2],
         program=words[3],
         file=words[4],

@@ -23,7 +23,7 @@ from harness.record import fault_log, program_launch, run_folder
 from harness.record.run_folder import RunRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from harness.core.finding import Finding
     from harness.record.fault_log import FaultLog
@@ -90,26 +90,31 @@ def read(folder: Path) -> TrustedRun:
 
 def read_fault_log(log: Path) -> FaultLog:
     """Read a guest's fault log. A mapped file that must not be opened keeps its name and loses its folder."""
-    folder = next((above for above in log.parents if (above / "run.json").is_file()), log.parent)
-    content, homes = fault_log.read(log), _homes(folder)
-    cell = log.parent.parent
+    content, opened_as = fault_log.read(log), _opener(log.parent)
     faults = []
     for fault in content.faults:
-        maps = [msgspec.structs.replace(one, path=_kept_or_within(cell, homes, one.path)) for one in fault.maps]
+        maps = [msgspec.structs.replace(one, path=opened_as(one.path)) for one in fault.maps]
         faults.append(msgspec.structs.replace(fault, maps=maps))
     return msgspec.structs.replace(content, faults=faults)
 
 
-def _kept_or_within(cell: Path, homes: tuple[Path, ...], path: str) -> str:
-    """The cell's own copy of a program or library, where it has one."""
-    kept = program_launch.object_copy(cell, path)
-    return str(kept) if kept.is_file() else _within(homes, path)
-
-
-def own_program(cell: Path, path: str) -> str:
+def own_program(guest: Path, path: str) -> str:
     """The path by which the faults of a program name it, as `read_fault_log` returns them."""
-    kept = program_launch.object_copy(cell, path)
-    return str(kept) if kept.is_file() else path
+    return _opener(guest)(path)
+
+
+def _opener(guest: Path) -> Callable[[str], str]:
+    """What finds the file to open for a path: the cell's own copy, where it has one of what the guest ran."""
+    folder = next((above for above in guest.parents if (above / "run.json").is_file()), guest)
+    changed, homes = program_launch.lines_of(guest, program_launch.CHANGED), _homes(folder)
+
+    def opened_as(path: str) -> str:
+        if path in changed:
+            return str(NOWHERE / Path(path).name)
+        kept = program_launch.object_copy(guest.parent, path)
+        return str(kept) if kept.is_file() else _within(homes, path)
+
+    return opened_as
 
 
 def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:

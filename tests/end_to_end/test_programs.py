@@ -541,6 +541,27 @@ def test_the_verdict_of_a_command(traced_arm: TracedRun, script: str) -> None:
     assert reason in cell.reason
 
 
+RENAMED = SOURCE.replace("odd_load", "even_load")
+
+
+def test_a_program_that_was_overwritten_names_no_function(tmp_path: Path) -> None:
+    """Tests compile one program after the other to one name. What is there in the end is not what had the fault."""
+    (tmp_path / "odd.c").write_text(SOURCE, "utf-8")
+    (tmp_path / "even.c").write_text(RENAMED, "utf-8")
+    build = '"$CC" -pthread -o test'
+    script = f"{build} odd.c; ./test odd; {build} even.c; ./test clean; {build} even.c; ./test odd; true"
+    code, found = executed(tmp_path, "armv5", ["sh", "-c", script])
+    assert code == ExitCode.FINDINGS
+    assert {(one["id"], one["origin"], one["file"]) for one in found["findings"]} == {
+        ("alignment-??-load", "program", "test"),
+        ("alignment-even_load-load", "program", "even.c"),
+    }
+    kept = next(remark for remark in found["remarks"] if "overwritten" in remark)
+    assert kept.startswith(
+        f"findings have no names in what was overwritten or removed while the command ran: {tmp_path}/test"
+    )
+
+
 def test_an_audit_counts_every_access_and_enforces_nothing(tmp_path: Path) -> None:
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
     code, found = executed(tmp_path, "armv5", ["sh", "-c", "./odd odd; ./odd fork"], "--audit")

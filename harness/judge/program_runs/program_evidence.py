@@ -77,6 +77,10 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     )
     if killed:
         yield f"processes of {target} that another signal than that of a crash ended: {killed}"
+    changed = [path for guest in guests for path in program_launch.lines_of(guest, program_launch.CHANGED)]
+    if changed:
+        paths = _listed(list(dict.fromkeys(changed)))
+        yield f"findings have no names in what was overwritten or removed while the command ran: {paths}"
     left = program_launch.lines_of(cell, program_launch.LEFT)
     if left:
         yield f"processes that the command had left running, and that were ended: {left[0]}"

@@ -216,18 +216,26 @@ def _note_gone(cell: Path, count: int) -> None:
 
 
 def _keep_objects(cell: Path) -> None:
-    """Copy the programs and libraries that a fault lies in, which the next compilation overwrites."""
+    """Copy the programs and libraries that a fault lies in, which the next compilation overwrites.
+
+    One that was overwritten already would give the fault another function's name.
+    """
     for guest in program_launch.guests(cell):
-        log = guest / fault_log.NAME
-        if not log.is_file():
+        log, launch = guest / fault_log.NAME, program_launch.read_launch(guest)
+        if not log.is_file() or launch is None:
             continue
         paths = {one.path for fault in fault_log.read_faults(log) for one in fault.maps}
-        for path in sorted(paths):
+        own = [path for path in sorted(paths) if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
+        objects = [path for path in own if _is_object(Path(path))]
+        changed = [path for path in objects if Path(path).stat().st_mtime_ns > (launch.began_ms + 1) * 1_000_000]
+        changed += [path for path in own if path == launch.program and not Path(path).exists()]
+        if changed:
+            (guest / program_launch.CHANGED).write_bytes(b"".join(os.fsencode(path) + b"\n" for path in changed))
+        for path in objects:
             kept = program_launch.object_copy(cell, path)
-            if kept.exists() or any(Path(path).is_relative_to(home) for home in _SYSTEM) or not _is_object(Path(path)):
-                continue
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, kept)
+            if path not in changed and not kept.exists():
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, kept)
 
 
 def _is_object(path: Path) -> bool:
