@@ -100,7 +100,7 @@ def test_a_fault_in_the_tests_of_a_package_is_a_finding_that_replays(tmp_path: P
 @pytest.mark.parametrize(
     ("files", "system"),
     [
-        ({"Makefile": f"{BUILDS}test: odd\n\t./odd\n"}, "make"),
+        ({"Makefile": f"{BUILDS}.PHONY: test\ntest: odd\n\t./odd\n", "check/data": ""}, "make"),
         ({"configure": CONFIGURE, "configure.ac": "# as Debian patched it"}, "configure"),
         ({"CMakeLists.txt": CMAKE}, "cmake"),
     ],
@@ -123,8 +123,12 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
         ({"configure": "#!/bin/sh\nexit 1\n"}, "could not be configured"),
         # Programs of this machine alone prove nothing about the target.
         ({"Makefile": f"{BUILDS}check:\n\ttrue\n"}, "no program of armv5 ran below it"),
+        # Nor does one that the build itself runs.
+        ({"Makefile": f"{BUILDS}\t./odd\ncheck:\n\ttrue\n"}, "no program of armv5 ran in its tests"),
+        # A folder is no test.
+        ({"Makefile": f"{BUILDS}\t./odd\n", "test/data": ""}, "neither a goal `check` nor a goal `test`"),
     ],
-    ids=["untested", "broken", "unconfigured", "elsewhere"],
+    ids=["untested", "broken", "unconfigured", "elsewhere", "while it was built", "folder"],
 )
 def test_a_package_of_which_nothing_ran_is_unknown_and_says_why(
     tmp_path: Path, files: dict[str, str], told: str

@@ -247,12 +247,15 @@ def _is_object(path: Path) -> bool:
     return True
 
 
-def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEnd) -> int:
-    """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed."""
+def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from_ms: int = 0) -> int:
+    """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed.
+
+    `counts_from_ms`: when the command's tests began, in milliseconds since 1970. A program of before tests nothing.
+    """
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(run_folder.CollectedEvent(tests=1))
     failed: list[str] = []
-    count = unwatched = 0
+    count = before = unwatched = 0
     for guest in program_launch.guests(cell):
         launch, ends = program_launch.read_launch(guest), program_launch.read_ends(guest)
         if (guest / program_launch.REFUSED).is_file():
@@ -261,6 +264,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
         if launch is not None and launch.is_probe:
             continue
         count += 1
+        before += launch is not None and launch.began_ms < counts_from_ms
         unwatched += launch is None or program_launch.unwatched(guest) is not None
         first = next((one for one in ends if launch is not None and one.pid == launch.pid), None)
         crashed = first is not None and first.how == "killed" and first.number in fault_log.CRASHES
@@ -277,7 +281,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
                 left=(fault_log.ledger_of(guest / fault_log.NAME).name,),
             )
         )
-    outcome, message, doubt = _outcome(command, target, end, count, [] if unwatched else failed)
+    outcome, message, doubt = _outcome(command, target, end, count, before, [] if unwatched else failed)
     log.append(
         run_folder.TestEvent(
             name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
@@ -288,11 +292,15 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
 
 
 def _outcome(
-    command: CommandRecord, target: str, end: CommandEnd, count: int, failed: list[str]
+    command: CommandRecord, target: str, end: CommandEnd, count: int, before: int, failed: list[str]
 ) -> tuple[run_folder.Outcome, str, str]:
-    """The outcome of the command, its message, and why that says nothing about the target."""
-    if not count:
-        return "skipped", f"Skipped: no program of {target} ran below it, and {end.text}", ""
+    """The outcome of the command, its message, and why that says nothing about the target.
+
+    `count`: the number of programs that ran, of which so many did `before` the tests.
+    """
+    if count == before:
+        where = "in its tests" if before else "below it"
+        return "skipped", f"Skipped: no program of {target} ran {where}, and {end.text}", ""
     if not end.code:
         return "passed", "", ""
     shown = [

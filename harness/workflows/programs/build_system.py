@@ -15,8 +15,8 @@ from harness.core.model import Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-STAGE = "stage"
-"""The file beside the tree that names the stage which the script is in."""
+STAGE, TESTING = "stage", "testing"
+"""Files beside the tree: one names the stage which the script is in, the other dates from the start of the tests."""
 DONE = "done"
 STAGES = {
     "configure": "the package could not be configured for the target, and its tests did not run",
@@ -43,9 +43,13 @@ class BuildSystem(Record, frozen=True):
 
 
 _MAKE = {"make": "make"}
+# A file or folder of the goal's name is no goal: make has nothing to do for it.
 _MAKE_TEST = """\
 for goal in check test; do
-    if make -n $goal {variables}>/dev/null 2>&1; then make $goal {variables}; echo done > ../stage; exit 0; fi
+    if planned=$(LC_ALL=C make -n $goal {variables}2>/dev/null) &&
+        ! printf '%s\\n' "$planned" | grep -q "make: Nothing to be done for '$goal'"; then
+        make $goal {variables}; echo done > ../stage; exit 0
+    fi
 done
 echo untested > ../stage
 exit 1"""
@@ -136,6 +140,10 @@ def script_of(system: BuildSystem) -> str:
     """The shell script that builds a tree, its working folder, and runs its tests. It writes its stage beside it."""
     lines = ["#!/bin/sh", f"# Written by plumb deb for {system.name}: run it in the tree, below plumb exec.", "set -e"]
     for stage in ("configure", "build", "test"):
-        lines += [f"echo {stage} > ../{STAGE}", getattr(system, stage)]
+        lines += [
+            f"echo {stage} > ../{STAGE}",
+            *([f": > ../{TESTING}"] if stage == "test" else []),
+            getattr(system, stage),
+        ]
     lines.append(f"echo {DONE} > ../{STAGE}")
     return "".join(f"{line}\n" for line in lines)

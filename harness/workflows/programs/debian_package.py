@@ -74,7 +74,8 @@ def prepare(
 
 def execute(bench: Workbench, prepared: PreparedPackage, asked: Execution) -> tuple[Judgement, ExitCode]:
     """Build and test a prepared package, and judge. Raises as `execution.execute` does."""
-    judgement, code = execution.execute(bench, asked)
+    of_tests = msgspec.structs.replace(asked, counts_from=prepared.folder / build_system.TESTING)
+    judgement, code = execution.execute(bench, of_tests)
     package = prepared.package
     remarks = [f"the package is {package.title} of Debian, built by {prepared.system}"]
     if told := build_system.STAGES.get(_stage(prepared.folder), ""):

@@ -45,6 +45,8 @@ class Execution(Record, frozen=True):
     install: bool
     prints_document: bool = False
     """Whether standard output is for a JSON document."""
+    counts_from: Path | None = None
+    """What the command writes when its tests begin: earlier programs are no reason to pass. None: each is one."""
 
 
 def tracing_of(setup: TargetSetup, policy: str) -> Tracing:
@@ -107,7 +109,9 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
     )
     if end.code == -signal.SIGINT:
         raise KeyboardInterrupt
-    status = write_events(cell, command_of(asked), target, end)
+    start = asked.counts_from
+    counts_from_ms = start.stat().st_mtime_ns // 1_000_000 if start is not None and start.is_file() else 0
+    status = write_events(cell, command_of(asked), target, end, counts_from_ms=counts_from_ms)
     return CellRecord(
         target=target,
         suite=program_launch.SUITE,
