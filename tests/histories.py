@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Finding
+    from harness.core.model import Tier
 
 TARGETS = ("armv5", "sparc64")
 
@@ -43,6 +44,8 @@ def judged_run(
     policy: str = "signal",
     targets: Sequence[str] = TARGETS,
     verdict: str = "",
+    tier: Tier = "quick",
+    tests: Sequence[str] = (),
 ) -> Path:
     """A run folder with its judgement. `verdict`: of every cell of `bitops`; by default as the findings say."""
     folder = StoredRun(parent / name).finish()
@@ -56,6 +59,8 @@ def judged_run(
         server=server,
         revision=revision,
         policy=policy,
+        tier=tier,
+        tests=list(tests),
         cells=cells,
         findings=list(findings),
         causes=[],

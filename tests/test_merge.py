@@ -32,6 +32,12 @@ def test_one_run_is_itself_and_two_have_the_worse_verdict_and_all_cells() -> Non
     assert both.remarks == ["the runs had seeds 8, 7", "known finding x expired"]
 
 
+def test_what_was_joined_is_of_one_tier_only_if_every_run_was_and_is_a_part_if_one_was() -> None:
+    full = msgspec.structs.replace(CLEAN, tier="full", tests=["hll"])
+    assert (join([full, full]).tier, join([full, full]).tests) == ("full", ["hll"])
+    assert (join([full, CLEAN]).tier, join([CLEAN, full]).tests) == ("", ["hll"])
+
+
 def test_a_finding_of_two_targets_is_one() -> None:
     first = judgement()
     finding = first.findings[0]

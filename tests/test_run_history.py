@@ -67,13 +67,15 @@ def test_a_finding_has_a_first_run_and_a_last_and_is_gone_if_the_latest_looked_i
 
 
 def test_a_run_that_did_not_look_says_nothing_of_a_finding(tmp_path: Path) -> None:
-    """Another target, an inconclusive cell, another policy, another server: none of these makes it gone or flaky."""
+    """Another target, an inconclusive cell, another policy, fewer tests, another server: neither gone nor flaky."""
     runs = [
-        judged_run(tmp_path, "20260101-000000", finding("a", "armv5")),
-        judged_run(tmp_path, "20260102-000000", targets=["sparc64"]),
-        judged_run(tmp_path, "20260103-000000", verdict="UNKNOWN"),
-        judged_run(tmp_path, "20260104-000000", policy="fixup"),
-        judged_run(tmp_path, "20260105-000000", server="valkey-9.1.2"),
+        judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), tier="full"),
+        judged_run(tmp_path, "20260101-000001", tier="quick"),
+        judged_run(tmp_path, "20260101-000002", tier="full", tests=["another"]),
+        judged_run(tmp_path, "20260102-000000", targets=["sparc64"], tier="full"),
+        judged_run(tmp_path, "20260103-000000", verdict="UNKNOWN", tier="full"),
+        judged_run(tmp_path, "20260104-000000", policy="fixup", tier="full"),
+        judged_run(tmp_path, "20260105-000000", server="valkey-9.1.2", tier="full"),
     ]
     trace = trace_of(*runs)
     assert (trace.seen, trace.looked, trace.is_gone, trace.is_flaky) == (1, 1, False, False)

@@ -136,6 +136,8 @@ def conclude(
         toolchain=run.toolchain,
         environment=run.environment,
         io=run.io,
+        tier=run.tier,
+        tests=run.tests,
         base=str(old.base) if old else "",
         place=_place(run.server),
         revision=run.revision,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from harness.analysis.detectors import registry
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
-from harness.core.model import CANARY_SUITE, Allocator, GuestEnvironment, Name, Record, Transport
+from harness.core.model import CANARY_SUITE, Allocator, GuestEnvironment, Name, Record, Tier, Transport
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.judge.causes import ordered, stored_or_made
@@ -53,6 +53,10 @@ class Judgement(Record, frozen=True):
     """What surrounded the programs."""
     io: Transport = "unix"
     """How the suites' clients reached the servers."""
+    tier: Tier | Literal[""] = ""
+    """How much the suites did; empty where there was no choice, and where joined runs differ."""
+    tests: list[str] = msgspec.field(default_factory=list)
+    """The `--test` patterns: no other test ran. Empty if all tests ran."""
     base: str = ""
     """The revision whose findings are known here, as its own (`plumb premerge`); empty where none was looked at."""
     place: str = ""

@@ -52,6 +52,8 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
     return msgspec.structs.replace(
         first,
         unchecked=unchecked,
+        tier=first.tier if {one.tier for one in judgements} == {first.tier} else "",
+        tests=sorted({pattern for one in judgements for pattern in one.tests}),
         verdict=Verdict.merge(
             [overall(cells), *warning_findings.verdicts(findings), *(Verdict.UNKNOWN for _ in unchecked)]
         ),

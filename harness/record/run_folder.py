@@ -35,6 +35,7 @@ from harness.core.model import (
     NameOrNone,
     Program,
     Record,
+    Tier,
     Transport,
 )
 from harness.core.target_model import DEFAULT_FAMILY, Policy, Target
@@ -98,6 +99,8 @@ class RunRecord(Record, frozen=True):
     """How the suites' clients reached the servers, except those in machines, which have TCP alone."""
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns for the names of tests; empty if all tests ran."""
+    tier: Tier | Literal[""] = ""
+    """How much the suites did; empty where there was no choice."""
     beside: dict[str, str] = msgspec.field(default_factory=dict)
     """Evidence file in the run folder that belongs to no cell -> its SHA-256."""
     warnings: CompilerWarnings = "note"

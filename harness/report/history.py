@@ -11,6 +11,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.finding import Verdict
+from harness.core.target_model import DEFAULT_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,6 +61,8 @@ class Judged(msgspec.Struct, frozen=True):
     toolchain: str = ""
     environment: str = ""
     io: str = ""
+    tier: str = ""
+    tests: list[str] = msgspec.field(default_factory=list)
     revision: str = ""
     findings: list[JudgedFinding] = msgspec.field(default_factory=list)
     cells: list[JudgedCell] = msgspec.field(default_factory=list)
@@ -77,6 +80,25 @@ class JudgedRun(msgspec.Struct, frozen=True):
     def when(self) -> str:
         """Local time, `YYYY-MM-DD HH:MM`."""
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.seconds))
+
+
+_USUAL = {
+    "policy": "signal",
+    "allocator": "libc",
+    "toolchain": DEFAULT_FAMILY,
+    "environment": "usual",
+    "io": "unix",
+    "tier": "quick",
+}
+"""What a configuration does not mention."""
+
+
+def configuration_of(judged: Judged) -> str:
+    """How the run differs from a plain one, in what it ran on and in how many tests it ran."""
+    given = {name: str(getattr(judged, name)) for name in _USUAL}
+    words = [f"{name} {value}" for name, value in given.items() if value not in {"", _USUAL[name]}]
+    level = [f"-{judged.optimisation}"] if judged.optimisation not in {"", "O2"} else []
+    return ", ".join([*level, *words, *(f"test {pattern}" for pattern in sorted(judged.tests))])
 
 
 def read_judged(folder: Path) -> JudgedRun:
@@ -122,7 +144,7 @@ def compared(read: Iterable[JudgedRun], *, this: Path | None = None) -> list[Run
     for one in sorted(read, key=lambda one: (one.seconds, one.folder.name)):
         judged = one.judged
         cells = sorted(f"{cell.target}/{cell.suite}" for cell in judged.cells)
-        same = (judged.server, judged.policy, judged.optimisation, *cells)
+        same = (judged.server, configuration_of(judged), *cells)
         ids = {finding.id for finding in judged.findings}
         earlier = before.get(same)
         before[same] = ids

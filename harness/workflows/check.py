@@ -257,6 +257,7 @@ class Check:
             environment=request.environment,
             io=request.io,
             tests=request.tests,
+            tier=request.tier,
             release=".".join(map(str, tree.version)),
             development=tree.development,
             warnings=request.warnings,

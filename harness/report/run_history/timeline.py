@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.finding import Verdict
-from harness.core.target_model import DEFAULT_FAMILY
 from harness.record.program_launch import SUITE as PROGRAM
 from harness.record.run_folder import CHANGES
+from harness.report.history import configuration_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,8 +26,6 @@ SHOWN_DIGITS = 12
 """Of a commit."""
 _LOOKED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.XFAIL})
 """Verdicts of cells that would have shown a finding."""
-_USUAL = {"policy": "signal", "allocator": "libc", "toolchain": DEFAULT_FAMILY, "environment": "usual", "io": "unix"}
-"""What a row does not mention."""
 
 
 class TargetCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,14 +110,6 @@ def label_of(run: JudgedRun) -> str:
     judged = run.judged
     commit, changes, _ = judged.revision.partition(CHANGES)
     return " ".join(filter(None, [_server_name(judged), commit[:SHOWN_DIGITS] + (f" {changes}" if changes else "")]))
-
-
-def configuration_of(judged: Judged) -> str:
-    """How the run differs from a plain one: its policy, allocator, toolchain, environment and way to the servers."""
-    given = {name: str(getattr(judged, name)) for name in _USUAL}
-    words = [f"{name} {value}" for name, value in given.items() if value not in {"", _USUAL[name]}]
-    level = [f"-{judged.optimisation}"] if judged.optimisation not in {"", "O2"} else []
-    return ", ".join([*level, *words])
 
 
 def _series(run: JudgedRun) -> str:
