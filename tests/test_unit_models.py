@@ -351,6 +351,18 @@ def test_a_trimmed_string_that_kept_its_length_is_a_complaint() -> None:
     assert judged("sds", f"trim 2: {' '.join([*right[:4], *right[2:4]])}") != ""
 
 
+@pytest.mark.parametrize("strings", ["sds", "hisds"])
+def test_a_header_that_holds_less_than_its_size_is_a_complaint(strings: str) -> None:
+    largest = (1 << 64) - 1
+    right = f"header 64 64: {largest - 9} {largest} 9 {largest - 4} 4 17"
+    assert judged(strings, right) == ""
+    assert judged(strings, "header 64 32: 4294967286 4294967295 9 4294967291 4 17") == "", "a size_t has 32 bits"
+    assert judged(strings, right.replace(f" {largest} ", " 4294967295 ")) != ""
+    assert judged(strings, right.removesuffix("17") + "24") != "", "there is a gap before the flags, or behind them"
+    assert judged(strings, "header 8 64: 246 255 9 251 1 3") == ""
+    assert judged(strings, "header 8 64: 246 255 9 251 2 3") != "", "a length has overwritten the type"
+
+
 def test_a_drawing_of_a_radix_tree_is_read_by_its_definition() -> None:
     """Chains in quotes, branches in brackets, values behind an equals sign."""
     drawing = """\

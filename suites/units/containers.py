@@ -169,7 +169,16 @@ def sds(key: str, values: list[str]) -> str:
     if verb == "trim":
         data = pattern(size - 1, 0)
         return exactly(values, [digest(data), "0", digest(data + bytes(1)), "0", digest(data.split(b"\0")[0]), "0"])
+    if verb == "header":
+        return _header(size, int(words[1]), values)
     return exactly(values, ["1", "1", "1"])
+
+
+def _header(bits: int, word_bits: int, values: list[str]) -> str:
+    """What a string's header holds at most: two lengths of its size, its type, and nothing between them."""
+    most = (1 << min(bits, word_bits)) - 1
+    kind = {8: 1, 16: 2, 32: 3, 64: 4}[bits]
+    return exactly(values, [*map(str, (most - 9, most, 9, most - 4)), str(kind), str(2 * bits // 8 + 1)])
 
 
 class Rax:

@@ -213,6 +213,7 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "listpack": partial(containers.List, decode=encodings.listpack, heads=False, texts=True),
     "zipmap": containers.Zipmap,
     "sds": lambda _: containers.sds,
+    "hisds": lambda _: containers.sds,
     "rax": containers.Rax,
     "ziplist_pairs": ziplists.Pairs,
     "ziplist_merge": lambda _: ziplists.merge,
