@@ -115,7 +115,12 @@ CASES: list[tuple[str, str, list[str]]] = [
     (
         "printf-length",
         'void f(void) {\n printf("%% %5lld of %zu, %d", a, b, c);\n other("%lld", a);\n}\n',
-        ['printf("%% %5ld of %zu, %d", a, b, c);', 'printf("%% %5lld of %u, %d", a, b, c);'],
+        ['printf("%% %5lld of %u, %d", a, b, c);'],
+    ),
+    (
+        "printf-length-of-long",
+        'void f(void) {\n printf("%% %5lld of %zu, %d", a, b, c);\n other("%lld", a);\n}\n',
+        ['printf("%% %5ld of %zu, %d", a, b, c);'],
     ),
     (
         "signed-for-unsigned",
