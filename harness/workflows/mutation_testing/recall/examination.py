@@ -100,7 +100,12 @@ class Examiner:
 
     def _compared(self, mutant: Mutant, planted: SourceTree) -> MutantOutcome:
         """What the object code tells: equivalent, invalid, or the targets on which it differs, with nothing else."""
-        seen = {target: self._objects[target].compare(planted, mutant.file) for target in mutant.targets}
+        idle = [name for name in mutant.targets if self._objects[name].is_unreferenced(mutant.file, mutant.function)]
+        seen = {
+            target: self._objects[target].compare(planted, mutant.file)
+            for target in mutant.targets
+            if target not in idle
+        }
         different = [target for target, comparison in seen.items() if comparison == "different"]
         invalid = [target for target, comparison in seen.items() if comparison == "invalid"]
         outcome = MutantOutcome(mutant=mutant, state="survived", why="", targets=different)
@@ -109,7 +114,11 @@ class Examiner:
                 outcome, state="invalid", why=f"it does not compile for {', '.join(invalid)}"
             )
         if not different:
-            why = f"the object code is the release's on {', '.join(seen)}"
+            reasons = [
+                f"the object code is the release's on {', '.join(seen)}" if seen else "",
+                f"nothing refers to {mutant.function} on {', '.join(idle)}" if idle else "",
+            ]
+            why = ", and ".join(filter(None, reasons))
             return msgspec.structs.replace(outcome, state="equivalent", why=why)
         return outcome
 

@@ -1,13 +1,15 @@
 """Proves mutants equivalent: the files that one changes, compiled as the release compiles them, give the same objects.
 
 The compiler's calls are recorded once, while the release is built for a target. Afterwards a mutant costs the
-compilation of the files that contain its change; ccache has the result when a check builds the mutant.
+compilation of the files that contain its change; ccache has the result when a check builds the mutant. A second build,
+without optimisation, has the linker tell which functions nothing in the server refers to.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 BINUTILS_SECONDS = 60.0
+SERVER_FOLDER = "src"
 Comparison = Literal["invalid", "same", "different"]
 """The mutant does not compile; its objects are the release's; they are not."""
 
@@ -46,14 +49,44 @@ class CompiledUnit(Record, frozen=True):
     """Of the release's object without debug information, which contains lines and names alone."""
 
 
+class UnreferencedFunction(Record, frozen=True):
+    """A function that the linker leaves out where it may, because nothing in the server refers to it."""
+
+    folder: str
+    """That of its unit."""
+    object: str
+    function: str
+
+
+class ReleaseRecord(Record, frozen=True):
+    """What is stored of a release for one target."""
+
+    units: list[CompiledUnit]
+    unreferenced: list[UnreferencedFunction]
+
+
+_SECTIONS = (
+    # Without it, a function may have been inlined wherever it is called.
+    "-O0",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-Wl,--gc-sections",
+    "-Wl,--print-gc-sections",
+    # The makefile exports every function to modules, which get theirs by name from the server instead.
+    "-Wl,--no-export-dynamic",
+)
+_REMOVED = re.compile(r"removing unused section '\.text\.(?:\S+\.)?(\w+)' in file '(?:(.*)/)?([^/']+?)'")
+
+
 class ReleaseObjects:
     """The objects of a release for one target."""
 
-    def __init__(self, bench: Workbench, tree: SourceTree, target: Target, units: list[CompiledUnit]) -> None:
+    def __init__(self, bench: Workbench, tree: SourceTree, target: Target, stored: ReleaseRecord) -> None:
         self._bench = bench
         self.target = target
         self.tree = tree
-        self.units = units
+        self.units = stored.units
+        self._unreferenced = frozenset(stored.unreferenced)
 
     @classmethod
     def record(cls, bench: Workbench, tree: SourceTree, target: Target, stored: Path) -> ReleaseObjects:
@@ -61,12 +94,32 @@ class ReleaseObjects:
         if not stored.is_file():
             with _workshop(bench, tree, target) as shop:
                 units = _build(shop)
-            write_whole(stored, json_codec.encode(units))
-        return cls(bench, tree, target, json_codec.decode(stored.read_bytes(), list[CompiledUnit]))
+            with _workshop(bench, tree, target) as shop:
+                unreferenced = _unreferenced(shop)
+            write_whole(stored, json_codec.encode(ReleaseRecord(units=units, unreferenced=unreferenced)))
+        return cls(bench, tree, target, json_codec.decode(stored.read_bytes(), ReleaseRecord))
 
     def containing(self, file: str) -> list[CompiledUnit]:
         """The units that contain a file."""
         return [unit for unit in self.units if file in unit.sources]
+
+    def is_unreferenced(self, file: str, function: str) -> bool:
+        """Whether nothing in the server refers to a function of a source file, which therefore never runs.
+
+        False where it is not proved: for a header, whose functions have no object of their own, and for a name that
+        the file gives a structure, too.
+        """
+        units = [unit for unit in self.containing(file) if unit.words[-1] == Path(file).name]
+        if not file.endswith(".c") or not function or not units:
+            return False
+        if re.search(
+            rf"\b(struct|union)\s+{re.escape(function)}\b", (self.tree.path / file).read_text("utf-8", "replace")
+        ):
+            return False
+        return all(
+            UnreferencedFunction(folder=unit.folder, object=unit.object, function=function) in self._unreferenced
+            for unit in units
+        )
 
     def compare(self, mutant: SourceTree, file: str) -> Comparison:
         """Compile a mutant's units that contain the file it changes, and compare their objects with the release's.
@@ -140,6 +193,33 @@ def _unit(shop: BuildDirectory, call: Path) -> CompiledUnit | None:
         sources=sorted(os.path.relpath(path, top) for path in paths if path.startswith(f"{top}{os.sep}")),
         digest=_digest(shop, folder / output),
     )
+
+
+def _unreferenced(shop: BuildDirectory) -> list[UnreferencedFunction]:
+    """Make the server without the functions that nothing refers to, and return these."""
+    made = shop.make([shop.binary.name], compiler=shop.wrapper("gcc", _SECTIONS, suffix="-sections"))
+    if made.code != 0 or not shop.binary.is_file():
+        raise BuildFailedError(
+            f"{shop.server.name} does not compile for {shop.target.name}",
+            where=str(shop.server.path),
+            because="the build without optimisation failed, which tells what nothing refers to",
+            log=str(shop.log),
+            output=made.text,
+        )
+    found = []
+    for line in made.text.splitlines():
+        if removed := _REMOVED.search(line):
+            function, folder, file = removed.groups()
+            archived = re.fullmatch(r"[^(]+\.a\((.+)\)", file)
+            found.append(
+                UnreferencedFunction(
+                    # Makefiles link where they compile the server, and name libraries from there.
+                    folder=os.path.normpath(f"{SERVER_FOLDER}/{folder or ''}"),
+                    object=archived[1] if archived else file,
+                    function=function,
+                )
+            )
+    return found
 
 
 def _symbols(shop: BuildDirectory, file: Path, *options: str) -> set[str]:
