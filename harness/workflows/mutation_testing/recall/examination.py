@@ -21,6 +21,7 @@ from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, Record, SourceTree, Tier
 from harness.plan.plan import make_plan
 from harness.workflows import check
+from harness.workflows.mutation_testing import campaign
 from harness.workflows.mutation_testing.campaign import planted_request
 from harness.workflows.mutation_testing.mutations import plant
 from harness.workflows.mutation_testing.recall.document import MutantOutcome, NewFinding
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from harness.workflows.mutation_testing.generator.mutants import Mutant
     from harness.workflows.workbench import Workbench
 
+JOBS = campaign.JOBS + 1
+"""The cells of a mutant that run at a time. Two of them leave a third of a processor's time unused: they wait."""
 BUILD = "build"
 """The kind of the finding that a server does not compile."""
 
@@ -138,7 +141,7 @@ class Examiner:
                 )
                 if any(finding.kind == BUILD for finding in judgement.findings):
                     return msgspec.structs.replace(outcome, state="invalid", why="the server is not made", found_by=[])
-                again = self._seen_again(mutant, tree, outcome, target) if found else []
+                again = self._seen_again(mutant, tree, outcome, target, judgement) if found else []
             except InconclusiveError as error:
                 unknown.append(error.what)
                 continue
@@ -152,18 +155,35 @@ class Examiner:
         why = f"seen once, and not again: {', '.join(once)}" if once else "no suite found it"
         return MutantOutcome(mutant=mutant, state="survived", why=why, targets=targets, suites=ran)
 
-    def _seen_again(self, mutant: Mutant, tree: Path, outcome: MutantOutcome, target: str) -> list[NewFinding]:
-        """What a second run of the suites with findings shows, too: a busy machine can fail a test by chance.
+    def _seen_again(
+        self, mutant: Mutant, tree: Path, outcome: MutantOutcome, target: str, judgement: Judgement
+    ) -> list[NewFinding]:
+        """What a second run of the tests with findings shows, too: a busy machine can fail a test by chance.
 
-        Where memory is overwritten, both runs may have other findings: then those of the second count.
+        If those tests show nothing alone, the whole suites run. Where memory is overwritten, both runs may have other
+        findings: then those of the second count.
         """
         suites = sorted({suite for found in outcome.found_by for suite in found.suites} - {CANARY_SUITE})
         if not suites:
             return outcome.found_by
-        run = tree.parent / "again"
-        shutil.rmtree(run, ignore_errors=True)
-        judgement = self._check(str(tree), [target], suites, run, name=f"{mutant.name}, again")
-        return in_both(outcome.found_by, self._new_findings(judgement, target, suites))
+        alone = self._tests_of(outcome.found_by, judgement)
+        for tests in [alone, []] if alone else [[]]:
+            run = tree.parent / "again"
+            shutil.rmtree(run, ignore_errors=True)
+            again = self._check(str(tree), [target], suites, run, name=f"{mutant.name}, again", tests=tests)
+            if found := in_both(outcome.found_by, self._new_findings(again, target, suites)):
+                return found
+        return []
+
+    def _tests_of(self, found: Sequence[NewFinding], judgement: Judgement) -> list[str]:
+        """The tests that saw findings; none where one was seen outside of a test, or by a test of the release's own,
+        which is selected by another name.
+        """
+        identities = {each.finding for each in found}
+        witnesses = [witness for each in judgement.findings if each.id in identities for witness in each.witnesses]
+        tests = {witness.test for witness in witnesses}
+        whole = "" in tests or any(self.bench.catalog.suites[witness.suite].upstream for witness in witnesses)
+        return [] if whole else sorted(tests)
 
     def _stages(self, mutant: Mutant, targets: list[str]) -> Iterator[tuple[str, list[str]]]:
         """The target and the suites that run together, one after the other: those for the changed file on each
@@ -176,11 +196,23 @@ class Examiner:
                 own = self._baseline(target, suites)
                 yield target, sorted(suites, key=lambda suite: own[suite].seconds)
 
-    def _check(self, server: str, targets: list[str], suites: list[str], run: Path, *, name: str) -> Judgement:
-        """Run suites on a mutant until a test fails that does not fail in the release, which must have a baseline."""
+    def _check(
+        self, server: str, targets: list[str], suites: list[str], run: Path, *, name: str, tests: Sequence[str] = ()
+    ) -> Judgement:
+        """Run suites on a mutant until a test fails that does not fail in the release, which must have a baseline.
+
+        `tests`: those that run; empty for all.
+        """
         own = [cell for target in targets for cell in self._baseline(target, suites).values()]
         return self._run_suites(
-            server, targets, suites, run, name=name, without={test for cell in own for test in cell.tests}, to_end=False
+            server,
+            targets,
+            suites,
+            run,
+            name=name,
+            without={test for cell in own for test in cell.tests},
+            tests=tests,
+            to_end=False,
         )
 
     def _run_suites(
@@ -192,6 +224,7 @@ class Examiner:
         *,
         name: str,
         without: Collection[str] = (),
+        tests: Sequence[str] = (),
         to_end: bool,
     ) -> Judgement:
         request = planted_request(
@@ -204,6 +237,7 @@ class Examiner:
             install=self.install,
             fail_fast=not to_end,
         )
+        request = msgspec.structs.replace(request, tests=list(tests), jobs=JOBS)
         bench = self.bench.with_new_stages(f"{name}: ")
         judgement, _ = check.Check(bench, request, without=without, one_failure=not to_end).run()
         return judgement
