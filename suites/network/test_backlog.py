@@ -1,0 +1,124 @@
+"""The test is a replica: what it missed of the primary's stream comes again, byte for byte, from wherever it asks.
+
+From 7.0 on, the primary keeps its stream in blocks and finds an offset by an index, which has an entry for every 64th
+of them. The stream here has several such entries.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from harness.protocol.resp import Client, info_fields
+from suites._shared import link
+
+if TYPE_CHECKING:
+    from harness.run.extra_servers import StartGuest
+    from harness.run.server_process import Guest
+    from suites._shared.ports import Ports
+
+TIMEOUT_SECONDS = 20.0
+WRITES = 260
+VALUE_BYTES = 17_000
+"""More than a block of the stream, so that each write begins one."""
+ACKNOWLEDGED = [1, 0x7FFFFFFF, 0x80000000, 0x100000002, 0x0102030405060708]
+"""Offsets that a replica may have. A primary's own begins at nought, and none gets so far here."""
+
+
+class PlayedReplica:
+    """A connection to a primary, on which the test speaks as replicas do."""
+
+    def __init__(self, port: int, patience: float) -> None:
+        self._connected = socket.create_connection(("127.0.0.1", port), timeout=patience)
+        self._stream = self._connected.makefile("rb")
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self._stream.close()
+        self._connected.close()
+
+    def send(self, *words: bytes) -> None:
+        """Send a command whose answer, if any, is left in the stream."""
+        self._connected.sendall(Client.pack([words]))
+
+    def line(self) -> bytes:
+        """The next line that is not empty: a primary that saves sends empty ones meanwhile."""
+        while not (line := self._stream.readline()).strip():
+            assert line, "the primary has closed the connection"
+        return line.strip()
+
+    def read(self, length: int) -> bytes:
+        """So many bytes of the stream."""
+        return self._stream.read(length)
+
+    def synchronise(self) -> tuple[bytes, int]:
+        """Have the primary send all that it has, and return its identifier and the offset behind that."""
+        self.send(b"PSYNC", b"?", b"-1")
+        answer, identifier, offset = self.line().split()
+        assert answer == b"+FULLRESYNC"
+        length = self.line()
+        assert length.startswith(b"$"), f"a file's length was expected, and not {length!r}"
+        self.read(int(length[1:]))
+        return identifier, int(offset)
+
+
+@pytest.fixture
+def primary(start_guest: StartGuest, ports: Ports) -> tuple[Guest, int, float]:
+    """A primary whose stream has nothing but what is written to it, its port, and a time limit for its answers."""
+    options = ("--repl-backlog-size", "16mb", "--repl-ping-slave-period", "3600")
+    guest, port = link.on_a_port(start_guest, ports, "", *options)
+    return guest, port, guest.runner.target.deadline_seconds(TIMEOUT_SECONDS)
+
+
+def test_a_stream_comes_again_from_every_offset(primary: tuple[Guest, int, float]) -> None:
+    guest, port, patience = primary
+    written = [(b"SET", b"key:%d" % number, bytes([65 + number % 26]) * VALUE_BYTES) for number in range(WRITES)]
+    whole = Client.pack([(b"SELECT", b"0"), *written])
+    with guest.client() as client, PlayedReplica(port, patience) as replica:
+        identifier, begin = replica.synchronise()
+        for command in written:
+            client.command(*command)
+        sent = replica.read(len(whole))
+        assert sent == whole, f"the stream differs first at byte {_first_difference(sent, whole)}"
+        told = info_fields(client.command("INFO", "replication"))
+        assert int(told["master_repl_offset"]) == begin + len(whole)
+    starts = [0, 1, *range(1_000_000, len(whole), 800_000), len(whole) - 5]
+    for start in starts:
+        with PlayedReplica(port, patience) as replica:
+            # Offsets count from one: the next byte that a replica wants has the number behind its last.
+            replica.send(b"PSYNC", identifier, b"%d" % (begin + start + 1))
+            assert replica.line().startswith(b"+CONTINUE"), f"nothing is continued at byte {start}"
+            again = replica.read(len(whole) - start)
+            assert again == whole[start:], f"from byte {start} on, byte {_first_difference(again, whole[start:])}"
+
+
+def test_the_primary_tells_each_offset_that_a_replica_acknowledges(primary: tuple[Guest, int, float]) -> None:
+    guest, port, patience = primary
+    with guest.client() as client, PlayedReplica(port, patience) as replica:
+        replica.synchronise()
+        for offset in ACKNOWLEDGED:
+            replica.send(b"REPLCONF", b"ACK", b"%d" % offset)
+
+            link.await_that(functools.partial(_tells, client, offset), [guest], f"ROLE and INFO to tell {offset}")
+
+
+def _tells(client: Client, offset: int) -> bool:
+    """Whether both answers have this offset for the only replica."""
+    match client.command("ROLE"):
+        case [b"master", _, [[_, _, bytes(acknowledged)]]]:
+            listed = info_fields(client.command("INFO", "replication"))["slave0"]
+            return int(acknowledged) == offset and f"offset={offset}," in f"{listed},"
+        case other:
+            raise AssertionError(f"ROLE has one replica, and says {other!r}")
+
+
+def _first_difference(one: bytes, other: bytes) -> int:
+    """Where two byte strings begin to differ."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
