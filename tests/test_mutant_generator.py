@@ -130,7 +130,19 @@ CASES: list[tuple[str, str, list[str]]] = [
     ("plain-for-unsigned", "int f(void) {\n uint8_t c = g();\n return c;\n}\n", ["char c = g();"]),
     ("plain-for-signed", "struct part {\n int8_t value;\n char name;\n};\n", ["char value;"]),
     ("drop-packed", "struct __attribute__ ((__packed__)) part {\n char a;\n};\n", ["struct  part {"]),
-    ("add-packed", "struct part {\n char a;\n int b;\n} one;\n", ["} __attribute__((packed)) one;"]),
+    (
+        "add-packed",
+        (
+            "#define SET(a) g(&(a))\n#define THROUGH(a) SET(a)\n#define BOTH(a) g(1 && a)\n"
+            "typedef int (*callback)(void);\ntypedef char buffer[8];\n"
+            "struct taken {\n char a;\n int b;\n} one;\nstruct array {\n char c;\n int d[2];\n} two;\n"
+            "struct inner {\n char e;\n struct taken f;\n} three;\nstruct macro {\n char g;\n int h;\n} four;\n"
+            "struct unknown {\n char i;\n buffer j;\n} five;\n"
+            "struct plain {\n char k;\n size_t l;\n callback m;\n int (*n)(void);\n char *o;\n} six;\n"
+            "void f(void) {\n g(&one.b);\n THROUGH(four.h);\n use(six.l, &six);\n BOTH(six.l);\n}\n"
+        ),
+        [f"}} __attribute__((packed)) {name};" for name in ("one", "two", "three", "four", "five")],
+    ),
     (
         "header-field-order",
         (

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record
-from harness.workflows.mutation_testing.generator.syntax import Replacement, Source, declared, enclosing
-from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS, Place
+from harness.workflows.mutation_testing.generator.syntax import Replacement, Source, addressing, declared, enclosing
+from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS, Place, ReleaseNames
 from harness.workflows.mutation_testing.mutations import Edit, Fault
 
 if TYPE_CHECKING:
@@ -53,13 +53,19 @@ def generate(tree: Path, table: OperatorTable) -> list[Mutant]:
     """All mutants of a release, in the order of the operators and files."""
     files = sorted({path for pattern in table.sources for path in tree.glob(pattern) if path.is_file()})
     sources = {path.relative_to(tree).as_posix(): Source(path.read_bytes()) for path in files}
-    shared = frozenset().union(*(source.with_address_taken() for source in sources.values()))
+    names = ReleaseNames(
+        addressed=frozenset().union(*(source.with_address_taken() for source in sources.values())),
+        addressing=frozenset(
+            addressing({name: each for source in sources.values() for name, each in source.macros.items()})
+        ),
+        scalar_types=frozenset().union(*(source.scalar_types for source in sources.values())),
+    )
     return [
         mutant
         for operator in table.operators
         for file, source in sources.items()
         if any(fnmatch.fnmatchcase(file, pattern) for pattern in operator.files)
-        for mutant in _mutants_of(file, Place(source, operator, shared))
+        for mutant in _mutants_of(file, Place(source, operator, names))
     ]
 
 

@@ -6,13 +6,14 @@ It knows nothing of operators. Offsets count bytes, because tree-sitter's do.
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import tree_sitter_c
 from tree_sitter import Language, Parser, Query, QueryCursor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tree_sitter import Node
 
@@ -49,6 +50,13 @@ class Variable(NamedTuple):
     def is_parameter(self) -> bool:
         """Whether it is a parameter."""
         return self.declaration.type == "parameter_declaration"
+
+
+class Macro(NamedTuple):
+    """A macro with arguments."""
+
+    parameters: list[str]
+    body: str
 
 
 class Source:
@@ -115,8 +123,47 @@ class Source:
         taken = '(pointer_expression operator: "&" argument: [(identifier) @site (field_expression field: (_) @site)])'
         return {self.text(each) for each in self.captured(taken, node)}
 
+    @functools.cached_property
+    def macros(self) -> dict[str, Macro]:
+        """The macros with arguments that the file defines, by name."""
+        definition = "(preproc_function_def name: (identifier) @name parameters: (_) @parameters value: (_) @body)"
+        found = {}
+        for each in self.matches(definition):
+            parameters = [self.text(child) for child in each["parameters"][0].named_children]
+            found[self.text(each["name"][0])] = Macro(parameters, self.text(each["body"][0]))
+        return found
 
+    @functools.cached_property
+    def scalar_types(self) -> set[str]:
+        """The names that the file gives to pointers, numbers and enumerations."""
+        found = set()
+        for each in self.captured("(type_definition) @site"):
+            kind = each.child_by_field_name("type")
+            for whole in each.children_by_field_name("declarator"):
+                name = declared(whole)
+                pointed = whole.type in {"pointer_declarator", "function_declarator"}
+                number = whole.type == "type_identifier" and kind is not None and kind.type in _NUMBERS
+                if name is not None and (pointed or number):
+                    found.add(self.text(name))
+        return found
+
+
+_NUMBERS = ("primitive_type", "sized_type_specifier", "enum_specifier")
 _SCOPES = ("compound_statement", "for_statement", "function_definition")
+
+
+def addressing(macros: Mapping[str, Macro]) -> set[str]:
+    """The macros that may take the address of an argument, themselves or through others."""
+    found: set[str] = set()
+    for name, macro in macros.items():
+        names = "|".join(map(re.escape, macro.parameters))
+        if names and re.search(rf"(?<!&)&(?!&)[\s(]*(?:{names})\b", macro.body):
+            found.add(name)
+    while True:
+        more = {name for name, macro in macros.items() if found & set(re.findall(r"\w+", macro.body))}
+        if more <= found:
+            return found
+        found |= more
 
 
 def visible(variables: list[Variable], at: Node) -> Iterator[Variable]:

@@ -10,7 +10,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.workflows.mutation_testing.generator.syntax import Replacement, Variable, visible
+from harness.workflows.mutation_testing.generator.syntax import Replacement, Variable, declared, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,13 +21,23 @@ if TYPE_CHECKING:
     from harness.workflows.mutation_testing.generator.syntax import Source
 
 
+class ReleaseNames(NamedTuple):
+    """What a file's meaning depends on, of all files of the release."""
+
+    addressed: frozenset[str]
+    """The names of which any file takes the address."""
+    addressing: frozenset[str]
+    """The macros that may take the address of an argument."""
+    scalar_types: frozenset[str]
+    """The types of pointers, numbers and enumerations that have names of their own."""
+
+
 class Place(NamedTuple):
     """What a transformer looks at."""
 
     source: Source
     operator: Operator
-    shared: frozenset[str]
-    """The names of which any file of the release takes the address."""
+    release: ReleaseNames
 
 
 _CALL = "(call_expression function: (identifier) @name arguments: (argument_list) @arguments) @site"
@@ -102,7 +112,7 @@ def narrow(place: Place) -> Iterator[Replacement]:
     for field in source.captured("(field_declaration) @site"):
         declarators = field.children_by_field_name("declarator")
         plain = all(each.type == "field_identifier" for each in declarators)
-        if declarators and plain and not {source.text(each) for each in declarators} & place.shared:
+        if declarators and plain and not {source.text(each) for each in declarators} & place.release.addressed:
             yield from _other_type(place, field)
 
 
@@ -168,10 +178,51 @@ def printf_length(place: Place) -> Iterator[Replacement]:
                         yield Replacement(start, end, place.operator.types[found[1]])
 
 
+def packed(place: Place) -> Iterator[Replacement]:
+    """Structures, packed where that can show: something has a pointer to one of their fields.
+
+    The compiler knows that a field may be misaligned wherever the code names the structure. It does not behind a
+    pointer: one that `&` makes, one to an array or to a structure inside, or one that a macro makes.
+    """
+    source = place.source
+    addressed = source.with_address_taken()
+    for call in source.matches(_CALL):
+        if source.text(call["name"][0]) in place.release.addressing:
+            named = source.captured("(field_expression field: (_) @site)", call["arguments"][0])
+            addressed |= {source.text(each) for each in named}
+    for each in source.matches("(struct_specifier name: (_) body: (field_declaration_list) @body)"):
+        body = each["body"][0]
+        fields = [child for child in body.named_children if child.type == "field_declaration"]
+        names = {source.text(name) for field in fields if (name := _field_name(field)) is not None}
+        if names & addressed or not all(_is_scalar(place, field) for field in fields):
+            yield Replacement(body.start_byte, body.end_byte, f"{source.text(body)} __attribute__((packed))")
+
+
+def _field_name(field: Node) -> Node | None:
+    return declared(field.child_by_field_name("declarator"))
+
+
+def _is_scalar(place: Place, field: Node) -> bool:
+    """Whether a field is a pointer or a number."""
+    kind = field.child_by_field_name("type")
+    declarators = field.children_by_field_name("declarator")
+    if any(each.type == "pointer_declarator" or _is_function_pointer(each) for each in declarators):
+        return len(declarators) == 1
+    if kind is None or not declarators or any(each.type != "field_identifier" for each in declarators):
+        return False
+    own = place.source.text(kind) in place.release.scalar_types or place.source.text(kind) in place.operator.names
+    return own or kind.type in {"primitive_type", "sized_type_specifier", "enum_specifier"}
+
+
+def _is_function_pointer(declarator: Node) -> bool:
+    inner = declarator.child_by_field_name("declarator")
+    return declarator.type == "function_declarator" and inner is not None and inner.type == "parenthesized_declarator"
+
+
 def header_fields_swapped(place: Place) -> Iterator[Replacement]:
     """Packed structures: two neighbouring fields of different types change places."""
     source = place.source
-    for fields in _packed(source):
+    for fields in _already_packed(source):
         for first, second in itertools.pairwise(fields):
             if source.type_of(first) != source.type_of(second) and not _is_flexible(second):
                 between = source.text_between(first.end_byte, second.start_byte)
@@ -181,13 +232,13 @@ def header_fields_swapped(place: Place) -> Iterator[Replacement]:
 
 def header_field_narrowed(place: Place) -> Iterator[Replacement]:
     """Packed structures: a field of a smaller type instead."""
-    for fields in _packed(place.source):
+    for fields in _already_packed(place.source):
         for field in fields:
             if not _is_flexible(field):
                 yield from _other_type(place, field)
 
 
-def _packed(source: Source) -> Iterator[list[Node]]:
+def _already_packed(source: Source) -> Iterator[list[Node]]:
     """The fields of each packed structure."""
     query = "(struct_specifier (attribute_specifier) @attribute body: (field_declaration_list) @body)"
     for each in source.matches(query):
@@ -243,6 +294,7 @@ TRANSFORMERS: Mapping[str, Callable[[Place], Iterator[Replacement]]] = {
         narrow,
         other_sign,
         printf_length,
+        packed,
         header_fields_swapped,
         header_field_narrowed,
         other_size,
