@@ -213,6 +213,23 @@ def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
             assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, one.test
 
 
+def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    later = msgspec.structs.replace(HEADER, commit="later")
+    (tmp_path / "one.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=3)))
+    (tmp_path / "two.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=4, header=later)))
+    (tmp_path / "three.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-2"), seed=3, header=later)))
+    (tmp_path / "survivors.toml").write_text("held_back = [3]\nsurvivors = []\n", "utf-8")
+    documents, survivors = recall.documents(tmp_path), recall.survivors(tmp_path)
+    monkeypatch.setattr(recall, "documents", lambda: documents)
+    monkeypatch.setattr(recall, "survivors", lambda: survivors)
+    uses = [row.split(" | ")[0] for row in recall.sample_rows()[2:]]
+    # One seed that was read is enough: both samples of the later commit count as one.
+    assert dict(zip([each.header.commit for each in documents], uses, strict=True)) == {
+        HEADER.commit: "| held back",
+        "later": "| training",
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "option"),
     [

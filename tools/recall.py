@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
@@ -38,6 +40,8 @@ class SurvivorList(Record, frozen=True):
     """docs/recall/survivors.toml."""
 
     survivors: list[Survivor]
+    held_back: list[int] = msgspec.field(default_factory=list)
+    """The seeds whose lists of mutants nobody had read when the commit of their sample was made."""
 
 
 def documents(folder: Path = STORED) -> list[RecallDocument]:
@@ -83,17 +87,29 @@ def operator_rows() -> list[str]:
 def sample_rows() -> list[str]:
     """A row for each group of samples."""
     rows = []
-    with_test = {(each.server, each.mutant) for each in survivors().survivors if each.test}
+    said = survivors()
+    with_test = {(each.server, each.mutant) for each in said.survivors if each.test}
     for each in documents():
         header = each.header
+        use = "held back" if set(each.seeds) <= set(said.held_back) else "training"
         states = [len(each.of(state)) for state in ("survived", "equivalent", "invalid", "unjudged")]
         seeds = ", ".join(map(str, each.seeds))
         share = str(share_of(each.outcomes))
         found_since = sum((header.server, outcome.mutant.name) in with_test for outcome in each.of("survived"))
         rows.append(
-            (header.server, header.tier, ", ".join(header.targets), seeds, header.commit, share, *states, found_since)
+            (
+                use,
+                header.server,
+                header.tier,
+                ", ".join(header.targets),
+                seeds,
+                header.commit,
+                share,
+                *states,
+                found_since,
+            )
         )
-    heads = ["release", "tier", "targets", "seeds", "commit", "found", "survived"]
+    heads = ["sample", "release", "tier", "targets", "seeds", "commit", "found", "survived"]
     heads += ["equivalent", "invalid", "unjudged", "found since"]
     return table(heads, rows)
 
