@@ -49,8 +49,12 @@ def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
         "header": "different",
         "library": "different",
     }
-    assert objects.containing("src/redis-benchmark.c") == []
-    assert objects.containing("deps/lua/src/print.c") == [], "the archive has it, and the server refers to none of it"
+    # On SPARC every object defines the function that finds its data, as the server does.
+    sparc = ReleaseObjects.record(bench, tree, bench.catalog.targets["sparc64"], tmp_path / "sparc.json")
+    for each in (objects, sparc):
+        assert each.containing("src/redis-benchmark.c") == []
+        assert each.containing("deps/lua/src/print.c") == [], "the archive has it, and the server refers to none of it"
+        assert each.containing("deps/lua/src/lzio.c") != []
     again = ReleaseObjects.record(bench, tree, objects.target, tmp_path / "units.json")
     assert again.units == objects.units
     for read in (objects, again):

@@ -7,6 +7,7 @@ without optimisation, has the linker tell which functions nothing in the server 
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import os
 import re
@@ -47,6 +48,11 @@ class CompiledUnit(Record, frozen=True):
     """Every file of the tree that it contains, by its path in the tree."""
     digest: str
     """Of the release's object without debug information, which contains lines and names alone."""
+
+    @property
+    def place(self) -> str:
+        """The object file in the tree."""
+        return f"{self.folder}/{self.object}"
 
 
 class UnreferencedFunction(Record, frozen=True):
@@ -171,9 +177,10 @@ def _build(shop: BuildDirectory) -> list[CompiledUnit]:
     # Lua's functions are hidden: the linker has made local symbols of theirs.
     contained = _symbols(shop, shop.binary)
     # The linker takes from an archive the objects alone that something refers to: Lua's has its compiler, too.
-    return [
-        unit for unit in units if _symbols(shop, shop.tree / unit.folder / unit.object, "--extern-only") & contained
-    ]
+    defined = {unit.place: _symbols(shop, shop.tree / unit.place, "--extern-only") for unit in units}
+    # What compilers add to many objects, as SPARC's to find its data, tells of none that it is contained.
+    times = collections.Counter(symbol for symbols in defined.values() for symbol in symbols)
+    return [unit for unit in units if any(times[each] == 1 and each in contained for each in defined[unit.place])]
 
 
 def _unit(shop: BuildDirectory, call: Path) -> CompiledUnit | None:
