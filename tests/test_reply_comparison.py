@@ -174,6 +174,17 @@ def test_an_excuse_may_be_for_targets_of_any_width(*, narrow: bool) -> None:
     assert differs("INCRBYFLOAT k 0.1", [b"0.2"], [b"0.1"], narrow=narrow) is not None
 
 
+@pytest.mark.parametrize(
+    ("limit", "same"), [("2147483647", True), ("4294967295", True), ("-1", False), ("65535", False)]
+)
+def test_a_refused_setting_may_name_the_limit_of_a_long(limit: str, *, same: bool) -> None:
+    def refusal(limit: str) -> ReplyError:
+        return ReplyError(f"ERR CONFIG SET failed (of 'one') - argument must be between 1 and {limit} inclusive")
+
+    found = differs("CONFIG SET one 0", [refusal(limit)], [refusal("9223372036854775807")], narrow=True)
+    assert (found is None) == same
+
+
 def test_what_is_drawn_at_random_is_not_compared_and_what_follows_is() -> None:
     text = "HRANDFIELD h 1\nGET k\n"
     assert differs(text, [[b"a"], b"1"], [[b"b"], b"1"]) is None

@@ -197,6 +197,20 @@ RESTORE k 0 "" FREQ 256
 RESTORE k 0 "" FREQ none
 RESTORE k 0 "" NONSENSE
 """,
+    # Each limit is a number of 32 or 64 bits on every machine, and the refusal says it.
+    "settings": """
+CONFIG SET maxclients 0
+CONFIG SET maxmemory-samples 0
+CONFIG SET latency-monitor-threshold -1
+CONFIG SET latency-monitor-threshold none
+CONFIG SET slowlog-log-slower-than -2
+CONFIG SET repl-backlog-size 0
+CONFIG SET repl-diskless-sync-delay -1
+CONFIG SET maxmemory-clients -200%
+CONFIG SET lfu-log-factor -1
+CONFIG SET cluster-node-timeout -1
+CONFIG SET maxmemory-eviction-tenacity 101
+""",
 }
 
 
