@@ -17,6 +17,7 @@ from harness.build.sources.source_tree import open_tree
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
+from harness.core.model import BuildSettings
 from harness.judge.findings import judge
 from harness.judge.reproducer import Reproducer
 from harness.judge.verdict import cell_verdicts
@@ -42,13 +43,19 @@ def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
 
 
-def build(tmp_path: Path, chosen: Allocator, *, configured: bool = True, makefile: str = MAKEFILE) -> Build:
+def build(
+    tmp_path: Path, chosen: Allocator, *, configured: bool = True, makefile: str = MAKEFILE, options: str = ""
+) -> Build:
+    """`options`: those that a package gives to jemalloc's configure script."""
     path = fakes.server_tree(tmp_path / "redis-7.0.15")
     fakes.write(path / "src" / "Makefile", makefile)
     if configured:
         fakes.write(path / "deps" / "jemalloc" / "configure", "#!/bin/sh\n")
+        fakes.write(path / "deps" / "Makefile", "jemalloc:\n\t./configure $(JEMALLOC_CONFIGURE_OPTS)\n")
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
-    return builder.build(open_tree(path), fakes.target(), fakes.toolchain(), "O2", chosen)
+    settings = BuildSettings(make=(f"{allocator.CONFIGURE_OPTIONS}={options}",) if options else ())
+    tree = msgspec.structs.replace(open_tree(path), settings=settings)
+    return builder.build(tree, fakes.target(), fakes.toolchain(), "O2", chosen)
 
 
 def test_an_adversary_is_preloaded_with_the_binary_that_runs_on_libc_otherwise(tmp_path: Path) -> None:
@@ -69,6 +76,46 @@ def test_jemalloc_is_linked_and_knows_the_target(tmp_path: Path) -> None:
     assert {"cross_compiling=yes", "host_alias=fake", "AR=fake-ar", "je_cv_lg_page=12"} <= set(words)
     assert linked.preload is None
     assert linked.server_binary != build(tmp_path, "libc").server_binary
+
+
+@pytest.mark.parametrize(
+    ("options", "told"), [("--enable-debug", True), ("--with-lg-page=16", False), ("--a --with-lg-page=16", False)]
+)
+def test_a_package_says_the_size_of_jemallocs_pages(tmp_path: Path, options: str, told: bool) -> None:
+    linked = build(tmp_path, "jemalloc", options=options)
+    words = linked.server_binary.read_text("utf-8").split()
+    assert ("je_cv_lg_page=12" in words, "je_cv_static_page_shift=12" in words) == (told, told)
+    assert "cross_compiling=yes" in words
+    assert f"JEMALLOC_CONFIGURE_OPTS={options}" in linked.command_line
+
+
+def test_the_page_size_that_jemalloc_is_told_is_part_of_the_builds_name() -> None:
+    sizes = [
+        allocator.jemalloc_settings(fakes.target(), fakes.toolchain(), options)
+        for options in ([], ["--with-lg-page=12"])
+    ]
+    assert sizes[0] != sizes[1]
+
+
+def test_options_of_jemalloc_that_reach_no_jemalloc_are_refused(tmp_path: Path) -> None:
+    for chosen in ("libc", "guard"):
+        with pytest.raises(UsageError, match="JEMALLOC_CONFIGURE_OPTS would have no effect") as refused:
+            build(tmp_path, chosen, options="--with-lg-page=16")
+        assert (refused.value.where, "add --allocator jemalloc" in refused.value.remedy) == ("--make", True)
+    fakes.write(tmp_path / "old" / "redis-7.0.15" / "deps" / "Makefile", "jemalloc:\n\t./configure\n")
+    old = open_tree(fakes.server_tree(tmp_path / "old" / "redis-7.0.15"))
+    settings = BuildSettings(make=("JEMALLOC_CONFIGURE_OPTS=--with-lg-page=16",))
+    with pytest.raises(UsageError, match="would have no effect on redis-7") as refused:
+        allocator.refuse_unused_options(old, settings, "jemalloc")
+    assert refused.value.where == str(old.content / "deps" / "Makefile")
+    allocator.refuse_unused_options(old, BuildSettings(make=("LDFLAGS=-s",)), "libc")
+
+
+def test_the_last_options_count_and_have_to_be_quoted() -> None:
+    given = BuildSettings(make=("JEMALLOC_CONFIGURE_OPTS=--a", "LDFLAGS=-s", "JEMALLOC_CONFIGURE_OPTS=--b 'c d'"))
+    assert allocator.configure_options(given) == ["--b", "c d"]
+    with pytest.raises(UsageError, match="not quoted as in a shell: --b 'c"):
+        allocator.configure_options(BuildSettings(make=("JEMALLOC_CONFIGURE_OPTS=--b 'c",)))
 
 
 def test_a_makefile_chooses_for_the_target_and_its_jemalloc_knows_it_too(tmp_path: Path) -> None:

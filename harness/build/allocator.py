@@ -8,6 +8,7 @@ configures builds with jemalloc, and recognises an access beyond a block by its 
 from __future__ import annotations
 
 import platform
+import shlex
 from typing import TYPE_CHECKING
 
 from harness.build import toolchain
@@ -16,15 +17,18 @@ from harness.core.errors import UsageError
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.core.cache import Cache
-    from harness.core.model import Allocator, SourceTree
+    from harness.core.model import Allocator, BuildSettings, SourceTree
     from harness.core.target_model import Target, Toolchain
 
 SOURCE = ROOT / "toolchains" / "allocator" / "guard.c"
 FLAGS: dict[Allocator, list[str]] = {"guard": [], "guard-natural": ["-DNATURAL"]}
 """The guard allocators, and the flags that make each from one source."""
+CONFIGURE_OPTIONS = "JEMALLOC_CONFIGURE_OPTS"
+"""The variable of deps/Makefile, since redis-7.0, by which a package gives options to jemalloc's configure script."""
 
 
 def check_supported(allocator: Allocator, target: Target, tools: Toolchain) -> None:
@@ -67,17 +71,62 @@ def preloaded(cache: Cache, target: Target, tools: Toolchain, allocator: Allocat
     )
 
 
-def jemalloc_settings(target: Target, tools: Toolchain) -> dict[str, str]:
-    """The configuration of a tree's jemalloc for a target, which is part of the build's identity."""
+def configure_options(settings: BuildSettings) -> list[str]:
+    """The options that a package gives to jemalloc's configure script: of two values of a variable, make takes the
+    second. Raises UsageError for a value that is not quoted as in a shell.
+    """
+    given = [value for name, _, value in (word.partition("=") for word in settings.make) if name == CONFIGURE_OPTIONS]
+    try:
+        return shlex.split(given[-1]) if given else []
+    except ValueError as error:
+        raise UsageError(
+            f"{CONFIGURE_OPTIONS} is not quoted as in a shell: {given[-1]}",
+            where="--make",
+            because=str(error).lower(),
+            remedy=f"close every quotation mark: --make '{CONFIGURE_OPTIONS}=--with-lg-page=16'",
+        ) from error
+
+
+def has_page_size(options: Sequence[str]) -> bool:
+    """Whether options of jemalloc's configure script say the size of pages."""
+    return any(option.startswith("--with-lg-page=") for option in options)
+
+
+def refuse_unused_options(tree: SourceTree, settings: BuildSettings, chosen: Allocator) -> None:
+    """Raise UsageError for options of jemalloc's configure script that would not reach it."""
+    if not configure_options(settings):
+        return
+    if chosen not in {"jemalloc", "makefile"}:
+        raise UsageError(
+            f"{CONFIGURE_OPTIONS} would have no effect",
+            where="--make",
+            because=f"the server would be linked with libc's allocator, because of --allocator {chosen}",
+            remedy="add --allocator jemalloc, or leave the variable out",
+        )
+    makefile = tree.content / "deps" / "Makefile"
+    if not makefile.is_file() or CONFIGURE_OPTIONS not in makefile.read_text("utf-8", "replace"):
+        raise UsageError(
+            f"{CONFIGURE_OPTIONS} would have no effect on {tree.name}",
+            where=str(makefile),
+            because="it does not give the variable to jemalloc's configure script, as releases do since redis-7.0",
+            remedy="leave the variable out",
+        )
+
+
+def jemalloc_settings(target: Target, tools: Toolchain, options: Sequence[str] = ()) -> dict[str, str]:
+    """The configuration of a tree's jemalloc for a target, which is part of the build's identity.
+
+    `options`: those of a package. The page size is then the package's, if it gives one: the script would prefer ours.
+    """
     page_bits = str(target.page_size_bytes.bit_length() - 1)
+    # The script would run a program to find the page size, which it cannot. Older releases use the second name.
+    page = {"je_cv_lg_page": page_bits, "je_cv_static_page_shift": page_bits}
     return {
         "cross_compiling": "yes",
         "host_alias": tools.triple or f"{platform.machine()}-linux-gnu",
         "AR": toolchain.tool(tools, "ar"),
         "RANLIB": toolchain.tool(tools, "ranlib"),
-        # The script would run a program to find the page size, which it cannot. Older releases use the second name.
-        "je_cv_lg_page": page_bits,
-        "je_cv_static_page_shift": page_bits,
+        **({} if has_page_size(options) else page),
     }
 
 
@@ -86,11 +135,14 @@ def has_jemalloc(tree: SourceTree) -> bool:
     return (tree.content / "deps" / "jemalloc" / "configure").is_file()
 
 
-def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work: Path) -> dict[str, str]:
+def configure_jemalloc(
+    tree: SourceTree, target: Target, tools: Toolchain, work: Path, options: Sequence[str] = ()
+) -> dict[str, str]:
     """Configure the tree's jemalloc for the target, whatever options the tree's release passes to the configure script.
 
-    Returns the environment variables that the build needs. Autoconf scripts read the file that CONFIG_SITE names
-    (autoconf manual, Site Defaults). Raises UsageError for a tree without a configured jemalloc.
+    `options`: those that a package adds. Returns the environment variables that the build needs. Autoconf scripts read
+    the file that CONFIG_SITE names (autoconf manual, Site Defaults). Raises UsageError for a tree without a configured
+    jemalloc.
     """
     if not has_jemalloc(tree):
         raise UsageError(
@@ -100,6 +152,6 @@ def configure_jemalloc(tree: SourceTree, target: Target, tools: Toolchain, work:
             remedy="--allocator libc, or guard",
         )
     site = work / "config.site"
-    settings = jemalloc_settings(target, tools)
+    settings = jemalloc_settings(target, tools, options)
     site.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
     return {"CONFIG_SITE": str(site)}

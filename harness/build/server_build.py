@@ -116,7 +116,8 @@ class BuildDirectory:
             self.wrapper(compiler.name)
         toolchain.write_plain_tools(self.work / "tools", self.tools, self.work, self.optimisation)
         if self.linked == "jemalloc" or (self.linked == "makefile" and allocator.has_jemalloc(self.server)):
-            self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work)
+            options = allocator.configure_options(settings_of(self.server, self.target))
+            self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work, options)
 
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
         """A wrapper of the compiler `name` that adds the target's flags, followed by `extra`."""
@@ -229,6 +230,7 @@ class Builder:
         BuildFailedError, UsageError for an unsupported allocator, or InfrastructureError without a compiler.
         """
         allocator.check_supported(chosen, target, tools)
+        allocator.refuse_unused_options(tree, settings_of(tree, target), chosen)
         linked = linked_allocator(chosen)
         key = build_name(tree, target, tools, optimisation, linked, tls)
         what = f"{tree.name} for {target.name}{' with TLS' if tls else ''}"
@@ -354,6 +356,8 @@ def build_key(
 ) -> str:
     """Content address of a tree's build for a target. Raises InfrastructureError without a compiler."""
     prelude = registry.named(target.emulator.detector).prelude
+    settings = settings_of(tree, target)
+    jemalloc = allocator.jemalloc_settings(target, tools, allocator.configure_options(settings))
     return key_of(
         [
             RECIPE,
@@ -362,8 +366,8 @@ def build_key(
             toolchain.identity(tools),
             *compile_flags(tree, target, optimisation),
             *([prelude] if prelude else []),
-            *([linked, *allocator.jemalloc_settings(target, tools).values()] if linked != "libc" else []),
-            *settings_of(tree, target).words,
+            *([linked, *jemalloc.values()] if linked != "libc" else []),
+            *settings.words,
             *(["openssl", tls.identity, *CLIENTS] if tls else []),
         ]
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build import host_packages
-from harness.build.allocator import check_supported
+from harness.build.allocator import check_supported, refuse_unused_options
 from harness.build.environments import guest_environment
 from harness.build.qemu_user import Runner, with_alignment
 from harness.build.sources import openssl
@@ -79,6 +79,7 @@ class Check:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
         request, progress = self.request, self.bench.progress
         self._check_request()
+        refuse_unused_options(self.tree, request.settings, request.allocator)
         known_in_tree = known_findings.text_in(self.tree.path)
         setup = RunSetup(self.bench, request, self.tree)
         prepared = setup.prepare()

@@ -96,19 +96,21 @@ def _without_help(shop: BuildDirectory) -> list[Path]:
 
 def _configure(shop: BuildDirectory) -> Step:
     """Run jemalloc's configure script for the target: makefiles decide everything else in a tree."""
+    own = allocator.configure_options(settings_of(shop.server, shop.target))
     try:
-        settings = allocator.configure_jemalloc(shop.server, shop.target, shop.tools, shop.work)
+        settings = allocator.configure_jemalloc(shop.server, shop.target, shop.tools, shop.work, own)
     except UsageError:
         return Step(name="configure", result="none", detail="the tree has no configure script: its makefiles decide")
     result = process.run(
-        ["./configure", f"CC={shop.work / 'gcc'}", "--with-lg-quantum=3"],
+        ["./configure", f"CC={shop.work / 'gcc'}", "--with-lg-quantum=3", *own],
         deadline_seconds=CONFIGURE_SECONDS,
         folder=shop.tree / "deps" / "jemalloc",
         log=shop.log,
         environment={**shop.environment(), **settings},
     )
     if result.code == 0:
-        pages = f"pages of {shop.target.page_size_bytes} bytes, told to it"
+        told = f"pages of {shop.target.page_size_bytes} bytes, told to it"
+        pages = f"pages as {allocator.CONFIGURE_OPTIONS} has them" if allocator.has_page_size(own) else told
         return Step(name="configure", result="ok", detail=f"deps/jemalloc, which alone has a configure script: {pages}")
     lines = [line for line in result.text.splitlines() if "error" in line] or result.text.strip().splitlines()
     why = lines[-1] if lines else "it printed nothing"
