@@ -89,3 +89,21 @@ def test_two_machines_complaints_are_alike_without_folders_and_tools() -> None:
     assert len(complaints(cross)) == 3
     assert not complaints("x.c:3:5: error: of the target alone\n") <= complaints(native)
     assert complaints("sh: 1: tclsh: not found\nmake: *** [Makefile:1: all] Error 127\n") == {"sh: 1: tclsh: not found"}
+
+
+IGNORED = """\
+make[1]: Entering directory '/w/src/unit'
+Makefile:106: *** googletest not found. Install gtest or set GTEST_LIBS explicitly.  Stop.
+make[1]: Leaving directory '/w/src/unit'
+make: [Makefile:787: distclean] Error 2 (ignored)
+"""
+"""Valkey 9's makefile cleans its tests before it compiles the server, and goes on."""
+
+
+@pytest.mark.parametrize("ignored", [IGNORED, IGNORED.replace("Makefile:787: ", "")])
+def test_a_failure_that_the_makefile_ignores_is_not_what_failed(ignored: str) -> None:
+    failed = f"{ignored}server.c:9:1: error: boom\nmake: *** [Makefile:1: server.o] Error 1\n"
+    assert first_error(failed) == "server.c:9:1: error: boom"
+    assert complaints(failed) == {"server.c:9:1: error: boom"}
+    not_ignored = failed.replace(" (ignored)", "").replace("make: [", "make: *** [")
+    assert "googletest not found" in first_error(not_ignored)

@@ -34,6 +34,9 @@ _CONSEQUENCE = re.compile(
     r"|collect2: error: ld returned"
 )
 """Messages of make, and of the compiler that called the linker, that follow an error."""
+_FOLDER_CHANGE = re.compile(r"^\S*make(\[\d+\])?: (Leaving|Entering) directory ")
+_IGNORED = re.compile(r"^\S*make(\[\d+\])?: \[.*\] Error \d+ \(ignored\)$")
+"""Make's message of a recipe's failure that the makefile allows (GNU make manual, Errors in Recipes)."""
 _COMPLAINT = re.compile(
     r"(^|[\s:])(fatal )?[Ee]rror: |internal compiler error"
     r"|undefined reference to |multiple definition of |cannot find -l|relocation truncated to fit|\*\*\* "
@@ -150,7 +153,7 @@ def first_error(output: str) -> str:
 
     If no error is recognised, the last lines of the output.
     """
-    lines = _COLOUR.sub("", output).splitlines()
+    lines = _lines(output)
     first = next((number for number, line in enumerate(lines) if _complains(line)), None)
     if first is None:
         first = _before_failure(lines)
@@ -167,10 +170,25 @@ def first_error(output: str) -> str:
 
 def complaints(output: str) -> frozenset[str]:
     """Every error, without folders and tool prefixes, so that errors of two machines' builds compare equal."""
-    lines = _COLOUR.sub("", output).splitlines()
+    lines = _lines(output)
     errors = {_plain(line) for line in lines if _complains(line)}
     shell = _before_failure(lines)
     return frozenset(errors or ({_plain(lines[shell])} if shell is not None else set()))
+
+
+def _lines(output: str) -> list[str]:
+    """The lines without colours, and without the last words of a make whose failure the calling makefile ignores.
+
+    Valkey's makefile cleans a folder for which GoogleTest is missing, before it compiles anything.
+    """
+    kept: list[str] = []
+    for line in _COLOUR.sub("", output).splitlines():
+        if _IGNORED.search(line):
+            at = next((at for at in reversed(range(len(kept))) if not _FOLDER_CHANGE.search(kept[at])), None)
+            if at is not None and "*** " in kept[at]:
+                del kept[at]
+        kept.append(line)
+    return kept
 
 
 def _complains(line: str) -> bool:
