@@ -293,8 +293,9 @@ def test_what_this_machines_compiler_links_with_is_known() -> None:
 
 
 def test_libraries_are_given_to_the_linker_alone(tmp_path: Path) -> None:
-    said = write(tmp_path / "say", '#!/bin/sh\necho "$@"\n', mode=0o755)
-    toolchain.write_wrapper(tmp_path / "gcc", str(said), ["-O2"], ["/lib.a"])
+    said = write(tmp_path / "family" / "gcc", '#!/bin/sh\necho "$@"\n', mode=0o755)
+    family = msgspec.structs.replace(fakes.toolchain(), compilers=str(said.parent))
+    toolchain.write_wrapper(tmp_path / "gcc", family, "gcc", ["-O2"], ["/lib.a"])
     assert process.run([tmp_path / "gcc", "a.o", "-o", "a"], deadline_seconds=20).text == "a.o -o a -O2 /lib.a\n"
     for word in ("-c", "-S", "-E"):
         assert process.run([tmp_path / "gcc", word, "a.c"], deadline_seconds=20).text == f"{word} a.c -O2\n"

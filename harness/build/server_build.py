@@ -135,7 +135,7 @@ class BuildDirectory:
         if self.tls is not None:
             flags += self.tls.compiler_flags
             libraries += self.tls.linker_flags
-        toolchain.write_wrapper(path, toolchain.tool(self.tools, name), flags, libraries)
+        toolchain.write_wrapper(path, self.tools, name, flags, libraries)
         return path
 
     def make(self, goals: Sequence[str], *, compiler: Path | None = None, go_on: bool = False) -> process.Result:

@@ -102,18 +102,30 @@ def digest_of_linked(compiler: str, libraries: tuple[str, ...]) -> str:
     return key_of(sha256_of(Path(path)) for path in linked_files(compiler, libraries))
 
 
+def program_of(compiler: str, name: str) -> str:
+    """The path of a program that a compiler calls; empty if it has none.
+
+    A compiler answers by the bare name of what it has no path for, and then looks for a program on PATH.
+    """
+    said = process.run([compiler, f"-print-prog-name={name}"], deadline_seconds=60).text.strip()
+    return shutil.which(said) or ""
+
+
+def assembler(toolchain: Toolchain) -> str:
+    """The path of the assembler that makes a toolchain's objects; empty for a family, whose compilers contain it."""
+    return "" if toolchain.compilers else program_of(tool(toolchain, "gcc"), "as")
+
+
 def linked_files(compiler: str, libraries: tuple[str, ...]) -> list[str]:
     """The assembler, the linker and the C library of a compiler: packages of their own. What is absent is left out.
 
     `libraries`: the folders in which the target's programs find their shared objects. Those that the compiler names are
     of its usual width.
     """
-    asked = [f"-print-prog-name={name}" for name in _LINKING_PROGRAMS]
-    asked += [f"-print-file-name={name}" for name in _LINKED_FILES]
+    asked = [f"-print-file-name={name}" for name in _LINKED_FILES]
     said = [process.run([compiler, word], deadline_seconds=60).text.strip() for word in asked]
-    # A compiler answers by the bare name of what it has no path for, and then looks for a program on PATH.
-    programs = [shutil.which(name) or "" for name in said[: len(_LINKING_PROGRAMS)]]
-    files = [name for name in said[len(_LINKING_PROGRAMS) :] if Path(name).is_absolute()]
+    programs = [program_of(compiler, name) for name in _LINKING_PROGRAMS]
+    files = [name for name in said if Path(name).is_absolute()]
     files += [str(Path(folder) / _LINKED_FILES[-1]) for folder in libraries]
     return [path for path in [*programs, *files] if path and Path(path).is_file()]
 
@@ -147,17 +159,24 @@ def program_flags(target: Target) -> list[str]:
     return [*target.compiler_flags, *EVIDENCE_FLAGS]
 
 
-def write_wrapper(path: Path, compiler: str, flags: Iterable[str], libraries: Iterable[str]) -> None:
-    """Write a compiler command that adds the target's flags, and libraries at the end of the line, where order matters.
+def write_wrapper(path: Path, toolchain: Toolchain, name: str, flags: Iterable[str], libraries: Iterable[str]) -> None:
+    """Write a command that calls a toolchain's `gcc` or `g++` and adds the target's flags, and libraries at the end of
+    the line, where order matters.
 
     If the machine has ccache, the command calls the compiler through it: a changed file then costs one compilation.
     """
-    words = [*(["ccache"] if shutil.which("ccache") else []), compiler]
+    cached = shutil.which("ccache") is not None
+    made_by = assembler(toolchain) if cached else ""
+    words = [*(["ccache"] if cached else []), tool(toolchain, name)]
     call = f'{shlex.join(words)} "$@" {shlex.join(flags)}'
     # The servers' makefiles add libatomic only by machine name, and it must follow the objects. Zig's clang would put a
     # library that it is given while it compiles into the object.
     compiles = f"for word do case $word in -c|-S|-E) exec {call};; esac done"
-    _write_script(path, f"{call} {shlex.join(libraries)}", before=compiles)
+    # Of what makes an object, ccache compares the compiler and its input, and nothing else
+    # (ccache(1), CCACHE_EXTRAFILES).
+    more = f"CCACHE_EXTRAFILES=${{CCACHE_EXTRAFILES:+$CCACHE_EXTRAFILES:}}{shlex.quote(made_by)}"
+    before = [more, "export CCACHE_EXTRAFILES"] if made_by else []
+    _write_script(path, f"{call} {shlex.join(libraries)}", before="\n".join([*before, compiles]))
 
 
 PLAIN_TOOLS = ("ar", "ranlib", "nm", "strip", "objcopy", "ld", "gcc-ar", "gcc-ranlib", "gcc-nm")

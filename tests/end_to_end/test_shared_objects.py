@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.analysis.symbols import Symbols
+from harness.build import toolchain
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
 from harness.core.cache import Cache
@@ -67,3 +70,30 @@ def test_a_checkout_takes_the_objects_of_its_release(tmp_path: Path, name: str) 
     placed = Symbols(tools.triple, str(of_checkout.server_binary)).placed(at)
     assert (placed.function, placed.file, placed.origin) == ("same", "src/same.c", "server")
     assert str(tmp_path).encode() not in of_checkout.server_binary.read_bytes(), "a name of the work folder is left"
+
+
+def test_an_object_of_another_assembler_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Catalog().targets["native"]
+    tools = msgspec.structs.replace(Catalog().toolchain_of(target), triple="mine")
+    assembler = fakes.write(tmp_path / "bin" / "as", '#!/bin/sh\nexec /usr/bin/as "$@"\n', mode=0o755)
+    for name in ("gcc", "g++"):
+        answers = f"case $1 in -print-prog-name=as) echo {assembler}; exit;; esac"
+        text = f'#!/bin/sh\n{answers}\nexec {name} -B{assembler.parent}/ "$@"\n'
+        fakes.write(tmp_path / "bin" / f"mine-{name}", text, mode=0o755)
+    for name in ("ar", "ranlib"):
+        fakes.write(tmp_path / "bin" / f"mine-{name}", f'#!/bin/sh\nexec {name} "$@"\n', mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    cache = Cache(tmp_path / "cache")
+    tree = open_tree(server(tmp_path / "redis-7.0.15", "1"))
+
+    def build() -> tuple[int, int]:
+        toolchain.digest_of_linked.cache_clear()
+        Builder(cache, fakes.quiet()).build(tree, target, tools, "O2")
+        return hits(cache)
+
+    assert build() == (0, 2)
+    assert build() == (0, 0), "a build that the cache has is made again"
+    assembler.write_text(assembler.read_text("utf-8") + "# another version\n", "utf-8")
+    assert build() == (0, 2), "ccache has given objects of the old assembler"
+    shutil.rmtree(cache.root / "builds")
+    assert build() == (2, 0)

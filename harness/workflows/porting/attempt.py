@@ -90,7 +90,7 @@ def _without_help(shop: BuildDirectory) -> list[Path]:
         paths.append(shop.work / name)
         own = settings_of(shop.server, shop.target).cflags
         flags = [*shop.target.compiler_flags, *level_flags(shop.optimisation), *own, *warnings, *more]
-        toolchain.write_wrapper(paths[-1], toolchain.tool(shop.tools, name), flags, [])
+        toolchain.write_wrapper(paths[-1], shop.tools, name, flags, [])
     return paths
 
 

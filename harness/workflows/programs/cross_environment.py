@@ -50,7 +50,7 @@ def cross_environment(cache: Cache, target: Target, tools: Toolchain) -> dict[st
     def fill(into: Path) -> None:
         flags = toolchain.program_flags(target)
         for name, path in compilers.items():
-            toolchain.write_wrapper(into / path.name, toolchain.tool(tools, COMPILERS[name]), flags, tools.libraries)
+            toolchain.write_wrapper(into / path.name, tools, COMPILERS[name], flags, tools.libraries)
         for name, text in texts.items():
             (into / name).write_text(text, "utf-8")
 
