@@ -73,6 +73,27 @@ def test_the_watchdog_removes_what_a_killed_command_leaves(place: Path) -> None:
         assert eventually(lambda: list(place.iterdir()) == []), list(place.rglob("*"))
 
 
+@pytest.mark.parametrize("starts", ["", STARTS])
+def test_a_folder_that_is_kept_goes_however_its_program_ends(place: Path, starts: str) -> None:
+    keeps = f"process.keep_folder(__import__('pathlib').Path(kept)); {starts}"
+    text = COMMAND.replace("temporary.confine()", "").format(then=keeps)
+    for seconds in (0, 60):
+        with subprocess.Popen(
+            [sys.executable, "-c", text, str(seconds)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(place)},
+        ) as started:
+            folder = folder_of(started)
+            assert folder.parent == place
+            if seconds:
+                assert folder.is_dir()
+                started.kill()
+            started.wait()
+            assert eventually(lambda folder=folder: not folder.exists()), f"it is left after {seconds} s"  # type: ignore[misc]
+
+
 def test_the_next_command_removes_what_is_left_and_nothing_that_is_held(place: Path) -> None:
     with command(place, 60) as dead, command(place, 60) as alive:
         left, held = folder_of(dead).parent, folder_of(alive).parent

@@ -78,10 +78,12 @@ class ProcessRegistry:
         since = pid if time.monotonic() - ended.at < BRIEF_SECONDS else 0
         self._kill(lambda: self._orphans(since=since))
 
-    def keep_folder(self, folder: Path) -> None:
-        """Have a folder removed when the harness ends."""
+    def keep_folder(self, folder: Path, *, at_once: bool) -> None:
+        """Have a folder removed when the harness ends; unless `at_once`, only if it starts a process before."""
         with self._lock:
             self._folders.add(folder)
+            if at_once:
+                self._ready()
             if self._watchdog is not None:
                 self._tell(f"{folder}\n")
 
@@ -132,7 +134,7 @@ class ProcessRegistry:
             time.sleep(process_tree.POLL_SECONDS)
 
     def _ready(self) -> None:
-        """Start the watchdog before the first process. Raises InfrastructureError."""
+        """Start the watchdog before the first process or folder. Raises InfrastructureError."""
         if self._watchdog is None:
             self._run = f"{os.getpid():x}.{os.urandom(8).hex()}"
             process_tree.adopt_orphans()

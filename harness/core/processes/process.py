@@ -64,9 +64,13 @@ class StoppedError(Exception):
 _STOPPED = threading.Event()
 
 
-def keep_folder(folder: Path) -> None:
-    """Have a folder removed when this process has ended, however it ended."""
-    _REGISTRY.keep_folder(folder)
+def keep_folder(folder: Path, *, at_once: bool = True) -> None:
+    """Have a folder removed when this process has ended, however it ended.
+
+    `at_once`: False for a folder that something else removes as well, until the first process is started. That saves a
+    command that starts none the watchdog. Raises InfrastructureError without a watchdog.
+    """
+    _REGISTRY.keep_folder(folder, at_once=at_once)
 
 
 def refuse_after_stop() -> None:

@@ -38,7 +38,7 @@ def confine() -> Path:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     # The lock is held until this process ends.
     fcntl.flock(os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), fcntl.LOCK_EX)
-    process.keep_folder(folder)
+    process.keep_folder(folder, at_once=False)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     tempfile.tempdir = str(folder)
     return folder
