@@ -148,6 +148,60 @@ Cache(Path({str(filled)!r})).folder("guest-roots", "young", fill)
     assert needed.is_file()
 
 
+def test_what_an_entry_needs_stays_if_a_command_begins_to_use_the_entry_after_the_choice(filled: Path) -> None:
+    make = f"""
+from pathlib import Path
+from harness.core.cache import Cache
+from tests.test_cache_upkeep import age
+cache = Cache(Path({str(filled)!r}))
+cache.folder("inits", "between", lambda into: (into / "of").symlink_to(cache.path("builds", "old-2") / "file"))
+cache.folder("guest-roots", "old", lambda into: (into / "init").symlink_to(cache.path("inits", "between") / "of"))
+for name in ("inits/between", "guest-roots/old"): age(cache, name, 20)
+"""
+    subprocess.run([sys.executable, "-c", make], check=True, cwd=ROOT, timeout=60)
+    cache, done = Cache(filled), filled / "done"
+    chosen = cache_upkeep.unused_for(cache_upkeep.look(cache), 5 * DAY)
+    code = f"""
+from pathlib import Path
+from harness.core.cache import Cache
+assert Cache(Path({str(filled)!r})).entry("guest-roots", "old")
+Path({str(done)!r}).touch()
+__import__("time").sleep(60)
+"""
+    user = process.start([sys.executable, "-c", code], folder=ROOT)
+    try:
+        assert eventually(done.exists)
+        gone = [entry.name for entry in cache_upkeep.remove(cache, chosen)]
+    finally:
+        process.kill_group(user)
+    assert gone == ["builds/old-1", "builds/old-3"]
+    assert (cache.path("guest-roots", "old") / "init").resolve().read_bytes() == b"x" * SIZE
+
+
+def test_a_clock_that_is_set_back_takes_nothing_from_a_running_command(filled: Path) -> None:
+    done = filled / "done"
+    code = f"""
+import time
+from pathlib import Path
+from harness.core.cache import Cache
+cache = Cache(Path({str(filled)!r}))
+assert cache.entry("builds", "old-1")
+now = time.time_ns
+time.time_ns = lambda: now() - 3600 * 10**9
+assert cache.entry("builds", "old-3")
+Path({str(done)!r}).touch()
+time.sleep(60)
+"""
+    cache = Cache(filled)
+    chosen = cache_upkeep.look(cache).entries
+    user = process.start([sys.executable, "-c", code], folder=ROOT)
+    try:
+        assert eventually(done.exists)
+        assert [entry.name for entry in cache_upkeep.remove(cache, chosen)] == ["builds/old-2"]
+    finally:
+        process.kill_group(user)
+
+
 def test_an_archive_stays_as_long_as_a_tree_of_it(filled: Path) -> None:
     code = f"""
 from pathlib import Path

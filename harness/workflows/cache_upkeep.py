@@ -137,11 +137,15 @@ def _entries_in(cache: Cache, folder: Path, known: Mapping[str, int]) -> Iterato
 
 
 def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
-    """Remove those of the entries that no running command uses. Returns them."""
+    """Remove those of the entries that no running command uses, and that none of its entries needs. Returns them."""
     gone: list[CacheEntry] = []
     aside: list[Path] = []
     with cache.use.removal() as since:
+        # A command may have begun since the entries were chosen.
+        needed = _needed_by(cache, _used_since(cache, since))
         for entry in entries:
+            if entry.name in needed:
+                continue
             with contextlib.suppress(OSError, Timeout):
                 if entry.used_ns >= since or _used_ns(cache, entry.kind, entry.key) >= since:
                     continue
@@ -279,6 +283,32 @@ def _with_needs(cache: Cache, holding: Holding) -> Holding:
                     changed = True
     last = [msgspec.structs.replace(entry, used_ns=used[entry.name]) for entry in entries]
     return Holding(entries=last, others=holding.others)
+
+
+def _used_since(cache: Cache, since_ns: int) -> set[str]:
+    """The names of the entries that a command has used since then, of kinds that can name others."""
+    found: set[str] = set()
+    for folder in cache.root.iterdir():
+        if folder.name in {*_NO_WAYS, *_UNSEALED}:
+            continue
+        for seal in folder.glob(f"*{_SEAL}"):
+            with contextlib.suppress(OSError):
+                if seal.stat().st_mtime_ns >= since_ns:
+                    found.add(f"{folder.name}/{seal.name.removesuffix(_SEAL)}")
+    return found
+
+
+def _needed_by(cache: Cache, names: set[str]) -> set[str]:
+    """What these entries need, directly or not."""
+    found: set[str] = set()
+    ahead = list(names)
+    while ahead:
+        name = ahead.pop()
+        kind, _, key = name.partition("/")
+        fresh = set() if kind in _NO_WAYS else _needs(cache, CacheEntry(kind=kind, key=key, bytes=0, used_ns=0)) - found
+        found |= fresh
+        ahead += fresh
+    return found
 
 
 def _needs(cache: Cache, entry: CacheEntry) -> set[str]:

@@ -43,7 +43,8 @@ class CacheUse:
             with contextlib.suppress(OSError), self._gate(fcntl.LOCK_SH):
                 if self._own is None:
                     self._own = self._held()
-                now = time.time_ns()
+                # The machine's clock may have been set back meanwhile.
+                now = max(time.time_ns(), _began(Path(self._own.lock_file)))
                 os.utime(seal, ns=(now, now))
                 self._noted.add(seal)
 
