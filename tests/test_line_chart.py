@@ -33,6 +33,24 @@ def test_the_axis_begins_at_zero_and_ends_at_a_round_number_beyond_the_largest()
     assert [text for text in texts if text in {"0", "6,500", "6,300"}] == ["0", "6,500"]
 
 
+@pytest.mark.parametrize(
+    ("largest", "labels"),
+    [
+        (4.2, ["0.0", "0.9", "1.8", "2.7", "3.6", "4.5"]),
+        (1.0, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        (0.0031, ["0.0000", "0.0007", "0.0014", "0.0021", "0.0028", "0.0035"]),
+        (0.0, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        (15.0, ["0", "3", "6", "9", "12", "15"]),
+        (61_000.0, ["0", "13,000", "26,000", "39,000", "52,000", "65,000"]),
+    ],
+)
+def test_each_grid_line_has_its_own_label(largest: float, labels: list[str]) -> None:
+    chart = drawn(one=[0.0, 0.0, largest])
+    assert [text.text for text in chart.iter(f"{SVG}text") if text.get("text-anchor") == "end"] == labels
+    (line,) = (line.get("points", "").split() for line in chart.iter(f"{SVG}polyline"))
+    assert (float(line[-1].split(",")[1]) < 120) == (largest > 0), "the largest value stands at the top"
+
+
 def test_labels_of_close_lines_stand_apart() -> None:
     chart = drawn(one=[1, 1, 100.0], two=[1, 1, 100.5], three=[1, 1, 101.0])
     heights = sorted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 400, 70, 110, 48, 44
 _STYLE = "text{font:13px system-ui,sans-serif;fill:#1f2328}.t{font-weight:600;font-size:16px}.g{stroke:#d1d9e0}"
 _LABEL_HEIGHT = 15
 _GRID_LINES = 5
+_MOST_DIGITS = 12
 
 
 def line_chart(title: str, names: Sequence[str], lines: Mapping[str, Sequence[float | None]]) -> str:
@@ -37,11 +39,12 @@ def line_chart(title: str, names: Sequence[str], lines: Mapping[str, Sequence[fl
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" rx="10" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="28" class="t">{escape(title)}</text>',
     ]
-    for number in range(_GRID_LINES + 1):
-        value = top * number / _GRID_LINES
+    grid = [top * number / _GRID_LINES for number in range(_GRID_LINES + 1)]
+    digits = _digits(grid)
+    for value in grid:
         parts += [
             f'<path d="M{_LEFT} {y(value):.1f} H{_LEFT + wide}" class="g"/>',
-            f'<text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:,.0f}</text>',
+            f'<text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:,.{digits}f}</text>',
         ]
     for number, name in enumerate(names):
         parts.append(f'<text x="{x(number):.1f}" y="{_HEIGHT - 18}" text-anchor="middle">{escape(name)}</text>')
@@ -72,7 +75,15 @@ def _labels(wanted: Mapping[str, float]) -> dict[str, float]:
     return placed
 
 
+def _digits(values: Sequence[float]) -> int:
+    """How many digits after the point show these round values as they are."""
+    close = max(values) * 1e-9
+    return next((digits for digits in range(_MOST_DIGITS) if all(abs(round(v, digits) - v) < close for v in values)), 0)
+
+
 def _round_up(value: float) -> float:
     """The next number with one digit, or with two that end in 5, so that grid lines have round values."""
-    digit = 10.0 ** (len(str(int(value))) - 1)
+    if value <= 0:
+        return 1.0
+    digit = 10.0 ** math.floor(math.log10(value))
     return next(digit * step / 2 for step in range(2, 22) if digit * step / 2 >= value)
