@@ -100,10 +100,36 @@ def test_checkouts_of_one_tree_in_two_folders_are_the_same() -> None:
     assert join([first, second]).server == "/work/1/redis"
 
 
-@pytest.mark.parametrize("field", ["server", "place", "policy", "optimisation", "allocator", "io"])
-def test_runs_of_different_things_are_refused(field: str) -> None:
-    with pytest.raises(UsageError, match=f"another {field}"):
-        join([CLEAN, msgspec.structs.replace(CLEAN, **{field: "guard"})])
+@pytest.mark.parametrize(
+    ("field", "called"),
+    [
+        ("server", "servers"),
+        ("place", "folders of the tree in its repository"),
+        ("revision", "revisions"),
+        ("policy", "policies"),
+        ("optimisation", "optimisation levels"),
+        ("allocator", "allocators"),
+        ("toolchain", "toolchains"),
+        ("environment", "environments"),
+        ("io", r"transports \(--io\)"),
+    ],
+)
+def test_runs_of_different_things_are_refused(field: str, called: str) -> None:
+    with pytest.raises(UsageError, match=rf"different {called} \(.*; other: /run/2\)"):
+        join([CLEAN, msgspec.structs.replace(CLEAN, **{field: "other"})])
+
+
+def test_who_joins_runs_of_two_revisions_reads_which_have_which_and_what_to_type() -> None:
+    runs = [("runs/1", "0123"), ("runs/2 b", "0123+changes"), ("runs/3 c", "0123+changes"), ("runs/4", "")]
+    with pytest.raises(UsageError) as refused:
+        join([msgspec.structs.replace(CLEAN, run=run, revision=revision) for run, revision in runs])
+    error = refused.value
+    assert error.what == "the runs have different revisions"
+    assert error.where == "0123: runs/1; 0123+changes: runs/2 b, runs/3 c; (none): runs/4"
+    assert error.remedy == (
+        "check again like the others, and join the new folder instead: runs/1, runs/4; "
+        "or join those alike: plumb join 'runs/2 b' 'runs/3 c'"
+    )
 
 
 def test_nothing_is_not_joined() -> None:

@@ -6,6 +6,7 @@ A planned cell that no run contains is UNKNOWN. Evidence and reproducers stay in
 from __future__ import annotations
 
 import fnmatch
+import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from harness.judge.causes import causes_of, ordered
 from harness.judge.verdict import CellVerdict, of_cell, overall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from harness.core.finding import Finding
     from harness.core.model import Cell
@@ -30,20 +31,13 @@ if TYPE_CHECKING:
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
     """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN.
 
-    Raises UsageError for an empty sequence, and for runs that differ in server, policy, optimisation, allocator or
-    toolchain, since their findings are not comparable.
+    Raises UsageError for an empty sequence, and for runs that differ in one of IDENTITIES.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
     first = judgements[0]
-    for other in judgements[1:]:
-        for name, one, another in _identities(first, other):
-            if one != another:
-                raise UsageError(
-                    f"two runs of another {name}: {one} and {another}",
-                    where=f"{first.run}, {other.run}",
-                    remedy="join what was run alike",
-                )
+    for name, identity in IDENTITIES.items():
+        _refuse_different(judgements, name, identity)
     cells = _cells(judgements, planned)
     findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
@@ -100,11 +94,37 @@ def _added(totals: Iterable[dict[str, Counters]]) -> dict[str, Counters]:
     return added
 
 
-def _identities(first: Judgement, other: Judgement) -> Iterator[tuple[str, str, str]]:
-    """The properties that must be equal. Jobs may use different checkout folders: only the tree's own name counts."""
-    yield "server", PurePath(first.server).name, PurePath(other.server).name
-    for name in ("place", "policy", "optimisation", "allocator", "toolchain", "environment", "io", "revision"):
-        yield name, getattr(first, name), getattr(other, name)
+IDENTITIES: dict[str, Callable[[Judgement], str]] = {
+    # Jobs may use different checkout folders: only the tree's own name counts.
+    "servers": lambda one: PurePath(one.server).name,
+    "folders of the tree in its repository": lambda one: one.place,
+    "revisions": lambda one: one.revision,
+    "policies": lambda one: one.policy,
+    "optimisation levels": lambda one: one.optimisation,
+    "allocators": lambda one: one.allocator,
+    "toolchains": lambda one: one.toolchain,
+    "environments": lambda one: one.environment,
+    "transports (--io)": lambda one: one.io,
+}
+"""What has to be equal in runs that are joined, since their findings are not comparable otherwise."""
+
+
+def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Callable[[Judgement], str]) -> None:
+    """Raise UsageError for runs with several of these, which says who has which, and what can be joined."""
+    runs: dict[str, list[str]] = {}
+    for one in judgements:
+        runs.setdefault(identity(one), []).append(one.run)
+    if len(runs) == 1:
+        return
+    most = max(runs.values(), key=len)
+    others = [run for same in runs.values() if same is not most for run in same]
+    alike = f"; or join those alike: plumb join {shlex.join(most)}" if len(most) > 1 else ""
+    raise UsageError(
+        f"the runs have different {name}",
+        where="; ".join(f"{value or '(none)'}: {', '.join(same)}" for value, same in runs.items()),
+        because="a judgement speaks of one tree that was built and run in one way",
+        remedy=f"check again like the others, and join the new folder instead: {', '.join(others)}{alike}",
+    )
 
 
 def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[CellVerdict]:
