@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from harness.cli import completion
 from harness.cli.commands import FORMER_NAMES, SECTIONS
 from harness.cli.group import plumb as group
+from harness.cli.parameters import completion
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.model import BuildSettings
 from harness.core.processes import process

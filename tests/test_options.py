@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from harness.cli import options
+from harness.cli import run_options
 from harness.cli.group import plumb as group
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
@@ -17,14 +17,20 @@ from harness.core.strict_toml import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODULES = sorted((ROOT / "harness" / "cli").glob("*.py"))
-SHARING = ("check", "premerge", "fuzz", "audit", "port")
+MODULES = sorted((ROOT / "harness" / "cli").rglob("*.py"))
+SHARING = {
+    **dict.fromkeys(("check", "premerge", "fuzz", "audit", "port"), run_options.RunOptions),
+    **dict.fromkeys(("exec", "deb"), run_options.ProgramOptions),
+    "self-test": run_options.FolderOptions,
+}
 
 
-@pytest.mark.parametrize("name", SHARING)
-def test_every_command_that_makes_a_run_has_the_shared_options(name: str) -> None:
+@pytest.mark.parametrize(("name", "shared"), SHARING.items())
+def test_every_command_that_makes_a_run_has_the_shared_options(
+    name: str, shared: type[run_options.FolderOptions]
+) -> None:
     declared = {parameter.name for parameter in group.commands[name].params if isinstance(parameter, click.Option)}
-    assert set(options.RunOptions.__struct_fields__) <= declared
+    assert set(shared.__struct_fields__) <= declared
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -32,12 +38,12 @@ def test_no_command_takes_options_of_any_type(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef) and node.args.kwarg is not None:
             # The one place that makes the record: its values have a ParamSpec's type.
-            assert (path.stem, node.name) == ("options", "with_record")
+            assert (path.stem, node.name) == ("run_options", "with_record")
 
 
 def test_mypy_sees_a_misspelt_option(tmp_path: Path) -> None:
     lines = [
-        "from harness.cli.options import RunOptions",
+        "from harness.cli.run_options import RunOptions",
         "from harness.plan.request import Request",
         "def right(run: RunOptions) -> bool: return run.offline",
         "def wrong(run: RunOptions) -> bool: return run.ofline",

@@ -11,6 +11,7 @@ import click
 
 from harness.cli import options, output
 from harness.cli.run_command import Spread, carry_out, planned_request
+from harness.cli.run_options import run_options
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.isa import rules
@@ -23,7 +24,7 @@ from harness.workflows.campaign.engine.local_machines import EngineProcess
 from harness.workflows.campaign.version import harness_version
 
 if TYPE_CHECKING:
-    from harness.cli.options import RunOptions
+    from harness.cli.run_options import RunOptions
     from harness.core.model import CompilerWarnings, Tier, Transport
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
@@ -47,7 +48,7 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @options.annotated
 @options.on
 @options.insecure
-@options.run_options
+@run_options
 def check(
     run: RunOptions,
     *,
@@ -147,7 +148,7 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
 @options.annotated
 @options.on
 @options.insecure
-@options.run_options
+@run_options
 def fuzz(
     run: RunOptions,
     *,
@@ -209,7 +210,7 @@ def fuzz(
 @options.annotated
 @options.on
 @options.insecure
-@options.run_options
+@run_options
 def audit(
     run: RunOptions,
     *,

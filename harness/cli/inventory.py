@@ -9,16 +9,16 @@ import msgspec
 
 from harness.build import host_packages, qemu_user
 from harness.build.sources import server_tree
-from harness.cli import completion, options, output
-from harness.cli.options import may_install
-from harness.cli.run_command import RUNS, unless_empty
+from harness.cli import options, output
+from harness.cli.parameters import completion, value_types
+from harness.cli.run_command import unless_empty
+from harness.cli.run_options import folder_options, may_install
 from harness.core.cache import Cache
 from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import Toolchain, ToolchainFamily
-from harness.judge import conclusion
 from harness.plan.catalog import LISTS, Catalog
 from harness.plan.plan import make_jobs, make_plan
 from harness.report.formats import registry as formats
@@ -30,8 +30,8 @@ from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
+    from harness.cli.run_options import FolderOptions
     from harness.core.model import Flavour
 
 
@@ -81,40 +81,24 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
     shell_complete=completion.targets,
 )
 @options.jobs
-@options.offline
-@options.install
-@options.known
-@options.run_folder
-@options.keep
-@options.as_json
-def self_test(
-    targets: tuple[str, ...],
-    *,
-    jobs: int,
-    offline: bool,
-    install: bool | None,
-    known: Path,
-    folder: Path | None,
-    keep: int,
-    as_json: bool,
-) -> ExitCode:
+@folder_options
+def self_test(run: FolderOptions, targets: tuple[str, ...], *, jobs: int) -> ExitCode:
     """Prove this installation with the emulators' canaries.
 
     A canary makes every access of a machine's instruction set. Each must do what the machine does: load, store, or
     raise the signal. Targets whose emulators are not built are named. Without --target nothing is downloaded.
     """
     # Without names of targets, the command looks at what is here.
-    bench = Workbench.default(offline=offline or not targets)
+    bench = Workbench.default(offline=run.offline or not targets)
     selection = installation.select(bench, targets)
-    run = conclusion.empty_run_folder(folder) if folder else conclusion.new_run_folder(RUNS)
-    with unless_empty(run):
+    folder = run.run_folder()
+    with unless_empty(folder):
         judgement, code = installation.prove(
-            bench, selection, run, known=known, install=may_install(install), jobs=jobs
+            bench, selection, folder, known=run.known, install=may_install(run.install), jobs=jobs
         )
-    formats.write(run, judgement)
-    output.show(judgement, as_json=as_json)
-    if folder is None:
-        conclusion.forget_runs(RUNS, keep=keep)
+    formats.write(folder, judgement)
+    output.show(judgement, as_json=run.as_json)
+    run.forget_old_runs()
     return code
 
 
@@ -249,7 +233,7 @@ def build(
 @click.option(
     "--older-than",
     "older_seconds",
-    type=options.Age(),
+    type=value_types.Age(),
     default=None,
     help="Remove what no command has used for so long: 12h, 30d.",
 )
@@ -261,7 +245,7 @@ def build(
 @click.option(
     "--limit",
     "limit_bytes",
-    type=options.Size(),
+    type=value_types.Size(),
     default=None,
     help="Keep the cache below this size from now on: 500MiB, 20GiB, none. Each command that adds to the cache removes "
     "what was not used for longest.  [default: 10GiB]",
@@ -278,7 +262,7 @@ def clean(
         raise UsageError("--keep-releases has no effect here", where="--keep-releases", remedy="--older-than 30d")
     cache = Cache.default()
     if limit_bytes is not None:
-        cache_upkeep.set_limit(cache, None if limit_bytes == options.NO_LIMIT else limit_bytes)
+        cache_upkeep.set_limit(cache, None if limit_bytes == value_types.NO_LIMIT else limit_bytes)
     holding, limit = cache_upkeep.look(cache), cache_upkeep.limit(cache)
     kinds = {str(cache.root / kind): size for kind, size in holding.by_kind().items()}
     of = "without a limit" if limit is None else f"of at most {cache_upkeep.gibibytes(limit)}"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli import completion, options, output
+from harness.cli import options, output
+from harness.cli.parameters import completion
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress

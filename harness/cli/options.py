@@ -1,33 +1,28 @@
-"""Options that several commands share, each described once, and the record of those that every run has."""
+"""Options that several commands share, each described once."""
 
 from __future__ import annotations
 
-import functools
 import os
-import re
-import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
-from harness.cli import completion
-from harness.core import json_codec
+from harness.cli.parameters import completion
+from harness.cli.parameters.value_types import CompilerFlags, Duration, MakeVariable
 from harness.core.model import (
     DEFAULT_OPTIMISATION,
     Allocator,
     CompilerWarnings,
     Flavour,
     GuestEnvironment,
-    Record,
     Tier,
     Transport,
 )
-from harness.core.target_model import DEFAULT_FAMILY, ORACLE
+from harness.core.target_model import DEFAULT_FAMILY
 from harness.judge import known_findings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED
-from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +30,6 @@ if TYPE_CHECKING:
     from harness.core.errors import ExitCode
 
 
-Parameters = ParamSpec("Parameters")
-NO_LIMIT = -1
 KEPT_RUNS = 20
 DEFAULT_JOBS = min(64, (3 * (os.cpu_count() or 1) + 1) // 2)
 """A cell's client and its server wait for each other."""
@@ -101,6 +94,12 @@ tier = click.option(
     default="quick",
     show_default=True,
     help="How much to run.",
+)
+seed = click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=None,
+    help="Seed of everything random. Without it, a seed is drawn and reported.",
 )
 offline = click.option("--offline", is_flag=True, help="Use only the cache; fail with a list of what it lacks.")
 trust = click.option(
@@ -198,6 +197,9 @@ warnings = click.option(
     show_default=True,
     help="Compiler warnings that occur on the target only: noted, failing findings, or off.",
 )
+audit = click.option(
+    "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
+)
 install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
 test = click.option(
     "--test",
@@ -231,117 +233,9 @@ fail_fast = click.option(
 )
 
 
-class Duration(click.ParamType[float]):
-    """A duration as `90`, `90s`, `10m` or `2h`, in seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds. Fails with examples of what is accepted."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", str(value))
-        if found is None or not float(found[1]):
-            self.fail(f"'{value}' is not a duration such as 90s, 10m or 2h", param, ctx)
-        return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
-
-
-class Age(click.ParamType[float]):
-    """An age as `30d` or `12h`, in seconds."""
-
-    name = "age"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds. Fails with examples of what is accepted."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(h|d)", str(value))
-        if found is None:
-            self.fail(f"'{value}' is not an age such as 12h or 30d", param, ctx)
-        return float(found[1]) * {"h": 3600, "d": 86400}[found[2]]
-
-
-class Size(click.ParamType[int]):
-    """A size as `500MiB` or `20GiB`, in bytes; `none` is -1."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Bytes. Fails with examples of what is accepted."""
-        if value == "none" or isinstance(value, int):
-            return value if isinstance(value, int) else NO_LIMIT
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(MiB|GiB)", str(value))
-        if found is None:
-            self.fail(f"'{value}' is not a size such as 500MiB or 20GiB, nor none", param, ctx)
-        return int(float(found[1]) * {"MiB": 1 << 20, "GiB": 1 << 30}[found[2]])
-
-
-class Percentage(click.ParamType[float]):
-    """A percentage as `3%` or `0.5%`, as a share of 1."""
-
-    name = "percentage"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share. Fails with examples of what is accepted."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)%", str(value))
-        if found is None:
-            self.fail(f"'{value}' is not a percentage such as 3% or 0.5%", param, ctx)
-        return float(found[1]) / 100
-
-
 def time(description: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """`--time`, the time limit of open-ended suites, with the command's own description."""
     return click.option("--time", "limit_seconds", type=Duration(), default=None, help=description)
-
-
-class CompilerFlags(click.ParamType[tuple[str, ...]]):
-    """A distribution's compiler flags in one word, quoted as a shell quotes."""
-
-    name = "flags"
-    TAKEN: ClassVar = {
-        r"-O.*": "the level is part of a build's name: --optimisation O3",
-        r"-flto.*": "a level includes it: --optimisation O2-lto",
-        r"-[cESo]|-o.+|-M.*": "the makefile says what is made: leave it out",
-        r"-g0|-s|-fomit-frame-pointer": "findings need names, lines and stacks: leave it out",
-    }
-    """Pattern of flags that are Plumbline's to give -> why, and what to type."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The flags one by one. Fails with what to type for words that are no flags, and for flags that are taken."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            words = tuple(shlex.split(str(value)))
-        except ValueError as error:
-            self.fail(f"{value!r} is not quoted as in a shell: {str(error).lower()}", param, ctx)
-        if not words or not words[0].startswith("-"):
-            self.fail(f"{value!r} is not compiler flags such as '-D_FORTIFY_SOURCE=2 -fno-plt'", param, ctx)
-        for word in words:
-            for pattern, why in self.TAKEN.items():
-                if re.fullmatch(pattern, word):
-                    self.fail(f"{word}: {why}", param, ctx)
-        return words
-
-
-class MakeVariable(click.ParamType[str]):
-    """A variable of make's command line."""
-
-    name = "variable"
-    TAKEN: ClassVar = {
-        "CC": "--target says the compiler",
-        "CXX": "--target says the compiler",
-        "MALLOC": "use --allocator",
-        "OPTIMIZATION": "use --optimisation",
-        "V": "the log always has whole command lines",
-        "uname_M": "--target says the machine",
-        "uname_S": "every target runs Linux",
-    }
-    """Name of a variable that is Plumbline's to give -> what to do instead."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The variable as it was given. Fails with what to type for another form, and for a variable that is taken."""
-        found = re.fullmatch(r"(\w+)=(.*)", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not NAME=VALUE, such as USE_SYSTEMD=yes or 'LDFLAGS=-Wl,-z,now'", param, ctx)
-        if found[1] in self.TAKEN:
-            self.fail(f"{found[1]} is given to every build: {self.TAKEN[found[1]]}", param, ctx)
-        return str(value)
 
 
 cflags = click.option(
@@ -358,103 +252,3 @@ make_variables = click.option(
     metavar="NAME=VALUE",
     help="A variable that your distribution gives to make; repeat for more.",
 )
-
-
-def workbench(toolchain: str, *, offline: bool) -> Workbench:
-    """A workbench with a toolchain. Fetches the compiler of another than the default, and says which targets that has.
-
-    Raises as `Workbench.with_toolchain` does.
-    """
-    bench = Workbench.default(offline=offline).with_toolchain(toolchain)
-    if toolchain != DEFAULT_FAMILY:
-        others = ", ".join(name for name in bench.catalog.targets if name != ORACLE)
-        bench.progress.say(f"toolchain {toolchain}: of the targets of a group, only {others}")
-    return bench
-
-
-class RunOptions(Record, frozen=True):
-    """How a run is carried out: the options that check, premerge, fuzz, audit and port share. Each is a field here."""
-
-    optimisation: str
-    allocator: Allocator
-    toolchain: str
-    environment: GuestEnvironment
-    io: Transport
-    emulator: Flavour
-    jobs: int
-    seed: int | None
-    """None: a seed is drawn, or derived from the base revision."""
-    offline: bool
-    install: bool | None
-    """None: `may_install` decides."""
-    known: Path
-    folder: Path | None
-    """The run folder; None: a new one, and old ones are removed until `keep` are left."""
-    keep: int
-    as_json: bool
-
-    @classmethod
-    def usual(cls, *, folder: Path | None, seed: int) -> RunOptions:
-        """The defaults, for a command that runs a check without having its options."""
-        return cls(
-            optimisation=DEFAULT_OPTIMISATION,
-            allocator="libc",
-            toolchain=DEFAULT_FAMILY,
-            environment="usual",
-            io="unix",
-            emulator="pinned",
-            jobs=DEFAULT_JOBS,
-            seed=seed,
-            offline=False,
-            install=None,
-            known=known_findings.DEFAULT,
-            folder=folder,
-            keep=KEPT_RUNS,
-            as_json=False,
-        )
-
-    def workbench(self) -> Workbench:
-        """The workbench of the run."""
-        return workbench(self.toolchain, offline=self.offline)
-
-
-_RUN_OPTIONS = (
-    optimisation,
-    allocator,
-    toolchain,
-    environment,
-    io,
-    emulator,
-    jobs,
-    click.option(
-        "--seed",
-        type=click.IntRange(0, LARGEST_SEED),
-        default=None,
-        help="Seed of everything random. Without it, a seed is drawn and reported.",
-    ),
-    offline,
-    install,
-    known,
-    run_folder,
-    keep,
-    as_json,
-)
-
-
-def run_options(command: Callable[Concatenate[RunOptions, Parameters], ExitCode]) -> Callable[..., ExitCode]:
-    """Add the options of RunOptions to a command, and pass their values to it as one record, its first argument."""
-
-    @functools.wraps(command)
-    def with_record(*arguments: Parameters.args, **values: Parameters.kwargs) -> ExitCode:
-        shared = {field: values.pop(field) for field in RunOptions.__struct_fields__}
-        return command(json_codec.convert(shared, RunOptions), *arguments, **values)
-
-    decorated: Callable[..., ExitCode] = with_record
-    for option in reversed(_RUN_OPTIONS):
-        decorated = option(decorated)
-    return decorated
-
-
-def may_install(install: bool | None) -> bool:
-    """Whether to install packages: as `--install` says; without it, only root does."""
-    return os.geteuid() == 0 if install is None else install

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli import completion, options, output
+from harness.cli import options, output
 from harness.cli.invocation import runnable
-from harness.cli.run_command import RUNS, carry_out, planned_request, unless_empty
+from harness.cli.parameters import completion
+from harness.cli.run_command import carry_out, planned_request, unless_empty
+from harness.cli.run_options import may_install, program_options, run_options
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.core.model import BuildSettings
@@ -26,7 +28,9 @@ from harness.workflows.target_setup import emulated_target
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
-    from harness.cli.options import RunOptions
+    from collections.abc import Callable
+
+    from harness.cli.run_options import ProgramOptions, RunOptions
     from harness.core.model import CompilerWarnings, Tier
     from harness.judge.findings import Judgement
 
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
 @options.warnings
 @options.annotated
-@options.run_options
+@run_options
 def premerge(
     run: RunOptions,
     *,
@@ -112,7 +116,7 @@ def premerge(
 @options.fail_fast
 @options.cflags
 @options.make_variables
-@options.run_options
+@run_options
 def port(
     run: RunOptions,
     *,
@@ -151,8 +155,7 @@ def port(
     else:
         click.echo(runnable(written[1].read_text("utf-8")), nl=False)
         click.echo(f"\n{written[2]}", err=True)
-    if run.folder is None:
-        conclusion.forget_runs(RUNS, keep=run.keep)
+    run.forget_old_runs()
     return conclusion.exit_code(report.verdict)
 
 
@@ -164,70 +167,46 @@ one_target = click.option(
 )
 
 
-audit = click.option(
-    "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
-)
-
-
 @click.command(name="exec", context_settings={"ignore_unknown_options": True})
 @click.argument("words", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 @one_target
-@options.policy
-@audit
-@options.annotated
-@options.offline
-@options.install
-@options.known
-@options.run_folder
-@options.keep
-@options.as_json
-def exec_(
-    words: tuple[str, ...],
-    *,
-    target: str,
-    policy: str,
-    audited: bool,
-    annotations: str | None,
-    offline: bool,
-    install: bool | None,
-    known: Path,
-    folder: Path | None,
-    keep: int,
-    as_json: bool,
-) -> ExitCode:
+@program_options
+def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str) -> ExitCode:
     """Run any command with a target's programs emulated.
 
     PROGRAM is a program of the target, or a command of this machine that runs some: -- make check. The command's
     environment has CC and what else makes build systems compile for the target. With --json, what it prints goes to
     standard error.
     """
-    bench = Workbench.default(offline=offline)
-    run = conclusion.empty_run_folder(folder) if folder else conclusion.new_run_folder(RUNS)
-    asked = execution.Execution(
+    bench = Workbench.default(offline=run.offline)
+    asked = _execution(run, target, list(words), Path.cwd())
+    return _carried_out(run, asked, lambda: execution.execute(bench, asked))
+
+
+def _execution(run: ProgramOptions, target: str, words: list[str], folder: Path) -> execution.Execution:
+    """A command that is to be executed in a folder, with an empty run folder. Raises UsageError for one in use."""
+    return execution.Execution(
         target=target,
-        policy=rules.audit_name(policy) if audited else policy,
-        words=list(words),
-        folder=Path.cwd(),
-        run=run,
-        known=known,
-        install=options.may_install(install),
-        prints_document=as_json,
+        policy=rules.audit_name(run.policy) if run.audited else run.policy,
+        words=words,
+        folder=folder,
+        run=run.run_folder(),
+        known=run.known,
+        install=may_install(run.install),
+        prints_document=run.as_json,
     )
-    with unless_empty(run):
-        judged = execution.execute(bench, asked)
-    return _reported(judged, asked, annotations, keep=None if folder else keep)
 
 
-def _reported(
-    judged: tuple[Judgement, ExitCode], asked: execution.Execution, annotations: str | None, *, keep: int | None
+def _carried_out(
+    run: ProgramOptions, asked: execution.Execution, execute: Callable[[], tuple[Judgement, ExitCode]]
 ) -> ExitCode:
-    """Write and print what a command's run came to. `keep`: how many runs stay under runs/; None: all of them."""
-    judgement, code = judged
+    """Execute a command, write and print what its run came to, and remove old runs."""
+    with unless_empty(asked.run):
+        judgement, code = execute()
     formats.write(asked.run, judgement)
     output.show(judgement, as_json=asked.prints_document)
-    output.annotate(asked.run, judgement, annotations)
-    if keep is not None:
-        conclusion.forget_runs(RUNS, keep=keep)
+    output.annotate(asked.run, judgement, run.annotations)
+    run.forget_old_runs()
     return code
 
 
@@ -247,52 +226,17 @@ def _reported(
     default=None,
     help="How to build the tree.  [default: the first that it has]",
 )
-@options.policy
-@audit
-@options.annotated
-@options.offline
-@options.install
-@options.known
-@options.run_folder
-@options.keep
-@options.as_json
-def deb(
-    package: str,
-    *,
-    target: str,
-    into: Path | None,
-    system: str | None,
-    policy: str,
-    audited: bool,
-    annotations: str | None,
-    offline: bool,
-    install: bool | None,
-    known: Path,
-    folder: Path | None,
-    keep: int,
-    as_json: bool,
-) -> ExitCode:
+@program_options
+def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, system: str | None) -> ExitCode:
     """Build a Debian source package for a target and run its tests.
 
     PACKAGE is [SUITE/]NAME[=VERSION], such as zlib or bookworm/zlib. Its own build system configures, builds and tests
     it as below `plumb exec`, with every program of the target emulated.
     """
-    bench = Workbench.default(offline=offline)
+    bench = Workbench.default(offline=run.offline)
     prepared = debian_package.prepare(bench, package, target, into=into, here=Path.cwd(), system=system or "")
-    run = conclusion.empty_run_folder(folder) if folder else conclusion.new_run_folder(RUNS)
-    asked = execution.Execution(
-        target=target,
-        policy=rules.audit_name(policy) if audited else policy,
-        words=prepared.words,
-        folder=prepared.tree,
-        run=run,
-        known=known,
-        install=options.may_install(install),
-        prints_document=as_json,
-    )
-    with unless_empty(run):
-        judged = debian_package.execute(bench, prepared, asked)
-    return _reported(judged, asked, annotations, keep=None if folder else keep)
+    asked = _execution(run, target, prepared.words, prepared.tree)
+    return _carried_out(run, asked, lambda: debian_package.execute(bench, prepared, asked))
 
 
 @click.command()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli import completion, options, output
-from harness.cli.options import may_install
+from harness.cli import options, output
+from harness.cli.parameters import completion
+from harness.cli.run_options import may_install
 from harness.core.errors import ExitCode, InconclusiveError, UsageError
 from harness.core.untrusted_text import visible
 from harness.judge.provenance import open_reproducer

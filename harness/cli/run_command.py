@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build.sources import server_tree
-from harness.cli import options, output
+from harness.cli import output
+from harness.cli.run_options import RUNS, may_install
 from harness.core.model import BuildSettings, Record
-from harness.judge import conclusion
 from harness.plan.request import Request
 from harness.record import run_folder
 from harness.report.formats import registry as formats
@@ -23,8 +22,9 @@ from harness.workflows.run_meter import metered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from harness.cli.options import RunOptions
+    from harness.cli.run_options import RunOptions
     from harness.core.errors import ExitCode
     from harness.core.model import CompilerWarnings, Tier
     from harness.judge.findings import Judgement
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
     Judged = tuple[Judgement, ExitCode]
     Work = Callable[[Workbench, Request], Judged]
-
-
-RUNS = Path("runs")
 
 
 def planned_request(
@@ -75,7 +72,7 @@ def planned_request(
         folder = run.folder.resolve()
         seed = CampaignFolder.read(folder).record.seed
     else:
-        folder = conclusion.empty_run_folder(run.folder) if run.folder else conclusion.new_run_folder(parent)
+        folder = run.run_folder(parent)
     seeds = (run.seed, seed, random.randint(0, LARGEST_SEED))
     return Request(
         plan=plan,
@@ -86,7 +83,7 @@ def planned_request(
         emulator=run.emulator,
         jobs=run.jobs,
         seed=next(candidate for candidate in seeds if candidate is not None),
-        install=options.may_install(run.install),
+        install=may_install(run.install),
         known=run.known,
         run=folder,
         allocator=run.allocator,
@@ -151,8 +148,7 @@ def carry_out(
         formats.write(request.run, judgement, formats=where.formats)
     output.show(judgement, as_json=run.as_json)
     output.annotate(request.run, judgement, annotations)
-    if run.folder is None:
-        conclusion.forget_runs(parent, keep=run.keep)
+    run.forget_old_runs(parent)
     return code
 
 
@@ -167,8 +163,7 @@ def carry_out_profiled(bench: Workbench, request: Request, run: RunOptions, *, p
             judgement, _ = _check(bench, request)
         formats.write(request.run, judgement)
     (request.run / FLAME_GRAPH).write_text(formats.render(request.run, judgement, "flame-graph"), "utf-8")
-    if run.folder is None:
-        conclusion.forget_runs(parent, keep=run.keep)
+    run.forget_old_runs(parent)
     return run_folder.read_run(request.run)
 
 

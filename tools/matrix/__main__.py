@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 import msgspec
 
-from harness.cli.options import Duration
+from harness.cli.parameters.value_types import Duration
 from harness.core import json_codec
 from harness.core.errors import ExitCode, PlumblineError
 from harness.core.finding import Verdict

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.run_command import RUNS
+from harness.cli.run_options import RUNS
 from harness.core.errors import UsageError
 from harness.judge import conclusion
 

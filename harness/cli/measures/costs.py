@@ -10,10 +10,11 @@ import click
 
 from harness.build import host_packages
 from harness.build.sources import server_tree
-from harness.cli import completion, options, output
+from harness.cli import options, output
 from harness.cli.measures import campaign_option
-from harness.cli.options import RunOptions, may_install
+from harness.cli.parameters import completion, value_types
 from harness.cli.run_command import FLAME_GRAPH, carry_out_profiled, planned_request
+from harness.cli.run_options import RunOptions, may_install, workbench
 from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.errors import ExitCode, UsageError
@@ -141,7 +142,7 @@ def _bench_harness(
 )
 @click.option(
     "--limit",
-    type=options.Percentage(),
+    type=value_types.Percentage(),
     default="3%",
     show_default=True,
     help="How much dearer than --against a figure may be.",
@@ -199,7 +200,7 @@ def measure(
         )
     if page is not None and not page.parent.is_dir():
         raise UsageError("there is no such folder", where=f"--html {page}", remedy=f"mkdir --parents {page.parent}")
-    bench = options.workbench(toolchain, offline=offline)
+    bench = workbench(toolchain, offline=offline)
     catalog = bench.catalog
     chosen = catalog.select_targets(targets)
     for name in chosen:

@@ -9,7 +9,7 @@ import click
 
 from harness.cli import options, output
 from harness.cli.measures import campaign_option
-from harness.cli.options import may_install
+from harness.cli.run_options import may_install
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.run.cell_spec import LARGEST_SEED
