@@ -11,7 +11,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -81,6 +81,18 @@ class _FileResults(Record, frozen=True):
 
     by_label: dict[str, UpstreamResult]
     ended: list[run_folder.GuestEvent]
+
+
+class _FileTests(NamedTuple):
+    """What runs of a file, as its run on this machine says."""
+
+    file: UpstreamFile
+    native: NativeRun
+    items: list[Item]
+    running: list[Item]
+    """The items without those of tests that are left out."""
+    left_out: tuple[str, ...]
+    """Globs of the names of tests that do not run."""
 
 
 class UpstreamSession:
@@ -175,49 +187,39 @@ class UpstreamSession:
 
     def _run(self, file: UpstreamFile, may_fail: Callable[[str], bool]) -> _FileResults:
         """Run a file on the target, and turn what happened into evidence."""
-        native = self._natives.of_file(file)
-        left_out = self._left_out_of(file)
-        items = [item for item in results.items_of(native.tests) if not item.is_among(left_out)]
+        tests = self._tests_of(file)
+        number = len(tests.native.tests)
         mixed = bool(self._spec.mixed) and file.name.startswith(MIXED_FOLDERS)
         shared = self._guest() if self._external else None
         runs: list[FileRun] = []
         with self._stages.of_target(mixed=mixed) as stage:
             evidence = UpstreamEvidence(self._cell, homes=self._stages.homes, names=self.names, started_in=stage.folder)
             while len(runs) < results.TRIES and not self._cancelled.is_set():
-                self._progress(f"{file.name}, {len(native.tests)} tests" + (f", run {len(runs) + 1}" if runs else ""))
+                self._progress(f"{file.name}, {number} tests" + (f", run {len(runs) + 1}" if runs else ""))
                 log = self._cell.folder / "files" / f"{file.name.replace('/', '-')}.log"
-                run = run_file(stage, file, self._settings(native, left_out), log=log, cancelled=self._cancelled)
+                run = run_file(stage, file, self._settings(tests), log=log, cancelled=self._cancelled)
                 runs.append(run)
-                evidence.collect(run, _labels(file, items, run))
-                failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(items, run))
+                evidence.collect(run, _labels(file, tests.running, run))
+                failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(tests.running, run))
                 died = evidence.died or (shared is not None and not shared.alive())
                 # A server that died says why the tests after it failed: no second run is needed for that.
                 if died or all(may_fail(test) for test in failing):
                     break
-        return _FileResults(
-            by_label=self._judged(file, native, runs, evidence, shared) if runs else {}, ended=evidence.ended
-        )
+        return _FileResults(by_label=self._judged(tests, runs, evidence, shared) if runs else {}, ended=evidence.ended)
 
     def _judged(
-        self,
-        file: UpstreamFile,
-        native: NativeRun,
-        runs: list[FileRun],
-        evidence: UpstreamEvidence,
-        shared: Guest | None,
+        self, tests: _FileTests, runs: list[FileRun], evidence: UpstreamEvidence, shared: Guest | None
     ) -> dict[str, UpstreamResult]:
-        items = results.items_of(native.tests)
-        left_out = {item.label for item in items if item.is_among(self._left_out_of(file))}
-        ran = [item for item in items if item.label not in left_out]
-        pairs = [results.matched(ran, run.journal.tests) for run in runs]
+        file = tests.file
+        pairs = [results.matched(tests.running, run.journal.tests) for run in runs]
         text = (self._spec.source / file.path).read_text("utf-8", "replace")
         started = evidence.started + self._external
         found = {}
-        for item in items:
-            if item.label in left_out:
+        for item in tests.items:
+            if item not in tests.running:
                 verdict = results.LEFT_OUT
             elif item.native is None:
-                verdict = results.verdict_of_file(native, runs, [others for _, others in pairs], started=started)
+                verdict = results.verdict_of_file(tests.native, runs, [others for _, others in pairs], started=started)
             else:
                 verdict = results.verdict_of(item, runs, [each for each, _ in pairs])
             found[item.label] = UpstreamResult(
@@ -231,21 +233,23 @@ class UpstreamSession:
             )
         return found
 
-    def _left_out_of(self, file: UpstreamFile) -> tuple[str, ...]:
-        """Tests of a file that do not run, as globs of their names."""
+    def _tests_of(self, file: UpstreamFile) -> _FileTests:
+        native = self._natives.of_file(file)
+        items = results.items_of(native.tests)
         named = (each.partition(SEPARATOR) for each in self._spec.left_out)
-        return tuple(test for name, _, test in named if name == file.name)
+        left_out = tuple(test for name, _, test in named if name == file.name)
+        return _FileTests(file, native, items, [item for item in items if not item.is_among(left_out)], left_out)
 
-    def _settings(self, native: NativeRun, left_out: tuple[str, ...]) -> FileRunSettings:
+    def _settings(self, tests: _FileTests) -> FileRunSettings:
         guest = self._guest() if self._external else None
         return FileRunSettings(
             target=self._cell.runner.target,
-            pace=self._pace(native),
+            pace=self._pace(tests.native),
             homes=self._stages.homes,
             seed=self._cell.seed % (1 << 30),
             server=guest.endpoint if guest is not None else None,
             guest=guest.name if guest is not None else "",
-            left_out=left_out,
+            left_out=tests.left_out,
             environment=self._cell.runner.environment,
             private=self._private,
         )
