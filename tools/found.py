@@ -32,7 +32,7 @@ from harness.workflows.check import Check
 from harness.workflows.mutation_testing import mutations
 from harness.workflows.replay import replay
 from harness.workflows.workbench import Workbench
-from tools import bugs, project
+from tools import bugs, project, question_options
 from tools.matrix.document import seen
 from tools.matrix.page import bugs_of
 
@@ -279,19 +279,13 @@ def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, 
 
 @click.command()
 @click.argument("names", metavar="[BUG]...", nargs=-1)
-@click.option("--server", "servers", multiple=True, help="Ask only this release; repeat for more.")
-@click.option("--target", "targets", multiple=True, help="Carry out only this target's checks; repeat for more.")
+@question_options.servers
+@question_options.targets
 @click.option("--missing", is_flag=True, help="Ask only what has no stored answer.")
 @click.option("--patched", "fixed", is_flag=True, help="Ask releases with the patches of docs/found, and whole suites.")
 @click.option("--diff", is_flag=True, help="Print the patches, and ask nothing.")
-@click.option("--plan", is_flag=True, help="Print the commands, and ask nothing.")
-@click.option(
-    "--answers",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=bugs.ANSWERS,
-    help="The file of answers.",
-)
+@question_options.plan
+@question_options.answers("--answers", bugs.ANSWERS)
 def main(
     names: tuple[str, ...],
     servers: tuple[str, ...],
@@ -304,25 +298,22 @@ def main(
     path: Path,
 ) -> None:
     """Ask releases for bugs; all of docs/found without names."""
-    try:
-        if diff:
+    question_options.exit_with(
+        lambda: (
             _print_patches(names)
-            raise SystemExit(ExitCode.PASS)
-        code = _asked(names, servers, targets, missing=missing, fixed=fixed, plan=plan, path=path)
-    except PlumblineError as error:
-        click.echo(str(error), err=True)
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = ExitCode.INTERRUPTED
-    raise SystemExit(code)
+            if diff
+            else _asked(names, servers, targets, missing=missing, fixed=fixed, plan=plan, path=path)
+        )
+    )
 
 
-def _print_patches(names: Sequence[str]) -> None:
+def _print_patches(names: Sequence[str]) -> int:
     known = bugs.read_bugs()
     _refuse_unknown(known, names)
     for bug in (known[name] for name in (names or known)):
         for patch in bug.patches:
             click.echo(difference(bug.name, patch), nl=False)
+    return ExitCode.PASS
 
 
 def _asked(

@@ -19,13 +19,13 @@ import msgspec
 
 from harness.cli.parameters.value_types import Duration
 from harness.core import json_codec
-from harness.core.errors import ExitCode, PlumblineError
+from harness.core.errors import ExitCode
 from harness.core.finding import Verdict
 from harness.core.model import SuiteTier
 from harness.core.processes import process
 from harness.judge.findings import Judgement
 from harness.report.formats import findings_json
-from tools import bugs, project
+from tools import bugs, project, question_options
 from tools.matrix import document, page
 from tools.matrix.document import WAYS, MatrixCell
 
@@ -82,9 +82,9 @@ def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: boo
 
 
 @click.command()
-@click.option("--server", "servers", multiple=True, help="Only this release or package; repeat for more.")
+@question_options.servers
 @click.option("--way", "ways", multiple=True, help=f"Only servers made so ({', '.join(WAYS)}); repeat for more.")
-@click.option("--target", "targets", multiple=True, help="Only this machine; repeat for more.")
+@question_options.targets
 @click.option(
     "--tier", type=click.Choice(get_args(SuiteTier)), default="quick", show_default=True, help="How much to run."
 )
@@ -92,19 +92,13 @@ def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: boo
 @click.option("--stale", is_flag=True, help="Ask what has an answer of another commit, too.")
 @click.option("--time", "limit_seconds", type=Duration(), metavar="TIME", help="Begin no cell after this time.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="As of `plumb check`.")
-@click.option("--plan", is_flag=True, help="Print the commands, and ask nothing.")
+@question_options.plan
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
     help="Keep the runs of cells that do not pass in this folder.",
 )
-@click.option(
-    "--document",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=document.STORED,
-    help="The file of answers.",
-)
+@question_options.answers("--document", document.STORED)
 def main(
     servers: tuple[str, ...],
     ways: tuple[str, ...],
@@ -121,25 +115,22 @@ def main(
 ) -> None:
     """Ask the cells of the matrix that are missing."""
     end = time.monotonic() + (limit_seconds or float("inf"))
-    try:
+
+    def ask_all() -> int:
         asked = document.questions(servers, ways, targets, tier)
         left = wanted(asked, document.read(path), again=again, stale=stale, commit=project.commit())
         if plan:
             click.echo("\n".join(one.command for one in left))
-            raise SystemExit(ExitCode.PASS)
+            return ExitCode.PASS
         for number, question in enumerate(left):
             if time.monotonic() >= end:
                 click.echo(f"{len(left) - number} cells are left: the time is over")
                 break
             _answered(question, path, keep, jobs=jobs)
         click.echo("docs/MATRIX.md shows the answers after: python -m tools.generated")
-        code = ExitCode.PASS
-    except PlumblineError as error:
-        click.echo(str(error), err=True)
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = ExitCode.INTERRUPTED
-    raise SystemExit(code)
+        return ExitCode.PASS
+
+    question_options.exit_with(ask_all)
 
 
 def _answered(question: Question, path: Path, keep: Path | None, *, jobs: int) -> None:
