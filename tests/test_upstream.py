@@ -385,6 +385,17 @@ def test_a_cut_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -
     assert [path.name for path in tmp_path.glob("guest-*")] == []
 
 
+def test_a_list_of_launches_with_more_words_than_fit_starts_nothing(tmp_path: Path, launcher: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "plumbline").mkdir()
+    shutil.copy2(launcher, tmp_path / "src" / "redis-server")
+    echo = LaunchVariant(home=tmp_path, program="/bin/echo", arguments=("{self}", *["alive"] * 4096))
+    write_list(tmp_path / "plumbline" / "launches", [echo], echo)
+    ran = process.run([tmp_path / "src" / "redis-server"], deadline_seconds=20)
+    assert (ran.code, "cannot take all words" in ran.text) == (127, True)
+    assert [path.name for path in tmp_path.glob("guest-*")] == []
+
+
 def test_a_file_that_stands_still_is_ended_and_says_what_it_printed_last(stage: Stage, tmp_path: Path) -> None:
     done = run(stage, "unit/second", tmp_path, stall_seconds=1.0)
     assert done.stalled

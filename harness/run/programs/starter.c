@@ -12,34 +12,16 @@
  * HOME/guest-N/input    the rest of its standard input, where that is a short file
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#define PROGRAM "starter"
+#include "word_list.h"
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MOST_WORDS 256
 #define MOST_INPUT (1 << 20)
 
 extern char **environ;
-
-static void fail(const char *what, const char *subject)
-{
-    fprintf(stderr, "plumbline starter: %s %s: %s\n", what, subject, strerror(errno));
-    _exit(127);
-}
-
-static void *obtain(void *memory)
-{
-    if (!memory)
-        fail("no memory for", "words");
-    return memory;
-}
 
 /* A path below a folder. */
 static char *below(const char *folder, const char *name)
@@ -48,33 +30,6 @@ static char *below(const char *folder, const char *name)
     if (asprintf(&path, "%s/%s", folder, name) < 0)
         fail("no memory for", name);
     return path;
-}
-
-/* The whole file, followed by a NUL byte. */
-static char *content_of(const char *path, size_t *length)
-{
-    struct stat status;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || fstat(file, &status) < 0)
-        fail("cannot read", path);
-    char *content = obtain(calloc(1, (size_t)status.st_size + 1));
-    for (*length = 0; *length < (size_t)status.st_size;) {
-        ssize_t some = read(file, content + *length, (size_t)status.st_size - *length);
-        if (some <= 0)
-            fail("cannot read", path);
-        *length += (size_t)some;
-    }
-    close(file);
-    return content;
-}
-
-static size_t words_in(const char *path, char **words)
-{
-    size_t length, count = 0;
-    char *content = content_of(path, &length);
-    for (char *word = content; word < content + length && count < MOST_WORDS; word += strlen(word) + 1)
-        words[count++] = word;
-    return count;
 }
 
 /* Whether a list of variables has one, by its name or whole. */
@@ -167,8 +122,8 @@ int main(int argc, char **argv)
     char *list = below(place, number), *guest = NULL;
     if (asprintf(&list, "%s.words", list) < 0 || asprintf(&guest, "guest-%s", number) < 0)
         fail("no memory for", number);
-    size_t emulator_count = words_in(below(place, "emulator"), emulator);
-    size_t first_count = words_in(list, first);
+    size_t emulator_count = words_in(below(place, "emulator"), emulator, MOST_WORDS);
+    size_t first_count = words_in(list, first, MOST_WORDS);
     if (emulator_count < 2 || !first_count)
         fail("the list is cut short in", place);
     unlink(list);

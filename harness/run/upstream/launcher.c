@@ -15,53 +15,17 @@
  * of that name. Servers take the variants by turns. ../plumbline/number holds the last number that was given out.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#define PROGRAM "launcher"
+#include "word_list.h"
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MOST_WORDS 4096
 #define LEDGER_BYTES 16
 
 static const char *self, *name;
 static char folder[PATH_MAX];
-
-static void fail(const char *what, const char *subject)
-{
-    fprintf(stderr, "plumbline launcher: %s %s: %s\n", what, subject, strerror(errno));
-    _exit(127);
-}
-
-static void *obtain(void *memory)
-{
-    if (!memory)
-        fail("no memory for", self);
-    return memory;
-}
-
-/* The whole file, followed by a NUL byte. */
-static char *content_of(const char *path, size_t *length)
-{
-    struct stat status;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || fstat(file, &status) < 0)
-        fail("cannot read", path);
-    char *content = obtain(calloc(1, (size_t)status.st_size + 1));
-    for (*length = 0; *length < (size_t)status.st_size;) {
-        ssize_t some = read(file, content + *length, (size_t)status.st_size - *length);
-        if (some <= 0)
-            fail("cannot read", path);
-        *length += (size_t)some;
-    }
-    close(file);
-    return content;
-}
 
 /* The next number, counted across all processes that use the same file. */
 static long next_number(const char *path)
@@ -188,16 +152,13 @@ static size_t number_of(char **words, size_t at, size_t count)
 int main(int argc, char **argv)
 {
     char own[PATH_MAX] = "", path[PATH_MAX + 64], *words[MOST_WORDS];
-    size_t length, count = 0;
     self = argv[0];
     name = strrchr(self, '/') ? strrchr(self, '/') + 1 : self;
     if (readlink("/proc/self/exe", own, sizeof own - 1) < 0 || !strrchr(own, '/'))
         fail("cannot find", "/proc/self/exe");
     *strrchr(own, '/') = 0;
     snprintf(path, sizeof path, "%s/../plumbline/launches", own);
-    char *list = content_of(path, &length);
-    for (char *word = list; word < list + length && count < MOST_WORDS; word += strlen(word) + 1)
-        words[count++] = word;
+    size_t count = words_in(path, words, MOST_WORDS);
     snprintf(path, sizeof path, "%s/../plumbline/number", own);
     long number = next_number(path);
     long variants = count ? strtol(words[0], NULL, 10) : 0;

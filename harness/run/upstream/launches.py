@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NOTE = "launch"
 LAUNCHER = Path(__file__).with_name("launcher.c")
+WORD_LIST = Path(__file__).parents[1] / "word_list.h"
 
 
 def compile_launcher(cache: Cache, tools: Toolchain) -> Path:
@@ -30,6 +31,7 @@ def compile_launcher(cache: Cache, tools: Toolchain) -> Path:
         file="launcher",
         flags=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
         sources=[LAUNCHER],
+        headers=[WORD_LIST],
     )
 
 
