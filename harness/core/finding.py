@@ -147,7 +147,7 @@ class Witness(Record, frozen=True):
     fate: Fate = ""
     """What the target's own kernel does with such an access."""
     detector: str = "signal"
-    """What detected it: see harness.judge.sightings.Sighting."""
+    """What detected it: see harness.judge.sightings.sighting.Sighting."""
     kernel: str = ""
     """The report of a real kernel: signal, si_code, si_addr, PC, its log lines; empty on the user tier."""
     difference: Difference | None = None

@@ -14,22 +14,21 @@ from harness.analysis import allocator_log
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
 from harness.judge.program_runs.program_evidence import is_probe, program_doubts
-from harness.judge.sightings import (
-    Sighting,
+from harness.judge.sightings.failures import (
     from_child_end,
     from_end,
     from_failure,
-    from_fault,
     from_program_end,
-    from_report,
     guest_log,
 )
+from harness.judge.sightings.places import from_fault, from_report
 from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
 from harness.record import fault_log, program_launch, run_folder, stored_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.judge.sightings.sighting import Sighting
     from harness.record.fault_log import FaultLog
     from harness.record.run_folder import CellRecord, Event, GuestEvent, RunRecord, TestEvent
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ENDS = ("crash", "exit", "hang")
 """Kinds of findings that show only that a server ended or did not answer."""
 _IN_HANDLER = "crash-handler-"
-"""The first part of the kind of a fault while the server reported another one (harness.judge.sightings)."""
+"""The first part of the kind of a fault while the server reported another one (harness.judge.sightings.places)."""
 _NOT_RUN = ("build", "warning")
 """Kinds of findings for which no server ran."""
 _HARMLESS_TO_VALUES = ("alignment", *_NOT_RUN)

@@ -12,11 +12,12 @@ import msgspec
 
 from harness.core.model import CANARY_SUITE
 from harness.judge.causality import Evidence
-from harness.judge.sightings import Sighting, from_failed_build
+from harness.judge.sightings.failures import from_failed_build
 from harness.judge.verdict import CellOutcome
 from harness.record import event_log, evidence_seal, run_folder
 
 if TYPE_CHECKING:
+    from harness.judge.sightings.sighting import Sighting
     from harness.record.run_folder import CellRecord, RunRecord, TestEvent
 
 

@@ -22,7 +22,7 @@ from harness.record.run_folder import Counters
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.judge.sightings import Sighting
+    from harness.judge.sightings.sighting import Sighting
     from harness.judge.verdict import CellOutcome
     from harness.record.run_folder import RunRecord
     from harness.record.stored_run import TrustedRun

@@ -34,7 +34,7 @@ from harness.record.transcript import Chunk, load
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.judge.sightings import Sighting
+    from harness.judge.sightings.sighting import Sighting
     from harness.record.run_folder import RunRecord
 
 

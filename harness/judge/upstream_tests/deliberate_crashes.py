@@ -13,7 +13,7 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.judge.sightings import Sighting
+    from harness.judge.sightings.sighting import Sighting
     from harness.record.run_folder import GuestEvent
 
 _DEBUG = "debugCommand"

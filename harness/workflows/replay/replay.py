@@ -23,7 +23,7 @@ from harness.build.server_build import BuildFailedError
 from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record, level_flags
 from harness.judge.reproducer import Reproducer, files_of
-from harness.judge.sightings import FORBIDDEN_CALL
+from harness.judge.sightings.places import FORBIDDEN_CALL
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream
 from harness.record import fault_log

@@ -1,0 +1,213 @@
+"""Sightings without a place in the code: bad ends, failed tests and failed builds."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.analysis import symbols
+from harness.analysis.assertion_log import UNKNOWN, asserted
+from harness.judge import triggering_command
+from harness.judge.sightings.sighting import Sighting, StartedWith, assertion_title, name_of, started_with
+from harness.record import fault_log, program_launch, run_folder
+from harness.record.run_folder import NO_PONG
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.record.run_folder import CellRecord, GuestEvent, RunRecord, TestEvent
+
+FEWEST_WORDS = 3
+"""A message of fewer words is no title."""
+SHOWN_REQUESTS = 3
+"""The number of requests shown of those that reproduce a difference: the last ones."""
+
+
+def guest_log(guest: Path) -> bytes:
+    """A guest's standard output and error; empty if it has no log."""
+    log = guest / "log"
+    return log.read_bytes() if log.is_file() else b""
+
+
+def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent, test: TestEvent | None) -> Sighting:
+    """The sighting of a guest that ended badly, or that did not end when it should have."""
+    unasked = test is None and not event.stopping
+    starting = event.end == "start-failed" or event.detail == NO_PONG or unasked
+    name = name_of(test) or "start"
+    subject = "stop" if event.stopping else "start" if event.end == "start-failed" else name
+    sighting = _plain(
+        record,
+        kind="hang" if event.end == "hang" else "crash" if event.end == "signal" else "exit",
+        subject=subject,
+        title=f"the server {'hung' if event.end == 'hang' else 'ended'} "
+        f"{'at' if subject == 'start' else 'in'} {subject}: {event.detail}",
+        evidence=str(guest / "log"),
+        detector="process",
+        test=test,
+        transcript=guest / test.transcript if test and test.transcript else None,
+        started_with=started_with(guest, test),
+    )
+    sighting = msgspec.structs.replace(sighting, detail=event.detail, starting=starting)
+    aborted = event.end == "start-failed" and signal.SIGABRT.name in event.detail
+    assertion = asserted(guest_log(guest)) if event.end == "signal" or aborted else None
+    if assertion is None:
+        return sighting
+    place = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).placed(assertion)
+    if aborted:
+        return msgspec.structs.replace(sighting, frames=[place])
+    subject = place.file if place.function == UNKNOWN else place.function
+    return msgspec.structs.replace(
+        sighting,
+        kind="assertion",
+        title=assertion_title(subject),
+        frames=[place],
+        identity=f"assertion-{_as_name(subject)}",
+        exact_identity="",
+    )
+
+
+def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
+    """The sighting of a server's child process that died of a signal without a fault record, for example by abort()."""
+    name = signal.Signals(number).name
+    return _plain(
+        record,
+        kind="crash",
+        subject=f"child-{name}",
+        title=f"a child process of the server was killed by {name}",
+        evidence=str(guest / fault_log.NAME),
+        detector="process",
+        test=test,
+        transcript=guest / test.transcript if test and test.transcript else None,
+        started_with=started_with(guest, test),
+    )
+
+
+def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
+    """The sighting of a failed test whose guest still runs."""
+    subject = name_of(test)
+    log = cell / test.guest / "log" if test.upstream and test.guest else None
+    transcript = cell / test.guest / test.transcript if test.guest and test.transcript else None
+    sighting = _plain(
+        record,
+        kind="wrong-result",
+        subject=subject,
+        title=_title_of_failure(test),
+        evidence=str(log if log is not None and log.is_file() else cell / "events.jsonl"),
+        detector="suite",
+        test=test,
+        transcript=transcript,
+        started_with=started_with(cell / test.guest, test) if test.guest else None,
+    )
+    whole = program_launch.read_command(cell)
+    command = whole.text if whole is not None else triggering_command.of_failure(test, transcript)
+    launched = cell if whole is not None else None
+    sighting = msgspec.structs.replace(sighting, message=test.message, command=command, launched=launched)
+    if test.again is None:
+        return msgspec.structs.replace(sighting, difference=test.difference)
+    inputs = cell / (test.again.guest or ".") / run_folder.INPUTS
+    given = StartedWith(inputs=inputs, options=test.again.options, preloads=False)
+    command = "; ".join(test.again.requests[-SHOWN_REQUESTS:])
+    return msgspec.structs.replace(
+        sighting, difference=test.difference, again=test.again, started_with=given, transcript=None, command=command
+    )
+
+
+def _title_of_failure(test: TestEvent) -> str:
+    """What is wrong, in the words of the test; with the test's name if the words do not stand alone."""
+    line = test.message.splitlines()[0] if test.message else "failed"
+    words = re.sub(r"^[\w.]+(?:Error|Exception): ", "", line)
+    # The runner of Tcl tests frames a test's number and title.
+    words = re.sub(r"^=+ \S+ (.+) FAILED$", r"\1", words)
+    alone = (
+        len(re.findall(r"[A-Za-z]{2,}", words)) >= FEWEST_WORDS
+        and not words.startswith("assert ")
+        and not test.upstream
+    )
+    return words if alone else f"{name_of(test)}: {line}"
+
+
+def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
+    """The sighting of a server that does not compile for a target."""
+    sighting = _plain(
+        record,
+        kind="build",
+        subject="does not compile",
+        title=record.problem.splitlines()[0],
+        evidence=str(evidence),
+        detector="compiler",
+    )
+    return msgspec.structs.replace(sighting, detail=record.problem)
+
+
+def from_program_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
+    """The sighting of a program that died of a signal without a fault record, for example by abort()."""
+    name = signal.Signals(number).name
+    launch = program_launch.read_launch(guest)
+    program = launch.name if launch is not None else guest.name
+    sighting = _plain(
+        record,
+        kind="crash",
+        subject=f"{program}-{name}",
+        title=f"{program} was killed by {name}",
+        evidence=str(guest / fault_log.NAME),
+        detector="process",
+        test=test,
+    )
+    return msgspec.structs.replace(
+        sighting,
+        identity=f"crash-{_as_name(program)}-{name}",
+        detail=f"killed by {name}",
+        command=launch.text if launch is not None else "",
+        launched=guest,
+    )
+
+
+def _plain(
+    record: CellRecord,
+    *,
+    kind: str,
+    subject: str,
+    title: str,
+    evidence: str,
+    detector: str,
+    test: TestEvent | None = None,
+    transcript: Path | None = None,
+    started_with: StartedWith | None = None,
+) -> Sighting:
+    """A sighting without a place in the code."""
+    # Other parameters of a test mean another subject only if they name a unit or a test of the release's own.
+    particular = test is None or bool(test.unit or test.upstream) or ".py::" not in subject
+    return Sighting(
+        kind=kind,
+        title=title,
+        frames=[],
+        instruction="",
+        access="",
+        direction="",
+        target=record.target,
+        suite=record.suite,
+        test=name_of(test),
+        command=triggering_command.unanswered(test, []) if test else "(while starting)" if subject == "start" else "",
+        evidence=evidence,
+        detector=detector,
+        transcript=transcript,
+        started_with=started_with,
+        identity=_identity(kind, subject if particular else subject.partition("[")[0]),
+        exact_identity="" if particular else _identity(kind, subject),
+        unit=test.unit if test else "",
+        upstream=test.upstream if test else "",
+        program=test.program if test else "units",
+        wrong_line=test.wrong_line if test else "",
+    )
+
+
+def _identity(kind: str, subject: str) -> str:
+    return f"{kind}-{_as_name(subject).strip('_')}"
+
+
+def _as_name(text: str) -> str:
+    """The text with characters that an identity may contain. An identity becomes a file name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", text)

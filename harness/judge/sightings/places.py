@@ -1,0 +1,146 @@
+"""Sightings of a place in the code: a signal, a reported access, or a detector's report."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from harness.analysis import disassembly, symbols, unwind
+from harness.analysis.assertion_log import asserting_frames
+from harness.analysis.detectors.registry import own_frames
+from harness.isa import rules
+from harness.judge import triggering_command
+from harness.judge.sightings.sighting import Sighting, assertion_title, name_of, started_with
+from harness.record import fault_log, kernel_faults, program_launch, stored_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.analysis.detectors.registry import Report
+    from harness.record.fault_log import Fault
+    from harness.record.run_folder import CellRecord, RunRecord, TestEvent
+
+IN_HANDLER = "crash-handler"
+"""Prefix of the kind of a fault that happened while the server reported another fault."""
+
+
+FORBIDDEN_CALL = "forbidden-call"
+"""The kind of a system call that the environment does not allow."""
+
+
+def from_fault(
+    run: RunRecord,
+    record: CellRecord,
+    guest: Path,
+    fault: Fault,
+    test: TestEvent | None,
+    before: list[Fault],
+    guarded: Sequence[range],
+) -> Sighting:
+    """The sighting of a signal or of a reported misaligned access.
+
+    `before`: the guest's earlier faults. `guarded`: the addresses of the guard allocator's blocks.
+    """
+    target = run.machines[record.target]
+    machine = target.emulator.qemu
+    frames = symbols_of(run, record, guest).backtrace(fault, machine)
+    instruction = disassembly.disassemble(fault, machine)
+    name = signal.Signals(fault.signal).name if fault.signal else "access"
+    access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
+    beyond = name == "SIGSEGV" and any(fault.address in addresses for addresses in guarded)
+    through = ""
+    if beyond:
+        frames, through = own_frames(frames)
+    of_assertion = asserting_frames(frames, dies_there=test is None or test.program != "selftests")
+    if of_assertion:
+        frames, instruction = of_assertion, ""
+        kind = "assertion"
+    elif any(
+        earlier.tid == fault.tid and earlier.handled and unwind.may_be_in_handler_of(earlier, fault, machine)
+        for earlier in before
+    ):
+        # A handler runs in the thread that faulted. Other threads continue meanwhile, and may fault themselves. Once it
+        # has ended, its own thread continues too.
+        kind = f"{IN_HANDLER}-{name.lower()}"
+    elif fault.call_number >= 0:
+        kind, instruction = FORBIDDEN_CALL, ""
+    else:
+        kind = "alignment" if access else "out-of-bounds" if beyond else name.lower()
+    function = frames[0].function
+    direction = access.direction if access else disassembly.direction_of(instruction) if beyond else ""
+    return Sighting(
+        kind=kind,
+        title=_title(kind, name, function, direction, through),
+        frames=frames,
+        instruction=instruction,
+        access=str(access) if access else "",
+        direction=direction,
+        target=record.target,
+        suite=record.suite,
+        test=name_of(test),
+        command=triggering_command.of_fault(fault, guest, test, frames),
+        evidence=str(guest / "faults.jsonl"),
+        transcript=guest / test.transcript if test and test.transcript else None,
+        identity="-".join(part for part in (kind, function, direction) if part),
+        detector="audit" if fault.event == "access" else "signal",
+        access_class=access.access_class if access else "",
+        fate=rules.fate(target, run.policies, access) if access else "",
+        unit=test.unit if test else "",
+        upstream=test.upstream if test else "",
+        program=test.program if test else "units",
+        kernel=kernel_faults.as_reported(fault) if target.emulator.has_kernel else "",
+        started_with=started_with(guest, test),
+        launched=guest if (guest / program_launch.LAUNCH).is_file() else None,
+    )
+
+
+def symbols_of(run: RunRecord, record: CellRecord, guest: Path) -> symbols.Symbols:
+    """The names of the code that a guest ran: the server's, or those of a program that ran instead of one."""
+    launch, command = program_launch.read_launch(guest), program_launch.read_command(guest.parent)
+    program = None
+    if launch is not None and command is not None:
+        path = stored_run.own_program(guest, launch.program)
+        program = symbols.OwnProgram(path=path, folder=command.folder)
+    return symbols.Symbols(run.triples[record.target], run.binaries.get(record.target, ""), program)
+
+
+def _title(kind: str, name: str, function: str, direction: str, through: str) -> str:
+    if kind == FORBIDDEN_CALL:
+        return f"the system call {function} is forbidden"
+    if kind == "assertion":
+        return assertion_title(function)
+    if kind.startswith(IN_HANDLER):
+        return f"{name} in {function} while the crash handler ran"
+    if kind == "out-of-bounds":
+        return f"{direction or 'access'} outside a block in {function}" + (f", through {through}" if through else "")
+    # A jump has no direction.
+    return f"misaligned {direction or 'address'} in {function}" if kind == "alignment" else f"{name} in {function}"
+
+
+def from_report(
+    record: CellRecord, guest: Path, report: Report, test: TestEvent | None, tests: list[TestEvent]
+) -> Sighting:
+    """The sighting of a sanitizer's or Valgrind's report, during `test` or between the guest's `tests`."""
+    function = report.frames[0].function
+    title = f"misaligned {report.direction or 'member access'}" if report.kind == "alignment" else report.message
+    return Sighting(
+        kind=report.kind,
+        title=f"{title} in {function}" + (f", through {report.through}" if report.through else ""),
+        frames=report.frames,
+        instruction="",
+        access=report.access,
+        direction=report.direction,
+        target=record.target,
+        suite=record.suite,
+        test=name_of(test),
+        command=triggering_command.of_report(report, guest, test, tests),
+        evidence=str(guest / "log"),
+        transcript=guest / test.transcript if test and test.transcript else None,
+        identity=report.identity,
+        detector=report.detector,
+        unit=test.unit if test else "",
+        upstream=test.upstream if test else "",
+        program=test.program if test else "units",
+        started_with=started_with(guest, test),
+    )

@@ -1,0 +1,98 @@
+"""One piece of evidence of a misbehaviour, as a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.record import run_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.finding import Difference, Fate, Frame, Reproduction
+    from harness.core.model import Program
+    from harness.core.target_model import AccessClass
+    from harness.record.run_folder import TestEvent
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of evidence, before sightings of the same site are grouped."""
+
+    kind: str
+    title: str
+    frames: list[Frame]
+    instruction: str
+    access: str
+    direction: str
+    target: str
+    suite: str
+    test: str
+    command: str
+    evidence: str
+    transcript: Path | None
+    identity: str
+    detector: str
+    """`signal`: a fault record. `audit`: a reported access. A detector's name: its report in the guest's log.
+    `process`: a guest's bad end or hang. `suite`: a failed test. `compiler`: a failed build."""
+    count: int = 1
+    """The number of occurrences. In an audit, one sighting stands for every misaligned access by an instruction."""
+    access_class: AccessClass | Literal[""] = ""
+    fate: Fate = ""
+    unit: str = ""
+    """The unit that ran instead of a server, or empty."""
+    program: Program = "units"
+    """The program that contains the unit."""
+    wrong_line: str = ""
+    """The wrong line of the unit's output."""
+    upstream: str = ""
+    """The test of the release's own that showed it: `unit/type/string::SETRANGE against non-existing key`."""
+    kernel: str = ""
+    """A real kernel's report of the fault: see harness.core.finding.Witness."""
+    started_with: StartedWith | None = None
+    """None if the guest was started in the usual way."""
+    detail: str = ""
+    """How the guest ended, if the sighting is a bad end; the whole error of a failed build."""
+    starting: bool = False
+    """Whether the guest ended before it was ready."""
+    difference: Difference | None = None
+    again: Reproduction | None = None
+    message: str = ""
+    """The whole message of a failed test. The title has its first line."""
+    exact_identity: str = ""
+    """The identity with the test's parameters, if the identity has the name of a test without them."""
+    launched: Path | None = None
+    """The folder of a program that ran instead of a server, or of the cell whose command failed; else None."""
+    cell: str = ""
+    """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
+
+
+class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
+    """Extra files, options and a shared object that a guest was started with."""
+
+    inputs: Path
+    """A folder of files that were copied into the guest's folder."""
+    options: tuple[str, ...]
+    preloads: bool
+    """Whether it preloaded the suite's shared object."""
+    tls: bool = False
+    """Whether it was compiled with TLS."""
+
+
+def started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
+    """What a guest was started with for a test, if anything."""
+    inputs = guest / run_folder.INPUTS
+    if test is None or not (inputs.is_dir() or test.options):
+        return None
+    return StartedWith(inputs=inputs, options=test.options, preloads=test.preloads, tls=test.tls)
+
+
+def name_of(test: TestEvent | None) -> str:
+    """A test's name as its authors gave it; empty without a test."""
+    return (test.upstream or test.name) if test is not None else ""
+
+
+def assertion_title(function: str) -> str:
+    """The title of a failed assertion."""
+    return f"assertion failed in {function}"
