@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build import build_warnings
-from harness.build.server_build import Builder, BuildFailedError
+from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.openssl import SHARED, OpenSsl, provide_openssl
 from harness.build.sources.server_tree import open_server
 from harness.build.sources.source_tree import open_tree
+from harness.build.workshop import build_warnings
+from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import BuildSettings

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build.server_build import BuildFailedError
 from harness.build.sources.source_tree import open_tree
+from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
 from harness.core.strict_toml import ROOT

@@ -17,7 +17,7 @@ from harness.build.sources.tree_files import digest_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.build.server_build import BuildDirectory
+    from harness.build.workshop.build_directory import BuildDirectory
     from harness.core.processes import process
     from harness.core.target_model import Toolchain
 

@@ -24,7 +24,8 @@ from harness.plan.catalog import Catalog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.build.server_build import BuildDirectory, Builder
+    from harness.build.server_build import Builder
+    from harness.build.workshop.build_directory import BuildDirectory
     from harness.core.model import SourceTree
     from harness.core.processes import process
     from harness.core.target_model import Target, Toolchain

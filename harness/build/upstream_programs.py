@@ -10,13 +10,15 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from harness.build.server_build import BuildFailedError, build_name, linked_allocator
+from harness.build.server_build import build_name, linked_allocator
+from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.cache import disk_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.server_build import BuildDirectory, Builder
+    from harness.build.server_build import Builder
+    from harness.build.workshop.build_directory import BuildDirectory
     from harness.core.cache import Cache
     from harness.core.model import Allocator, Build, SourceTree
     from harness.core.target_model import Target, Toolchain

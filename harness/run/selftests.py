@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from harness.build.server_build import BuildDirectory, Builder
+    from harness.build.server_build import Builder
+    from harness.build.workshop.build_directory import BuildDirectory
     from harness.core.model import Allocator, Program, SourceTree
     from harness.core.target_model import Target, Toolchain
     from harness.run.unit_runner import UnitRun

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build import build_warnings
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
-from harness.build.server_build import BuildFailedError, linked_allocator
+from harness.build.server_build import linked_allocator
 from harness.build.sources import openssl
+from harness.build.workshop import build_warnings
+from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import warning_findings

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build import build_warnings
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
+from harness.build.workshop import build_warnings
 from harness.core.cache import Cache
 from harness.plan.catalog import Catalog
 from tests import fakes

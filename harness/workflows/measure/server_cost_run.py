@@ -14,7 +14,7 @@ import msgspec
 from harness.analysis.code_profile import profile
 from harness.build.allocator import check_supported
 from harness.build.instruction_counter import call_numbers, compile_counter
-from harness.build.server_build import BuildFailedError
+from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.target_model import ORACLE
 from harness.run.counted_load import SAVING, LacksCommandError, run_round

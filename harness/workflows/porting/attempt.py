@@ -17,7 +17,7 @@ import msgspec
 from harness.analysis import compiler_output
 from harness.build import allocator, toolchain
 from harness.build.build_progress import Steps
-from harness.build.server_build import BuildDirectory, Builder, BuildFailedError, settings_of
+from harness.build.workshop.build_directory import BuildDirectory, BuildFailedError, settings_of
 from harness.core.errors import UsageError
 from harness.core.model import level_flags
 from harness.core.processes import process
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness.analysis.compiler_output import Compilation, Linking
+    from harness.build.server_build import Builder
     from harness.core.model import Build, SourceTree
     from harness.core.target_model import Target, Toolchain
     from harness.record.compiler_warnings import Diagnostic

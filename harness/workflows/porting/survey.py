@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import disassembly, symbols
-from harness.build.server_build import BuildFailedError
 from harness.build.sources import tree_files
+from harness.build.workshop.build_directory import BuildFailedError
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.finding import place_in_file

@@ -19,7 +19,7 @@ import msgspec
 from harness.analysis import disassembly, symbols
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
-from harness.build.server_build import BuildFailedError
+from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record, level_flags
 from harness.judge.reproducer import Reproducer, files_of

@@ -15,8 +15,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from harness.build.server_build import BuildDirectory, BuildFailedError
 from harness.build.toolchain import tool
+from harness.build.workshop.build_directory import BuildDirectory, BuildFailedError
 from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.model import DEFAULT_OPTIMISATION, Record
