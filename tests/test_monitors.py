@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.protocol.monitors import Monitors
-from harness.run.server_process import monitors_for_threads
+from harness.run.servers.start_options import monitors_for_threads
 
 DEADLINE_SECONDS = 10.0
 

@@ -12,7 +12,8 @@ from harness.build.sources.tree_features import abilities_of, age_of, landmarks
 from harness.core.errors import UsageError
 from harness.core.model import Abilities
 from harness.plan.catalog import Catalog
-from harness.run.server_process import Guest, StartError, last_words
+from harness.run.server_process import Guest, StartError
+from harness.run.servers.endings import last_words
 from tests import fakes
 
 if TYPE_CHECKING:

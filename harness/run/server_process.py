@@ -5,11 +5,8 @@ A context manager: on every exit, the guest's process group is killed and its so
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import re
 import shutil
-import signal
 import tempfile
 import time
 from pathlib import Path
@@ -25,13 +22,14 @@ from harness.core.processes import process, scheduling
 from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
 from harness.core.processes.temporary_folder import refuse_long
 from harness.core.sockets import connect, held_port
-from harness.isa import registry
 from harness.protocol.monitors import Monitors
 from harness.protocol.resp import Client
 from harness.record import fault_log, peer_user, stored_run
 from harness.record.edge_coverage import EdgeCoverage
 from harness.record.recording_proxy import Recorder
 from harness.record.run_folder import NO_PONG, STOPPED
+from harness.run.servers.endings import STOPPED_BY, describe_exit, last_words
+from harness.run.servers.start_options import crash_arguments, debug_arguments, monitors_for_threads, options_to_start
 
 if TYPE_CHECKING:
     import socket
@@ -40,9 +38,8 @@ if TYPE_CHECKING:
 
     from harness.analysis.detectors.registry import Report
     from harness.build.qemu_user import Runner
-    from harness.core.model import Abilities, Build, Transport
+    from harness.core.model import Build, Transport
     from harness.core.sockets import Address
-    from harness.core.target_model import Target
     from harness.record.run_folder import End
 
 START_SECONDS = 10.0
@@ -277,7 +274,7 @@ class Guest:
         """
         self.kill(grace_seconds=STOP_SECONDS * self.runner.target.slowdown)
         code = self.poll()
-        if code is None or code in _STOPPED_BY:
+        if code is None or code in STOPPED_BY:
             self._end = "stopped"
         else:
             self._end, detail = describe_exit(code)
@@ -443,69 +440,6 @@ class Guest:
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]
-
-
-_STOPPED_BY = {0, *(status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number))}
-"""Exit statuses of a server that was told to stop: its own, the signal's, or SIGKILL's because it took too long."""
-
-SHOWN_CHARACTERS = 300
-_STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
-_COMPLAINT = "*** FATAL"
-"""The start of a complaint about the configuration; the lines after it name the error."""
-
-
-def options_to_start(target: Target, abilities: Abilities) -> list[str]:
-    """Options without which a server would refuse to start on a target, because a self test misreads the emulator."""
-    ignored = registry.of_isa(target.isa).ignored_warnings
-    return ["--ignore-warnings", *ignored] if ignored and "ignore-warnings" in abilities.options else []
-
-
-def debug_arguments(build: Build) -> list[str]:
-    """Options that enable DEBUG, with whose digests and reloads suites inspect servers. It is off since Redis 7.0."""
-    return ["--enable-debug-command", "yes"] if "enable-debug-command" in build.abilities.options else []
-
-
-def crash_arguments(build: Build) -> list[str]:
-    """Options by which a server that crashes does not test the machine's memory, which it does since Redis 6.2."""
-    return ["--crash-memcheck-enabled", "no"] if "crash-memcheck-enabled" in build.abilities.options else []
-
-
-def monitors_for_threads(version: tuple[int, ...], options: Sequence[str]) -> int:
-    """How many clients must hear every command so that a server's I/O threads serve one that is alone.
-
-    Until release 8 of both families, the threads sleep unless at least twice as many clients as there are threads wait
-    for a reply at a time (stopThreadedIOIfNeeded).
-    """
-    counts = [int(value) for name, value in itertools.pairwise(options) if name == "--io-threads"]
-    # The last one holds: a test's own options follow its suite's.
-    return 2 * counts[-1] - 1 if counts and version < (8,) else 0
-
-
-_ASSERTED = re.compile(r"(?:==> )?(Guru Meditation: .+|(?<===> ).+ is not true)")
-"""A failed assertion or a panic, in the servers' own words."""
-
-
-def last_words(log: str) -> str:
-    """The last message of a server that did not start, in one line: its whole complaint, or else its last line.
-
-    A failed assertion counts, and not the report of the crash that follows it.
-    """
-    lines = [_STAMP.sub("", line).strip() for line in log.splitlines()]
-    lines = [line for line in lines if line]
-    if failed := [found[1] for line in lines if (found := _ASSERTED.fullmatch(line))]:
-        return failed[-1][:SHOWN_CHARACTERS]
-    begins = max((number for number, line in enumerate(lines) if line.startswith(_COMPLAINT)), default=len(lines) - 1)
-    complaint = " ".join(lines[max(begins, 0) :])
-    return complaint if len(complaint) <= SHOWN_CHARACTERS else f"{complaint[: SHOWN_CHARACTERS - 1]}…"
-
-
-def describe_exit(code: int) -> tuple[End, str]:
-    """How a process ended, from its exit status: a negative one, or one above 128 as in shells, is a signal."""
-    number = -code if code < 0 else code - 128
-    with contextlib.suppress(ValueError):
-        if number > 0:
-            return "signal", f"killed by {signal.Signals(number).name}"
-    return "exit", f"exit status {code}"
 
 
 def answers_ping(address: Address) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.record import fault_log, run_folder
-from harness.run.server_process import describe_exit
+from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
     from pathlib import Path

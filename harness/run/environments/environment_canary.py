@@ -13,7 +13,7 @@ from harness.build import toolchain
 from harness.build.helper_program import compiled
 from harness.core.processes import process
 from harness.record import fault_log
-from harness.run.server_process import describe_exit
+from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
     from harness.build.qemu_user import Runner

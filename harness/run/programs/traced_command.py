@@ -21,7 +21,7 @@ from harness.core.processes import process
 from harness.isa import registry
 from harness.record import event_log, fault_log, program_launch, run_folder
 from harness.record.program_launch import CommandRecord
-from harness.run.server_process import describe_exit
+from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

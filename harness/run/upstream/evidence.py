@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.model import Record
 from harness.record import fault_log, run_folder
-from harness.run.server_process import describe_exit
+from harness.run.servers.endings import describe_exit
 from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import Launch, log_of, read_launches
 

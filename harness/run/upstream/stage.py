@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from harness.core.cache import disk_errors
 from harness.record import run_folder
-from harness.run.server_process import options_to_start
+from harness.run.servers.start_options import options_to_start
 from harness.run.upstream.launches import LaunchVariant, write_list
 from harness.run.upstream.test_files import PORTS
 

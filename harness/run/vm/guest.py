@@ -14,7 +14,8 @@ from harness.build.initramfs import Initramfs  # noqa: TC001 - msgspec reads the
 from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
-from harness.run.server_process import POLL_SECONDS, Guest, crash_arguments, debug_arguments
+from harness.run.server_process import POLL_SECONDS, Guest
+from harness.run.servers.start_options import crash_arguments, debug_arguments
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
 

@@ -11,7 +11,7 @@ from harness.analysis import symbols
 from harness.core.errors import UsageError
 from harness.record import fault_log, program_launch
 from harness.run.programs.traced_command import run_traced
-from harness.run.server_process import describe_exit
+from harness.run.servers.endings import describe_exit
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.replay.recurrence import Observation
 from harness.workflows.replay.rerun import ReplayedRun

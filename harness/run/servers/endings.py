@@ -1,0 +1,43 @@
+"""How a process ended: its exit status and its last words, for the reader."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.record.run_folder import End
+
+STOPPED_BY = {0, *(status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number))}
+"""Exit statuses of a server that was told to stop: its own, the signal's, or SIGKILL's because it took too long."""
+SHOWN_CHARACTERS = 300
+_STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
+_COMPLAINT = "*** FATAL"
+"""The start of a complaint about the configuration; the lines after it name the error."""
+_ASSERTED = re.compile(r"(?:==> )?(Guru Meditation: .+|(?<===> ).+ is not true)")
+"""A failed assertion or a panic, in the servers' own words."""
+
+
+def last_words(log: str) -> str:
+    """The last message of a server that did not start, in one line: its whole complaint, or else its last line.
+
+    A failed assertion counts, and not the report of the crash that follows it.
+    """
+    lines = [_STAMP.sub("", line).strip() for line in log.splitlines()]
+    lines = [line for line in lines if line]
+    if failed := [found[1] for line in lines if (found := _ASSERTED.fullmatch(line))]:
+        return failed[-1][:SHOWN_CHARACTERS]
+    begins = max((number for number, line in enumerate(lines) if line.startswith(_COMPLAINT)), default=len(lines) - 1)
+    complaint = " ".join(lines[max(begins, 0) :])
+    return complaint if len(complaint) <= SHOWN_CHARACTERS else f"{complaint[: SHOWN_CHARACTERS - 1]}…"
+
+
+def describe_exit(code: int) -> tuple[End, str]:
+    """How a process ended, from its exit status: a negative one, or one above 128 as in shells, is a signal."""
+    number = -code if code < 0 else code - 128
+    with contextlib.suppress(ValueError):
+        if number > 0:
+            return "signal", f"killed by {signal.Signals(number).name}"
+    return "exit", f"exit status {code}"

@@ -1,0 +1,41 @@
+"""Options that every guest of a release and a target has, whatever a suite adds."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from harness.isa import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.core.model import Abilities, Build
+    from harness.core.target_model import Target
+
+
+def options_to_start(target: Target, abilities: Abilities) -> list[str]:
+    """Options without which a server would refuse to start on a target, because a self test misreads the emulator."""
+    ignored = registry.of_isa(target.isa).ignored_warnings
+    return ["--ignore-warnings", *ignored] if ignored and "ignore-warnings" in abilities.options else []
+
+
+def debug_arguments(build: Build) -> list[str]:
+    """Options that enable DEBUG, with whose digests and reloads suites inspect servers. It is off since Redis 7.0."""
+    return ["--enable-debug-command", "yes"] if "enable-debug-command" in build.abilities.options else []
+
+
+def crash_arguments(build: Build) -> list[str]:
+    """Options by which a server that crashes does not test the machine's memory, which it does since Redis 6.2."""
+    return ["--crash-memcheck-enabled", "no"] if "crash-memcheck-enabled" in build.abilities.options else []
+
+
+def monitors_for_threads(version: tuple[int, ...], options: Sequence[str]) -> int:
+    """How many clients must hear every command so that a server's I/O threads serve one that is alone.
+
+    Until release 8 of both families, the threads sleep unless at least twice as many clients as there are threads wait
+    for a reply at a time (stopThreadedIOIfNeeded).
+    """
+    counts = [int(value) for name, value in itertools.pairwise(options) if name == "--io-threads"]
+    # The last one holds: a test's own options follow its suite's.
+    return 2 * counts[-1] - 1 if counts and version < (8,) else 0
