@@ -17,7 +17,7 @@ from harness.core.strict_toml import ROOT
 from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.workflows.run_setup import PreparedTarget, RunSetup
+from harness.workflows.preparation.run_setup import PreparedTarget, RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
 from tests import fakes

@@ -29,7 +29,7 @@ from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
 from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
 from harness.run.upstream.stage import Stage
 from harness.run.upstream.test_files import UpstreamFile, is_selected, selected, upstream_files
-from harness.workflows.run_setup import RunSetup
+from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.workbench import Workbench
 from tests import fakes
 

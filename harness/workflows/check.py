@@ -14,7 +14,6 @@ from harness.build import host_packages
 from harness.build.allocator import check_supported, refuse_unused_options
 from harness.build.environments import guest_environment
 from harness.build.qemu_user import Runner, with_alignment
-from harness.build.sources import openssl
 from harness.build.sources.archives import archive_name
 from harness.build.sources.server_package import debian_architecture, package_named
 from harness.build.toolchain import check_level
@@ -27,24 +26,23 @@ from harness.judge import known_findings, unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.scheduler import CellCount, side_by_side
-from harness.run.selftests import why_none, without_native_faults
-from harness.run.upstream.test_files import has_tests
+from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, cell_server, run_cell
 from harness.workflows.git_checkout import revision_of
-from harness.workflows.run_setup import PreparedRun, PreparedTarget, RunSetup
+from harness.workflows.preparation.cell_specs import CellSpecs
+from harness.workflows.preparation.run_setup import RunSetup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
-    from harness.core.model import Build, Cell, SourceTree, Suite
+    from harness.core.model import Build, Cell, SourceTree
     from harness.core.processes.fork_server import ForkServer
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
-    from harness.record.run_folder import ProblemKind
-    from harness.run.cell_spec import UpstreamSpec
+    from harness.run.cell_spec import CellSpec
+    from harness.workflows.preparation.run_setup import PreparedRun
     from harness.workflows.workbench import Workbench
 
 
@@ -96,7 +94,8 @@ class Check:
             cell_server() as server,
         ):
             stage.shows(cells.state)
-            records = self._run_cells(prepared, Path(sockets), cells, server)
+            specs = CellSpecs(self.bench, request, prepared, sockets=Path(sockets), without=self.without)
+            records = self._run_cells(prepared, specs, cells, server)
         self.bench.refuse_damage(read_again=True)
         record = self._record(prepared, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
@@ -119,14 +118,14 @@ class Check:
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
 
     def _run_cells(
-        self, prepared: PreparedRun, sockets: Path, cells: CellCount, server: ForkServer
+        self, prepared: PreparedRun, specs: CellSpecs, cells: CellCount, server: ForkServer
     ) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
             if self._failed_cell and cell.suite != CANARY_SUITE:
                 why = f"a test of {self._failed_cell} failed before"
                 return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
             with cells.running(cell):
-                record = self._run_cell(cell, prepared, sockets, server)
+                record = self._run_cell(cell, prepared, specs, server)
             if self.one_failure and record.status == TESTS_FAILED:
                 self._failed_cell = f"{cell.target}/{cell.suite}"
             self.bench.refuse_damage()
@@ -138,12 +137,12 @@ class Check:
 
         return side_by_side(self.request.plan.cells, run, io_bound=io_bound, jobs=self.request.jobs)
 
-    def _run_cell(self, cell: Cell, prepared: PreparedRun, sockets: Path, server: ForkServer) -> CellRecord:
+    def _run_cell(self, cell: Cell, prepared: PreparedRun, specs: CellSpecs, server: ForkServer) -> CellRecord:
         suite = self.bench.catalog.suites[cell.suite]
         target = prepared.targets[cell.target]
-        if (missing := _why_not(cell, suite, target, prepared)) is not None:
+        if (missing := specs.missing(cell)) is not None:
             return missing
-        spec = self._spec(cell, prepared, sockets)
+        spec = specs.of(cell)
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
         record = self._run_sealed(spec, server)
@@ -168,68 +167,6 @@ class Check:
         """Run a cell and seal its evidence, so that a later change of it is noticed."""
         record = run_cell(spec, self.bench.progress, fail_fast=self.request.fail_fast, server=server)
         return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
-
-    def _spec(self, cell: Cell, prepared: PreparedRun, sockets: Path) -> CellSpec:
-        """Everything that a cell's process must know."""
-        request, tree, target = self.request, prepared.tree, prepared.targets[cell.target]
-        suite = self.bench.catalog.suites[cell.suite]
-        return CellSpec(
-            suite=cell.suite,
-            folder=request.run / cell.target / cell.suite,
-            shared=request.run / "shared",
-            sockets=sockets,
-            runner=target.runner,
-            version=tree.version,
-            development=bool(tree.development),
-            build=target.with_tls if suite.tls else target.build,
-            canary=None if suite.needs_server else target.setup.canary(),
-            triple=target.setup.toolchain.prefix,
-            detector_canary=None if suite.needs_server else target.setup.detector_canary(),
-            environment_canary=None if suite.needs_server else target.setup.environment_canary(target.runner),
-            seed=request.seed,
-            tier=request.tier,
-            machine=target.machine,
-            io=request.io,
-            coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,
-            peers=_with_tls(prepared.peers) if suite.tls else prepared.peers,
-            units=_units_of(suite, target, prepared.peers),
-            module=target.modules.get(cell.suite),
-            preload=target.preloads.get(cell.suite),
-            programs=_programs_of(suite, target, prepared),
-            settings=suite.settings,
-            tests_of=suite.tests_of,
-            upstream=self._upstream_spec(target, prepared) if suite.upstream else None,
-            deadline_seconds=suite.deadline_seconds,
-            # The canary suite always runs whole: without it no result of the target counts.
-            tests=request.tests if suite.needs_server else [],
-            without=self.without,
-            limit_seconds=request.limit_seconds,
-            limit_count=request.limit_count,
-            # What another suite runs as well learns in its own cell, on servers as they are by default.
-            corpus=corpora_of(self.bench, request) / f"{tree.name}-{cell.target}"
-            if request.learns and not suite.tests_of
-            else None,
-            profiled=request.profiled,
-        )
-
-    def _upstream_spec(self, target: PreparedTarget, prepared: PreparedRun) -> UpstreamSpec | None:
-        """What a cell needs to run the release's own tests on a target."""
-        if prepared.native_upstream is None or target.upstream is None:
-            return None
-        others = {
-            name: each.upstream
-            for name, each in prepared.targets.items()
-            if each.upstream is not None and each is not target and name in prepared.peers
-        }
-        return target.setup.upstream_spec(
-            prepared.tree,
-            target.upstream,
-            prepared.native_upstream,
-            mixed=others if self.request.mixed else {},
-            target_clients=self.request.target_clients,
-            files=prepared.upstream_files,
-            left_out=prepared.upstream_left_out,
-        )
 
     def _record(self, prepared: PreparedRun, records: list[CellRecord]) -> RunRecord:
         catalog, request, tree = self.bench.catalog, self.request, prepared.tree
@@ -304,55 +241,6 @@ def _server_name(name: str, tree: SourceTree, *, is_release: bool) -> str:
     return name if is_release else str(tree.path)
 
 
-def corpora_of(bench: Workbench, request: Request) -> Path:
-    """The folder that keeps what open-ended suites learned, with a folder SERVER-TARGET for each pair."""
-    return request.corpora or bench.cache.path("corpus", "")
-
-
-def _why_not(cell: Cell, suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> CellRecord | None:
-    """The record of a cell that cannot run: the release is too old for its suite, or a build is missing."""
-    tree = prepared.tree
-    kind: ProblemKind = "absent"
-    if absent := suite.absent_from(tree):
-        why = absent
-    elif suite.needs_server and target.build is None:
-        why, kind = target.problem, "crash" if target.blameless else "build"
-    elif suite.module and suite.name not in target.modules:
-        why = "its programs contain their C library, and load no module"
-    elif suite.programs and not suite.tls and target.programs is None:
-        why = "the programs beside the server run under user-mode emulators alone"
-    elif suite.tls and target.tls_problem:
-        why, kind = target.tls_problem, "build"
-    elif suite.tls and (no_tls := _why_no_tls(target)):
-        why = no_tls
-    elif suite.upstream and not prepared.upstream_files:
-        why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
-    elif suite.preload and suite.name not in target.preloads:
-        why = "its servers preload a shared object, which those of this target cannot"
-    elif suite.needs_server and not prepared.has_oracle:
-        why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
-        kind = "crash"
-    else:
-        return None
-    return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind=kind)
-
-
-def _why_no_tls(target: PreparedTarget) -> str:
-    """Why a target's servers cannot have TLS; empty if they can."""
-    if target.target.emulator.has_kernel:
-        return "the machine's file system has no OpenSSL"
-    return openssl.why_none(target.setup.toolchain)
-
-
-def _with_tls(peers: Mapping[str, PeerServer]) -> dict[str, PeerServer]:
-    """The peers whose servers can have TLS, with these servers."""
-    return {
-        name: msgspec.structs.replace(peer, build=peer.with_tls)
-        for name, peer in peers.items()
-        if peer.with_tls is not None
-    }
-
-
 def _audit_of(spec: CellSpec) -> CellSpec:
     """The same cell with every forbidden access let through: it shows what the first crash hides."""
     peers = {name: msgspec.structs.replace(peer, runner=_audited(peer.runner)) for name, peer in spec.peers.items()}
@@ -369,28 +257,6 @@ def _audit_of(spec: CellSpec) -> CellSpec:
 def _audited(runner: Runner) -> Runner:
     policy = rules.audited(runner.policy)
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
-
-
-def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerServer]) -> Units | None:
-    """The program that a suite runs instead of a server; None for a suite of servers."""
-    units = prepared.units[suite.program] if suite.program else None
-    native = peers[ORACLE].selftests if ORACLE in peers else None
-    # A self-test that does not compile for this machine either is not the target's fault, unless this is the target.
-    if units is None or native is None or suite.program != "selftests" or prepared.target.name == ORACLE:
-        return units
-    return without_native_faults(units, native)
-
-
-def _programs_of(suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> dict[str, Path]:
-    """Target -> the release's programs, for a suite that runs them; none without those of this machine."""
-    if not suite.programs:
-        return {}
-    if suite.tls:
-        builds = {ORACLE: prepared.peers[ORACLE].with_tls, target.target.name: target.with_tls}
-        return {name: build.folder for name, build in builds.items() if build is not None}
-    if target.programs is None or prepared.native_programs is None:
-        return {}
-    return {target.target.name: target.programs, ORACLE: prepared.native_programs}
 
 
 def _broken(units: Units) -> str:

@@ -26,7 +26,7 @@ from harness.workflows.campaign.engine.local_machines import LocalMachines
 from harness.workflows.campaign.islands import Islands
 from harness.workflows.campaign.job import SET_UP_SECONDS, CampaignJob, check_jobs
 from harness.workflows.campaign.version import harness_version
-from harness.workflows.check import corpora_of
+from harness.workflows.preparation.cell_specs import corpora_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,0 +1,174 @@
+"""Makes the specification of each cell of a prepared run: everything that the cell's process must know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build.sources import openssl
+from harness.core.target_model import ORACLE
+from harness.record.run_folder import CellRecord
+from harness.run.cell_spec import CellSpec, PeerServer
+from harness.run.selftests import without_native_faults
+from harness.run.upstream.test_files import has_tests
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.build.unit_drivers import Units
+    from harness.core.model import Cell, Suite
+    from harness.plan.request import Request
+    from harness.record.run_folder import ProblemKind
+    from harness.run.cell_spec import UpstreamSpec
+    from harness.workflows.preparation.run_setup import PreparedRun, PreparedTarget
+    from harness.workflows.workbench import Workbench
+
+
+class CellSpecs:
+    """The specifications of a run's cells."""
+
+    def __init__(
+        self, bench: Workbench, request: Request, prepared: PreparedRun, *, sockets: Path, without: Sequence[str]
+    ) -> None:
+        """`sockets`: a folder with a short path. `without`: names of tests that do not run."""
+        self._bench = bench
+        self._request = request
+        self._prepared = prepared
+        self._sockets = sockets
+        self._without = list(without)
+
+    def missing(self, cell: Cell) -> CellRecord | None:
+        """The record of a cell that cannot run: the release is too old for its suite, or a build is missing."""
+        prepared, tree = self._prepared, self._prepared.tree
+        target, suite = prepared.targets[cell.target], self._bench.catalog.suites[cell.suite]
+        kind: ProblemKind = "absent"
+        if absent := suite.absent_from(tree):
+            why = absent
+        elif suite.needs_server and target.build is None:
+            why, kind = target.problem, "crash" if target.blameless else "build"
+        elif suite.module and suite.name not in target.modules:
+            why = "its programs contain their C library, and load no module"
+        elif suite.programs and not suite.tls and target.programs is None:
+            why = "the programs beside the server run under user-mode emulators alone"
+        elif suite.tls and target.tls_problem:
+            why, kind = target.tls_problem, "build"
+        elif suite.tls and (no_tls := _why_no_tls(target)):
+            why = no_tls
+        elif suite.upstream and not prepared.upstream_files:
+            why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
+        elif suite.preload and suite.name not in target.preloads:
+            why = "its servers preload a shared object, which those of this target cannot"
+        elif suite.needs_server and not prepared.has_oracle:
+            why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
+            kind = "crash"
+        else:
+            return None
+        return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind=kind)
+
+    def of(self, cell: Cell) -> CellSpec:
+        """Everything that a cell's process must know."""
+        request, prepared, tree = self._request, self._prepared, self._prepared.tree
+        target, suite = prepared.targets[cell.target], self._bench.catalog.suites[cell.suite]
+        return CellSpec(
+            suite=cell.suite,
+            folder=request.run / cell.target / cell.suite,
+            shared=request.run / "shared",
+            sockets=self._sockets,
+            runner=target.runner,
+            version=tree.version,
+            development=bool(tree.development),
+            build=target.with_tls if suite.tls else target.build,
+            canary=None if suite.needs_server else target.setup.canary(),
+            triple=target.setup.toolchain.prefix,
+            detector_canary=None if suite.needs_server else target.setup.detector_canary(),
+            environment_canary=None if suite.needs_server else target.setup.environment_canary(target.runner),
+            seed=request.seed,
+            tier=request.tier,
+            machine=target.machine,
+            io=request.io,
+            coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,
+            peers=_with_tls(prepared.peers) if suite.tls else prepared.peers,
+            units=_units_of(suite, target, prepared.peers),
+            module=target.modules.get(cell.suite),
+            preload=target.preloads.get(cell.suite),
+            programs=_programs_of(suite, target, prepared),
+            settings=suite.settings,
+            tests_of=suite.tests_of,
+            upstream=self._upstream_spec(target) if suite.upstream else None,
+            deadline_seconds=suite.deadline_seconds,
+            # The canary suite always runs whole: without it no result of the target counts.
+            tests=request.tests if suite.needs_server else [],
+            without=self._without,
+            limit_seconds=request.limit_seconds,
+            limit_count=request.limit_count,
+            # What another suite runs as well learns in its own cell, on servers as they are by default.
+            corpus=corpora_of(self._bench, request) / f"{tree.name}-{cell.target}"
+            if request.learns and not suite.tests_of
+            else None,
+            profiled=request.profiled,
+        )
+
+    def _upstream_spec(self, target: PreparedTarget) -> UpstreamSpec | None:
+        """What a cell needs to run the release's own tests on a target."""
+        prepared = self._prepared
+        if prepared.native_upstream is None or target.upstream is None:
+            return None
+        others = {
+            name: each.upstream
+            for name, each in prepared.targets.items()
+            if each.upstream is not None and each is not target and name in prepared.peers
+        }
+        return target.setup.upstream_spec(
+            prepared.tree,
+            target.upstream,
+            prepared.native_upstream,
+            mixed=others if self._request.mixed else {},
+            target_clients=self._request.target_clients,
+            files=prepared.upstream_files,
+            left_out=prepared.upstream_left_out,
+        )
+
+
+def corpora_of(bench: Workbench, request: Request) -> Path:
+    """The folder that keeps what open-ended suites learned, with a folder SERVER-TARGET for each pair."""
+    return request.corpora or bench.cache.path("corpus", "")
+
+
+def _why_no_tls(target: PreparedTarget) -> str:
+    """Why a target's servers cannot have TLS; empty if they can."""
+    if target.target.emulator.has_kernel:
+        return "the machine's file system has no OpenSSL"
+    return openssl.why_none(target.setup.toolchain)
+
+
+def _with_tls(peers: Mapping[str, PeerServer]) -> dict[str, PeerServer]:
+    """The peers whose servers can have TLS, with these servers."""
+    return {
+        name: msgspec.structs.replace(peer, build=peer.with_tls)
+        for name, peer in peers.items()
+        if peer.with_tls is not None
+    }
+
+
+def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerServer]) -> Units | None:
+    """The program that a suite runs instead of a server; None for a suite of servers."""
+    units = prepared.units[suite.program] if suite.program else None
+    native = peers[ORACLE].selftests if ORACLE in peers else None
+    # A self-test that does not compile for this machine either is not the target's fault, unless this is the target.
+    if units is None or native is None or suite.program != "selftests" or prepared.target.name == ORACLE:
+        return units
+    return without_native_faults(units, native)
+
+
+def _programs_of(suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> dict[str, Path]:
+    """Target -> the release's programs, for a suite that runs them; none without those of this machine."""
+    if not suite.programs:
+        return {}
+    if suite.tls:
+        builds = {ORACLE: prepared.peers[ORACLE].with_tls, target.target.name: target.with_tls}
+        return {name: build.folder for name, build in builds.items() if build is not None}
+    if target.programs is None or prepared.native_programs is None:
+        return {}
+    return {target.target.name: target.programs, ORACLE: prepared.native_programs}
