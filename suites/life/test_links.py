@@ -9,70 +9,18 @@ import pytest
 
 from suites._shared import link
 from suites._shared.formats import places
-from suites._shared.formats.handmade import of_primary
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import KeyEntry, differences
+from suites.life.linked_servers import OPTIONS, ROLES, LinkedServers, await_swapped, failover_state, follow
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
-    from harness.run.server_process import Guest
     from suites._shared.ports import Ports
 
-# Without pings the offset grows by what a test writes alone.
-OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
-OPTIONS += ["--repl-ping-replica-period", "3600", "--repl-timeout", "3600"]
-ROLES = ["primary", "replica"]
-"""The role of the cell's own target; the companion has the other role."""
-OFFSET = (1 << 32) - 500
-"""A primary's place in its stream that its first writes move beyond 32 bits."""
 BRIEF_MILLISECONDS = 300
 """A time that is awaited to its end."""
 LONG_MILLISECONDS = 600_000
-
-
-class LinkedServers:
-    """A primary beyond OFFSET with the data set, its replica, and the port of each."""
-
-    def __init__(
-        self, start_guest: StartGuest, ports: Ports, cell: CellSpec, companion: str, role: str, *options: str
-    ) -> None:
-        targets = ("", companion) if role == "primary" else (companion, "")
-        everything = [*OPTIONS, *options]
-        files = {"dump.rdb": of_primary(OFFSET)}
-        self.primary, self.port = link.on_a_port(start_guest, ports, targets[0], *everything, files=files)
-        self.replica, self.replica_port = link.on_a_port(start_guest, ports, targets[1], *everything)
-        self.cell = cell
-        follow(self.replica, self.port)
-        link.await_in_step(self.replica, self.primary)
-        # A replica is online once it has acknowledged something, which it does each second.
-        link.await_that(self._is_online, [self.primary, self.replica], "the replica to be online")
-
-    def _is_online(self) -> bool:
-        return ",state=online," in link.info(self.primary, "replication").get("slave0", "")
-
-    def ask(self, *words: Any) -> Any:
-        """The primary's reply."""
-        with server.client(self.primary) as client:
-            return client.command(*words)
-
-    def assert_same(self, family: str) -> None:
-        """Assert that both have the data set, at the same place beyond 2^32 of one stream."""
-        expected = server.without_times(dataset.expected(self.cell.version, family), self.cell.version)
-        places.check_copies(expected, server.snapshot(self.replica), self.primary, self.replica)
-        both = [link.info(one, "replication") for one in (self.primary, self.replica)]
-        for name in ("master_replid", "master_repl_offset"):
-            assert both[0][name] == both[1][name], f"{name}: {both[0][name]} and {both[1][name]}"
-        assert int(both[0]["master_repl_offset"]) > 1 << 32
-
-
-def follow(replica: Guest, port: int) -> None:
-    with server.client(replica) as client:
-        assert client.command("REPLICAOF", "127.0.0.1", port) == b"OK"
-
-
-def state(guest: Guest) -> str:
-    return link.info(guest, "replication").get("master_failover_state", "no-failover")
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -96,16 +44,6 @@ def test_a_failover_hands_the_stream_over(
     assert int(link.info(replica, "replication")["second_repl_offset"]) > 1 << 32
 
 
-def await_swapped(primary: Guest, replica: Guest) -> None:
-    """Wait until a former primary follows its former replica."""
-
-    def swapped() -> bool:
-        roles = [link.info(one, "replication") for one in (primary, replica)]
-        return roles[0]["role"] == "slave" and roles[1]["role"] == "master" and roles[0]["master_link_status"] == "up"
-
-    link.await_that(swapped, [primary, replica], "the failover")
-
-
 @pytest.mark.parametrize("role", ROLES)
 def test_a_failover_to_a_silent_replica_is_aborted_or_forced(
     companion: str, role: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
@@ -116,13 +54,13 @@ def test_a_failover_to_a_silent_replica_is_aborted_or_forced(
     with link.silent(replica):
         linked.ask("SET", "k", dataset.noise(1000))
         linked.ask("FAILOVER")
-        assert state(primary) == "waiting-for-sync"
+        assert failover_state(primary) == "waiting-for-sync"
         assert linked.ask("FAILOVER", "ABORT") == b"OK"
         assert linked.ask(*to, "TIMEOUT", BRIEF_MILLISECONDS) == b"OK"
-        link.await_that(lambda: state(primary) == "no-failover", [primary], "the end of the time")
+        link.await_that(lambda: failover_state(primary) == "no-failover", [primary], "the end of the time")
         assert linked.ask("INCR", "counter") == 1
         assert linked.ask(*to, "FORCE", "TIMEOUT", BRIEF_MILLISECONDS) == b"OK"
-        link.await_that(lambda: state(primary) == "failover-in-progress", [primary], "a failover by force")
+        link.await_that(lambda: failover_state(primary) == "failover-in-progress", [primary], "a failover by force")
     await_swapped(primary, replica)
     link.await_in_step(primary, replica)
     assert differences(server.snapshot(replica), server.snapshot(primary)) == []
