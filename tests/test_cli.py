@@ -194,6 +194,13 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         (("chekc",), "error: No such command 'chekc'"),
         (("check", "--policy", "lenient"), "error: unknown policy 'lenient' (--policy)"),
         (("plan", "--nonsense"), "error: No such option"),
+        # Before anything runs.
+        (("check", "--offline", "--known", "absent.toml"), "error: the file cannot be read (absent.toml)"),
+        (
+            ("exec", *TARGET, "--offline", "--known", "absent.toml", "true"),
+            "error: the file cannot be read (absent.toml)",
+        ),
+        (("check", "--offline", "--known", "/dev/null"), "error: not a valid knownlist (/dev/null)"),
     ],
 )
 def test_a_wrong_request_is_exit_4_and_says_what_to_type(plumb: Plumb, words: tuple[str, ...], error: str) -> None:

@@ -19,6 +19,7 @@ from harness.core.model import (
     Tier,
     Transport,
 )
+from harness.core.strict_toml import read_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.judge import known_findings
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
@@ -26,6 +27,8 @@ from harness.run.cell_spec import LARGEST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from click.shell_completion import CompletionItem
 
     from harness.core.errors import ExitCode
 
@@ -127,9 +130,28 @@ jobs = click.option(
     help="Cells to run at a time. As many again run beside them if their suites mostly wait.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
+
+
+class KnownFile(click.ParamType[Path]):
+    """A known-findings file that can be read: a run of an hour must not end with an error in it."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ARG002
+        """Its path. Raises UsageError, with file and line, if the file is invalid."""
+        path = Path(value)
+        if ctx is None or not ctx.resilient_parsing:
+            known_findings.entries_of(read_text(path), path)
+        return path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Names of files."""
+        return click.Path().shell_complete(ctx, param, incomplete)
+
+
 known = click.option(
     "--known",
-    type=click.Path(path_type=Path),
+    type=KnownFile(),
     default=known_findings.DEFAULT,
     help="The known-findings file.",
     show_default="ci/known.toml",
