@@ -19,7 +19,7 @@ import pytest
 
 from harness.core.cache import Cache
 from harness.core.digests import key_of
-from harness.core.errors import ExitCode, UsageError
+from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.finding import Verdict
 from harness.core.model import ArchivePlace
 from harness.core.processes import process
@@ -602,6 +602,21 @@ def test_what_a_killed_tracer_traced_is_killed(traced_arm: TracedRun) -> None:
         finally:
             tracer.kill()
     assert wait_for(lambda: not processes_of(traced_arm.folder), seconds=10), processes_of(traced_arm.folder)
+
+
+ENDS_OF_TRACERS = {
+    "kill -9 $PPID": "the tracer was killed by SIGKILL",
+    """rm -r "$(tr '\\0' '\\n' </proc/$PPID/cmdline | sed -n 2p)"; ./odd""": "and it held what the tracer needs",
+    "rm -r ../cells; true": "something removed its folder while the command ran",
+}
+
+
+@pytest.mark.parametrize("script", ENDS_OF_TRACERS)
+def test_a_command_that_takes_away_what_traces_it_has_no_verdict(traced_arm: TracedRun, script: str) -> None:
+    with pytest.raises(InfrastructureError) as caught:
+        traced_arm.run("sh", "-c", script)
+    assert ENDS_OF_TRACERS[script] in caught.value.because
+    assert processes_of(traced_arm.folder) == []
 
 
 def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:

@@ -195,17 +195,26 @@ def run_traced(
                 remedy="name a run folder outside of what the command removes: --run FOLDER",
             )
         if not status.is_file():
-            raise InfrastructureError(
-                "the command could not be traced",
-                where=words[0],
-                because=f"the tracer {describe_exit(code)[1]}; its message is above",
-                remedy="allow ptrace(2) and seccomp(2) here: a container needs --cap-add=SYS_PTRACE",
-            )
+            raise _untraced(words[0], place, code)
         how, number, count = status.read_text("ascii").split()
     _note_gone(cell, int(count))
     end = CommandEnd(code=int(number) if how == "exited" else -int(number), seconds=time.monotonic() - began)
     _keep_objects(cell)
     return end
+
+
+def _untraced(program: str, place: Path, code: int) -> InfrastructureError:
+    """Why the tracer left no status: it ended with this code, and `place` had its files."""
+    if code < 0:
+        because = f"the tracer was {describe_exit(code)[1]}"
+        remedy = "run again; the command must not end processes that are not its own"
+    elif not (place / "emulator").is_file():
+        because = f"something removed {place} while the command ran, and it held what the tracer needs"
+        remedy = "have the command remove nothing in the folder of temporary files that is not its own"
+    else:
+        because = f"the tracer ended with status {code}; its message is above"
+        remedy = "allow ptrace(2) and seccomp(2) here: a container needs --cap-add=SYS_PTRACE"
+    return InfrastructureError("the command could not be traced", where=program, because=because, remedy=remedy)
 
 
 def _note_gone(cell: Path, count: int) -> None:
