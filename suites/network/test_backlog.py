@@ -1,7 +1,7 @@
 """The test is a replica: what it missed of the primary's stream comes again, byte for byte, from wherever it asks.
 
 From 7.0 on, the primary keeps its stream in blocks and finds an offset by an index, which has an entry for every 64th
-of them. The stream here has several such entries.
+of them. The stream here has several such entries, of which a primary that keeps little forgets the first.
 """
 
 from __future__ import annotations
@@ -69,10 +69,13 @@ class PlayedReplica:
         return identifier, int(offset)
 
 
-@pytest.fixture
-def primary(start_guest: StartGuest, ports: Ports) -> tuple[Guest, int, float]:
-    """A primary whose stream has nothing but what is written to it, its port, and a time limit for its answers."""
-    options = ("--repl-backlog-size", "16mb", "--repl-ping-slave-period", "3600")
+@pytest.fixture(params=["16mb", "1mb"])
+def primary(start_guest: StartGuest, ports: Ports, request: pytest.FixtureRequest) -> tuple[Guest, int, float]:
+    """A primary whose stream has nothing but what is written to it, its port, and a time limit for its answers.
+
+    It keeps all of the stream, or the last part.
+    """
+    options = ("--repl-backlog-size", request.param, "--repl-ping-slave-period", "3600")
     guest, port = link.on_a_port(start_guest, ports, "", *options)
     return guest, port, guest.runner.target.deadline_seconds(TIMEOUT_SECONDS)
 
@@ -89,16 +92,23 @@ def test_a_stream_comes_again_from_every_offset(primary: tuple[Guest, int, float
         assert sent == whole, f"the stream differs first at byte {_first_difference(sent, whole)}"
         told = info_fields(client.command("INFO", "replication"))
         assert int(told["master_repl_offset"]) == begin + len(whole)
-    starts = [0, 1, *range(1_000_000, len(whole), 800_000), len(whole) - 5]
-    for start in starts:
+        kept = int(told["repl_backlog_first_byte_offset"]) - begin - 1
+    assert kept <= len(whole) - 1_000_000, "the primary keeps less than it was told"
+    starts = {0, 1, kept - 1, kept, *range(1_000_000, len(whole), 400_000), len(whole) - 5}
+    for start in sorted(starts - {-1}, reverse=True):
         with PlayedReplica(port, patience) as replica:
             # Offsets count from one: the next byte that a replica wants has the number behind its last.
             replica.send(b"PSYNC", identifier, b"%d" % (begin + start + 1))
-            assert replica.line().startswith(b"+CONTINUE"), f"nothing is continued at byte {start}"
+            answer = replica.line()
+            if start < kept:
+                assert answer.startswith(b"+FULLRESYNC"), f"byte {start} is gone, and the answer is {answer!r}"
+                break
+            assert answer.startswith(b"+CONTINUE"), f"nothing is continued at byte {start}: {answer!r}"
             again = replica.read(len(whole) - start)
             assert again == whole[start:], f"from byte {start} on, byte {_first_difference(again, whole[start:])}"
 
 
+@pytest.mark.parametrize("primary", ["1mb"], indirect=True)
 def test_the_primary_tells_each_offset_that_a_replica_acknowledges(primary: tuple[Guest, int, float]) -> None:
     guest, port, patience = primary
     with guest.client() as client, PlayedReplica(port, patience) as replica:
