@@ -128,6 +128,24 @@ def test_the_weakest_pairs_of_suite_and_operator_come_first() -> None:
     ]
 
 
+def test_findings_that_name_the_changed_function_are_counted_by_what_they_show() -> None:
+    """A wrong value's identity has the name of a test, in which a function's name may occur by chance."""
+
+    def found(name: str, *identities: str, file: str = "src/part.c") -> MutantOutcome:
+        evidence = [NewFinding(finding=each, targets=["armv5"], suites=["sds"]) for each in identities]
+        return msgspec.structs.replace(an_outcome(name, "found", file=file), found_by=evidence)
+
+    document = a_document(
+        found("drop-1", "alignment-f-load", "wrong-result-sds_test_one.py_test_b"),
+        found("drop-2", "alignment-memcpy-load"),
+        found("drop-3", "crash-if-x"),
+        found("drop-4", "wrong-result-protocol-f-1"),
+        found("drop-5", "alignment-f-load", file="src/part.h"),
+        an_outcome("drop-6"),
+    )
+    assert tables.by_evidence(document)[2:] == ["| a place in the code | 3 | 1 |", "| a wrong value alone | 1 | 0 |"]
+
+
 def test_a_survivor_has_its_place_its_change_and_its_reason() -> None:
     (row,) = tables.survivor_rows(MIXED, {"drop-2": "nothing reads it"})[2:]
     assert row == r"| `drop-2` | src/part.c:7 | `a \| b` becomes nothing | nothing reads it |"
@@ -209,8 +227,12 @@ def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
     for one in said.survivors:
         if one.test:
             file, _, name = one.test.partition("::")
-            tree = ast.parse((ROOT / file).read_text("utf-8"))
-            assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, one.test
+            content = (ROOT / file).read_text("utf-8")
+            if file.endswith(".testsuite"):
+                assert f"\ntest {name} {{" in content, one.test
+            else:
+                functions = {node.name for node in ast.walk(ast.parse(content)) if isinstance(node, ast.FunctionDef)}
+                assert name in functions, one.test
 
 
 def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

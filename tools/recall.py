@@ -127,6 +127,7 @@ def result_rows() -> list[str]:
             tables.by_file(each),
             tables.by_suite(each),
             tables.weakest(each),
+            tables.by_evidence(each),
             tables.found_rows(each),
             tables.survivor_rows(each, words),
         ):

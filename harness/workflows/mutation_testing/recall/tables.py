@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from harness.workflows.mutation_testing.generator.mutants import Mutant
-    from harness.workflows.mutation_testing.recall.document import MutantOutcome, RecallDocument
+    from harness.workflows.mutation_testing.recall.document import MutantOutcome, NewFinding, RecallDocument
 
+_WRONG_VALUE = "wrong-result-"
 _MOST_FINDINGS = 3
 _LONGEST_CODE = 100
 _WEAKEST = 10
@@ -69,6 +70,29 @@ def weakest(document: RecallDocument) -> list[str]:
     pairs = sorted(ran, key=lambda pair: (found[pair] / ran[pair], -ran[pair], pair))[:_WEAKEST]
     rows = [(f"`{suite}`", f"`{operator}`", ran[suite, operator], found[suite, operator]) for suite, operator in pairs]
     return table(["suite", "operator", "mutants", "found"], rows)
+
+
+def by_evidence(document: RecallDocument) -> list[str]:
+    """Of the found mutants that change a function: how many have a finding that names it, by what the findings show.
+
+    A header's mutants do not count, because what they change is a structure as a rule, and is compiled elsewhere.
+    """
+    changed = [each for each in document.of("found") if each.mutant.function and each.mutant.file.endswith(".c")]
+    rows = []
+    for title, placed in (("a place in the code", True), ("a wrong value alone", False)):
+        members = [each for each in changed if any(map(_has_place, each.found_by)) == placed]
+        rows.append((title, len(members), sum(map(_names_function, members))))
+    return table(["what the findings show", "mutants of a function", "a finding names it"], rows)
+
+
+def _has_place(finding: NewFinding) -> bool:
+    """Whether a finding has a function in its identity: a wrong value has the name of a test there."""
+    return not finding.finding.startswith(_WRONG_VALUE)
+
+
+def _names_function(outcome: MutantOutcome) -> bool:
+    placed = [each.finding for each in outcome.found_by if _has_place(each)]
+    return any(f"-{outcome.mutant.function}-" in f"{identity}-" for identity in placed)
 
 
 def found_rows(document: RecallDocument) -> list[str]:
