@@ -56,7 +56,7 @@ def test_a_suite_that_runs_tests_of_an_unknown_one_is_an_error(copied: Path) -> 
     shutil.copytree(ROOT / "suites", copied / "suites", ignore=shutil.ignore_patterns("golden", "*.py"))
     path = damage(copied / "suites/threads/suite.toml", '"protocol"', '"protokol"')
     with pytest.raises(UsageError, match="unknown suite 'protokol'") as caught:
-        Catalog(copied).suites  # noqa: B018 - it is read when it is first asked for
+        Catalog(copied, copied / "harness").suites  # noqa: B018 - it is read when it is first asked for
     assert str(path) in str(caught.value)
     assert "did you mean 'protocol'?" in str(caught.value)
 
@@ -128,7 +128,7 @@ def test_every_policy_is_some_targets_and_says_where_it_is_documented() -> None:
 def test_a_wrong_key_of_a_policy_is_an_error_that_names_the_policy(copied: Path) -> None:
     damage(copied / "harness" / "plan" / "policies" / "linux-arm.toml", "fixup = [", "fixups = [")
     with pytest.raises(UsageError) as caught:
-        Catalog(copied).policies  # noqa: B018
+        Catalog(copied, copied / "harness").policies  # noqa: B018
     assert "linux-arm-2" in str(caught.value)
     assert "'fixup' is the nearest known key" in str(caught.value)
 
@@ -140,19 +140,19 @@ def test_an_unknown_effective_policy_is_an_error(copied: Path) -> None:
         '{ armv6 = "linux-arm-9"',
     )
     with pytest.raises(UsageError, match="linux-arm-9"):
-        Catalog(copied).policies  # noqa: B018
+        Catalog(copied, copied / "harness").policies  # noqa: B018
 
 
 def test_a_policy_stands_in_one_place(copied: Path) -> None:
     damage(copied / "harness" / "plan" / "policies" / "linux-arm.toml", 'name = "linux-arm-2"', 'name = "signal"')
     with pytest.raises(UsageError, match="'signal' is defined twice"):
-        Catalog(copied).policies  # noqa: B018
+        Catalog(copied, copied / "harness").policies  # noqa: B018
 
 
 def test_a_targets_kernel_is_a_policy(copied: Path) -> None:
     damage(copied / "targets" / "armv5.toml", 'kernel = "linux-arm-2"', 'kernel = "linux-arm-22"')
     with pytest.raises(UsageError, match="did you mean 'linux-arm-2'"):
-        Catalog(copied).targets  # noqa: B018
+        Catalog(copied, copied / "harness").targets  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_an_unknown_key_is_an_error_that_names_the_file_and_the_nearest_key(
 ) -> None:
     path = damage(copied / "targets" / "armv5.toml", "slowdown = ", f"{written}\nslowdown = ")
     with pytest.raises(UsageError) as caught:
-        Catalog(copied).targets  # noqa: B018 - reading is what is tested
+        Catalog(copied, copied / "harness").targets  # noqa: B018 - reading is what is tested
     message = str(caught.value)
     assert str(path) in message
     assert written.split(" ", maxsplit=1)[0] in message
@@ -178,7 +178,7 @@ def test_an_unknown_key_is_an_error_that_names_the_file_and_the_nearest_key(
 def test_an_unknown_key_of_an_inner_table_is_an_error_too(copied: Path) -> None:
     damage(copied / "targets" / "armv5.toml", 'cpu = "', 'cpus = "')
     with pytest.raises(UsageError, match="'cpu' is the nearest known key"):
-        Catalog(copied).targets  # noqa: B018
+        Catalog(copied, copied / "harness").targets  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_wrong_or_missing_value_is_an_error_that_names_the_file_and_the_key(
 ) -> None:
     path = damage(copied / "targets" / "armv5.toml", old, new)
     with pytest.raises(UsageError) as caught:
-        Catalog(copied).targets  # noqa: B018
+        Catalog(copied, copied / "harness").targets  # noqa: B018
     assert str(path) in str(caught.value)
     assert message in str(caught.value)
 
@@ -203,13 +203,13 @@ def test_a_wrong_or_missing_value_is_an_error_that_names_the_file_and_the_key(
 def test_what_the_file_name_tells_may_not_be_told_inside(copied: Path) -> None:
     damage(copied / "targets" / "armv5.toml", "title = ", 'name = "other"\ntitle = ')
     with pytest.raises(UsageError, match="key 'name' follows from the file's name"):
-        Catalog(copied).targets  # noqa: B018
+        Catalog(copied, copied / "harness").targets  # noqa: B018
 
 
 def test_invalid_toml_is_an_error_that_names_the_file_and_the_line(copied: Path) -> None:
     path = damage(copied / "targets" / "armv5.toml", "title = ", "title = = ")
     with pytest.raises(UsageError) as caught:
-        Catalog(copied).targets  # noqa: B018
+        Catalog(copied, copied / "harness").targets  # noqa: B018
     assert "not valid TOML" in str(caught.value)
     assert str(path) in str(caught.value)
     assert "line 1" in str(caught.value)
@@ -236,7 +236,7 @@ def test_what_a_target_names_and_is_not_there_is_an_error_that_suggests_one(
 ) -> None:
     damage(copied / "targets" / f"{file}.toml", name, near)
     with pytest.raises(UsageError) as caught:
-        Catalog(copied).targets  # noqa: B018
+        Catalog(copied, copied / "harness").targets  # noqa: B018
     wrong, right = near.rpartition("= ")[2].strip('"'), name.rpartition("= ")[2].strip('"')
     assert f"unknown {kind} '{wrong}' (targets/{file}.toml)" in str(caught.value)
     assert f"did you mean '{right}'?" in str(caught.value)
@@ -253,7 +253,7 @@ def test_a_variant_stands_for_no_machine(copied: Path, file: str, named: str, va
     """A canary would have half of the accesses, and nothing would say so."""
     damage(copied / "targets" / f"{file}.toml", named, variant)
     with pytest.raises(UsageError, match="a variant is named where a target must be"):
-        Catalog(copied).select_targets(["all"])
+        Catalog(copied, copied / "harness").select_targets(["all"])
 
 
 def test_a_toolchain_is_checked_as_strictly_as_a_target(tmp_path: Path) -> None:

@@ -16,8 +16,12 @@ from harness.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The checkout, which holds targets, toolchains and suites beside the package."""
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The package `harness`."""
+PACKED = PACKAGE / "data"
+"""What a wheel has instead of a checkout (pyproject.toml, tool.hatch)."""
+ROOT = PACKED if PACKED.is_dir() else PACKAGE.parent
+"""The folder with targets, toolchains and suites: the checkout, or in an installed wheel the package's data."""
 
 _Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
 

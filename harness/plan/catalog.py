@@ -16,7 +16,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.model import CANARY_SUITE, Record, Server, Suite
-from harness.core.strict_toml import ROOT, near_names, nearest_key, read_toml
+from harness.core.strict_toml import PACKAGE, ROOT, near_names, nearest_key, read_toml
 from harness.core.target_model import (
     DEFAULT_FAMILY,
     ORACLE,
@@ -50,8 +50,9 @@ class PolicyFamily(Record, frozen=True):
 class Catalog:
     """Everything that can be selected, by name. Each table is read on first use."""
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = ROOT, package: Path = PACKAGE) -> None:
         self.root = root
+        self.package = package
         self.family = DEFAULT_FAMILY
         """The toolchains that compile: those that the targets name, or a family's."""
         self.lacking: frozenset[str] = frozenset()
@@ -103,7 +104,7 @@ class Catalog:
 
         `compilers`: the folder of the family's commands. `libraries`: target -> what its programs are linked with.
         """
-        other = Catalog(self.root)
+        other = Catalog(self.root, self.package)
         other.family = family.name
         other.targets = {ORACLE: self.targets[ORACLE]}
         other.toolchains, other.families = dict(self.toolchains), self.families
@@ -164,15 +165,14 @@ class Catalog:
     def servers(self) -> dict[str, Server]:
         """harness/plan/servers/*.toml."""
         return {
-            path.stem: read_toml(path, Server, name=path.stem)
-            for path in _tomls(self.root / "harness" / "plan" / "servers")
+            path.stem: read_toml(path, Server, name=path.stem) for path in _tomls(self.package / "plan" / "servers")
         }
 
     @cached_property
     def policies(self) -> dict[str, Policy]:
         """harness/plan/policies/*.toml: each file a family with one source."""
         found: dict[str, Policy] = {}
-        for path in _tomls(self.root / "harness" / "plan" / "policies"):
+        for path in _tomls(self.package / "plan" / "policies"):
             family = read_toml(path, PolicyFamily)
             for raw in family.policies:
                 policy = _policy(raw, path, family.source)

@@ -18,7 +18,7 @@ from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import process
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import PACKAGE, read_toml
 from harness.core.target_model import (  # noqa: TC001 - msgspec reads the annotations when it decodes
     AddressingMode,
     PlannedAccess,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Direction, Target, Toolchain
     from harness.run.vm.machine import Machine
 
-ACCESSES = ROOT / "harness" / "isa" / "accesses"
+ACCESSES = PACKAGE / "isa" / "accesses"
 DRIVER = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 60.0
 DEATHS_AT_ONCE = 100

@@ -9,20 +9,27 @@ import os
 from pathlib import Path
 
 from harness.core.digests import files_below, sha256_of
-from harness.core.strict_toml import ROOT
+from harness.core.strict_toml import PACKAGE, PACKED, ROOT
 
-FOLDERS = ("harness", "suites", "targets", "toolchains")
+FOLDERS = (PACKAGE, *(ROOT / name for name in ("suites", "targets", "toolchains")))
 _RESOURCE = "cell-"
 
 
 def harness_version() -> str:
-    """The release and a digest of its files, as they are now: `0.1.0+1f2e3d4c5b6a7980`."""
+    """The release and a digest of its files, as they are now: `0.1.0+1f2e3d4c5b6a7980`.
+
+    A wheel has that of the checkout from which it was built.
+    """
     files = []
     for folder in FOLDERS:
-        for name, path, status in files_below(ROOT / folder):
+        for name, path, status in files_below(folder):
             # Interpreters write these.
-            if "__pycache__" not in name and path.is_file():
-                files.append((f"{folder}/{name}", str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+            written = "__pycache__" in name
+            # A wheel's suites, targets and toolchains, which have folders of their own.
+            packed = folder == PACKAGE and path.is_relative_to(PACKED)
+            if not written and not packed and path.is_file():
+                whole = f"{folder.name}/{name}"
+                files.append((whole, str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     return _version_of(tuple(files))
 
 
