@@ -1,0 +1,98 @@
+"""ci/release, with a program in place of hatchling: it makes no release whose tag, version and changelog differ."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from harness.core.strict_toml import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHANGELOG = """# Changelog
+
+## Unreleased
+
+- later
+
+## 0.1.0 - 2026-12-01
+
+### Added
+
+- a wheel
+
+## 0.0.9 - 2026-01-01
+
+- earlier
+"""
+BUILD_FAILS = 9
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of version 0.1.0, whose build fails: nothing behind it is of interest here."""
+    (tmp_path / "ci").mkdir()
+    shutil.copy(ROOT / "ci" / "release", tmp_path / "ci")
+    (tmp_path / "ci" / "setup").write_text("root=.\nsay() { printf '%s\\n' \"$*\" >&2; }\n", "utf-8")
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, "utf-8")
+    program = tmp_path / ".venv" / "bin" / "hatchling"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\n[ "$1" = version ] && echo 0.1.0 || exit {BUILD_FAILS}\n', "utf-8")
+    program.chmod(0o755)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "one"]):
+        subprocess.run([*git, *words], check=True)
+    return tmp_path
+
+
+def release(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(checkout / "ci" / "release"), *words], cwd=checkout, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_notes_are_the_versions_section_of_the_changelog(checkout: Path) -> None:
+    assert release(checkout, "out", "v0.1.0").returncode == BUILD_FAILS
+    assert (checkout / "out" / "NOTES.md").read_text("utf-8").strip() == "### Added\n\n- a wheel"
+
+
+@pytest.mark.parametrize("tag", ["v0.1.1", "0.1.0", "v0.1"])
+def test_a_tag_of_another_version_is_refused(checkout: Path, tag: str) -> None:
+    ended = release(checkout, "out", tag)
+    assert (ended.returncode, f"the tag is {tag}" in ended.stderr) == (4, True), ended.stderr
+
+
+def test_a_version_without_a_section_is_refused(checkout: Path) -> None:
+    (checkout / "CHANGELOG.md").write_text(CHANGELOG.replace("## 0.1.0 ", "## 0.1.01 "), "utf-8")
+    ended = release(checkout, "out", "v0.1.0")
+    assert (ended.returncode, "no section of 0.1.0" in ended.stderr) == (4, True), ended.stderr
+
+
+def test_a_folder_with_something_in_it_is_refused(checkout: Path) -> None:
+    """What lies there would be uploaded and attested with the rest."""
+    (checkout / "out").mkdir()
+    (checkout / "out" / "plumbline-old.whl").touch()
+    ended = release(checkout, "out")
+    assert (ended.returncode, "out is not empty" in ended.stderr) == (4, True), ended.stderr
+
+
+def test_a_draft_needs_the_containers_verdict_and_a_tag() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))["jobs"]
+    assert set(jobs["draft"]["needs"]) == jobs.keys() - {"draft"}
+    assert jobs["draft"]["if"] == "github.event_name == 'push'"
+    assert [name for name, job in jobs.items() if "permissions" in job] == ["draft"], "others may write nothing"
+
+
+def test_the_container_copies_what_a_release_makes() -> None:
+    lines = (ROOT / "ci" / "Containerfile").read_text("utf-8").replace("\\\n", " ").splitlines()
+    copied = [line.split()[1] for line in lines if line.startswith("COPY")]
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    made = set(re.findall(r"ci/release (\S+)", workflow))
+    assert {source.rpartition("/")[0] for source in copied} == made
+    assert "--file ci/Containerfile" in workflow
