@@ -38,6 +38,15 @@ def test_what_was_joined_is_of_one_tier_only_if_every_run_was_and_is_a_part_if_o
     assert (join([full, CLEAN]).tier, join([CLEAN, full]).tests) == ("", ["hll"])
 
 
+def test_every_emulator_that_ran_a_target_is_named_once() -> None:
+    """Machines that compile their own have different ones."""
+    one, other, third = (
+        msgspec.structs.replace(CLEAN, emulators=emulators)
+        for emulators in ({"armv7": ["a" * 64]}, {"armv7": ["b" * 64, "a" * 64], "mips": ["c" * 64]}, {})
+    )
+    assert join([one, other, third]).emulators == {"armv7": ["a" * 64, "b" * 64], "mips": ["c" * 64]}
+
+
 def test_a_finding_of_two_targets_is_one() -> None:
     first = judgement()
     finding = first.findings[0]

@@ -7,9 +7,8 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING
 
-from harness.build import googletest, toolchain
+from harness.build import googletest, qemu_user, toolchain
 from harness.build.kernel import needed_packages as kernel_packages
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
 from harness.build.sources.debian_archive import packages_for_sources
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
@@ -76,9 +75,7 @@ def diagnose(
         packages.add(googletest.PACKAGE)
     if (debugger or for_tests) and (set(targets) != {"native"} or shutil.which("gdb") is None):
         packages.add(DEBUGGER_PACKAGE)
-    if counts or any(catalog.targets[name].emulator.is_qemu_user for name in targets):
-        qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-        packages.update(qemu.packages if emulator == "pinned" else ["qemu-user-static"])
+    packages.update(_emulator_packages(catalog, targets, emulator, counts=counts))
     for name in targets:
         if machine := catalog.targets[name].emulator.machine:
             spec = catalog.kernels[machine]
@@ -87,6 +84,19 @@ def diagnose(
     useful = tuple(package for package in missing if package not in packages)
     missing = [package for package in missing if package in packages]
     return Diagnosis(packages=missing, command=_command(missing), useful=useful)
+
+
+def _emulator_packages(catalog: Catalog, targets: Sequence[str], emulator: str, *, counts: bool) -> list[str]:
+    """What provides the emulators of targets: a distribution's, or what compiles the pinned ones."""
+    specs = [catalog.targets[name].emulator for name in targets]
+    emulated = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
+    if not counts and not emulated:
+        return []
+    if emulator != "pinned":
+        return ["qemu-user-static"]
+    if not counts and not qemu_user.compiles(emulated):
+        return []
+    return read_toml(qemu_user.QEMU_FOLDER / "qemu.toml", qemu_user.Qemu).packages
 
 
 def with_useful(diagnosis: Diagnosis) -> Diagnosis:

@@ -14,6 +14,7 @@ from elftools.elf.segments import InterpSegment
 
 from harness.analysis.detectors import registry
 from harness.build import build_progress
+from harness.build.sources import emulator_wheel
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import ArchivePlace, Flavour, GuestEnvironment, Record
@@ -107,6 +108,11 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         return ["-translations", str(self.translations / f"{program.name}-{self.target.name}-{key}" / "code")]
 
     @property
+    def emulator_digest(self) -> str:
+        """SHA-256 of the user-mode emulator; empty where a real kernel or this machine runs the programs."""
+        return sha256_of(self.program) if self.program and self.target.emulator.is_qemu_user else ""
+
+    @property
     def reports_edges(self) -> bool:
         """Whether its programs can record the edges that they execute, as under the pinned emulator."""
         return self.records_faults
@@ -132,17 +138,34 @@ class Emulators:
             with self.cache.lock(f"qemu-{key}"):
                 # Another run may have built them while this one waited.
                 if absent := self._absent(key, names):
+                    self._take_installed(key, absent)
+                if absent := self._absent(key, names):
                     self._build(qemu, key, absent)
         return {name: emulator_folder(self.cache, key, name) / f"qemu-{name}" for name in names}
 
     def cached(self, specs: Sequence[EmulatorSpec]) -> set[str]:
-        """The QEMU names of those user-mode emulators among the specs that are in the cache and need no build."""
+        """The QEMU names of those user-mode emulators among the specs that need no build.
+
+        They are in the cache or in an installed wheel.
+        """
         names = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
         key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
-        return {*names} - {*self._absent(key, names)}
+        absent = self._absent(key, names)
+        return {*names} - ({*absent} - emulator_wheel.search(key, absent).programs.keys())
 
     def _absent(self, key: str, names: Sequence[str]) -> list[str]:
         return [name for name in names if self.cache.entry("emulators", f"{key}-{name}") is None]
+
+    def _take_installed(self, key: str, names: list[str]) -> None:
+        """Put the emulators of an installed wheel into the cache, if they are those of these sources."""
+        found = emulator_wheel.search(key, names)
+        for name, program in found.programs.items():
+            self.cache.folder("emulators", f"{key}-{name}", partial(_publish, program))
+        if found.programs:
+            listed = ", ".join(found.programs)
+            self.progress.say(f"the emulators for {listed} are those of the package {emulator_wheel.DISTRIBUTION}")
+        if found.problem:
+            self.progress.say(f"QEMU is compiled, though {emulator_wheel.DISTRIBUTION} is installed: {found.problem}")
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
         """Build several emulators in one build folder, because they share most of the work."""
@@ -273,6 +296,12 @@ def with_alignment(options: list[str], policy: Policy) -> list[str]:
     return [*options[:at], alignment_option(policy), *options[at + 1 :]]
 
 
+def compiles(names: Sequence[str]) -> bool:
+    """Whether QEMU has to be compiled for emulators that the cache lacks: unless an installed wheel has them all."""
+    found = emulator_wheel.search(qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu)), names)
+    return found.programs.keys() != {*names}
+
+
 def _publish(program: Path, into: Path) -> None:
     shutil.copy2(program, into)
 
@@ -284,8 +313,13 @@ def emulator_folder(cache: Cache, key: str, name: str) -> Path:
 
 def qemu_key(qemu: Qemu) -> str:
     """Content address of the emulators: source, Plumbline's changes, options."""
-    changes = [sha256_of(path) for path in sorted(QEMU_FOLDER.rglob("*")) if path.suffix in {".c", ".h", ".patch"}]
-    return key_of([qemu.sha256, *qemu.configure, *qemu.python_packages, *changes])
+    return key_of([qemu.sha256, *qemu.configure, *qemu.python_packages, *qemu_changes().values()])
+
+
+def qemu_changes() -> dict[str, str]:
+    """Plumbline's changes: file below toolchains/qemu -> its SHA-256."""
+    paths = [path for path in sorted(QEMU_FOLDER.rglob("*")) if path.suffix in {".c", ".h", ".patch"}]
+    return {path.relative_to(QEMU_FOLDER).as_posix(): sha256_of(path) for path in paths}
 
 
 def _object_cache(cache: Cache, work: Path) -> dict[str, str]:

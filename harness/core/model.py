@@ -22,6 +22,9 @@ FileNameOrNone = Annotated[
 ]
 """The same, or empty."""
 
+DigestOrNone = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
+"""A SHA-256 in hexadecimal, or empty."""
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A frozen, keyword-only value. Decoding refuses unknown keys."""

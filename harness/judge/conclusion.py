@@ -141,9 +141,18 @@ def conclude(
         base=str(old.base) if old else "",
         place=_place(run.server),
         revision=run.revision,
+        emulators=_emulators(run),
         unchecked=left,
     )
     return judgement, exit_code(judgement.verdict)
+
+
+def _emulators(run: RunRecord) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for cell in run.cells:
+        if cell.emulator and cell.emulator not in found.setdefault(cell.target, []):
+            found[cell.target].append(cell.emulator)
+    return found
 
 
 def _part(run: RunRecord) -> list[str]:

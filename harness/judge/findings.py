@@ -67,6 +67,8 @@ class Judgement(Record, frozen=True):
     """The findings by probable cause: what to read first."""
     revision: str = ""
     """The commit of the server's tree, with `+changes` behind it where files differ from it; empty if unknown."""
+    emulators: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Target -> SHA-256 of each user-mode emulator that ran its programs, compiled here or from a wheel."""
     unchecked: list[str] = msgspec.field(default_factory=list)
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
 

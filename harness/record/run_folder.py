@@ -30,6 +30,7 @@ from harness.core.model import (
     Allocator,
     BuildSettings,
     CompilerWarnings,
+    DigestOrNone,
     GuestEnvironment,
     Name,
     NameOrNone,
@@ -59,6 +60,8 @@ class CellRecord(Record, frozen=True):
     """Exit status of the test process; None if none was started."""
     seal: str = ""
     """Digest of the cell's seal.json; empty if no test process was started."""
+    emulator: DigestOrNone = ""
+    """SHA-256 of the user-mode emulator that ran the target's programs; empty where none did."""
     audit_seal: str = ""
     """Digest of the audit's seal.json."""
 

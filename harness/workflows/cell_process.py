@@ -101,6 +101,7 @@ def run_cell(
         problem=problem,
         problem_kind=kind,
         status=result.code,
+        emulator=spec.runner.emulator_digest,
     )
 
 

@@ -35,13 +35,20 @@ class Installation(NamedTuple):
     here: Path
     """A folder of the user's, empty at first."""
 
-    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment in the user's folder, without the environment of the tests."""
+    def run(self, program: str, *words: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment in the user's folder, without the environment of the tests.
+
+        `cache`: another cache than the tests'.
+        """
         kept = ("HOME", "PLUMBLINE_CACHE", "XDG_CACHE_HOME", "TMPDIR")
         return subprocess.run(
             [str(self.programs / program), *words],
             cwd=self.here,
-            env={"PATH": "/usr/bin:/bin", **{name: os.environ[name] for name in kept if name in os.environ}},
+            env={
+                "PATH": "/usr/bin:/bin",
+                **{name: os.environ[name] for name in kept if name in os.environ},
+                **({"PLUMBLINE_CACHE": str(cache)} if cache else {}),
+            },
             capture_output=True,
             text=True,
             timeout=RUN_SECONDS,
@@ -57,8 +64,8 @@ def built_wheel(folder: Path, checkout: Path = ROOT) -> Path:
     return wheel
 
 
-def install(wheel: Path, folder: Path) -> Installation:
-    """An environment with the wheel, and with what it requires.
+def install(folder: Path, wheel: Path, *others: Path) -> Installation:
+    """An environment with the wheel, with what it requires, and with other wheels.
 
     That is taken from the environment of the tests, which is locked: an installation needs no network. A package that
     Plumbline uses and does not require is missing.
@@ -66,7 +73,7 @@ def install(wheel: Path, folder: Path) -> Installation:
     venv.create(folder / "venv", with_pip=False)
     packages = folder / "venv" / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "venv" / "bin" / "python")]
-    words = ["install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    words = ["install", "--quiet", "--no-deps", "--no-index", *map(str, (wheel, *others))]
     subprocess.run([*pip, *words], check=True, timeout=BUILD_SECONDS)
     there = {canonicalize_name(one.name): one for one in distributions()}
     (own,) = distributions(name="plumbline", path=[str(packages)])

@@ -25,7 +25,7 @@ VERSION = "from harness.workflows.campaign.version import harness_version; print
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     folder = tmp_path_factory.mktemp("installed")
-    return install(built_wheel(folder), folder)
+    return install(folder, built_wheel(folder))
 
 
 def files_of(folder: Path) -> set[str]:

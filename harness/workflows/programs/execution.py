@@ -117,6 +117,7 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
         suite=program_launch.SUITE,
         seconds=round(end.seconds, 2),
         status=status,
+        emulator=tracing.runner.emulator_digest,
         seal=evidence_seal.seal(cell),
     )
 

@@ -1,0 +1,101 @@
+"""Finds the emulators of an installed `plumbline-emulators`, so that nobody waits for a compiler.
+
+tools.emulators makes that wheel. Its emulators serve only if their key is the one that these sources have: the same
+archive of QEMU, the same changes, the same options. They must be for this machine, have the digest that the wheel
+names, and start here. The canaries of a run prove them as they prove compiled ones.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.digests import sha256_of
+from harness.core.errors import PlumblineError
+from harness.core.model import Name, Record
+from harness.core.processes import process
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PACKAGE = "plumbline_emulators"
+DISTRIBUTION = "plumbline-emulators"
+IDENTITY = "identity.json"
+PROGRAMS = "programs"
+"""The folder of the package that holds `qemu-NAME`."""
+START_SECONDS = 60.0
+
+
+class EmulatorWheel(Record, frozen=True):
+    """identity.json of the wheel: what its emulators were built from, and for which machine."""
+
+    key: str
+    """harness.build.qemu_user.qemu_key of the sources that built them."""
+    qemu: str
+    """QEMU's release."""
+    archive: str
+    """SHA-256 of QEMU's source archive."""
+    configure: list[str]
+    changes: dict[str, str]
+    """Plumbline's file below toolchains/qemu -> its SHA-256."""
+    machine: str
+    """The processor that runs them, as `uname --machine` says it."""
+    programs: dict[Name, str]
+    """QEMU's name of the emulated processor -> SHA-256 of its emulator."""
+
+
+class WheelSearch(msgspec.Struct, frozen=True):
+    """What an installed wheel has of the emulators that are needed."""
+
+    programs: dict[str, Path]
+    """QEMU's name of the emulated processor -> the emulator, which serves."""
+    problem: str = ""
+    """Why the others do not serve. Empty if all do, or no wheel is installed."""
+
+
+def search(key: str, names: Sequence[str]) -> WheelSearch:
+    """Look in the installed wheel for the emulators of a key. Starts each of them once."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        return WheelSearch({})
+    return _search(Path(spec.origin).parent, key, names)
+
+
+def _search(folder: Path, key: str, names: Sequence[str]) -> WheelSearch:
+    try:
+        wheel = json_codec.decode((folder / IDENTITY).read_bytes(), EmulatorWheel)
+    except (OSError, msgspec.DecodeError) as error:
+        return WheelSearch({}, f"{folder / IDENTITY} cannot be read ({error})")
+    if wheel.key != key:
+        return WheelSearch(
+            {}, f"they were built from other sources or with other options (they are {wheel.key}, not {key})"
+        )
+    if wheel.machine != platform.machine():
+        return WheelSearch({}, f"they run on {wheel.machine}, and this is {platform.machine()}")
+    found: dict[str, Path] = {}
+    problems = []
+    for name in names:
+        program = folder / PROGRAMS / f"qemu-{name}"
+        if problem := _problem(wheel, name, program):
+            problems.append(problem)
+        else:
+            found[name] = program
+    return WheelSearch(found, "; ".join(problems))
+
+
+def _problem(wheel: EmulatorWheel, name: str, program: Path) -> str:
+    if name not in wheel.programs:
+        return f"none is for {name}"
+    try:
+        if sha256_of(program) != wheel.programs[name]:
+            return f"{program} is damaged: it does not have the digest that {IDENTITY} names"
+        result = process.run([program, "--version"], deadline_seconds=START_SECONDS)
+    except (OSError, PlumblineError) as error:
+        return f"{program} does not start here ({error})"
+    # The loader says which library it lacks.
+    return "" if result.code == 0 else f"{program} does not start here ({result.text.strip()})"

@@ -1,0 +1,151 @@
+"""The emulators of an installed wheel serve where they are those of these sources, and nowhere else."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from harness.build import host_packages, qemu_user
+from harness.build.qemu_user import QEMU_FOLDER, Emulators, Qemu, emulator_folder, qemu_changes, qemu_key
+from harness.build.sources.archives import Fetcher
+from harness.build.sources.emulator_wheel import IDENTITY, PACKAGE, PROGRAMS, EmulatorWheel
+from harness.core import json_codec
+from harness.core.cache import Cache
+from harness.core.digests import sha256_of
+from harness.core.errors import InfrastructureError
+from harness.core.strict_toml import read_toml
+from harness.plan.catalog import Catalog
+from tests import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+QEMU = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+KEY = qemu_key(QEMU)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The package of emulators for ARM and SPARC, on Python's path: each is a program that starts."""
+    folder = tmp_path / "site" / PACKAGE
+    fakes.write(folder / "__init__.py", "")
+    for name in ("arm", "sparc64"):
+        fakes.write(folder / PROGRAMS / f"qemu-{name}", f"#!/bin/sh\necho {name}\n", mode=0o755)
+    identify(folder)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    yield folder
+    sys.modules.pop(PACKAGE, None)
+
+
+def identify(folder: Path, **other: Any) -> None:
+    """Write the identity of what is there; `other`: fields that are not as they should be."""
+    programs = {path.name.removeprefix("qemu-"): sha256_of(path) for path in (folder / PROGRAMS).iterdir()}
+    whole = EmulatorWheel(
+        key=KEY,
+        qemu=QEMU.version,
+        archive=QEMU.sha256,
+        configure=QEMU.configure,
+        changes=qemu_changes(),
+        machine=platform.machine(),
+        programs=programs,
+    )
+    (folder / IDENTITY).write_bytes(json_codec.pretty(msgspec.structs.replace(whole, **other)))
+
+
+def prepared(tmp_path: Path, *targets: str) -> tuple[dict[str, Path], str]:
+    """The emulators of targets in an empty cache, and what was said. Without a network: nothing can be compiled."""
+    cache, progress = Cache(tmp_path / "cache"), fakes.quiet()
+    emulators = Emulators(cache, Fetcher(cache, fakes.quiet(), offline=True), progress)
+    specs = [Catalog().targets[name].emulator for name in targets]
+    found: dict[str, Path] = {}
+    try:
+        found = emulators.prepare(specs)
+    except InfrastructureError as error:
+        if "the cache lacks the source of qemu" not in str(error):
+            raise
+    return found, " ".join(fakes.printed(progress).split())
+
+
+def test_emulators_of_the_same_sources_serve_and_nothing_is_compiled(tmp_path: Path, package: Path) -> None:
+    found, said = prepared(tmp_path, "armv5", "sparc64")
+    assert {name: sha256_of(path) for name, path in found.items()} == {
+        name: sha256_of(package / PROGRAMS / f"qemu-{name}") for name in ("arm", "sparc64")
+    }
+    assert all(path.is_relative_to(tmp_path / "cache") for path in found.values())
+    assert "the emulators for arm, sparc64 are those of the package plumbline-emulators" in said
+    assert "compiled" not in said
+
+
+def test_without_the_package_nothing_is_said_of_it(tmp_path: Path) -> None:
+    assert "plumbline-emulators" not in prepared(tmp_path, "armv5")[1]
+
+
+UNFIT = {
+    "other sources": ({"key": "0123456789abcdef"}, f"they are 0123456789abcdef, not {KEY}"),
+    "other machine": ({"machine": "riscv128"}, f"they run on riscv128, and this is {platform.machine()}"),
+    "damaged": ({"programs": {"arm": "0" * 64}}, "does not have the digest that identity.json names"),
+    "none": ({"programs": {}}, "none is for arm"),
+}
+
+
+@pytest.mark.parametrize(("other", "reason"), UNFIT.values(), ids=UNFIT)
+def test_other_emulators_are_compiled_and_it_is_said_why(
+    tmp_path: Path, package: Path, other: dict[str, Any], reason: str
+) -> None:
+    identify(package, **other)
+    found, said = prepared(tmp_path, "armv5")
+    assert found == {}
+    assert "QEMU is compiled, though plumbline-emulators is installed:" in said
+    assert reason in said
+    assert not emulator_folder(Cache(tmp_path / "cache"), KEY, "arm").exists()
+
+
+def test_an_emulator_that_does_not_start_here_is_compiled(tmp_path: Path, package: Path) -> None:
+    program = package / PROGRAMS / "qemu-arm"
+    program.write_text("#!/bin/sh\necho libglib-2.0.so.0: cannot open shared object file; exit 127\n", "utf-8")
+    identify(package)
+    found, said = prepared(tmp_path, "armv5")
+    assert found == {}
+    assert "does not start here (libglib-2.0.so.0: cannot open shared object file)" in said
+
+
+def test_a_package_that_says_nothing_of_itself_does_not_serve(tmp_path: Path, package: Path) -> None:
+    (package / IDENTITY).write_text("{}", "utf-8")
+    found, said = prepared(tmp_path, "armv5")
+    assert found == {}
+    assert "cannot be read" in said
+
+
+@pytest.mark.parametrize("changed", ["overlay/linux-user/plumbline.c", "hooks.patch", "qemu.toml"])
+def test_any_change_of_what_they_are_built_from_makes_them_others(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    folder = tmp_path / "qemu"
+    shutil.copytree(QEMU_FOLDER, folder)
+    text = (folder / changed).read_text("utf-8")
+    edited = text.replace('"--disable-docs"', '"--enable-docs"') if changed == "qemu.toml" else f"{text}\n"
+    assert edited != text
+    (folder / changed).write_text(edited, "utf-8")
+    assert package.is_dir()
+    monkeypatch.setattr(qemu_user, "QEMU_FOLDER", folder)
+    found, said = prepared(tmp_path, "armv5")
+    assert found == {}
+    assert f"they are {KEY}, not" in said
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="without dpkg no package counts as missing")
+def test_only_what_is_compiled_needs_qemus_build_dependencies(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.build.toolchain.missing_packages", list)
+
+    def needed(target: str) -> bool:
+        return "ninja-build" in host_packages.diagnose(Catalog(), [target], emulator="pinned").packages
+
+    assert [needed("armv5"), needed("aarch64")] == [False, True]
+    identify(package, key="0123456789abcdef")
+    assert needed("armv5")
