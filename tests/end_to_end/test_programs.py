@@ -394,6 +394,26 @@ def test_a_program_of_another_user_that_cannot_be_emulated_is_noted(traced_arm: 
     assert "./odd: the kernel refused its emulator: Permission denied" in cell.reason
 
 
+@pytest.mark.parametrize(
+    ("program", "verdict", "reason"),
+    [("./odd", Verdict.UNKNOWN, "which lets nobody read its memory"), ("/bin/true", Verdict.PASS, "")],
+)
+def test_what_a_process_executes_that_nobody_may_read_is_noted(
+    traced_arm: TracedRun, program: str, verdict: Verdict, reason: str
+) -> None:
+    if os.geteuid() == 0:
+        wrapper = traced_arm.folder / "tracer"
+        tracer = traced_arm.tracing.tracer
+        wrapper.write_text(f'#!/bin/sh\nexec setpriv --bounding-set=-sys_ptrace {tracer} "$@"\n', "utf-8")
+        wrapper.chmod(0o755)
+        traced_arm.tracing = msgspec.structs.replace(traced_arm.tracing, tracer=wrapper)
+    # PR_SET_DUMPABLE is 4.
+    hidden = f"import ctypes, os; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); os.execv('{program}', ['odd', 'odd'])"
+    found, cell = traced_arm.judged("sh", "-c", f'./odd; python3 -c "{hidden}"; true')
+    assert (cell.verdict, found) == (verdict, []), cell
+    assert reason in cell.reason
+
+
 def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
     tree, environment = traced_arm.folder, environment_for(traced_arm.setup)
     shutil.copy2(odd_program("sparc64"), tree / "other")
@@ -517,7 +537,7 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd; ./qemu-arm ./odd odd; ./qemu-arm-static ./odd odd; true": (
         Verdict.UNKNOWN,
         [],
-        "./qemu-arm, which the command runs programs under by itself",
+        "/qemu-arm, which the command runs programs under by itself",
     ),
     "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "nothing tells what was executed"),
     "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),

@@ -70,6 +70,7 @@ typedef struct {
     pid_t tid, pid;
     long guest, pending; /* `pending`: the guest that it is to become, while the kernel executes the starter */
     char *path;          /* of that execution */
+    int is_unread;   /* it executes a file whose path cannot be read, as that of a process that lets nobody read it */
     int is_starting; /* the starter runs, and is about to become the emulator */
     int is_restored; /* at the end of a system call its registers are to be put back, if it failed */
     struct user_regs_struct before;
@@ -241,18 +242,19 @@ static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *cal
     return write_registers(tid, now);
 }
 
-/* The registers of the call as they were, but for what it returned: the number of the error, 0 if there is none. */
-static int put_back(pid_t tid, const struct user_regs_struct *before)
+static int64_t returned_by(const struct user_regs_struct *now)
 {
-    struct user_regs_struct now;
-    if (!read_registers(tid, &now) || (int64_t)now.rax >= 0)
-        return 0;
-    uint64_t returned = now.rax;
-    now = *before;
-    now.rax = returned;
-    now.orig_rax = (uint64_t)-1;
-    write_registers(tid, &now);
-    return (int)-(int64_t)returned;
+    return (int64_t)now->rax;
+}
+
+/* Make the registers of the call what they were, but for what it returned. */
+static void put_back(pid_t tid, struct user_regs_struct *now, const struct user_regs_struct *before)
+{
+    uint64_t returned = now->rax;
+    *now = *before;
+    now->rax = returned;
+    now->orig_rax = (uint64_t)-1;
+    write_registers(tid, now);
 }
 #elif defined(__aarch64__)
 #define IS_32_BITS(arch) ((arch) == AUDIT_ARCH_ARM)
@@ -292,15 +294,16 @@ static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *cal
     return write_registers(tid, now);
 }
 
-static int put_back(pid_t tid, const struct user_regs_struct *before)
+static int64_t returned_by(const struct user_regs_struct *now)
 {
-    struct user_regs_struct now;
-    if (!read_registers(tid, &now) || (int64_t)now.regs[0] >= 0)
-        return 0;
+    return (int64_t)now->regs[0];
+}
+
+static void put_back(pid_t tid, struct user_regs_struct *now, const struct user_regs_struct *before)
+{
     for (int i = 1; i < 31; i++)
-        now.regs[i] = before->regs[i];
-    write_registers(tid, &now);
-    return (int)-(int64_t)now.regs[0];
+        now->regs[i] = before->regs[i];
+    write_registers(tid, now);
 }
 #else
 #error "no registers are known of this machine"
@@ -490,7 +493,7 @@ static int at_execution(Thread *thread)
     size_t used = 0;
     struct user_regs_struct now;
     struct __ptrace_syscall_info info;
-    thread->pending = 0;
+    thread->pending = thread->is_unread = 0;
     if (ptrace(PTRACE_GET_SYSCALL_INFO, thread->tid, sizeof info, &info) <= 0 || !read_registers(thread->tid, &now))
         return 0; /* it was killed meanwhile */
     int is_32_bits = IS_32_BITS(info.arch);
@@ -500,13 +503,10 @@ static int at_execution(Thread *thread)
     }
     Call call = call_of(&now, is_32_bits);
     if (!path_of(thread, &call, path, seen))
-        return 0;
+        return thread->is_unread = 1;
     int kind = kind_of(thread->tid, seen, words, &used, 0);
     if (kind > 0)
         note(home, "strangers", "%d %s\n", kind, path);
-    /* The starter becomes our own. */
-    if (kind == 0 && !thread->is_starting && is_emulator(path))
-        note(home, "trouble", "%s, which the command runs programs under by itself\n", path);
     if (kind >= 0)
         return 0;
     if (!has_our_root(thread->tid)) {
@@ -533,16 +533,39 @@ static int at_execution(Thread *thread)
     return 1;
 }
 
-/* The kernel has refused what a thread was to execute instead of a program. */
-static void at_refusal(Thread *thread, int error)
+/* Nothing is executed in place of a program. */
+static void give_up(Thread *thread, int error)
 {
     if (!thread->pending)
         return;
     note_of_guest(thread->pending, "refused", "%d\n", error);
     /* What concerns the arguments and this machine's memory would have stopped the program as well. */
-    if (error != E2BIG && error != EFAULT && error != ENOMEM && error != EAGAIN)
+    if (error != E2BIG && error != ENOMEM && error != EAGAIN)
         note(home, "trouble", "%s: the kernel refused its emulator: %s\n", thread->path, strerror(error));
     thread->pending = 0;
+}
+
+/* The kernel has refused an execution. */
+static void at_refusal(Thread *thread, struct user_regs_struct *now, int error)
+{
+    if (thread->is_restored)
+        put_back(thread->tid, now, &thread->before);
+    give_up(thread, error);
+    /* Of another machine, or no program at all: nobody knows. */
+    if (thread->is_unread && error == ENOEXEC)
+        note(home, "trouble", "what process %d executed, which lets nobody read its memory\n", thread->pid);
+    thread->is_restored = thread->is_unread = 0;
+}
+
+/* A process became another emulator of the target, by itself or by the kernel's binfmt_misc. */
+static void look_for_emulator(const Thread *thread)
+{
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/%d/exe", thread->tid);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = 0;
+    if (is_emulator(path))
+        note(home, "trouble", "%s, which the command runs programs under by itself\n", path);
 }
 
 /* A process has executed a file. */
@@ -558,11 +581,13 @@ static void at_executed(Thread *thread)
         forget(caller);
         thread = thread_of(tid);
     }
-    thread->is_restored = 0;
+    thread->is_restored = thread->is_unread = 0;
     if (thread->is_starting && !thread->pending) {
         thread->is_starting = 0;
         return;
     }
+    if (!thread->pending)
+        look_for_emulator(thread);
     if (thread->guest)
         note_of_guest(thread->guest, "ends", "%d replaced\n", thread->pid);
     thread->guest = thread->pending;
@@ -573,7 +598,7 @@ static void at_executed(Thread *thread)
 static void at_end(Thread *thread, int status)
 {
     /* It was killed on the way. */
-    at_refusal(thread, EAGAIN);
+    give_up(thread, EAGAIN);
     if (thread->guest && thread->tid == thread->pid) {
         if (WIFEXITED(status))
             note_of_guest(thread->guest, "ends", "%d exited %d\n", thread->pid, WEXITSTATUS(status));
@@ -681,10 +706,9 @@ static void go_on(pid_t tid, int status)
         break;
     default:
         if (sent == (SIGTRAP | 0x80)) {
-            int error = thread->is_restored ? put_back(tid, &thread->before) : 0;
-            thread->is_restored = 0;
-            if (error)
-                at_refusal(thread, error);
+            struct user_regs_struct now;
+            if (read_registers(tid, &now) && returned_by(&now) < 0)
+                at_refusal(thread, &now, (int)-returned_by(&now));
             break;
         }
         ptrace(PTRACE_CONT, tid, 0, sent);
