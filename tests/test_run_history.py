@@ -233,6 +233,15 @@ def test_a_folder_without_runs_and_an_output_that_is_something_else_are_refused(
     assert (code, "the site is a folder" in err) == (ExitCode.USAGE, True)
 
 
+@pytest.mark.parametrize("name", ["20261301-000000", "99999999-999999-x", "00000000-000000"])
+def test_a_name_of_digits_that_are_no_time_is_dated_by_its_record(tmp_path: Path, plumb: Plumb, name: str) -> None:
+    folder = judged_run(tmp_path / "runs", name)
+    os.utime(folder / "run.json", (1.7e9, 1.7e9))
+    assert plumb("history", tmp_path / "runs", "--output", tmp_path / "site")[0] == ExitCode.PASS
+    assert read_judged(folder).seconds == 1.7e9
+    assert (tmp_path / "site" / "runs" / name / "report.html").is_file()
+
+
 def test_a_number_that_no_chart_can_show_is_refused(tmp_path: Path, plumb: Plumb) -> None:
     run = judged_run(tmp_path / "runs", "20260101-000000")
     text = (run / "findings.json").read_text("utf-8")

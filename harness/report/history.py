@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
@@ -173,7 +174,9 @@ def _when(folder: Path) -> float:
     A joined run has no record, but its judgement.
     """
     if stamp := re.match(r"\d{8}-\d{6}", folder.name):
-        return time.mktime(time.strptime(stamp[0], "%Y%m%d-%H%M%S"))
+        # Digits may be another thing than a time.
+        with contextlib.suppress(ValueError, OverflowError):
+            return time.mktime(time.strptime(stamp[0], "%Y%m%d-%H%M%S"))
     record = folder / "run.json"
     return (record if record.is_file() else folder / "findings.json").stat().st_mtime
 
