@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.sources.debian_source import SourcePackage, source_named
+from harness.build.sources.debian_source import SourcePackage, source_named, version_in
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.workflows.programs import build_system
 from tests import fakes
@@ -40,6 +40,28 @@ def test_what_names_no_package_is_refused_before_apt_sees_it(text: str) -> None:
     with pytest.raises(UsageError, match="names no package") as caught:
         source_named(text)
     assert "bookworm/zlib" in str(caught.value)
+
+
+INDEX = """\
+Package: aboot
+Version: 1.0~pre20040408-4
+Extra-Source-Only: yes
+
+Package: aboot
+Version: 1.0-10
+Build-Depends: other (>= 2)
+
+Package: aboot
+Version: 1.0-9
+
+"""
+
+
+def test_a_suite_has_the_newest_of_the_versions_that_its_index_lists() -> None:
+    """Hundreds of packages of sid have several."""
+    assert version_in(INDEX) == "1.0-10"
+    assert version_in(INDEX.replace("1.0-9", "1:0.1-1")) == "1:0.1-1"
+    assert version_in("") == ""
 
 
 def test_a_folder_has_no_epoch_in_its_name() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from functools import cmp_to_key
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,6 +62,25 @@ def source_named(text: str) -> SourcePackage:
     return SourcePackage(suite=found["suite"] or DEFAULT_SUITE, name=found["name"], version=found["version"] or "")
 
 
+def version_in(shown: str) -> str:
+    """The version that a suite has now, as `apt-cache showsrc` shows its index; empty if it has none.
+
+    That is the newest. A suite keeps older ones of which some architecture still has programs, and from which parts of
+    other packages were built. apt shows the oldest first.
+    """
+    versions = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)
+    return max(versions, key=cmp_to_key(_compared), default="")
+
+
+def _compared(one: str, other: str) -> int:
+    """1 if a version is newer than another, -1 if it is older, else 0, as dpkg orders them."""
+    return _holds(one, "gt", other) - _holds(one, "lt", other)
+
+
+def _holds(one: str, relation: str, other: str) -> bool:
+    return process.run(["dpkg", "--compare-versions", one, relation, other], deadline_seconds=60).code == 0
+
+
 class SourcePackages:
     """Source packages in the cache."""
 
@@ -82,14 +102,14 @@ class SourcePackages:
             fetched = f"name a version that was fetched before: {package.title}=VERSION"
             apt.ready_index(self.progress, offline=self.offline, remedy=fetched)
             shown = apt.cache("showsrc", "--only-source", package.name).text
-        if (found := re.search(r"^Version: (\S+)$", shown, re.MULTILINE)) is None:
+        if not (version := version_in(shown)):
             raise UsageError(
                 f"Debian {package.suite} has no source package {package.name}",
                 where="PACKAGE",
                 because=(shown.strip().splitlines() or ["its index does not list it"])[-1],
                 remedy=f"{FORM}; `apt-cache showsrc BINARY` names the source of a binary package",
             )
-        return msgspec.structs.replace(package, version=found[1])
+        return msgspec.structs.replace(package, version=version)
 
     def unpack(self, package: SourcePackage, into: Path) -> None:
         """Unpack a resolved package, Debian's patches applied, into a folder that does not exist yet.
