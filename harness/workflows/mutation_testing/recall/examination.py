@@ -21,7 +21,6 @@ from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, Record, SourceTree, Tier
 from harness.plan.plan import make_plan
 from harness.workflows import check
-from harness.workflows.mutation_testing import campaign
 from harness.workflows.mutation_testing.campaign import planted_request
 from harness.workflows.mutation_testing.mutations import plant
 from harness.workflows.mutation_testing.recall.document import MutantOutcome, NewFinding
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from harness.workflows.mutation_testing.generator.mutants import Mutant
     from harness.workflows.workbench import Workbench
 
-JOBS = campaign.JOBS + 1
-"""The cells of a mutant that run at a time. Two of them leave a third of a processor's time unused: they wait."""
 BUILD = "build"
 """The kind of the finding that a server does not compile."""
 
@@ -237,7 +234,7 @@ class Examiner:
             install=self.install,
             fail_fast=not to_end,
         )
-        request = msgspec.structs.replace(request, tests=list(tests), jobs=JOBS)
+        request = msgspec.structs.replace(request, tests=list(tests))
         bench = self.bench.with_new_stages(f"{name}: ")
         judgement, _ = check.Check(bench, request, without=without, one_failure=not to_end).run()
         return judgement
