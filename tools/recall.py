@@ -110,7 +110,7 @@ def sample_rows() -> list[str]:
             )
         )
     heads = ["sample", "release", "tier", "targets", "seeds", "commit", "found", "survived"]
-    heads += ["equivalent", "invalid", "unjudged", "found since"]
+    heads += ["equivalent", "invalid", "unjudged", "another test"]
     return table(heads, rows)
 
 
