@@ -217,6 +217,23 @@ def test_an_unexplained_survivor_is_told(tmp_path: Path) -> None:
     (tmp_path / "survivors.toml").write_text(entry, "utf-8")
     with pytest.raises(UsageError, match="drop-2 has neither a reason nor a test"):
         recall.survivors(tmp_path)
+    (tmp_path / "survivors.toml").write_text(f'{entry}test = "a::b"\nsame = true\n', "utf-8")
+    with pytest.raises(UsageError, match="drop-2 is said to be the same, and a test finds it"):
+        recall.survivors(tmp_path)
+
+
+def test_survivors_that_do_what_the_release_does_are_counted_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "one.json").write_bytes(json_codec.pretty(a_document(*MIXED.outcomes, an_outcome("drop-4"))))
+    entries = [f'[[survivors]]\nserver = "redis-7.0.15"\nmutant = "drop-{number}"\n' for number in (2, 4)]
+    text = f'{entries[0]}reason = "nothing reads it"\nsame = true\n{entries[1]}test = "a::b"\n'
+    (tmp_path / "survivors.toml").write_text(text, "utf-8")
+    documents, survivors = recall.documents(tmp_path), recall.survivors(tmp_path)
+    monkeypatch.setattr(recall, "documents", lambda: documents)
+    monkeypatch.setattr(recall, "survivors", lambda: survivors)
+    (row,) = recall.sample_rows()[2:]
+    assert "| 2 of 4 (50 %, 15 % to 85 %) | 2 | 1 | 1 | 1 | 1 | 1 | 2 of 3 (67 %, 21 % to 94 %) |" in row
 
 
 def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:

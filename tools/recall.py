@@ -34,6 +34,10 @@ class Survivor(Record, frozen=True):
     """Why no test finds it."""
     test: str = ""
     """The test that finds it now, `FILE::NAME`."""
+    same: bool = False
+    """Whether the reason shows that the mutant does what the release does, on each target of its operator: it would be
+    equivalent if a program had proved it.
+    """
 
 
 class SurvivorList(Record, frozen=True):
@@ -64,6 +68,12 @@ def survivors(folder: Path = STORED) -> SurvivorList:
                 where=str(path),
                 remedy="give it the one that holds",
             )
+        if each.same and not each.reason:
+            raise UsageError(
+                f"{each.mutant} is said to be the same, and a test finds it",
+                where=str(path),
+                remedy="leave out `same`, or give the reason instead of the test",
+            )
     return found
 
 
@@ -89,13 +99,16 @@ def sample_rows() -> list[str]:
     rows = []
     said = survivors()
     with_test = {(each.server, each.mutant) for each in said.survivors if each.test}
+    same = {(each.server, each.mutant) for each in said.survivors if each.same}
     for each in documents():
         header = each.header
         use = "held back" if set(each.seeds) <= set(said.held_back) else "training"
         states = [len(each.of(state)) for state in ("survived", "equivalent", "invalid", "unjudged")]
         seeds = ", ".join(map(str, each.seeds))
         share = str(share_of(each.outcomes))
-        found_since = sum((header.server, outcome.mutant.name) in with_test for outcome in each.of("survived"))
+        survived = [(header.server, outcome.mutant.name) for outcome in each.of("survived")]
+        found_since = sum(name in with_test for name in survived)
+        others = [one for one in each.outcomes if (header.server, one.mutant.name) not in same]
         rows.append(
             (
                 use,
@@ -107,10 +120,12 @@ def sample_rows() -> list[str]:
                 share,
                 *states,
                 found_since,
+                sum(name in same for name in survived),
+                str(share_of(others)),
             )
         )
     heads = ["sample", "release", "tier", "targets", "seeds", "commit", "found", "survived"]
-    heads += ["equivalent", "invalid", "unjudged", "another test"]
+    heads += ["equivalent", "invalid", "unjudged", "another test", "same", "found of the others"]
     return table(heads, rows)
 
 
