@@ -24,6 +24,10 @@ TIMEOUT_SECONDS = 20.0
 WRITES = 260
 VALUE_BYTES = 17_000
 """More than a block of the stream, so that each write begins one."""
+PING = Client.pack([(b"PING",)])
+"""The primary's own command, which it sends in its first second and then once in the period that it was told. Valkey 9
+writes it in small letters.
+"""
 ACKNOWLEDGED = [1, 0x7FFFFFFF, 0x80000000, 0x100000002, 0x0102030405060708]
 """Offsets that a replica may have. A primary's own begins at nought, and none gets so far here."""
 
@@ -58,6 +62,14 @@ class PlayedReplica:
         """So many bytes of the stream."""
         return self._stream.read(length)
 
+    def command(self) -> bytes:
+        """The next command of the stream, as it was sent."""
+        sent = self._stream.readline()
+        for _ in range(int(sent[1:])):
+            head = self._stream.readline()
+            sent += head + self.read(int(head[1:]) + len(b"\r\n"))
+        return sent
+
     def synchronise(self) -> tuple[bytes, int]:
         """Have the primary send all that it has, and return its identifier and the offset behind that."""
         self.send(b"PSYNC", b"?", b"-1")
@@ -71,7 +83,7 @@ class PlayedReplica:
 
 @pytest.fixture(params=["16mb", "1mb"])
 def primary(start_guest: StartGuest, ports: Ports, request: pytest.FixtureRequest) -> tuple[Guest, int, float]:
-    """A primary whose stream has nothing but what is written to it, its port, and a time limit for its answers.
+    """A primary whose stream has little but what is written to it, its port, and a time limit for its answers.
 
     It keeps all of the stream, or the last part.
     """
@@ -83,15 +95,18 @@ def primary(start_guest: StartGuest, ports: Ports, request: pytest.FixtureReques
 def test_a_stream_comes_again_from_every_offset(primary: tuple[Guest, int, float]) -> None:
     guest, port, patience = primary
     written = [(b"SET", b"key:%d" % number, bytes([65 + number % 26]) * VALUE_BYTES) for number in range(WRITES)]
-    whole = Client.pack([(b"SELECT", b"0"), *written])
+    expected = [Client.pack([command]) for command in [(b"SELECT", b"0"), *written]]
     with guest.client() as client, PlayedReplica(port, patience) as replica:
         identifier, begin = replica.synchronise()
         for command in written:
             client.command(*command)
-        sent = replica.read(len(whole))
-        assert sent == whole, f"the stream differs first at byte {_first_difference(sent, whole)}"
+        sent: list[bytes] = []
+        while sum(each.upper() != PING for each in sent) < len(expected):
+            sent.append(replica.command())
+        assert [each for each in sent if each.upper() != PING] == expected
+        whole = b"".join(sent)
         told = info_fields(client.command("INFO", "replication"))
-        assert int(told["master_repl_offset"]) == begin + len(whole)
+        assert int(told["master_repl_offset"]) - begin in {len(whole), len(whole) + len(PING)}
         kept = int(told["repl_backlog_first_byte_offset"]) - begin - 1
     assert kept <= len(whole) - 1_000_000, "the primary keeps less than it was told"
     starts = {0, 1, kept - 1, kept, *range(1_000_000, len(whole), 400_000), len(whole) - 5}
