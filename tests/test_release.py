@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,3 +97,11 @@ def test_the_container_copies_what_a_release_makes() -> None:
     made = set(re.findall(r"ci/release (\S+)", workflow))
     assert {source.rpartition("/")[0] for source in copied} == made
     assert "--file ci/Containerfile" in workflow
+
+
+def test_the_debian_package_has_the_version_of_the_wheel_and_leaves_the_emulators_as_they_are() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    folder = ROOT / "ci" / "debian"
+    assert (folder / "changelog").read_text("utf-8").startswith(f"plumbline ({version}) ")
+    # A stripped emulator no longer has the digest that its wheel names, and would not serve.
+    assert re.search(r"^override_dh_strip\b.*:$", (folder / "rules").read_text("utf-8"), re.MULTILINE)
