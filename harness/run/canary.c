@@ -97,29 +97,28 @@ static int rotated(int offset)
     return bits && loaded == (word >> bits | word << (32 - bits));
 }
 
-/* Whether siginfo has what real kernels put there: nothing but the signal on MIPS, the instruction's address on RISC-V. */
-static const char *as_kernels_tell(void)
+/*
+ * The outcome that the last signal tells; NULL if it is not that of a misaligned access. Real kernels tell the signal and
+ * nothing else on MIPS, and the instruction's address on RISC-V.
+ */
+static const char *misaligned(const unsigned char *address)
 {
+    const siginfo_t *told = &last_signal;
+
+#ifdef __s390x__
+    (void)address;
+    return told->si_signo == SIGILL && told->si_code == ILL_ILLOPN ? "signal" : NULL;
+#else
+    if (told->si_signo == SIGBUS && told->si_code == BUS_ADRALN && told->si_addr == address) {
+        return "signal";
+    }
 #if defined __mips__
-    return last_signal.si_signo == SIGBUS && last_signal.si_code == SI_KERNEL && !last_signal.si_addr ? "unaddressed" : NULL;
+    return told->si_signo == SIGBUS && told->si_code == SI_KERNEL && !told->si_addr ? "unaddressed" : NULL;
 #elif defined __riscv
-    return last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN && last_signal.si_addr == last_pc ? "at-pc" : NULL;
+    return told->si_signo == SIGBUS && told->si_code == BUS_ADRALN && told->si_addr == last_pc ? "at-pc" : NULL;
 #else
     return NULL;
 #endif
-}
-
-/* The outcome that the last signal tells; NULL if it is not that of a misaligned access. */
-static const char *misaligned(const unsigned char *address)
-{
-#ifdef __s390x__
-    (void)address;
-    return last_signal.si_signo == SIGILL && last_signal.si_code == ILL_ILLOPN ? "signal" : NULL;
-#else
-    if (last_signal.si_signo == SIGBUS && last_signal.si_code == BUS_ADRALN && last_signal.si_addr == address) {
-        return "signal";
-    }
-    return as_kernels_tell();
 #endif
 }
 
