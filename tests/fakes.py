@@ -31,7 +31,7 @@ Plumb: TypeAlias = "Callable[..., tuple[int, str, str]]"
 DATA = Path(__file__).parent / "data"
 TRIPLE = "arm-linux-gnueabi"
 """Of a toolchain in the catalog: a stored run's tools are no others."""
-SIGBUS, SIGSEGV = 7, 11
+SIGILL, SIGBUS, SIGSEGV = 4, 7, 11
 ADRALN = 1
 """si_code of a misaligned address."""
 LDR = "001093e5"

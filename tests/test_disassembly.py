@@ -165,11 +165,22 @@ def test_where_a_kernel_tells_the_instructions_address_the_registers_tell_the_da
     assert str(access_of(record, "riscv64")) == told
 
 
-def test_where_a_kernel_tells_no_address_the_processor_does() -> None:
-    # lw $v0, 4($a0)
-    record = fakes.fault(instruction="8c820004", address=0, access="", access_class="", access_bytes=0)
-    told = msgspec.structs.replace(record, misaligned_address=0x1003)
-    assert str(access_of(told, "mips")) == "load of 4 bytes at 3 mod 4"
+@pytest.mark.parametrize(
+    ("machine", "instruction", "misaligned", "told"),
+    [
+        # lw $v0, 4($a0)
+        ("mips", "8c820004", 0x1003, "load of 4 bytes at 3 mod 4"),
+        # csg %r2, %r1, 0(%r5); lpq %r2, 0(%r3)
+        ("s390x", "eb2150000030", 0x1004, "store of 8 bytes at 4 mod 8"),
+        ("s390x", "e3203000008f", 0x1008, "load of 16 bytes at 8 mod 16"),
+    ],
+)
+def test_where_a_kernel_tells_no_address_the_processor_does(
+    machine: str, instruction: str, misaligned: int, told: str
+) -> None:
+    record = fakes.fault(instruction=instruction, address=0, access="", access_class="", access_bytes=0)
+    found = msgspec.structs.replace(record, misaligned_address=misaligned)
+    assert str(access_of(found, machine)) == told
 
 
 def test_an_access_reads_as_a_person_says_it() -> None:

@@ -65,10 +65,18 @@ def test_a_fault_is_told_with_signal_code_address_place_and_the_kernels_line() -
 def test_an_address_that_siginfo_leaves_out_is_told_from_the_processors_registers() -> None:
     unnamed = msgspec.structs.replace(fault(code=0x80, address=0), access_class="", access="")
     untold = msgspec.structs.replace(unnamed, misaligned_address=0x20001)
-    assert as_reported(untold) == "SIGBUS, si_code SI_KERNEL (128), si_addr 0x0, BadVAddr 0x20001, PC 0x1000"
+    assert as_reported(untold) == "SIGBUS, si_code SI_KERNEL (128), si_addr 0x0, misaligned address 0x20001, PC 0x1000"
     assert is_misaligned(untold)
     # A bus error of another kind has no such address.
     assert not is_misaligned(unnamed)
+    # A specification exception of z/Architecture: one of another cause has no such address either.
+    other = msgspec.structs.replace(fault(number=fakes.SIGILL, code=2, address=0x1000), access_class="", access="")
+    exception = msgspec.structs.replace(other, misaligned_address=0x20001)
+    assert as_reported(exception) == (
+        "SIGILL, si_code ILL_ILLOPN (2), si_addr 0x1000, misaligned address 0x20001, PC 0x1000"
+    )
+    assert is_misaligned(exception)
+    assert not is_misaligned(other)
     assert as_reported(fault(code=77)) == "SIGBUS, si_code 77, si_addr 0x20001, PC 0x1000"
     assert as_reported(fault(number=fakes.SIGSEGV, address=0)).startswith(
         "SIGSEGV, si_code SEGV_MAPERR (1), si_addr 0x0,"

@@ -212,6 +212,7 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
         ("riscv64-kernel", "dword", 2, "fixup"),
         ("riscv64-kernel", "cas", 2, "kill"),
         ("mips-kernel", "double", 4, "fixup"),
+        ("s390x-kernel", "cas", 2, "kill"),
         ("mips", "word", 2, "fixup"),
         ("mipsel", "word", 2, "fixup"),
         ("alpha", "word", 2, "fixup"),
@@ -228,7 +229,7 @@ def test_a_fate(target: str, kind: AccessClass, modulo: int, expected: str) -> N
 
 def test_what_is_misaligned_is_a_specification_exception_on_s390x_and_a_bus_error_elsewhere() -> None:
     signals = {name: signal_of(target) for name, target in CATALOG.targets.items()}
-    assert signals.pop("s390x") == signal.SIGILL
+    assert {signals.pop(name) for name in ("s390x", "s390x-kernel")} == {signal.SIGILL}
     assert set(signals.values()) == {signal.SIGBUS}
 
 
@@ -269,7 +270,11 @@ def test_a_kernel_whose_modes_have_other_numbers_gets_its_own(asked: str, told: 
 
 @pytest.mark.parametrize(
     ("target", "expected"),
-    [("mips-kernel", "unaddressed"), ("riscv64-kernel", "at-pc"), ("armv5-kernel", "signal"), ("mips", "signal")],
+    [
+        ("mips-kernel", "unaddressed"),
+        ("riscv64-kernel", "at-pc"),
+        *((target, "signal") for target in ("armv5-kernel", "s390x-kernel", "mips")),
+    ],
 )
 def test_a_real_kernel_has_signals_of_its_own(target: str, expected: str) -> None:
     assert shown(CATALOG.targets[target], "signal") == expected

@@ -29,6 +29,15 @@ POWERPC = Architecture(
     isas=("powerpc",),
     macros="ppc|powerpc|POWERPC",
     variants={"ppc": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_32 | capstone.CS_MODE_BIG_ENDIAN))},
+    accesses=[
+        (r"(lh[az]u?x?|sthu?x?|lhbrx|sthbrx) .*", "half", 2),
+        (r"(lwzu?x?|stwu?x?|lwbrx|stwbrx) .*", "word", 4),
+        (r"(l|st)fsu?x? .*|stfiwx .*", "float", 4),
+        (r"(l|st)fdu?x? .*", "double", 8),
+        (r"(l|st)mw .*", "multi", 4),
+        (r"(lwarx|stwcx\.) .*", "linked", 4),
+    ],
+    stores="st",
     notation=_NOTATION,
 )
 

@@ -48,6 +48,13 @@ S390X = Architecture(
             InstructionSet((capstone.CS_ARCH_SYSZ, capstone.CS_MODE_BIG_ENDIAN), instruction_bytes=0),
         )
     },
+    accesses=[
+        (r"(cs|csy|la[nox]|laal?) .*", "cas", 4),
+        (r"(csg|cds|cdsy|la[nox]g|laalg|laag) .*", "cas", 8),
+        (r"cdsg .*", "cas", 16),
+        (r"(lpq|stpq) .*", "other", 16),
+    ],
+    stores=r"cd?s|la|st",
     notation=_NOTATION,
     # Linux arch/s390/kernel/traps.c, specification_exception().
     misaligned_signal=signal.Signals.SIGILL,

@@ -198,11 +198,14 @@ def emulator_trouble(log: bytes) -> str:
 def is_misaligned(fault: Fault) -> bool:
     """Whether a record shows a misaligned access: a reported one, or one that raised a signal.
 
-    On z/Architecture the signal is SIGILL, and only the emulator's record of the access identifies this cause. On a
-    real kernel of MIPS siginfo does not tell it, and the processor's registers do.
+    On z/Architecture the signal is SIGILL, and only the emulator's record of the access identifies this cause. Where
+    a real kernel's siginfo does not, as on z/Architecture and MIPS, the processor's registers do.
     """
-    by_signal = fault.signal == signal.SIGBUS and (fault.code == BUS_ADRALN or fault.misaligned_address >= 0)
-    return fault.event == "access" or by_signal or (fault.signal == signal.SIGILL and bool(fault.access_class))
+    if fault.event == "access" or fault.misaligned_address >= 0:
+        return True
+    if fault.signal == signal.SIGILL:
+        return bool(fault.access_class)
+    return fault.signal == signal.SIGBUS and fault.code == BUS_ADRALN
 
 
 _FAULT = (b'{"event":"fault"', b'{"event":"access"')

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CODES = {
     (signal.SIGILL, 1): "ILL_ILLOPC",
+    (signal.SIGILL, 2): "ILL_ILLOPN",
     (signal.SIGFPE, 1): "FPE_INTDIV",
     (signal.SIGSEGV, 1): "SEGV_MAPERR",
     (signal.SIGSEGV, 2): "SEGV_ACCERR",
@@ -63,7 +64,7 @@ def as_reported(fault: Fault) -> str:
         name,
         f"si_code {code} ({fault.code})" if code else f"si_code {fault.code}",
         f"si_addr {fault.address:#x}",
-        *([f"BadVAddr {fault.misaligned_address:#x}"] if fault.misaligned_address >= 0 else []),
+        *([f"misaligned address {fault.misaligned_address:#x}"] if fault.misaligned_address >= 0 else []),
         f"PC {fault.pc:#x}",
     ]
     return "; ".join([", ".join(parts), *fault.kernel_log])

@@ -90,7 +90,11 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [beyond("riscv64-kernel", {"at-pc"}), beyond("mips-kernel", {"unaddressed"}), beyond("aarch64-kernel", set())],
+    [
+        beyond("riscv64-kernel", {"at-pc"}),
+        beyond("mips-kernel", {"unaddressed"}),
+        *(beyond(f"{machine}-kernel", set()) for machine in ("aarch64", "s390x")),
+    ],
 )
 def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, told: set[str]) -> None:
     finished = run("compare-tiers", "--target", name, "--json")
@@ -103,7 +107,7 @@ def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, told: 
     }
 
 
-@pytest.mark.parametrize("name", [*REQUIRED, beyond("mips"), beyond("riscv64")])
+@pytest.mark.parametrize("name", [*REQUIRED, *(beyond(name) for name in ("mips", "riscv64", "s390x", "powerpc"))])
 def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(name: str, tmp_path: Path) -> None:
     """The kernel tier has no other source than the instruction; the user tier has both."""
     catalog = Catalog()

@@ -37,6 +37,7 @@ MACHINES = {
     "sun4u": "sparc64",
     "virt-riscv64": "riscv64",
     "malta": "mips",
+    "ccw-s390x": "s390x",
 }
 """Machine -> the target whose server it runs."""
 

@@ -257,7 +257,9 @@ class Machine:
         pid = self.start(command, output=output, environment=environment, traced=traced, fault_log=fault_log)
         end = self.wait(pid, deadline_seconds=deadline_seconds)
         if end is None:
-            self.kill(pid)
+            with contextlib.suppress(RefusedError):
+                # It may have ended just now.
+                self.kill(pid)
             self.wait(pid, deadline_seconds=REQUEST_SECONDS)
         written = self.read(output)
         self.forget(pid)

@@ -2,6 +2,7 @@
 #ifndef PLUMBLINE_INIT_H
 #define PLUMBLINE_INIT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +45,33 @@ int guest_signal(int number);
 bool trace(pid_t pid);
 /* A traced thread has stopped: record a fault, then let it go on. */
 void on_stop(pid_t tid, int status);
+
+/* A record under construction: what does not fit is cut, and the host sees that it is not whole. */
+void append(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void append_hex(const unsigned char *bytes, size_t count);
+/* A comma, but for the first of a list. */
+void append_separator(void);
+
+/* registers.c: a stopped thread's registers, and what they tell of a fault. */
+
+/*
+ * As the kernel's regset has them. A 32-bit program on a 64-bit kernel has the 32-bit regset, which its length tells.
+ */
+struct registers {
+    union {
+        uint32_t narrow[80];
+        uint64_t wide[40];
+        unsigned char bytes[320];
+    };
+    size_t size;
+    uint64_t pc, stack;
+};
+
+bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *registers);
+/* In the order of QEMU's gdb stub. */
+void append_registers(const struct registers *registers);
+/* The field of a record, where siginfo lacks the address of a misaligned access; `memory` is the thread's. */
+void append_misaligned_address(const struct registers *registers, const siginfo_t *signal, int memory);
 
 /* setup.c: mounts, limits, network; what fails is complained of, and the rest is done. */
 void set_up(void);

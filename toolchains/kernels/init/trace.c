@@ -8,7 +8,6 @@
  * SPDX-License-Identifier: Apache-2.0
  */
 #define _GNU_SOURCE
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,13 +29,10 @@ bool trace(pid_t pid)
     return ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE) == 0;
 }
 
-/* A record under construction; what does not fit is cut, and the host sees that it is not whole. */
 static char record[LARGEST_RECORD];
 static size_t length;
 
-static void append(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void append(const char *format, ...)
+void append(const char *format, ...)
 {
     va_list arguments;
 
@@ -47,7 +42,7 @@ static void append(const char *format, ...)
     length = (size_t)written < sizeof record - length ? length + (size_t)written : sizeof record - 1;
 }
 
-static void append_hex(const unsigned char *bytes, size_t count)
+void append_hex(const unsigned char *bytes, size_t count)
 {
     static const char digits[] = "0123456789abcdef";
 
@@ -55,6 +50,11 @@ static void append_hex(const unsigned char *bytes, size_t count)
         record[length++] = digits[bytes[i] >> 4];
         record[length++] = digits[bytes[i] & 15];
     }
+}
+
+void append_separator(void)
+{
+    append("%s", record[length - 1] == '[' ? "" : ",");
 }
 
 static void append_escaped(const char *text)
@@ -129,158 +129,6 @@ static uint64_t status_number(pid_t tid, const char *key, int base)
     return number;
 }
 
-/*
- * Registers as the kernel's regset has them, to be told in the order of QEMU's gdb stub. A 32-bit program on a 64-bit
- * kernel has the 32-bit regset, which its length tells.
- */
-struct registers {
-    union {
-        uint32_t narrow[80];
-        uint64_t wide[40];
-        unsigned char bytes[320];
-    };
-    size_t size;
-    uint64_t pc, stack;
-};
-
-static void append_register(const struct registers *registers, size_t width, size_t index)
-{
-    append("%s\"", record[length - 1] == '[' ? "" : ",");
-    if ((index + 1) * width <= registers->size) {
-        append_hex(registers->bytes + index * width, width);
-    }
-    append("\"");
-}
-
-#if !defined(__riscv) && !defined(__mips__)
-static void append_absent_registers(int count)
-{
-    while (count--) {
-        append(",\"\"");
-    }
-}
-#endif
-
-#if defined(__mips__)
-/* Words of the 32-bit regset (Linux arch/mips/include/uapi/asm/reg.h). */
-enum { MIPS_R0 = 6, MIPS_LO = 38, MIPS_HI, MIPS_EPC, MIPS_BADVADDR, MIPS_STATUS, MIPS_CAUSE };
-#endif
-
-static bool read_registers(pid_t tid, struct registers *registers)
-{
-    struct iovec place = {.iov_base = registers->bytes, .iov_len = sizeof registers->bytes};
-
-    if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRSTATUS, &place) != 0) {
-        return false;
-    }
-    registers->size = place.iov_len;
-#if defined(__sparc__)
-    /* 64 bits: g, o, l, i, tstate, tpc, tnpc, y. 32 bits: g, o, l, i, psr, pc, npc, y, wim, tbr. */
-    bool wide = registers->size >= 36 * 8;
-    registers->pc = wide ? registers->wide[33] : registers->narrow[33];
-    registers->stack = wide ? registers->wide[14] : registers->narrow[14];
-    registers->stack += registers->stack & 1 ? 2047 : 0;
-#elif defined(__aarch64__)
-    bool wide = registers->size >= 34 * 8;
-    registers->pc = wide ? registers->wide[32] : registers->narrow[15];
-    registers->stack = wide ? registers->wide[31] : registers->narrow[13];
-#elif defined(__arm__)
-    registers->pc = registers->narrow[15];
-    registers->stack = registers->narrow[13];
-#elif defined(__riscv)
-    registers->pc = registers->wide[0];
-    registers->stack = registers->wide[2];
-#elif defined(__mips__)
-    /* Of an instruction in a branch's delay slot EPC has the branch (MIPS32 PRA, MD00090, Cause.BD). */
-    registers->pc = registers->narrow[MIPS_EPC] + (registers->narrow[MIPS_CAUSE] >> 31 ? 4 : 0);
-    registers->stack = registers->narrow[MIPS_R0 + 29];
-#else
-#error "no register layout for this machine"
-#endif
-    return true;
-}
-
-#if defined(__arm__) || defined(__aarch64__)
-/* r0 to pc, nine registers of the floating-point unit that nobody has, cpsr. */
-static void append_arm_registers(const struct registers *registers)
-{
-    for (size_t i = 0; i < 16; i++) {
-        append_register(registers, 4, i);
-    }
-    append_absent_registers(9);
-    append_register(registers, 4, 16);
-}
-#endif
-
-static void append_registers(const struct registers *registers)
-{
-#if defined(__sparc__)
-    bool wide = registers->size >= 36 * 8;
-    for (size_t i = 0; i < 32; i++) {
-        append_register(registers, wide ? 8 : 4, i);
-    }
-    if (wide) {
-        append_absent_registers(48); /* floating point */
-        append_register(registers, 8, 33);
-        append_register(registers, 8, 34);
-    } else {
-        append_absent_registers(32);
-        append_register(registers, 4, 35); /* y */
-        append_register(registers, 4, 32); /* psr */
-        append_absent_registers(2);
-        append_register(registers, 4, 33);
-        append_register(registers, 4, 34);
-    }
-#elif defined(__aarch64__)
-    if (registers->size < 34 * 8) {
-        append_arm_registers(registers);
-        return;
-    }
-    for (size_t i = 0; i < 33; i++) {
-        append_register(registers, 8, i);
-    }
-    append_register(registers, 4, 66); /* the low word of pstate */
-#elif defined(__riscv)
-    append("\"%016d\"", 0); /* x0, in whose place the regset has the pc */
-    for (size_t i = 1; i < 32; i++) {
-        append_register(registers, 8, i);
-    }
-    append_register(registers, 8, 0);
-#elif defined(__mips__)
-    static const unsigned char after_r31[] = {MIPS_STATUS, MIPS_LO, MIPS_HI, MIPS_BADVADDR, MIPS_CAUSE, MIPS_EPC};
-
-    for (size_t i = 0; i < 32; i++) {
-        append_register(registers, 4, MIPS_R0 + i);
-    }
-    for (size_t i = 0; i < sizeof after_r31; i++) {
-        append_register(registers, 4, after_r31[i]);
-    }
-#else
-    append_arm_registers(registers);
-#endif
-}
-
-/*
- * What siginfo does not tell of a misaligned access and the processor's registers do. MIPS has the address in BadVAddr and
- * in Cause.ExcCode why it is there: 4 for a load or a jump, 5 for a store (MIPS32 PRA, MD00090, Cause and BadVAddr). Both
- * also stand for any address in the kernel's half.
- */
-static void append_misaligned_address(const struct registers *registers, const siginfo_t *signal)
-{
-#if defined(__mips__)
-    unsigned cause = registers->narrow[MIPS_CAUSE] >> 2 & 31;
-
-    uint32_t address = registers->narrow[MIPS_BADVADDR];
-
-    if (signal->si_signo == SIGBUS && signal->si_code == SI_KERNEL && (cause == 4 || cause == 5) && address >> 31 == 0) {
-        append(",\"misaligned_address\":%" PRIu32, address);
-    }
-#else
-    (void)registers;
-    (void)signal;
-#endif
-}
-
 static bool is_fault(const siginfo_t *signal)
 {
     bool synchronous = signal->si_signo == SIGBUS || signal->si_signo == SIGSEGV || signal->si_signo == SIGILL
@@ -291,7 +139,8 @@ static bool is_fault(const siginfo_t *signal)
 
 static void append_message(const char *message)
 {
-    append("%s\"", record[length - 1] == '[' ? "" : ",");
+    append_separator();
+    append("\"");
     append_escaped(message);
     append("\"");
 }
@@ -303,7 +152,7 @@ static void report_fault(pid_t tid, const siginfo_t *signal)
 
     snprintf(path, sizeof path, "/proc/%d/mem", tid);
     int memory = open(path, O_RDONLY | O_CLOEXEC);
-    if (memory < 0 || !read_registers(tid, &registers)) {
+    if (memory < 0 || !read_registers(tid, signal, &registers)) {
         complain("a fault's registers or memory");
     } else {
         bool handled = status_number(tid, "SigCgt:", 16) >> (signal->si_signo - 1) & 1;
@@ -323,7 +172,7 @@ static void report_fault(pid_t tid, const siginfo_t *signal)
         append("],\"kernel_log\":[");
         messages_about(tid, registers.pc, (uint64_t)(uintptr_t)signal->si_addr, append_message);
         append("]");
-        append_misaligned_address(&registers, signal);
+        append_misaligned_address(&registers, signal, memory);
         append("}\n");
         reply(0, "fault", record, length);
     }
