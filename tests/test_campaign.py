@@ -437,6 +437,7 @@ def test_results_and_sources_go_through_the_shared_store(tmp_path: Path) -> None
 
 def test_the_words_of_a_job_are_a_command_that_plumb_takes(tmp_path: Path, plumb: Plumb) -> None:
     """Up to the first thing that only this release of the server decides."""
+    fakes.write(tmp_path / "known", "findings = []\n")
     for tier in ("quick", "thorough"):
         wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",), tier=tier), server="redis-0.0.0")
         for job in check_jobs(Catalog(), wanted, version="1", known=""):

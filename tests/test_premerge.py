@@ -193,7 +193,6 @@ def test_a_first_list_and_one_that_replaces_a_damaged_one_excuse_nothing(premerg
         (("--server", ".."), "error: no checkout of a server here"),
         (("--server", "../nowhere"), "error: no checkout of a server here"),
         (("--run", "runs/here"), "error: the run folder is inside the checkout"),
-        (("--known", ".plumbline/known.toml"), "error: the checkout's own list counts by itself"),
         (("--target", "sparc46"), "error: unknown target 'sparc46'"),
         (("--suite", "bitop"), "error: unknown suite 'bitop'"),
     ],
@@ -203,6 +202,12 @@ def test_a_wrong_request_is_exit_4(premerge: Premerge, words: tuple[str, ...], e
     assert code == (ExitCode.USAGE if error else ExitCode.PASS), err
     assert err.startswith(error)
     assert not error or "  try: " in err
+
+
+def test_the_checkouts_own_list_is_no_list_for_known(premerge: Premerge, checkout: Path) -> None:
+    fakes.write(checkout / ".plumbline" / "known.toml", "findings = []\n")
+    code, _, err = premerge("--known", ".plumbline/known.toml")
+    assert (code, err.partition(" (")[0]) == (ExitCode.USAGE, "error: the checkout's own list counts by itself")
 
 
 def test_a_server_that_is_no_checkout_is_exit_4(premerge: Premerge, tmp_path: Path) -> None:
