@@ -148,7 +148,10 @@ Cache(Path({str(filled)!r})).folder("guest-roots", "young", fill)
     assert needed.is_file()
 
 
-def test_what_an_entry_needs_stays_if_a_command_begins_to_use_the_entry_after_the_choice(filled: Path) -> None:
+@pytest.mark.parametrize("begins", ["before the removal", "while the removal reads"])
+def test_what_an_entry_needs_stays_if_a_command_begins_to_use_the_entry_after_the_choice(
+    filled: Path, begins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make = f"""
 from pathlib import Path
 from harness.core.cache import Cache
@@ -168,12 +171,24 @@ assert Cache(Path({str(filled)!r})).entry("guest-roots", "old")
 Path({str(done)!r}).touch()
 __import__("time").sleep(60)
 """
-    user = process.start([sys.executable, "-c", code], folder=ROOT)
+    users: list[subprocess.Popen[bytes]] = []
+    read = cache_upkeep._needed_by  # noqa: SLF001
+
+    def begin(of: Cache, names: set[str]) -> set[str]:
+        found = read(of, names)
+        if not users:
+            users.append(process.start([sys.executable, "-c", code], folder=ROOT))
+            assert eventually(done.exists)
+        return found
+
     try:
-        assert eventually(done.exists)
+        if begins == "before the removal":
+            begin(cache, set())
+        monkeypatch.setattr(cache_upkeep, "_needed_by", begin)
         gone = [entry.name for entry in cache_upkeep.remove(cache, chosen)]
     finally:
-        process.kill_group(user)
+        for user in users:
+            process.kill_group(user)
     assert gone == ["builds/old-1", "builds/old-3"]
     assert (cache.path("guest-roots", "old") / "init").resolve().read_bytes() == b"x" * SIZE
 
@@ -303,6 +318,30 @@ def test_a_command_keeps_the_limit_by_itself_where_the_cache_has_grown(filled: P
     cache_upkeep.set_limit(cache, 0)
     cache_upkeep.keep_limit(cache, said.append)
     assert left(filled) == ["builds/old-1"]
+
+
+def test_what_a_running_command_kept_from_removal_is_looked_at_again(filled: Path) -> None:
+    said: list[str] = []
+    cache, done = Cache(filled), filled / "done"
+    cache_upkeep.set_limit(cache, 0)
+    code = f"""
+from pathlib import Path
+from harness.core.cache import Cache
+for name in ("old-1", "old-2", "old-3"): assert Cache(Path({str(filled)!r})).entry("builds", name)
+Path({str(done)!r}).touch()
+__import__("time").sleep(60)
+"""
+    user = process.start([sys.executable, "-c", code], folder=ROOT)
+    try:
+        assert eventually(done.exists)
+        cache_upkeep.keep_limit(cache, said.append)
+    finally:
+        process.kill_group(user)
+    assert len(left(filled)) == 3
+    assert "running commands use what could be removed (plumb clean --limit)" in said[0]
+    cache_upkeep.keep_limit(cache, said.append)
+    assert left(filled) == []
+    assert "3 entries that were not used for longest are removed" in said[1]
 
 
 def test_old_translated_code_goes_before_all_that_is_dear_to_make() -> None:

@@ -175,8 +175,7 @@ class Cache:
         self.set_aside(kind, key)
         unfinished.rename(self.path(kind, key))
         self.use.note(self.seal_path(kind, key))
-        with contextlib.suppress(OSError):
-            (self.root / _GROWN).touch()
+        self.note_growth()
         cache_seal.sync(unfinished.parent)
         with self._guard:
             self._whole[self.path(kind, key)] = state
@@ -196,6 +195,11 @@ class Cache:
                 remedy=f"rm -r '{path}', or name another cache folder: PLUMBLINE_CACHE=FOLDER",
             ) from error
         shutil.rmtree(old, ignore_errors=True)
+
+    def note_growth(self) -> None:
+        """Have the next command that ends look at the cache's size."""
+        with contextlib.suppress(OSError):
+            (self.root / _GROWN).touch()
 
     def has_grown(self) -> bool:
         """Whether any command has added an entry since the last call."""

@@ -141,8 +141,11 @@ def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
     gone: list[CacheEntry] = []
     aside: list[Path] = []
     with cache.use.removal() as since:
-        # A command may have begun since the entries were chosen.
-        needed = _needed_by(cache, _used_since(cache, since))
+        used = _used_since(cache, since)
+    # Under no lock: it reads for seconds. Only what other commands begin to use meanwhile is left for later.
+    needed = _needed_by(cache, used)
+    with cache.use.removal() as since:
+        needed |= _needed_by(cache, _used_since(cache, since) - used)
         for entry in entries:
             if entry.name in needed:
                 continue
@@ -211,11 +214,16 @@ def keep_limit(cache: Cache, say: Callable[[str], None]) -> None:
     size, holding = limit(cache), measure(cache)
     if size is None or holding.bytes <= size:
         return
-    gone = remove(cache, beyond_limit(_with_needs(cache, holding), size))
+    chosen = beyond_limit(_with_needs(cache, holding), size)
+    gone = remove(cache, chosen)
+    if len(gone) < len(chosen):
+        # Running commands use the rest: the next command looks again.
+        cache.note_growth()
     now = holding.bytes - sum(entry.bytes for entry in gone)
+    removed = f"{len(gone)} entries that were not used for longest are removed, and {gibibytes(now)} are left"
     say(
-        f"the cache had {gibibytes(holding.bytes)}, more than its limit of {gibibytes(size)}: {len(gone)} entries that "
-        f"were not used for longest are removed, and {gibibytes(now)} are left (plumb clean --limit)"
+        f"the cache had {gibibytes(holding.bytes)}, more than its limit of {gibibytes(size)}: "
+        f"{removed if gone else 'running commands use what could be removed'} (plumb clean --limit)"
     )
 
 
