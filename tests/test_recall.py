@@ -257,11 +257,16 @@ def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.Monke
     (tmp_path / "one.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=3)))
     (tmp_path / "two.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=4, header=later)))
     (tmp_path / "three.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-2"), seed=3, header=later)))
-    (tmp_path / "survivors.toml").write_text("held_back = [3]\nsurvivors = []\n", "utf-8")
+    said = 'held_back = [3]\nread_before = ["drop-1"]\nsurvivors = []\n'
+    (tmp_path / "survivors.toml").write_text(said, "utf-8")
     documents, survivors = recall.documents(tmp_path), recall.survivors(tmp_path)
     monkeypatch.setattr(recall, "documents", lambda: documents)
     monkeypatch.setattr(recall, "survivors", lambda: survivors)
-    uses = [row.split(" | ")[0] for row in recall.sample_rows()[2:]]
+    *rows, blank, sentence = recall.sample_rows()[2:]
+    assert blank == ""
+    assert "of seed 3, 1 were in the list" in sentence, "and the training sample has no such sentence"
+    assert sentence.endswith("Without them the share is none.")
+    uses = [row.split(" | ")[0] for row in rows]
     # One seed that was read is enough: both samples of the later commit count as one.
     assert dict(zip([each.header.commit for each in documents], uses, strict=True)) == {
         HEADER.commit: "| held back",

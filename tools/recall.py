@@ -16,7 +16,7 @@ from harness.core.strict_toml import ROOT, read_toml
 from harness.report.markdown_table import table
 from harness.workflows.mutation_testing.generator.operators import read_operators
 from harness.workflows.mutation_testing.recall import tables
-from harness.workflows.mutation_testing.recall.document import RecallDocument, joined, read_document, share_of
+from harness.workflows.mutation_testing.recall.document import JUDGED, RecallDocument, joined, read_document, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +46,10 @@ class SurvivorList(Record, frozen=True):
     survivors: list[Survivor]
     held_back: list[int] = msgspec.field(default_factory=list)
     """The seeds whose lists of mutants nobody had read when the commit of their sample was made."""
+    read_before: list[str] = msgspec.field(default_factory=list)
+    """Mutants of these seeds that a list had, too, which had been read: operators with few mutants give the same ones
+    to several seeds.
+    """
 
 
 def documents(folder: Path = STORED) -> list[RecallDocument]:
@@ -126,7 +130,22 @@ def sample_rows() -> list[str]:
         )
     heads = ["sample", "release", "tier", "targets", "seeds", "commit", "found", "survived"]
     heads += ["equivalent", "invalid", "unjudged", "another test", "same", "found of the others"]
-    return table(heads, rows)
+    return [*table(heads, rows), *_without_read(said)]
+
+
+def _without_read(said: SurvivorList) -> list[str]:
+    """A sentence for each held-back sample of which a list that was read had mutants."""
+    lines = []
+    for each in documents():
+        read = [one for one in each.of(*JUDGED) if one.mutant.name in said.read_before]
+        if set(each.seeds) <= set(said.held_back) and read:
+            others = share_of(one for one in each.outcomes if one.mutant.name not in said.read_before)
+            seeds = ", ".join(map(str, each.seeds))
+            sentence = (
+                f"Of the judged mutants of seed {seeds}, {len(read)} were in the list of a training sample as well"
+            )
+            lines += ["", f"{sentence}, which had been read. Without them the share is {others}."]
+    return lines
 
 
 def result_rows() -> list[str]:
