@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PACKAGE = "plumbline_emulators"
 DISTRIBUTION = "plumbline-emulators"
 IDENTITY = "identity.json"
-PROGRAMS = "emulators"
+PROGRAMS = "bin"
 """The folder of the package that holds `qemu-NAME`."""
 START_SECONDS = 60.0
 
