@@ -35,6 +35,12 @@ redis-server:
 \tcat "$(CC)" >>redis-server
 \tchmod +x redis-server
 """
+MODULAR = """
+redis-server:
+\techo made >>{made}
+\ttouch redis-server
+\tif [ "$(BUILD_LUA)" = module ]; then mkdir -p modules/lua && echo lua >modules/lua/libvalkeylua.so; fi
+"""
 CALLING = """
 AR= ar rcu
 redis-server:
@@ -211,6 +217,18 @@ def test_a_distributions_flags_and_variables_come_after_the_makefiles_and_never_
     for other in (BuildSettings(cflags=settings.cflags), BuildSettings(make=settings.make)):
         keys.add(build(tmp_path, msgspec.structs.replace(tree, settings=other)).key)
     assert len(keys) == 4, "two settings share a build"
+
+
+def test_what_a_makefile_takes_out_of_the_server_is_kept_beside_it(tmp_path: Path) -> None:
+    tree = tree_with(tmp_path, MODULAR)
+    whole = build(tmp_path, tree)
+    modular = msgspec.structs.replace(tree, settings=BuildSettings(make=("BUILD_LUA=module",)))
+    made = build(tmp_path, modular)
+    assert (whole.modules, whole.key != made.key) == ((), True)
+    assert [module.read_text("utf-8") for module in made.modules] == ["lua\n"]
+    assert made.modules[0].parent == made.folder
+    assert build(tmp_path, modular) == made, "a build of the cache has its modules as well"
+    assert times_made(tmp_path) == 2
 
 
 @pytest.mark.parametrize("what", ["source", "optimisation", "target", "compiler"])

@@ -20,6 +20,7 @@ from harness.build.sources.tree_files import digest_of
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
+from harness.core.model import BuildSettings
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
@@ -440,7 +441,10 @@ def test_the_words_of_a_job_are_a_command_that_plumb_takes(tmp_path: Path, plumb
     fakes.write(tmp_path / "known", "findings = []\n")
     for tier in ("quick", "thorough"):
         wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",), tier=tier), server="redis-0.0.0")
+        built = BuildSettings(cflags=("-g3",), make=("BUILD_LUA=module",))
+        wanted = msgspec.structs.replace(wanted, settings=built)
         for job in check_jobs(Catalog(), wanted, version="1", known=""):
+            assert set(built.words) <= set(job.words)
             places = {RUN: str(tmp_path / "run"), KNOWN: str(tmp_path / "known"), "{server}": wanted.server}
             code, _, err = plumb(*[places.get(word, word) for word in job.words])
             assert (code, "redis-0.0.0" in err) == (ExitCode.USAGE, True), err

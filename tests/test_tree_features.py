@@ -208,6 +208,15 @@ def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_numb
     assert ("--crash-memcheck-enabled" in words) is knows
 
 
+def test_a_guest_loads_what_its_makefile_took_out_of_the_server(tmp_path: Path) -> None:
+    module = tmp_path / "libvalkeylua.so"
+    build = msgspec.structs.replace(fakes.build(tmp_path), modules=(module,))
+    runner = fakes.unemulated(Catalog().targets["aarch64"])
+    guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(9, 1, 2))
+    words = guest.arguments()
+    assert words[words.index("--loadmodule") + 1] == str(module)
+
+
 COMPLAINT = """
 *** FATAL CONFIG FILE ERROR ***
 Reading the configuration file, at line 6

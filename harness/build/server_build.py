@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 RECIPE = "3"
 """Part of every build's identity: raise it when this module or `workshop` changes its way of building."""
+MODULES = ("modules/lua/libvalkeylua.so",)
+"""Below src: what makefiles put into the server, unless a variable asks for a module instead (`BUILD_LUA=module`)."""
 
 
 class Builder:
@@ -79,6 +81,9 @@ class Builder:
                 made = shop.make_server()
                 with disk_errors(into):
                     shutil.copy2(shop.binary, into)
+                    for name in MODULES:
+                        if (module := shop.binary.parent / name).is_file():
+                            shutil.copy2(module, into)
                     if tls is not None:
                         tls.put_beside(into)
                         for client in shop.make_clients():
@@ -103,6 +108,7 @@ class Builder:
             preload=allocator.preloaded(self.cache, target, tools, chosen),
             abilities=tree.abilities,
             tls=tls is not None,
+            modules=tuple(path for name in MODULES if (path := folder / name.rpartition("/")[2]).is_file()),
         )
 
     def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:

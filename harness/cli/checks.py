@@ -13,6 +13,7 @@ from harness.cli import options, output
 from harness.cli.run_command import Spread, carry_out, planned_request
 from harness.cli.run_options import run_options
 from harness.core.errors import ExitCode, UsageError
+from harness.core.model import BuildSettings
 from harness.core.progress import Progress
 from harness.isa import rules
 from harness.plan.plan import make_plan
@@ -45,6 +46,8 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @options.target_clients
 @options.fail_fast
 @options.warnings
+@options.cflags
+@options.make_variables
 @options.annotated
 @options.on
 @options.insecure
@@ -63,6 +66,8 @@ def check(
     target_clients: bool,
     fail_fast: bool,
     warnings: CompilerWarnings,
+    cflags: tuple[str, ...],
+    make_variables: tuple[str, ...],
     annotations: str | None,
     on: str,
     insecure: bool,
@@ -88,6 +93,7 @@ def check(
         target_clients=target_clients,
         fail_fast=fail_fast,
         warnings=warnings,
+        settings=BuildSettings(cflags=cflags, make=make_variables),
         may_continue=bool(on),
         packages=not on,
     )

@@ -279,3 +279,5 @@ class Build(Record, frozen=True):
     """The root folder of the distribution that the server is a package of, with its libraries."""
     tls: bool = False
     """Whether it was compiled with TLS."""
+    modules: tuple[Path, ...] = ()
+    """Shared objects that it loads when it starts: what its makefile was told to take out of the server, as Lua."""

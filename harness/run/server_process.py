@@ -29,7 +29,13 @@ from harness.record.edge_coverage import EdgeCoverage
 from harness.record.recording_proxy import Recorder
 from harness.record.run_folder import NO_PONG, STOPPED
 from harness.run.servers.endings import STOPPED_BY, describe_exit, last_words
-from harness.run.servers.start_options import crash_arguments, debug_arguments, monitors_for_threads, options_to_start
+from harness.run.servers.start_options import (
+    crash_arguments,
+    debug_arguments,
+    module_arguments,
+    monitors_for_threads,
+    options_to_start,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -437,6 +443,7 @@ class Guest:
         arguments += options_to_start(self.runner.target, self.build.abilities)
         arguments += debug_arguments(self.build)
         arguments += [] if self.tests_memory else crash_arguments(self.build)
+        arguments += module_arguments(self.build.modules)
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]

@@ -29,7 +29,7 @@ from harness.run.environments.environment_canary import compile_environment_cana
 from harness.run.selftests import build_program
 from harness.run.unit_runner import PLACES
 from harness.run.upstream.launches import compile_launcher
-from harness.run.vm.guest import CANARY, SERVER, VmImage
+from harness.run.vm.guest import CANARY, SERVER, VmImage, module_place
 from harness.run.vm.snapshot import snapshot
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         if not self.target.emulator.has_kernel:
             return None
         programs = {SERVER: build.server_binary, CANARY: self.canary()}
+        programs |= {str(module_place(module)): module for module in build.modules}
         programs |= {PLACES[each.kind]: each.program for each in units if each.program is not None}
         return self.vm_image(programs, mode=policy.mode)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from harness.isa import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import PurePath
 
     from harness.core.model import Abilities, Build
     from harness.core.target_model import Target
@@ -23,6 +24,11 @@ def options_to_start(target: Target, abilities: Abilities) -> list[str]:
 def debug_arguments(build: Build) -> list[str]:
     """Options that enable DEBUG, with whose digests and reloads suites inspect servers. It is off since Redis 7.0."""
     return ["--enable-debug-command", "yes"] if "enable-debug-command" in build.abilities.options else []
+
+
+def module_arguments(modules: Iterable[PurePath]) -> list[str]:
+    """Options by which a server loads what its makefile took out of it."""
+    return [word for module in modules for word in ("--loadmodule", str(module))]
 
 
 def crash_arguments(build: Build) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from harness.build.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -15,7 +15,7 @@ from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annot
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.run.server_process import POLL_SECONDS, Guest
-from harness.run.servers.start_options import crash_arguments, debug_arguments
+from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
 
@@ -33,6 +33,11 @@ CANARY = "/srv/canary"
 PORTS = (6379, 6380, 6381, 6382)
 """Forwarded ports, and thus the number of servers that a machine can run at once."""
 KILL_SECONDS = 10.0
+
+
+def module_place(module: Path) -> PurePosixPath:
+    """The path in the guest of a module that the server loads when it starts."""
+    return PurePosixPath(SERVER).with_name(module.name)
 
 
 class VmImage(Record, frozen=True):
@@ -196,6 +201,7 @@ class VmGuest(Guest):
             arguments += ["--protected-mode", "no"]
         arguments += debug_arguments(self.build)
         arguments += [] if self.tests_memory else crash_arguments(self.build)
+        arguments += module_arguments(module_place(module) for module in self.build.modules)
         return arguments + self.options
 
     def faults(self) -> int:

@@ -179,7 +179,7 @@ def _words(catalog: Catalog, request: Request, part: Job, *, warnings: str) -> l
     words = [*begin, *(word for target in part.targets for word in ("--target", target))]
     words += ["--server", SERVER, "--policy", rules.base_name(request.policy), "--optimisation", request.optimisation]
     words += ["--toolchain", catalog.family, "--allocator", request.allocator]
-    words += ["--environment", request.environment]
+    words += ["--environment", request.environment, *request.settings.words]
     words += ["--io", request.io, "--emulator", request.emulator, "--seed", str(request.seed)]
     words += ["--warnings", warnings, "--known", KNOWN, "--run", RUN, "--jobs", "1"]
     words += [word for test in request.tests for word in ("--test", test)]
