@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
 @options.warnings
+@options.cflags
+@options.make_variables
 @options.annotated
 @run_options
 def premerge(
@@ -69,6 +71,8 @@ def premerge(
     base_name: str,
     explain: bool,
     warnings: CompilerWarnings,
+    cflags: tuple[str, ...],
+    make_variables: tuple[str, ...],
     annotations: str | None,
 ) -> ExitCode:
     """Check your change and report only new findings.
@@ -101,6 +105,7 @@ def premerge(
         tier="quick",
         policy=policy,
         warnings=warnings,
+        settings=BuildSettings(cflags=cflags, make=make_variables),
         seed=planned.seed,
         parent=parent,
     )

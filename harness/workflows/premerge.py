@@ -5,6 +5,7 @@ It runs harness.workflows.check on the checkout and then, if that has findings, 
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -239,6 +240,7 @@ def _identity(bench: Workbench, request: Request, content: str) -> list[str]:
                 request.emulator,
                 request.seed,
                 request.warnings,
+                shlex.join(request.settings.words),
             ),
         ),
     ]
