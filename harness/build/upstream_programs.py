@@ -11,7 +11,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 from harness.build.server_build import build_name, linked_allocator
-from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.cache import disk_errors
 
 if TYPE_CHECKING:
@@ -74,12 +73,7 @@ def _make_programs(shop: BuildDirectory) -> None:
     needed = [f"{shop.server.family}-{name}" for name in ("server", "cli", "benchmark")]
     missing = [name for name in needed if not (shop.tree / "src" / name).is_file()]
     if missing:
-        raise BuildFailedError(
-            f"{shop.server.name} does not compile for {shop.target.name}: {', '.join(missing)}",
-            where=str(shop.server.path),
-            log=str(shop.log),
-            output=result.text,
-        )
+        raise shop.failure(result, missing=missing)
 
 
 def _make_modules(shop: BuildDirectory) -> bool:

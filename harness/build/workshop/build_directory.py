@@ -161,13 +161,7 @@ class BuildDirectory:
         """Make the server's binary: the makefile's output. Raises BuildFailedError with the compiler's first error."""
         result = self.run([*self.make_command([self.binary.name]), *build_warnings.MAKE_OPTIONS])
         if result.code != 0 or not self.binary.is_file():
-            raise BuildFailedError(
-                f"{self.server.name} does not compile for {self.target.name}",
-                where=str(self.server.path),
-                because=first_error(result.text),
-                log=str(self.log),
-                output=result.text,
-            )
+            raise self.failure(result, because=first_error(result.text))
         return result
 
     def make_clients(self) -> list[Path]:
@@ -175,14 +169,19 @@ class BuildDirectory:
         made = [self.binary.with_name(f"{self.server.family}-{name}") for name in CLIENTS]
         result = self.make([path.name for path in made])
         if missing := [path.name for path in made if not path.is_file()]:
-            raise BuildFailedError(
-                f"{self.server.name} does not compile for {self.target.name}: {', '.join(missing)}",
-                where=str(self.server.path),
-                because=first_error(result.text),
-                log=str(self.log),
-                output=result.text,
-            )
+            raise self.failure(result, because=first_error(result.text), missing=missing)
         return made
+
+    def failure(self, made: process.Result, *, because: str = "", missing: Sequence[str] = ()) -> BuildFailedError:
+        """The error of a build that ended so. `missing`: what of several programs was not made."""
+        programs = f": {', '.join(missing)}" if missing else ""
+        return BuildFailedError(
+            f"{self.server.name} does not compile for {self.target.name}{programs}",
+            where=str(self.server.path),
+            because=because,
+            log=str(self.log),
+            output=made.text,
+        )
 
     def environment(self) -> dict[str, str]:
         """The environment of compilers and makefiles."""

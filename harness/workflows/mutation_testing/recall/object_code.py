@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness.build.toolchain import tool
-from harness.build.workshop.build_directory import BuildDirectory, BuildFailedError
 from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.model import DEFAULT_OPTIMISATION, Record
@@ -25,6 +24,7 @@ from harness.core.processes import process
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from harness.build.workshop.build_directory import BuildDirectory
     from harness.core.model import SourceTree
     from harness.core.target_model import Target
     from harness.workflows.workbench import Workbench
@@ -166,13 +166,7 @@ def _build(shop: BuildDirectory) -> list[CompiledUnit]:
     recorder.chmod(0o755)
     made = shop.make([shop.binary.name], compiler=recorder)
     if made.code != 0 or not shop.binary.is_file():
-        raise BuildFailedError(
-            f"{shop.server.name} does not compile for {shop.target.name}",
-            where=str(shop.server.path),
-            because="the build that records the compiler's calls failed",
-            log=str(shop.log),
-            output=made.text,
-        )
+        raise shop.failure(made, because="the build that records the compiler's calls failed")
     units = [unit for call in sorted(calls.glob("*.call")) if (unit := _unit(shop, call)) is not None]
     # Lua's functions are hidden: the linker has made local symbols of theirs.
     contained = _symbols(shop, shop.binary)
@@ -206,13 +200,7 @@ def _unreferenced(shop: BuildDirectory) -> list[UnreferencedFunction]:
     """Make the server without the functions that nothing refers to, and return these."""
     made = shop.make([shop.binary.name], compiler=shop.wrapper("gcc", _SECTIONS, suffix="-sections"))
     if made.code != 0 or not shop.binary.is_file():
-        raise BuildFailedError(
-            f"{shop.server.name} does not compile for {shop.target.name}",
-            where=str(shop.server.path),
-            because="the build without optimisation failed, which tells what nothing refers to",
-            log=str(shop.log),
-            output=made.text,
-        )
+        raise shop.failure(made, because="the build without optimisation failed, which tells what nothing refers to")
     found = []
     for line in made.text.splitlines():
         if removed := _REMOVED.search(line):
