@@ -22,6 +22,8 @@ PACKED = PACKAGE / "data"
 """What a wheel has instead of a checkout (pyproject.toml, tool.hatch)."""
 ROOT = PACKED if PACKED.is_dir() else PACKAGE.parent
 """The folder with targets, toolchains and suites: the checkout, or in an installed wheel the package's data."""
+OWN_FOLDERS = (PACKAGE, *(ROOT / name for name in ("suites", "targets", "toolchains")))
+"""The folders whose files can change a result."""
 
 _Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
 

@@ -17,7 +17,7 @@ from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record
-from harness.core.strict_toml import PACKAGE, ROOT
+from harness.core.strict_toml import OWN_FOLDERS
 from harness.core.target_model import ORACLE
 from harness.judge import baseline, conclusion, known_findings, unchecked_changes, warning_findings
 from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -228,7 +228,7 @@ def _identity(bench: Workbench, request: Request, content: str) -> list[str]:
         *request.plan.targets,
         *request.plan.suites,
         *(toolchain.identity(each) for each in tools),
-        *map(tree_files.digest_of, (PACKAGE, *(ROOT / name for name in ("suites", "targets", "toolchains")))),
+        *map(tree_files.digest_of, OWN_FOLDERS),
         *map(
             str,
             (

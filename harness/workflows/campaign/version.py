@@ -9,9 +9,8 @@ import os
 from pathlib import Path
 
 from harness.core.digests import files_below, sha256_of
-from harness.core.strict_toml import PACKAGE, PACKED, ROOT
+from harness.core.strict_toml import OWN_FOLDERS, PACKAGE, PACKED
 
-FOLDERS = (PACKAGE, *(ROOT / name for name in ("suites", "targets", "toolchains")))
 _RESOURCE = "cell-"
 
 
@@ -21,7 +20,7 @@ def harness_version() -> str:
     A wheel has that of the checkout from which it was built.
     """
     files = []
-    for folder in FOLDERS:
+    for folder in OWN_FOLDERS:
         for name, path, status in files_below(folder):
             # Interpreters write these.
             written = "__pycache__" in name
