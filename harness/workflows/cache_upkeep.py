@@ -101,7 +101,7 @@ def look(cache: Cache) -> Holding:
 
 
 def measure(cache: Cache) -> Holding:
-    """What the cache holds, each entry used when it was used itself. It is measured once, since it does not change."""
+    """What the cache holds, with the time of each entry's own use. An entry is measured once: it does not change."""
     known = _known_sizes(cache)
     sizes: dict[str, int] = {}
     entries: list[CacheEntry] = []

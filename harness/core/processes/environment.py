@@ -48,7 +48,7 @@ def for_cell() -> dict[str, str]:
     Its temporary files go where the command's do, which removes them. In a folder that is shared with other sessions of
     pytest, the first cell to need one would also remove the old folders of those.
     """
-    return {**_chosen(("PATH",)), "TMPDIR": tempfile.gettempdir(), **CELL_SETTINGS}
+    return {**_chosen(CELL), **CELL_SETTINGS, "TMPDIR": tempfile.gettempdir()}
 
 
 def for_build(**extra: str) -> dict[str, str]:
