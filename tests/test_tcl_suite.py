@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import shlex
 import socket
 import threading
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.run.cell_spec import LARGEST_SEED
-from harness.run.tcl_suite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
+from harness.plan.catalog import Catalog
+from harness.run.cell_spec import LARGEST_SEED, CellSpec
+from harness.run.tcl.client import compile_client
+from harness.run.tcl.suite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
 from tests import cells, fakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from harness.core.model import Tier
     from harness.core.processes.line_process import Answer
 
 PASSED = "runner.tcl:\tTotal\t41\tPassed\t1\tSkipped\t40\tFailed\t0\n"
@@ -80,7 +85,8 @@ def test_a_deadline_that_passed_is_a_failure_whatever_was_printed() -> None:
 @pytest.mark.parametrize("seed", [0, 1, LARGEST_SEED])
 def test_the_runner_takes_every_seed_that_a_run_may_have(seed: int) -> None:
     file = ROOT / "suites" / "protocol" / "framing.testsuite"
-    options = ["--endpoint", "127.0.0.1:1", "--deadline-seconds", "1", "--match", "none", "--seed", str(seed)]
+    options = ["--client", str(client()), "--endpoint", "127.0.0.1:1", "--deadline-seconds", "1"]
+    options += ["--match", "none", "--seed", str(seed)]
     result = process.run(["tclsh", str(RUNNER), *options, str(file)], deadline_seconds=30)
     assert f"seed {seed}\n" in result.text
     assert "no test of framing.testsuite matches none" in result.text
@@ -91,6 +97,29 @@ def test_the_runner_refuses_a_larger_seed() -> None:
     options = ["--endpoint", "127.0.0.1:1", "--deadline-seconds", "1", "--seed", str(LARGEST_SEED + 1)]
     result = process.run(["tclsh", str(RUNNER), *options, str(file)], deadline_seconds=30)
     assert (result.code, "a seed is a whole number" in result.text) == (4, True)
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", ":1", "relative/path"])
+def test_the_runner_refuses_what_is_no_endpoint(endpoint: str) -> None:
+    file = ROOT / "suites" / "protocol" / "framing.testsuite"
+    options = ["--endpoint", endpoint, "--deadline-seconds", "1"]
+    result = process.run(["tclsh", str(RUNNER), *options, str(file)], deadline_seconds=30)
+    assert (result.code, f"not {endpoint} (--endpoint)" in result.text) == (4, True)
+
+
+def test_a_client_that_is_not_compiled_is_named_with_the_command_that_compiles_it(tmp_path: Path) -> None:
+    file = ROOT / "suites" / "protocol" / "framing.testsuite"
+    missing = tmp_path / "resp.so"
+    result = process.run(["tclsh", str(RUNNER), "--list", "--client", str(missing), str(file)], deadline_seconds=30)
+    assert (result.code, "the client cannot be loaded: " in result.text, f"({missing})" in result.text) == (
+        4,
+        True,
+        True,
+    )
+    command = next(line for line in result.text.splitlines() if line.startswith("try")).split("   ")[1]
+    process.run_successfully(shlex.split(command), problem="the command does not compile it", deadline_seconds=60)
+    listed = process.run(["tclsh", str(RUNNER), "--list", "--client", str(missing), str(file)], deadline_seconds=30)
+    assert "framing-1.1\t" in listed.text
 
 
 SUITE = """
@@ -106,14 +135,19 @@ test planted-1.5 {a test that is told the tier} -body { forTier quick full thoro
 class Pong:
     """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO.
 
-    One command it may not know.
+    One command it may not know. It has what an interpreter needs of a guest.
     """
 
-    def __init__(self, *, lacks: bytes = b"-") -> None:
+    deadline_seconds = 1.0
+    log = "oracle/log"
+
+    def __init__(self, recorded_path: Path, *, lacks: bytes = b"-") -> None:
+        self.recorded_path = recorded_path
         self._silent = threading.Event()
         self._lacks = lacks
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(recorded_path))
+        self._listener.listen()
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -136,13 +170,15 @@ class Pong:
         self._listener.close()
 
 
-@dataclasses.dataclass
-class Endpoint:
-    """What an interpreter needs of a guest."""
+def client() -> Path:
+    """The compiled client of Tcl suites."""
+    return compile_client(Cache.default(), Catalog().toolchains["gcc"])
 
-    endpoint: tuple[str, int]
-    deadline_seconds: float = 1.0
-    log: str = "oracle/log"
+
+def cell_in(folder: Path, *, tier: Tier = "full") -> CellSpec:
+    """A cell whose tests are in Tcl."""
+    spec = cells.spec_of("protocol", folder, fakes.unemulated(fakes.target()))
+    return msgspec.structs.replace(spec, tier=tier, tcl_client=client())
 
 
 @pytest.fixture
@@ -150,9 +186,9 @@ def planted(tmp_path: Path) -> Iterator[Callable[[str], Answer]]:
     """Runs planted tests, by number, in one interpreter."""
     file = tmp_path / "planted.testsuite"
     file.write_text(SUITE, "utf-8")
-    server = Pong()
-    interpreter = Interpreter(file, seed=1, tier="full")
-    yield lambda number: interpreter.run(f"planted-1.{number}", Endpoint(("127.0.0.1", server.port)))  # type: ignore[arg-type]
+    server = Pong(tmp_path / "s")
+    interpreter = Interpreter(file, cell_in(tmp_path))
+    yield lambda number: interpreter.run(f"planted-1.{number}", server)  # type: ignore[arg-type]
     interpreter.close()
     server.close()
 
@@ -204,9 +240,10 @@ def needing(tmp_path: Path) -> Iterator[Callable[[str, bytes, bytes], str]]:
     interpreters: list[Interpreter] = []
 
     def run(number: str, guest: bytes, oracle: bytes) -> str:
-        servers.extend([Pong(lacks=guest), Pong(lacks=oracle)])
-        interpreters.append(Interpreter(file, seed=1, tier="full"))
-        here, there = (Endpoint(("127.0.0.1", server.port)) for server in servers[-2:])
+        paths = [tmp_path / f"{len(servers)}{which}" for which in ("here", "there")]
+        here, there = Pong(paths[0], lacks=guest), Pong(paths[1], lacks=oracle)
+        servers.extend([here, there])
+        interpreters.append(Interpreter(file, cell_in(tmp_path)))
         return interpreters[-1].run(f"planted-2.{number}", here, there).text  # type: ignore[arg-type]
 
     yield run
@@ -238,15 +275,15 @@ def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
         verdict(needing(number, guest, oracle), expired=False)
 
 
-def test_an_oracle_that_does_not_answer_is_no_fault_of_the_guests(tmp_path: Path) -> None:
-    file = TclFile.__new__(TclFile)
-    file.path = fakes.write(tmp_path / "planted.testsuite", NEEDS)
-    server = Pong()
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    here, there = Endpoint(("127.0.0.1", server.port)), Endpoint(("127.0.0.1", port))
-    spec = cells.spec_of("protocol", tmp_path, fakes.unemulated(fakes.target()))
+def test_an_oracle_that_does_not_answer_is_no_fault_of_the_guests(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = fakes.write(tmp_path / "planted.testsuite", NEEDS)
+    file = TclFile.from_parent(request.session, path=path, cell=cell_in(tmp_path))
+    here, gone = Pong(tmp_path / "here"), Pong(tmp_path / "gone")
+    gone.recorded_path.unlink()
     with pytest.raises(InfrastructureError, match="the native build does not answer"):
-        file.run("planted-2.1", here, there, spec)  # type: ignore[arg-type]
+        file.run("planted-2.1", here, gone)  # type: ignore[arg-type]
     file.teardown()
-    server.close()
+    here.close()
+    gone.close()

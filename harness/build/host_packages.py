@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
     from harness.plan.catalog import Catalog
 
-SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl"]
+SUITE_PACKAGES = ["ccache", "make", "shellcheck", "tcl", "tcl8.6-dev"]
 INSTALL_SECONDS = 1800
 LOCK_SECONDS = 600
 """How long apt waits for another command that installs packages."""

@@ -85,6 +85,8 @@ class CellSpec(Record, frozen=True):
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     units: Units | None = None
     """None where the suite runs a server."""
+    tcl_client: Path | None = None
+    """What Tcl tests talk to servers with; None where the suite runs no server."""
     module: Path | None = None
     """The module that the suite's servers load on the cell's own target; `module_on` has those of others."""
     preload: Path | None = None

@@ -20,7 +20,7 @@ from harness.run.cell_session import CellSession
 from harness.run.cell_spec import CellSpec, fits, read_cell
 from harness.run.environments import environment_canary
 from harness.run.server_process import StartError
-from harness.run.tcl_suite import TclFile
+from harness.run.tcl.suite import TclFile
 from harness.run.upstream.session import UpstreamFailedError
 from harness.run.upstream.test_files import is_selected
 
@@ -79,9 +79,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a .testsuite file as a Tcl suite."""
-    if file_path.suffix == ".testsuite":
-        return TclFile.from_parent(parent, path=file_path)
+    """Collect a .testsuite file as a Tcl suite, whose tests need a guest."""
+    run = parent.config.stash.get(_CELL, None)
+    if run is not None and file_path.suffix == ".testsuite":
+        return TclFile.from_parent(parent, path=file_path, cell=run.cell)
     return None
 
 

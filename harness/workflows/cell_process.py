@@ -38,7 +38,7 @@ IMPORTED = (
     "harness.protocol.reply_comparison",
     "harness.run.cell_session",
     "harness.run.detector_canary",
-    "harness.run.tcl_suite",
+    "harness.run.tcl.suite",
     "harness.run.upstream.test_files",
 )
 """What cells import, besides pytest. The plugin and the suites are not among it: pytest rewrites their assertions."""

@@ -75,8 +75,8 @@ proc ::endpoint::Agreed {constraintName} {
 # Asks the oracle. What keeps it from answering is said in a line of its own: it is nothing that a server did wrong.
 proc ::endpoint::AtOracle {constraintName} {
     variable told
-    set here [list $told(host) $told(port)]
-    lassign $told(oracle) told(host) told(port)
+    set here $told(endpoint)
+    set told(endpoint) $told(oracle)
     try {
         return [Answer $constraintName]
     } on error {message options} {
@@ -85,7 +85,7 @@ proc ::endpoint::AtOracle {constraintName} {
         }
         return -options $options "the native build: $message"
     } finally {
-        lassign $here told(host) told(port)
+        set told(endpoint) $here
     }
 }
 

@@ -13,8 +13,8 @@ package require tcltest 2.3
 namespace eval ::endpoint {
     namespace export test connect ask call pipelined key plain pause until scanned configure encoding \
         blocked waiting
-    # What the runner was told: host, port, deadlineSeconds, seed, tier, match, the mode: list, run or serve; and the
-    # oracle's host and port, or nothing.
+    # What the runner was told: endpoint, deadlineSeconds, seed, tier, match, client, the mode: list, run or serve; and the
+    # oracle's endpoint, or nothing.
     variable told
     # The test that is running, its connections, and its own connection, opened at the first `ask`.
     variable name ""
@@ -79,7 +79,7 @@ proc ::endpoint::runTest {testName} {
 proc ::endpoint::connect {} {
     variable told
     variable connections
-    set connection [::resp::connect $told(host) $told(port) $told(deadlineSeconds)]
+    set connection [::resp::connect $told(endpoint) $told(deadlineSeconds)]
     lappend connections $connection
     return $connection
 }
@@ -246,7 +246,7 @@ proc ::endpoint::Open {} {
     variable name
     variable own ""
     variable configured {}
-    set endpoint $told(host):$told(port)
+    set endpoint $told(endpoint)
     if {[info exists hangs($endpoint)]} {
         throw {RESP TIMEOUT} $hangs($endpoint)
     }

@@ -3,13 +3,14 @@
 #
 # Lists the tests of one testsuite file, runs them against an endpoint, or serves: runs the one that is asked for.
 #
-#     tclsh runner.tcl --list FILE
-#     tclsh runner.tcl --endpoint HOST:PORT --deadline-seconds N [--oracle HOST:PORT] [--seed N] [--tier TIER]
-#                      [--match GLOB] FILE
-#     tclsh runner.tcl --serve [--seed N] [--tier TIER] FILE
+#     tclsh runner.tcl --list [--client LIBRARY] FILE
+#     tclsh runner.tcl --endpoint ENDPOINT --deadline-seconds N [--oracle ENDPOINT] [--seed N] [--tier TIER]
+#                      [--match GLOB] [--client LIBRARY] FILE
+#     tclsh runner.tcl --serve [--seed N] [--tier TIER] [--client LIBRARY] FILE
 #
-# Serving, it reads lines `HOST:PORT DEADLINE-SECONDS TEST [ORACLE-HOST:PORT]` until there are no more. What a test
-# prints ends with a line `over: TEST`.
+# An endpoint is HOST:PORT, or the absolute path of a Unix socket. The library is the compiled resp.c, by default resp.so
+# beside it. Serving, it reads lines of words between tabs, ENDPOINT DEADLINE-SECONDS TEST [ORACLE-ENDPOINT], until there
+# are no more. What a test prints ends with a line `over: TEST`.
 #
 # It owns the command line, the exit code and the output, which is tcltest's own, one line at a time. It refuses to
 # start a server, and to connect while listing. Exit codes: 0 all tests passed or were skipped, 1 a test failed,
@@ -22,7 +23,6 @@ set ::argc 0
 unset -nocomplain ::env(TCLTEST_OPTIONS)
 
 set folder [file dirname [file normalize [info script]]]
-source -encoding utf-8 [file join $folder resp.tcl]
 source -encoding utf-8 [file join $folder data.tcl]
 source -encoding utf-8 [file join $folder endpoint.tcl]
 source -encoding utf-8 [file join $folder constraints.tcl]
@@ -41,14 +41,14 @@ proc failUsage {what where} {
 # Turns the command line into the array ::endpoint::told. Returns the testsuite file.
 proc readArguments {arguments} {
     upvar #0 ::endpoint::told told
-    array set told {mode run match * seed 1 tier quick oracle {}}
+    array set told {mode run match * seed 1 tier quick oracle {} client {}}
     array set options {}
     set files {}
     while {[llength $arguments] > 0} {
         set arguments [lassign $arguments argument]
         switch -exact -- $argument {
             --list - --serve { set told(mode) [string range $argument 2 end] }
-            --endpoint - --oracle - --deadline-seconds - --seed - --tier - --match {
+            --endpoint - --oracle - --deadline-seconds - --seed - --tier - --match - --client {
                 if {[llength $arguments] == 0} {
                     failUsage "the option needs a value" $argument
                 }
@@ -68,7 +68,11 @@ proc readArguments {arguments} {
     if {![file readable [lindex $files 0]]} {
         failUsage "no such testsuite file" [lindex $files 0]
     }
-    array set taken {list {} serve {--seed --tier} run {--endpoint --oracle --deadline-seconds --seed --tier --match}}
+    array set taken {
+        list --client
+        serve {--seed --tier --client}
+        run {--endpoint --oracle --deadline-seconds --seed --tier --match --client}
+    }
     foreach option [array names options] {
         if {$option ni $taken($told(mode))} {
             failUsage "--$told(mode) does not go with the option" $option
@@ -86,7 +90,7 @@ proc readValues {options} {
                 failUsage "the option is missing" $required
             }
         }
-        lassign [readEndpoint [dict get $options --endpoint]] told(host) told(port)
+        set told(endpoint) [readEndpoint [dict get $options --endpoint]]
         readDeadline [dict get $options --deadline-seconds]
     }
     if {[dict exists $options --oracle]} {
@@ -108,15 +112,31 @@ proc readValues {options} {
     if {[dict exists $options --match]} {
         set told(match) [dict get $options --match]
     }
+    if {[dict exists $options --client]} {
+        set told(client) [dict get $options --client]
+    }
 }
 
-# Returns host and port.
+# Returns the endpoint, if it can be one.
 proc readEndpoint {endpoint} {
-    # The last colon divides, and the brackets around an IPv6 address are not part of it.
-    if {![regexp {^\[?([^][]+)\]?:([1-9]\d{0,4})$} $endpoint - host port] || $port > 65535} {
-        failUsage "an endpoint is HOST:PORT, not $endpoint" --endpoint
+    if {[file pathtype $endpoint] ne "absolute"
+            && (![regexp {^(?:\[[^][]+\]|[^][]+):([1-9]\d{0,4})$} $endpoint - port] || $port > 65535)} {
+        failUsage "an endpoint is HOST:PORT, or the absolute path of a Unix socket, not $endpoint" --endpoint
     }
-    return [list $host $port]
+    return $endpoint
+}
+
+# Loads the client, which is compiled.
+proc loadClient {library} {
+    global folder
+    set source [file join $folder resp.c]
+    if {$library eq ""} {
+        set library [file join $folder resp.so]
+    }
+    if {[catch {load [file normalize $library] Resp} message]} {
+        set compile "cc -shared -fPIC -O2 -DUSE_TCL_STUBS $source -ltclstub8.6 -o $library"
+        fail 4 "the client cannot be loaded: $message" $library "$compile   (tcl8.6-dev has its header)"
+    }
 }
 
 proc readDeadline {text} {
@@ -127,7 +147,7 @@ proc readDeadline {text} {
     }
 }
 
-# Sources the testsuite file, in a namespace where the words of endpoint.tcl and of resp.tcl are at hand.
+# Sources the testsuite file, in a namespace where the words of endpoint.tcl and of resp.c are at hand.
 proc readTestsuite {file} {
     namespace eval ::suite { namespace path {::endpoint ::data ::resp ::} }
     # A word both have means the one of endpoint.tcl, which closes behind itself.
@@ -150,8 +170,8 @@ proc printTotals {file} {
 proc serve {file} {
     upvar #0 ::endpoint::told told
     while {[gets stdin line] >= 0} {
-        lassign $line endpoint deadlineSeconds testName oracle
-        lassign [readEndpoint $endpoint] told(host) told(port)
+        lassign [split $line \t] endpoint deadlineSeconds testName oracle
+        set told(endpoint) [readEndpoint $endpoint]
         set told(oracle) [expr {$oracle eq "" ? {} : [readEndpoint $oracle]}]
         readDeadline $deadlineSeconds
         ::endpoint::runTest $testName
@@ -167,11 +187,12 @@ proc main {arguments} {
     # Whoever kills this program must find every line written so far. Serving, it writes twice a test: at its begin, and
     # all of its outcome. Each write wakes up the reader.
     chan configure stdout -buffering [expr {$told(mode) eq "serve" ? "full" : "line"}]
+    loadClient $told(client)
     if {$told(mode) ne "list"} {
         ::tcltest::configure -verbose {start pass skip body error msec} -limitconstraints 0
     }
     if {$told(mode) eq "run"} {
-        puts "endpoint $told(host):$told(port), deadline $told(deadlineSeconds) seconds, tier $told(tier), seed $told(seed)"
+        puts "endpoint $told(endpoint), deadline $told(deadlineSeconds) seconds, tier $told(tier), seed $told(seed)"
     }
     ::data::seed $told(seed)
     readTestsuite $file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +12,7 @@ from harness.core.target_model import ORACLE
 from harness.record.run_folder import CellRecord
 from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.selftests import without_native_faults
+from harness.run.tcl.client import compile_client
 from harness.run.upstream.test_files import has_tests
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ class CellSpecs:
             coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,
             peers=_with_tls(prepared.peers) if suite.tls else prepared.peers,
             units=_units_of(suite, target, prepared.peers),
+            tcl_client=self._tcl_client if suite.needs_server else None,
             module=target.modules.get(cell.suite),
             preload=target.preloads.get(cell.suite),
             programs=_programs_of(suite, target, prepared),
@@ -109,6 +112,11 @@ class CellSpecs:
             else None,
             profiled=request.profiled,
         )
+
+    @functools.cached_property
+    def _tcl_client(self) -> Path:
+        here = self._bench.catalog.toolchain_of(self._bench.catalog.targets[ORACLE])
+        return compile_client(self._bench.cache, here)
 
     def _upstream_spec(self, target: PreparedTarget) -> UpstreamSpec | None:
         """What a cell needs to run the release's own tests on a target."""

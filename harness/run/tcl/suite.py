@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
 
-RUNNER = Path(__file__).with_name("tcl") / "runner.tcl"
+RUNNER = Path(__file__).with_name("runner.tcl")
 LIST_SECONDS = 60.0
 TEST_REPLIES = 24
 """Time limit of a Tcl test, in replies: many tests are pipelines of hundreds of requests."""
@@ -37,20 +37,21 @@ class Interpreter:
     far: each has its own connections, keys, variables and random numbers.
     """
 
-    def __init__(self, file: Path, *, seed: int, tier: str) -> None:
-        self._command = ["tclsh", str(RUNNER), "--serve", "--seed", str(seed), "--tier", tier, str(file)]
+    def __init__(self, file: Path, cell: CellSpec) -> None:
+        options = ["--client", str(cell.tcl_client), "--seed", str(cell.seed), "--tier", cell.tier]
+        self._command = ["tclsh", str(RUNNER), "--serve", *options, str(file)]
         self._dialogue: LineProcess | None = None
 
     def run(self, name: str, guest: Guest, oracle: Guest | None = None) -> Answer:
         """Run one test against a guest and return what tcltest printed. A feature that a test needs must be the
         oracle's too.
         """
-        host, port = guest.endpoint
-        beside = " {}:{}".format(*oracle.endpoint) if oracle is not None else ""
+        servers = [guest] if oracle is None else [guest, oracle]
+        endpoint, *beside = [str(server.recorded_path) for server in servers]
         if self._dialogue is None:
             self._dialogue = LineProcess(self._command)
         answer = self._dialogue.ask(
-            f"{host}:{port} {guest.deadline_seconds:.0f} {name}{beside}",
+            "\t".join([endpoint, f"{guest.deadline_seconds:.0f}", name, *beside]),
             last=f"over: {name}",
             deadline_seconds=guest.deadline_seconds * TEST_REPLIES,
         )
@@ -68,13 +69,17 @@ class Interpreter:
 class TclFile(pytest.File):
     """One .testsuite file, and the interpreter that runs its tests."""
 
-    interpreter: Interpreter | None = None
+    def __init__(self, *, cell: CellSpec, **more: Any) -> None:
+        super().__init__(**more)
+        self._cell = cell
+        self._interpreter: Interpreter | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
         """List the file's tests with the runner; this opens no connection."""
         if shutil.which("tclsh") is None:
             raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
-        result = process.run(["tclsh", str(RUNNER), "--list", str(self.path)], deadline_seconds=LIST_SECONDS)
+        words = ["tclsh", str(RUNNER), "--list", "--client", str(self._cell.tcl_client), str(self.path)]
+        result = process.run(words, deadline_seconds=LIST_SECONDS)
         if result.code != 0:
             raise InfrastructureError(
                 "the Tcl suite cannot be listed", where=str(self.path), because=result.text.strip()
@@ -83,19 +88,19 @@ class TclFile(pytest.File):
             name, _, description = line.partition("\t")
             yield TclItem.from_parent(self, name=name, description=description)
 
-    def run(self, name: str, guest: Guest, oracle: Guest, cell: CellSpec) -> None:
+    def run(self, name: str, guest: Guest, oracle: Guest) -> None:
         """Run one test in the file's interpreter. Raises InfrastructureError when the oracle does not answer."""
-        if self.interpreter is None:
-            self.interpreter = Interpreter(self.path, seed=cell.seed, tier=cell.tier)
-        answer = self.interpreter.run(name, guest, oracle)
+        if self._interpreter is None:
+            self._interpreter = Interpreter(self.path, self._cell)
+        answer = self._interpreter.run(name, guest, oracle)
         if lost := re.search(r"^oracle lost: (.*)$", answer.text, re.MULTILINE):
             raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.log))
         verdict(answer.text, expired=answer.end == "expired")
 
     def teardown(self) -> None:
         """End the interpreter: pytest calls this after the file's last test."""
-        if self.interpreter is not None:
-            self.interpreter.close()
+        if self._interpreter is not None:
+            self._interpreter.close()
 
 
 class TclFailedError(Exception):
@@ -106,8 +111,8 @@ class TclItem(pytest.Function):
     """One tcltest test. It is a Function, so that it receives fixtures."""
 
     def __init__(self, *, name: str, parent: TclFile, description: str, **more: Any) -> None:
-        def run_one(guest: Any, oracle: Any, cell: Any) -> None:
-            parent.run(name, guest, oracle, cell)
+        def run_one(guest: Any, oracle: Any) -> None:
+            parent.run(name, guest, oracle)
 
         super().__init__(name=name, parent=parent, callobj=run_one, **more)
         self.description = description
