@@ -213,6 +213,8 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
         ("riscv64-kernel", "cas", 2, "kill"),
         ("mips-kernel", "double", 4, "fixup"),
         ("s390x-kernel", "cas", 2, "kill"),
+        ("powerpc-kernel", "double", 2, "fixup"),
+        ("powerpc-kernel", "linked", 2, "kill"),
         ("mips", "word", 2, "fixup"),
         ("mipsel", "word", 2, "fixup"),
         ("alpha", "word", 2, "fixup"),
@@ -273,7 +275,7 @@ def test_a_kernel_whose_modes_have_other_numbers_gets_its_own(asked: str, told: 
     [
         ("mips-kernel", "unaddressed"),
         ("riscv64-kernel", "at-pc"),
-        *((target, "signal") for target in ("armv5-kernel", "s390x-kernel", "mips")),
+        *((target, "signal") for target in ("armv5-kernel", "s390x-kernel", "powerpc-kernel", "mips")),
     ],
 )
 def test_a_real_kernel_has_signals_of_its_own(target: str, expected: str) -> None:

@@ -93,7 +93,7 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
     [
         beyond("riscv64-kernel", {"at-pc"}),
         beyond("mips-kernel", {"unaddressed"}),
-        *(beyond(f"{machine}-kernel", set()) for machine in ("aarch64", "s390x")),
+        *(beyond(f"{machine}-kernel", set()) for machine in ("aarch64", "s390x", "powerpc")),
     ],
 )
 def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, told: set[str]) -> None:

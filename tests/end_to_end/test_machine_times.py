@@ -38,6 +38,7 @@ MACHINES = {
     "virt-riscv64": "riscv64",
     "malta": "mips",
     "ccw-s390x": "s390x",
+    "mac99": "powerpc",
 }
 """Machine -> the target whose server it runs."""
 
