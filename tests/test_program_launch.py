@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.core import json_codec
 from harness.core.errors import InconclusiveError
 from harness.judge.program_runs.program_evidence import program_doubts
+from harness.judge.reproducer import ReplayedProgram
 from harness.record import program_launch
 from harness.record.program_launch import CommandRecord, ProcessNote
 from harness.workflows.programs.cross_environment import as_shell
@@ -85,12 +87,47 @@ def test_a_damaged_command_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "probe"), [("conftest", True), ("cmTC_1a2b", True), ("lt-conftest", True), ("test", False)]
+    ("path", "configure", "probe"),
+    [
+        ("/tree/conftest", "/tree/config.log", True),
+        ("/tree/lt-conftest", "/tree/config.log", True),
+        ("/tree/conftest", "", False),
+        ("/tree/test", "/tree/config.log", False),
+        ("/tree/CMakeFiles/CMakeScratch/TryCompile-a/cmTC_1a2b", "", True),
+        ("/tree/CMakeFiles/CMakeTmp/cmTC_1a2b", "", True),
+        ("/tree/cmTC_1a2b", "", False),
+        ("/tree/meson-private/sanitycheckc.exe", "", True),
+        ("/tree/meson-private/tmpabc/output.exe", "", True),
+        ("/tree/sanitycheckc.exe", "", False),
+    ],
 )
-def test_probes_are_known_by_their_names(tmp_path: Path, name: str, *, probe: bool) -> None:
-    launch = program_launch.read_launch(guest(tmp_path, [*WORDS[:3], f"/tree/{name}", *WORDS[4:]]))
+def test_probes_are_known_by_what_runs_them_and_where(
+    tmp_path: Path, path: str, configure: str, *, probe: bool
+) -> None:
+    folder = guest(tmp_path, [*WORDS[:3], path, *WORDS[4:]])
+    if configure:
+        (folder / program_launch.CONFIGURE).write_text(f"{configure}\n", "utf-8")
+    launch = program_launch.read_launch(folder)
     assert launch is not None
     assert launch.is_probe == probe
+
+
+def test_bytes_that_are_no_text_are_shown_and_kept(tmp_path: Path) -> None:
+    words = ["./odd", "\udcff%", "ö b"]
+    command = CommandRecord(words=words, folder="/tree/\udcfe")
+    program_launch.write_command(tmp_path, command)
+    assert program_launch.read_command(tmp_path) == command
+    assert command.text == f"./{command.title}" == r"./odd '\xff%' 'ö b'"
+    launch = ReplayedProgram(
+        words=words, program="/p", file="/p", folder="/", environment={"A": "\udcff", "B": None, "C": "%41"}
+    )
+    kept = launch.as_json_can_hold()
+    assert json_codec.decode(json_codec.encode(kept), ReplayedProgram).as_executed() == launch
+
+
+def test_text_is_recorded_as_it_is() -> None:
+    launch = ReplayedProgram(words=["./odd", "ö %41"], program="/p", file="/p", folder="/", environment={"A": "%41"})
+    assert launch.as_json_can_hold() == launch.as_executed() == launch
 
 
 def test_a_shell_takes_over_any_value() -> None:

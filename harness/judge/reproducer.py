@@ -32,7 +32,7 @@ from harness.record.run_folder import AUDIT
 from harness.record.transcript import Chunk, load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from harness.judge.sightings.sighting import Sighting
     from harness.record.run_folder import RunRecord
@@ -53,6 +53,31 @@ class ReplayedProgram(Record, frozen=True):
     """What differs from the environment of `plumb exec`; None for a variable that is not set."""
     requests: str | None = None
     """What it reads from standard input, in base 64; None where that was no short file."""
+    escaped: bool = False
+    """Whether `%XX` stands for a byte in all texts above: one of them is not UTF-8, which JSON demands."""
+
+    def as_json_can_hold(self) -> ReplayedProgram:
+        """The same, escaped where a text is not UTF-8."""
+        values = (value for value in self.environment.values() if value is not None)
+        if program_launch.is_utf8(*self.words, self.program, self.file, self.folder, *self.environment, *values):
+            return self
+        return msgspec.structs.replace(self._mapped(program_launch.escape), escaped=True)
+
+    def as_executed(self) -> ReplayedProgram:
+        """The same with the very bytes."""
+        return msgspec.structs.replace(self._mapped(program_launch.unescape), escaped=False) if self.escaped else self
+
+    def _mapped(self, change: Callable[[str], str]) -> ReplayedProgram:
+        return msgspec.structs.replace(
+            self,
+            words=[change(word) for word in self.words],
+            program=change(self.program),
+            file=change(self.file),
+            folder=change(self.folder),
+            environment={
+                change(name): None if value is None else change(value) for name, value in self.environment.items()
+            },
+        )
 
 
 class Reproducer(Record, frozen=True):
@@ -206,7 +231,9 @@ def _launch(place: Path) -> ReplayedProgram | None:
     launch, command = program_launch.read_launch(place), program_launch.read_command(place)
     if launch is None:
         return (
-            ReplayedProgram(words=command.words, program="", file=command.words[0], folder=command.folder)
+            ReplayedProgram(
+                words=command.words, program="", file=command.words[0], folder=command.folder
+            ).as_json_can_hold()
             if command is not None
             else None
         )
@@ -218,7 +245,7 @@ def _launch(place: Path) -> ReplayedProgram | None:
         folder=launch.folder,
         environment=launch.environment,
         requests=base64.b64encode(path.read_bytes()).decode() if path.is_file() else None,
-    )
+    ).as_json_can_hold()
 
 
 def stored_at(folder: Path, replay: str) -> Path | None:

@@ -10,6 +10,7 @@ CELL/guest-N/ends      the ends of its processes: see harness/run/programs/trace
 CELL/guest-N/input     what it could read of its standard input, where that was a short file
 CELL/guest-N/changed   programs and libraries that a fault lies in, and that are not what ran: a path a line
 CELL/guest-N/refused   the kernel refused the execution, and nothing ran
+CELL/guest-N/configure the log of the configure script that had it run: see harness/run/programs/starter.c
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import hashlib
 import os
 import re
 import shlex
+import urllib.parse
 from pathlib import Path
 from typing import Literal
 
@@ -32,11 +34,14 @@ from harness.record import fault_log
 SUITE = "program"
 """The suite's name in the run folder of a traced command."""
 COMMAND, LAUNCH, ENDS, INPUT, REFUSED = "command.json", "launch", "ends", "input", "refused"
+CONFIGURE = "configure"
 STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "objects", "changed"
-FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, CHANGED, STRANGERS, TROUBLE, LEFT})
+FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, CHANGED, CONFIGURE, STRANGERS, TROUBLE, LEFT})
 LONGEST_TITLE = 60
-PROBES = ("conftest", "cmTC_*", "sanitycheckc*.exe", "testfile*.exe")
-"""Names of programs by which configure scripts, CMake and Meson try what a machine does: some crash on purpose."""
+AUTOCONF_PROBE = "conftest"
+"""The name of programs by which a configure script of Autoconf tries what a machine does."""
+PROBES = (("cmTC_*", "CMakeFiles"), ("*.exe", "meson-private"))
+"""Names of such programs of CMake and Meson, and a folder that each keeps them below."""
 _WORDS_BEFORE = 6
 """Words of a launch before its arguments."""
 
@@ -47,16 +52,18 @@ class CommandRecord(Record, frozen=True):
     words: list[str]
     folder: str
     """Its working folder: what it ran in, and what the sources of its programs are shown relative to."""
+    escaped: bool = False
+    """Whether `%XX` stands for a byte in the file: a word or the folder is not UTF-8, which JSON demands."""
 
     @property
     def text(self) -> str:
         """The command line for a shell."""
-        return shlex.join(self.words)
+        return shown(shlex.join(self.words))
 
     @property
     def title(self) -> str:
         """The same without the folder of its program, and cut where it is long: a name in reports."""
-        text = shlex.join([Path(self.words[0]).name, *self.words[1:]])
+        text = shown(shlex.join([Path(self.words[0]).name, *self.words[1:]]))
         return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
 
@@ -86,26 +93,55 @@ class ProgramLaunch(Record, frozen=True):
     words: list[str]
     environment: dict[str, str | None]
     """The variables by which its environment differed from the command's; None for one that was gone."""
+    configure: str = ""
+    """The log of the configure script that had it run; empty where none did."""
 
     @property
     def text(self) -> str:
         """The command line for a shell. A program may be given another name than its own; then this has its path."""
         named = [Path(word).name for word in (self.words[0], self.file)] if self.words else []
-        return shlex.join(self.words if len(set(named)) == 1 else [self.file, *self.words[1:]])
+        return shown(shlex.join(self.words if len(set(named)) == 1 else [self.file, *self.words[1:]]))
 
     @property
     def name(self) -> str:
         """The program's name: without the folder, and without what libtool puts before it."""
-        return Path(self.program).name.removeprefix("lt-")
+        return shown(Path(self.program).name.removeprefix("lt-"))
 
     @property
     def is_probe(self) -> bool:
-        """Whether a build system's question ran, and no part of the project."""
-        return any(fnmatch.fnmatchcase(self.name, pattern) for pattern in PROBES)
+        """Whether a build system's question ran, and no part of the project. Its name alone does not tell."""
+        if self.name == AUTOCONF_PROBE:
+            return bool(self.configure)
+        folders = Path(self.program).parent.parts
+        return any(fnmatch.fnmatchcase(self.name, pattern) and folder in folders for pattern, folder in PROBES)
+
+
+def is_utf8(*texts: str) -> bool:
+    """Whether file names, arguments or variables are text. Linux takes any bytes, which Python reads as surrogates."""
+    return not any("\udc80" <= character <= "\udcff" for text in texts for character in text)
+
+
+def escape(text: str) -> str:
+    """The text with `%XX` for each byte that is no plain character: a form of any bytes that JSON can hold."""
+    return urllib.parse.quote_from_bytes(os.fsencode(text))
+
+
+def unescape(text: str) -> str:
+    """What was escaped."""
+    return os.fsdecode(urllib.parse.unquote_to_bytes(text))
+
+
+def shown(text: str) -> str:
+    r"""The text for people, with `\xXX` for a byte that is not UTF-8."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def write_command(cell: Path, command: CommandRecord) -> None:
     """Write the record of a cell's command."""
+    if not is_utf8(*command.words, command.folder):
+        command = CommandRecord(
+            words=[escape(word) for word in command.words], folder=escape(command.folder), escaped=True
+        )
     (cell / COMMAND).write_bytes(json_codec.pretty(command))
 
 
@@ -115,7 +151,10 @@ def read_command(cell: Path) -> CommandRecord | None:
     if not path.is_file():
         return None
     try:
-        return json_codec.decode(path.read_bytes(), CommandRecord)
+        command = json_codec.decode(path.read_bytes(), CommandRecord)
+        if not command.escaped:
+            return command
+        return CommandRecord(words=[unescape(word) for word in command.words], folder=unescape(command.folder))
     except msgspec.DecodeError as error:
         raise InconclusiveError(
             "the record of the command is damaged", where=str(path), because=str(error), remedy="run again"
@@ -145,6 +184,7 @@ def read_launch(guest: Path) -> ProgramLaunch | None:
         file=words[4],
         words=words[_WORDS_BEFORE:end],
         environment={name: value if equals else None for name, equals, value in variables},
+        configure=next(iter(lines_of(guest, CONFIGURE)), ""),
     )
 
 

@@ -333,13 +333,7 @@ int main(int argc, char **argv, char **environment)
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="it names registers of x86-64")
 def test_a_refused_execution_changes_no_register(traced_arm: TracedRun) -> None:
     """A compiler takes for granted that a system call keeps them."""
-    (traced_arm.folder / "registers.c").write_text(REGISTERS, "utf-8")
-    process.run_successfully(
-        ["gcc", "-O2", "-o", "registers", "registers.c"],
-        problem="registers.c does not compile",
-        deadline_seconds=60,
-        folder=traced_arm.folder,
-    )
+    compiled_here(REGISTERS, traced_arm.folder, "registers")
     assert traced_arm.run("./registers", "./odd") == 0
     assert traced_arm.output == f"{-errno.E2BIG} kept\n"
 
@@ -394,6 +388,40 @@ def test_a_program_of_another_user_that_cannot_be_emulated_is_noted(traced_arm: 
     assert "./odd: the kernel refused its emulator: Permission denied" in cell.reason
 
 
+def without_capabilities(traced: TracedRun, dropped: str) -> None:
+    """Trace as a user does who has not what root has."""
+    if os.geteuid() == 0:
+        wrapper = traced.folder / "tracer"
+        command = f'exec setpriv --bounding-set={dropped} {traced.tracing.tracer} "$@"'
+        wrapper.write_text(f"#!/bin/sh\n{command}\n", "utf-8")
+        wrapper.chmod(0o755)
+        traced.tracing = msgspec.structs.replace(traced.tracing, tracer=wrapper)
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "reason"),
+    [
+        ("chmod 111 odd; ./odd odd", Verdict.UNKNOWN, "a file that you may execute and not read"),
+        ("cp /bin/true .; chmod 111 true; ./true", Verdict.PASS, ""),
+    ],
+)
+def test_a_file_that_can_be_executed_and_not_read_is_noted(
+    traced_arm: TracedRun, script: str, verdict: Verdict, reason: str
+) -> None:
+    without_capabilities(traced_arm, "-dac_override,-dac_read_search")
+    found, cell = traced_arm.judged("sh", "-c", f"cp odd clean; ./clean; {script}; true")
+    assert (cell.verdict, found) == (verdict, []), cell
+    assert reason in cell.reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace everywhere")
+def test_a_program_in_a_namespace_of_process_numbers_is_noted(traced_arm: TracedRun) -> None:
+    """It would be the namespace's first process, which no signal of its own kills."""
+    found, cell = traced_arm.judged("sh", "-c", "./odd; timeout 20 unshare --pid --fork ./odd odd; true")
+    assert (cell.verdict, found) == (Verdict.UNKNOWN, [])
+    assert "./odd, by a process that has a PID namespace of its own" in cell.reason
+
+
 @pytest.mark.parametrize(
     ("program", "verdict", "reason"),
     [("./odd", Verdict.UNKNOWN, "which lets nobody read its memory"), ("/bin/true", Verdict.PASS, "")],
@@ -401,12 +429,7 @@ def test_a_program_of_another_user_that_cannot_be_emulated_is_noted(traced_arm: 
 def test_what_a_process_executes_that_nobody_may_read_is_noted(
     traced_arm: TracedRun, program: str, verdict: Verdict, reason: str
 ) -> None:
-    if os.geteuid() == 0:
-        wrapper = traced_arm.folder / "tracer"
-        tracer = traced_arm.tracing.tracer
-        wrapper.write_text(f'#!/bin/sh\nexec setpriv --bounding-set=-sys_ptrace {tracer} "$@"\n', "utf-8")
-        wrapper.chmod(0o755)
-        traced_arm.tracing = msgspec.structs.replace(traced_arm.tracing, tracer=wrapper)
+    without_capabilities(traced_arm, "-sys_ptrace")
     # PR_SET_DUMPABLE is 4.
     hidden = f"import ctypes, os; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); os.execv('{program}', ['odd', 'odd'])"
     found, cell = traced_arm.judged("sh", "-c", f'./odd; python3 -c "{hidden}"; true')
@@ -507,8 +530,34 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd wait & sleep 0.3; kill $!": (Verdict.PASS, [], ""),
     "./odd; exit 3": (Verdict.UNKNOWN, [], "the reason lies outside of them"),
     # A build system asks what a misaligned load does, and the answer is no finding; nor does it count as a program.
-    "mv odd conftest; ./conftest odd; ./conftest; true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
-    "cp odd conftest; ./conftest odd; ./odd": (Verdict.PASS, [], ""),
+    "exec 5>config.log; mv odd conftest; ./conftest odd; ./conftest; true": (
+        Verdict.UNKNOWN,
+        [],
+        "no program of armv5 ran below it",
+    ),
+    "cp odd conftest; (./conftest odd) 2>>config.log; ./odd": (Verdict.PASS, [], ""),
+    # A project's program of that name is none.
+    "cp odd conftest; ./conftest odd; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    # A child that asks the kernel not to have it traced.
+    "./odd; ./untraced clone ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    "./odd; ./untraced clone3 ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    "./odd; ./untraced clone /bin/true; ./untraced clone3 /bin/true": (Verdict.PASS, [], ""),
+    # Another process may decide that an execution goes past the tracer.
+    "./odd; ./untraced listener /bin/true": (Verdict.UNKNOWN, [], "it lets another one decide on system calls"),
+    # Linux follows so many interpreters.
+    'ln odd s0; for i in 1 2 3 4 5; do echo "#!$PWD/s$((i - 1)) odd" >s$i; chmod +x s$i; done; ./odd; ./s5; true': (
+        Verdict.FAIL,
+        ["alignment-odd_load-load"],
+        "",
+    ),
+    "mkdir gone; cd gone; rmdir ../gone; ../odd; ../odd odd; true": (
+        Verdict.FAIL,
+        ["alignment-odd_load-load"],
+        "",
+    ),
+    # Arguments are bytes.
+    "./odd odd \"$(printf '\\377')\"; ./odd \"$(printf '\\376')\"": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_printf_377"], ""),
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs of other machines were executed"),
     "./odd limit": (Verdict.UNKNOWN, [], "that the emulator began"),
@@ -549,10 +598,61 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
 }
 
 
+UNTRACED = r"""
+#define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static long begin(const char *way)
+{
+    /* Memory that nobody may write. */
+    static const struct clone_args fixed = {.flags = CLONE_UNTRACED, .exit_signal = SIGCHLD};
+    struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog filter = {1, &all};
+    if (!strcmp(way, "clone3"))
+        return syscall(SYS_clone3, &fixed, sizeof fixed);
+    if (!strcmp(way, "clone"))
+        return syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0);
+    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter);
+    return fork();
+}
+
+int main(int count, char **words)
+{
+    int status;
+    long pid = count > 2 ? begin(words[1]) : -1;
+    if (pid == 0) {
+        execv(words[2], words + 2);
+        _exit(99);
+    }
+    return pid < 0 || waitpid((pid_t)pid, &status, 0) != pid || (WIFEXITED(status) && WEXITSTATUS(status) == 99);
+}
+"""
+
+
+def compiled_here(text: str, into: Path, name: str) -> None:
+    """Compile a program of this machine into a folder."""
+    (into / f"{name}.c").write_text(text, "utf-8")
+    process.run_successfully(
+        ["gcc", "-O2", "-o", name, f"{name}.c"],
+        problem=f"{name}.c does not compile",
+        deadline_seconds=60,
+        folder=into,
+    )
+
+
 @pytest.mark.parametrize("script", CASES)
 def test_the_verdict_of_a_command(traced_arm: TracedRun, script: str) -> None:
     """What stands in CASES is the verdict, the findings and, for UNKNOWN, a part of the reason."""
     verdict, identities, reason = CASES[script]
+    if "untraced" in script:
+        compiled_here(UNTRACED, traced_arm.folder, "untraced")
     shutil.copy2(odd_program("sparc64"), traced_arm.folder / "other")
     for name in ("qemu-arm", "qemu-arm-static"):
         (traced_arm.folder / name).symlink_to(str(traced_arm.tracing.runner.program))

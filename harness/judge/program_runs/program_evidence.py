@@ -66,7 +66,7 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     launches = [launch for launch in read if not launch.is_probe]
     if len(read) > len(launches):
         yield f"probes of the build system, which are not judged: {len(read) - len(launches)}"
-    distinct = Counter(launch.program for launch in launches)
+    distinct = Counter(program_launch.shown(launch.program) for launch in launches)
     if launches:
         number = f"{len(launches)} {'execution' if len(launches) == 1 else 'executions'} below the command on {target}"
         yield f"{number}, {len(distinct)} distinct: {_listed([program for program, _ in distinct.most_common()])}"

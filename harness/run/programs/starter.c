@@ -10,10 +10,12 @@
  *                       executed (the program, or a script), number of arguments, arguments, and the variables by
  *                       which its environment differs from PLACE/environment: NAME=VALUE, or NAME for one that is gone
  * HOME/guest-N/input    the rest of its standard input, where that is a short file
+ * HOME/guest-N/configure  the log of the configure script that it is a probe of: the script has its config.log open
  */
 #define _GNU_SOURCE
 #define PROGRAM "starter"
 #include "word_list.h"
+#include <dirent.h>
 #include <limits.h>
 #include <sys/auxv.h>
 #include <time.h>
@@ -76,6 +78,27 @@ static void keep_input(const char *folder)
     free(content);
 }
 
+/* Note the log that a script of Autoconf leaves open for everything that it executes. */
+static void note_configure(const char *folder)
+{
+    static const char name[] = "/config.log";
+    char path[PATH_MAX];
+    DIR *descriptors = opendir("/proc/self/fd");
+    const struct dirent *one;
+    while (descriptors && (one = readdir(descriptors))) {
+        ssize_t length = readlinkat(dirfd(descriptors), one->d_name, path, sizeof path - 1);
+        path[length > 0 ? length : 0] = 0;
+        if (length < (ssize_t)strlen(name) || strcmp(path + length - strlen(name), name) != 0)
+            continue;
+        FILE *note = fopen(below(folder, "configure"), "wxe");
+        if (!note || fprintf(note, "%s\n", path) < 0 || fclose(note) != 0)
+            fail("cannot write below", folder);
+        break;
+    }
+    if (descriptors)
+        closedir(descriptors);
+}
+
 /* Remove the variables that QEMU takes for options, such as QEMU_CPU. They would change the machine that the canaries
  * have proved. */
 static void remove_options(void)
@@ -99,7 +122,10 @@ static void note_launch(const char *folder, const char *place, char **first, siz
     char *path = below(folder, "launch"), here[PATH_MAX] = "";
     struct timespec now;
     FILE *note = fopen(path, "wxe");
-    if (!note || !getcwd(here, sizeof here))
+    /* A folder that was removed has no path, and a program runs there nevertheless. */
+    if (!getcwd(here, sizeof here))
+        here[0] = 0;
+    if (!note)
         fail("cannot write", path);
     clock_gettime(CLOCK_REALTIME, &now);
     fprintf(note, "%ld%c%lld%c%s%c", (long)getpid(), 0, now.tv_sec * 1000LL + now.tv_nsec / 1000000, 0, here, 0);
@@ -131,6 +157,7 @@ int main(int argc, char **argv)
     char *folder = below(emulator[0], guest);
     note_launch(folder, place, first, first_count, argc, argv);
     keep_input(folder);
+    note_configure(folder);
     size_t most = emulator_count + first_count + (size_t)argc + 8;
     char **arguments = obtain(calloc(most, sizeof *arguments)), **next = arguments;
     for (size_t i = 1; i < emulator_count; i++)

@@ -92,7 +92,7 @@ def _compiled(cache: Cache, tools: Toolchain, name: str) -> Path:
         file=name,
         flags=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
         sources=[HERE / f"{name}.c"],
-        headers=[HERE.parent / "word_list.h"],
+        headers=[HERE.parent / "word_list.h", HERE / "system_calls.h"],
     )
 
 

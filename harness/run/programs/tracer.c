@@ -6,7 +6,9 @@
  *
  * FILE is what is executed, and PROGRAM the name that it is given.
  *
- * A filter stops execve(2) and execveat(2) of all processes, and nothing else, so that other system calls cost nothing.
+ * A filter stops execve(2) and execveat(2) of all processes, and nearly nothing else, so that other system calls cost
+ * nothing. It stops what could take a process out of sight as well: clone(2) with CLONE_UNTRACED, which is cleared, and
+ * a filter of the command's own that has another process decide on system calls.
  * The header of the file says whether it is a program of the target: HEADERS has the class, byte order and machine of
  * such programs, `1,1,40` (ELF, e_ident and e_machine), separated by spaces. A script counts as its interpreter does.
  * Then the path of the call is replaced by PLACE/N, a link to STARTER, which becomes the emulator. PLACE is short: its
@@ -27,12 +29,13 @@
  * PLACE/status        how the command ended, and how many guests there were: `exited STATUS N` or `killed SIGNAL N`
  */
 #define _GNU_SOURCE
+#include "system_calls.h"
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -42,19 +45,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define MOST_HEADERS 8
 #define LEDGER_BYTES 16
 #define SCRIPT_BYTES 256 /* of a script's first line that the kernel reads (BINPRM_BUF_SIZE) */
-#define MOST_INTERPRETERS 4
+#define MOST_INTERPRETERS 5 /* exec_binprm() of Linux begins a sixth program, and no seventh */
 #define SCRATCH_BYTES 96 /* for PLACE/N */
 #define BELOW_STACK 512  /* beyond the red zone of the x86-64 ABI, 128 bytes, with room to spare */
 #define GRACE_SECONDS 2
@@ -70,9 +71,9 @@ typedef struct {
     pid_t tid, pid;
     long guest, pending; /* `pending`: the guest that it is to become, while the kernel executes the starter */
     char *path;          /* of that execution */
-    int is_unread;   /* it executes a file whose path cannot be read, as that of a process that lets nobody read it */
-    int is_starting; /* the starter runs, and is about to become the emulator */
-    int is_restored; /* at the end of a system call its registers are to be put back, if it failed */
+    const char *unread; /* why nobody can tell what it executes; NULL if that is known */
+    int is_starting;    /* the starter runs, and is about to become the emulator */
+    int is_restored;    /* at the end of a system call its registers are to be put back */
     struct user_regs_struct before;
 } Thread;
 
@@ -183,131 +184,19 @@ static char *string_of(pid_t tid, uint64_t address, char *text)
     return NULL;
 }
 
-static int write_memory(pid_t tid, uint64_t address, const char *text, size_t length)
+/* Read or write memory of the thread, also where it lets nobody write. */
+static int move_memory(pid_t tid, uint64_t address, void *bytes, size_t length, int is_written)
 {
-    struct iovec from = {(void *)(uintptr_t)text, length}, to = {(void *)(uintptr_t)address, length};
-    return process_vm_writev(tid, &from, 1, &to, 1, 0) == (ssize_t)length;
-}
-
-/* A call of execve or execveat. */
-typedef struct {
-    int is_at;
-    uint64_t folder, path, arguments, environment, flags, stack;
-} Call;
-
-#if defined(__x86_64__)
-#define IS_32_BITS(arch) ((arch) == AUDIT_ARCH_I386)
-#define X32_BIT 0x40000000
-#define FOLLOWS_32_BITS 1
-
-/* Also of a thread of 32 bits, unlike PTRACE_GETREGSET. */
-static int read_registers(pid_t tid, struct user_regs_struct *registers)
-{
-    return ptrace(PTRACE_GETREGS, tid, 0, registers) == 0;
-}
-
-static int write_registers(pid_t tid, struct user_regs_struct *registers)
-{
-    return ptrace(PTRACE_SETREGS, tid, 0, registers) == 0;
-}
-
-static Call call_of(const struct user_regs_struct *now, int is_32_bits)
-{
-    if (is_32_bits) {
-        if (now->orig_rax == 11)
-            return (Call){0, 0, now->rbx, now->rcx, now->rdx, 0, now->rsp};
-        return (Call){1, now->rbx, now->rcx, now->rdx, now->rsi, now->rdi, now->rsp};
-    }
-    uint64_t number = now->orig_rax & ~(uint64_t)X32_BIT;
-    if (number == SYS_execve || number == 520)
-        return (Call){0, 0, now->rdi, now->rsi, now->rdx, 0, now->rsp};
-    return (Call){1, now->rdi, now->rsi, now->rdx, now->r10, now->r8, now->rsp};
-}
-
-/* The call becomes execve of another path. */
-static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *call, uint64_t path, int is_32_bits)
-{
-    if (is_32_bits) {
-        now->orig_rax = 11;
-        now->rbx = path;
-        now->rcx = call->arguments;
-        now->rdx = call->environment;
-    } else {
-        if (call->is_at)
-            now->orig_rax = now->orig_rax & X32_BIT ? X32_BIT | 520 : SYS_execve;
-        now->rdi = path;
-        now->rsi = call->arguments;
-        now->rdx = call->environment;
-    }
-    return write_registers(tid, now);
-}
-
-static int64_t returned_by(const struct user_regs_struct *now)
-{
-    return (int64_t)now->rax;
-}
-
-/* Make the registers of the call what they were, but for what it returned. */
-static void put_back(pid_t tid, struct user_regs_struct *now, const struct user_regs_struct *before)
-{
-    uint64_t returned = now->rax;
-    *now = *before;
-    now->rax = returned;
-    now->orig_rax = (uint64_t)-1;
-    write_registers(tid, now);
-}
-#elif defined(__aarch64__)
-#define IS_32_BITS(arch) ((arch) == AUDIT_ARCH_ARM)
-#define FOLLOWS_32_BITS 0
-
-static int read_registers(pid_t tid, struct user_regs_struct *registers)
-{
-    struct iovec all = {registers, sizeof *registers};
-    return ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &all) == 0;
-}
-
-static int write_registers(pid_t tid, struct user_regs_struct *registers)
-{
-    struct iovec all = {registers, sizeof *registers};
-    return ptrace(PTRACE_SETREGSET, tid, NT_PRSTATUS, &all) == 0;
-}
-
-static Call call_of(const struct user_regs_struct *now, int is_32_bits)
-{
-    const unsigned long long *r = now->regs;
-    (void)is_32_bits;
-    if (r[8] == SYS_execve)
-        return (Call){0, 0, r[0], r[1], r[2], 0, now->sp};
-    return (Call){1, r[0], r[1], r[2], r[3], r[4], now->sp};
-}
-
-static int replace_call(pid_t tid, struct user_regs_struct *now, const Call *call, uint64_t path, int is_32_bits)
-{
-    int number = SYS_execve;
-    (void)is_32_bits;
-    struct iovec one = {&number, sizeof number};
-    if (call->is_at && ptrace(PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, &one) != 0)
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", tid);
+    int memory = open(path, O_RDWR | O_CLOEXEC);
+    if (memory < 0)
         return 0;
-    now->regs[0] = path;
-    now->regs[1] = call->arguments;
-    now->regs[2] = call->environment;
-    return write_registers(tid, now);
+    off_t at = (off_t)address;
+    ssize_t moved = is_written ? pwrite(memory, bytes, length, at) : pread(memory, bytes, length, at);
+    close(memory);
+    return moved == (ssize_t)length;
 }
-
-static int64_t returned_by(const struct user_regs_struct *now)
-{
-    return (int64_t)now->regs[0];
-}
-
-static void put_back(pid_t tid, struct user_regs_struct *now, const struct user_regs_struct *before)
-{
-    for (int i = 1; i < 31; i++)
-        now->regs[i] = before->regs[i];
-    write_registers(tid, now);
-}
-#else
-#error "no registers are known of this machine"
-#endif
 
 /* ---- What a file is ---- */
 
@@ -340,9 +229,12 @@ static void seen_from_here(pid_t tid, const char *path, char *seen)
     snprintf(seen, SEEN_BYTES, path[0] == '/' ? "/proc/%d/root%s" : "/proc/%d/cwd/%s", tid, path);
 }
 
+#define OF_TARGET (-1)
+#define UNREADABLE (-2)
+
 /* The kind of a file, `seen` from here: of the target, of another machine, or neither. `words` takes the interpreters of
- * a script and their arguments, each ended by a NUL byte. Returns the machine's number of a stranger, 0 for others, -1 of
- * the target. */
+ * a script and their arguments, each ended by a NUL byte. Returns the machine's number of a stranger, 0 for others,
+ * OF_TARGET, or UNREADABLE where only the kernel can tell. */
 static int kind_of(pid_t tid, const char *seen, char *words, size_t *used, int depth)
 {
     unsigned char start[SCRIPT_BYTES + 1] = {0};
@@ -352,11 +244,12 @@ static int kind_of(pid_t tid, const char *seen, char *words, size_t *used, int d
     if (stat(seen, &status) < 0 || !S_ISREG(status.st_mode) || !(status.st_mode & 0111))
         return 0;
     int file = open(seen, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, start, SCRIPT_BYTES);
-    if (file >= 0)
-        close(file);
+    if (file < 0)
+        return UNREADABLE;
+    ssize_t length = read(file, start, SCRIPT_BYTES);
+    close(file);
     if (header_in(start, length, &header))
-        return is_wanted(&header) ? -1 : is_of_this_machine(&header) ? 0 : (int)header.machine;
+        return is_wanted(&header) ? OF_TARGET : is_of_this_machine(&header) ? 0 : (int)header.machine;
     if (length < 3 || start[0] != '#' || start[1] != '!' || depth == MOST_INTERPRETERS)
         return 0;
     /* The interpreter's path and, as one word, the rest of the line (execve(2)). */
@@ -477,60 +370,128 @@ static long make_guest(const char *path, const char *words, size_t used)
     return number;
 }
 
-/* Whether the starter has the same path for the thread. */
-static int has_our_root(pid_t tid)
+/* Whether an entry of /proc is the same file for a thread as for the tracer. */
+static int shares(pid_t tid, const char *entry)
 {
-    char path[64];
+    char path[64], own_path[64];
     struct stat its, ours;
-    snprintf(path, sizeof path, "/proc/%d/root/", tid);
-    return stat(path, &its) == 0 && stat("/", &ours) == 0 && its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+    snprintf(path, sizeof path, "/proc/%d/%s", tid, entry);
+    snprintf(own_path, sizeof own_path, "/proc/self/%s", entry);
+    if (stat(own_path, &ours) < 0)
+        return 1; /* a kernel without namespaces */
+    return stat(path, &its) == 0 && its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
 
-/* A thread is about to execute a file. Returns whether it must stop again at the end of the call. */
-static int at_execution(Thread *thread)
+/* Why no emulator can stand in for a program of the target that the thread executes; NULL if one can. */
+static const char *hindrance(pid_t tid, const char *path, const char *seen)
 {
-    char path[PATH_MAX], seen[SEEN_BYTES], words[PATH_MAX], target[SCRATCH_BYTES];
-    size_t used = 0;
+    if (!shares(tid, "root/"))
+        return "by a process that has another root folder";
+    /* The first process of the namespace would not die of a signal that the emulator sends itself. */
+    if (!shares(tid, "ns/pid_for_children"))
+        return "by a process that has a PID namespace of its own";
+    return leads_to(tid, path, seen) ? NULL : "an open file that no path leads to";
+}
+
+/* Have the kernel execute the starter instead of a program of the target. */
+static void begin_guest(Thread *thread, const Call *call, const char *path, const char *words, size_t used)
+{
+    char target[SCRATCH_BYTES];
     struct user_regs_struct now;
-    struct __ptrace_syscall_info info;
-    thread->pending = thread->is_unread = 0;
-    if (ptrace(PTRACE_GET_SYSCALL_INFO, thread->tid, sizeof info, &info) <= 0 || !read_registers(thread->tid, &now))
-        return 0; /* it was killed meanwhile */
-    int is_32_bits = IS_32_BITS(info.arch);
-    if (is_32_bits && !FOLLOWS_32_BITS) {
-        note(home, "trouble", "process %d has 32 bits, and what it executes is not followed\n", thread->pid);
-        return 0;
-    }
-    Call call = call_of(&now, is_32_bits);
-    if (!path_of(thread, &call, path, seen))
-        return thread->is_unread = 1;
-    int kind = kind_of(thread->tid, seen, words, &used, 0);
-    if (kind > 0)
-        note(home, "strangers", "%d %s\n", kind, path);
-    if (kind >= 0)
-        return 0;
-    if (!has_our_root(thread->tid)) {
-        note(home, "trouble", "%s, by a process that has another root folder\n", path);
-        return 0;
-    }
-    if (!leads_to(thread->tid, path, seen)) {
-        note(home, "trouble", "%s, an open file that no path leads to\n", path);
-        return 0;
-    }
+    if (!read_registers(thread->tid, &now))
+        return; /* it was killed meanwhile */
     long number = make_guest(path, words, used);
     size_t length = (size_t)snprintf(target, sizeof target, "%s/%ld", place, number) + 1;
-    uint64_t scratch = (call.stack - BELOW_STACK - SCRATCH_BYTES) & ~(uint64_t)15;
+    uint64_t scratch = (call->stack - BELOW_STACK - SCRATCH_BYTES) & ~(uint64_t)15;
     thread->before = now;
-    if (!write_memory(thread->tid, scratch, target, length) ||
-        !replace_call(thread->tid, &now, &call, scratch, is_32_bits)) {
+    if (!move_memory(thread->tid, scratch, target, length, 1) || !replace_call(thread->tid, &now, call, scratch)) {
         note(home, "trouble", "%s: its call could not be replaced: %s\n", path, strerror(errno));
-        return 0;
+        return;
     }
     thread->pending = number;
     free(thread->path);
     thread->path = strdup(path);
     thread->is_restored = 1;
-    return 1;
+}
+
+/* A thread is about to execute a file. */
+static void at_execution(Thread *thread, const Call *call)
+{
+    char path[PATH_MAX], seen[SEEN_BYTES], words[PATH_MAX];
+    size_t used = 0;
+    thread->pending = 0;
+    if (!call->interface->is_followed) {
+        note(home, "trouble", "process %d has 32 bits, and what it executes is not followed\n", thread->pid);
+        return;
+    }
+    if (!path_of(thread, call, path, seen)) {
+        thread->unread = "which lets nobody read its memory";
+        return;
+    }
+    int kind = kind_of(thread->tid, seen, words, &used, 0);
+    if (kind == UNREADABLE)
+        thread->unread = "a file that you may execute and not read";
+    if (kind > 0)
+        note(home, "strangers", "%d %s\n", kind, path);
+    if (kind != OF_TARGET)
+        return;
+    const char *why = hindrance(thread->tid, path, seen);
+    if (why)
+        note(home, "trouble", "%s, %s\n", path, why);
+    else
+        begin_guest(thread, call, path, words, used);
+}
+
+/* A thread is about to make a child that is not traced, where CLONE_UNTRACED is set. Clear it. In memory it stays clear:
+ * the thread's next child is to be traced, too. */
+static void at_clone(Thread *thread, const struct __ptrace_syscall_info *info, const Interface *interface)
+{
+    struct user_regs_struct now;
+    uint64_t flags = info->seccomp.args[0], address = flags;
+    int is_clear, is_in_memory = info->seccomp.nr == interface->clone3;
+    if (is_in_memory) {
+        /* The first field of struct clone_args. What cannot be read, the kernel refuses as well. */
+        if (!move_memory(thread->tid, address, &flags, sizeof flags, 0) || !(flags & CLONE_UNTRACED))
+            return;
+        flags &= ~(uint64_t)CLONE_UNTRACED;
+        is_clear = move_memory(thread->tid, address, &flags, sizeof flags, 1);
+    } else {
+        if (!read_registers(thread->tid, &now))
+            return; /* it was killed meanwhile */
+        thread->before = now;
+        set_first_argument(&now, interface, flags & ~(uint64_t)CLONE_UNTRACED);
+        is_clear = thread->is_restored = write_registers(thread->tid, &now);
+    }
+    if (!is_clear)
+        note(home, "trouble", "a child of process %d, which has it not traced (CLONE_UNTRACED)\n", thread->pid);
+}
+
+/* The filter has stopped a call. Returns whether the thread must stop again at its end. */
+static int at_call(Thread *thread)
+{
+    struct __ptrace_syscall_info info;
+    thread->unread = NULL;
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, thread->tid, sizeof info, &info) <= 0)
+        return 0; /* it was killed meanwhile */
+    const Interface *interface = interface_of(&info);
+    if (!interface)
+        return 0; /* a filter of the command's own stopped it */
+    if (info.seccomp.nr == interface->clone || info.seccomp.nr == interface->clone3)
+        at_clone(thread, &info, interface);
+    else if (info.seccomp.nr == interface->seccomp)
+        note(home, "trouble", "what process %d executes: it lets another one decide on system calls (seccomp(2))\n",
+             thread->pid);
+    else {
+        Call call = call_of(&info, interface);
+        at_execution(thread, &call);
+    }
+    return thread->is_restored || thread->unread;
+}
+
+/* Whether the kernel makes a call again after a signal, by an error of its own (include/linux/errno.h). */
+static int is_repeated(int error)
+{
+    return error >= 512 && error <= 516;
 }
 
 /* Nothing is executed in place of a program. */
@@ -540,21 +501,28 @@ static void give_up(Thread *thread, int error)
         return;
     note_of_guest(thread->pending, "refused", "%d\n", error);
     /* What concerns the arguments and this machine's memory would have stopped the program as well. */
-    if (error != E2BIG && error != ENOMEM && error != EAGAIN)
+    if (error != E2BIG && error != ENOMEM && error != EAGAIN && !is_repeated(error))
         note(home, "trouble", "%s: the kernel refused its emulator: %s\n", thread->path, strerror(error));
     thread->pending = 0;
 }
 
-/* The kernel has refused an execution. */
-static void at_refusal(Thread *thread, struct user_regs_struct *now, int error)
+/* A call that was stopped has come to its end. */
+static void at_call_end(Thread *thread)
 {
+    struct user_regs_struct now;
+    if (!read_registers(thread->tid, &now))
+        return; /* it was killed meanwhile */
+    int64_t returned = returned_by(&now);
+    int error = returned < 0 ? (int)-returned : 0;
     if (thread->is_restored)
-        put_back(thread->tid, now, &thread->before);
-    give_up(thread, error);
+        put_back(thread->tid, &now, &thread->before, is_repeated(error));
+    if (error)
+        give_up(thread, error);
     /* Of another machine, or no program at all: nobody knows. */
-    if (thread->is_unread && error == ENOEXEC)
-        note(home, "trouble", "what process %d executed, which lets nobody read its memory\n", thread->pid);
-    thread->is_restored = thread->is_unread = 0;
+    if (thread->unread && error == ENOEXEC)
+        note(home, "trouble", "what process %d executed, %s\n", thread->pid, thread->unread);
+    thread->is_restored = 0;
+    thread->unread = NULL;
 }
 
 /* A process became another emulator of the target, by itself or by the kernel's binfmt_misc. */
@@ -581,7 +549,8 @@ static void at_executed(Thread *thread)
         forget(caller);
         thread = thread_of(tid);
     }
-    thread->is_restored = thread->is_unread = 0;
+    thread->is_restored = 0;
+    thread->unread = NULL;
     if (thread->is_starting && !thread->pending) {
         thread->is_starting = 0;
         return;
@@ -610,29 +579,39 @@ static void at_end(Thread *thread, int status)
 
 /* ---- The command ---- */
 
+#define OF_CALL(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define IF_EQUAL(number, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, yes, no)
+#define IF_BIT(bit, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bit, yes, no)
+#define RULES 13
+
+/* The calls of one interface that stop. Of flags the lower word is looked at, which comes first on these little-endian
+ * machines. */
+static void add_rules(struct sock_filter *filter, const Interface *one)
+{
+    const struct sock_filter rules[RULES] = {
+        OF_CALL(arch),
+        IF_EQUAL(one->arch, 0, 11), /* or else to the next interface */
+        OF_CALL(nr),
+        IF_EQUAL(one->execve, 8, 0),
+        IF_EQUAL(one->execveat, 7, 0),
+        IF_EQUAL(one->clone3, 6, 0), /* its flags are in memory */
+        IF_EQUAL(one->clone, 1, 0),
+        IF_EQUAL(one->seccomp, 2, 5),
+        OF_CALL(args[0]),
+        IF_BIT(CLONE_UNTRACED, 2, 3),
+        OF_CALL(args[1]),
+        IF_BIT(SECCOMP_FILTER_FLAG_NEW_LISTENER, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
+    };
+    memcpy(filter, rules, sizeof rules);
+}
+
 static void install_filter(void)
 {
-#if defined(__x86_64__)
-    const unsigned native = AUDIT_ARCH_X86_64, other = AUDIT_ARCH_I386, at_32 = 358;
-#else
-    const unsigned native = AUDIT_ARCH_AARCH64, other = AUDIT_ARCH_ARM, at_32 = 387;
-#endif
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, native, 0, 6),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 8, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execveat, 7, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x40000000 | 520, 6, 0), /* of the x32 ABI */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x40000000 | 545, 5, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, other, 0, 4),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 11, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, at_32, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
+    struct sock_filter filter[RULES * INTERFACES + 1];
+    for (size_t i = 0; i < INTERFACES; i++)
+        add_rules(filter + RULES * i, &interfaces[i]);
+    filter[RULES * INTERFACES] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
         fail("cannot filter the system calls of", "the command");
@@ -683,7 +662,7 @@ static void go_on(pid_t tid, int status)
     Thread *thread = add_thread(tid);
     switch (event) {
     case PTRACE_EVENT_SECCOMP: {
-        int is_watched = at_execution(thread);
+        int is_watched = at_call(thread);
         ptrace(is_watched ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, 0);
         return;
     }
@@ -696,7 +675,10 @@ static void go_on(pid_t tid, int status)
         /* The parent cannot become another guest before this. */
         if (ptrace(PTRACE_GETEVENTMSG, tid, 0, &number) == 0)
             add_thread((pid_t)number);
-        break;
+        /* It may have moved. */
+        thread = thread_of(tid);
+        ptrace(thread->is_restored ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, 0);
+        return;
     case PTRACE_EVENT_STOP:
         /* A new thread, or a group of threads that was stopped, and stays so until it is continued. */
         if (sent == SIGSTOP || sent == SIGTSTP || sent == SIGTTIN || sent == SIGTTOU) {
@@ -706,9 +688,7 @@ static void go_on(pid_t tid, int status)
         break;
     default:
         if (sent == (SIGTRAP | 0x80)) {
-            struct user_regs_struct now;
-            if (read_registers(tid, &now) && returned_by(&now) < 0)
-                at_refusal(thread, &now, (int)-returned_by(&now));
+            at_call_end(thread);
             break;
         }
         ptrace(PTRACE_CONT, tid, 0, sent);

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import symbols
 from harness.core.errors import UsageError
 from harness.record import fault_log, program_launch
+from harness.record.program_launch import CommandRecord
 from harness.run.programs.traced_command import run_traced
 from harness.run.servers.endings import describe_exit
 from harness.workflows.programs.execution import environment_for, tracing_of
@@ -27,8 +27,8 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
 
     It begins with the caller's environment and the recorded differences. Raises UsageError where it is gone.
     """
-    launch = reproducer.launch
-    assert launch is not None
+    assert reproducer.launch is not None
+    launch = reproducer.launch.as_executed()
     if not Path(launch.folder).is_dir() or ("/" in launch.file and not (Path(launch.folder) / launch.file).is_file()):
         raise UsageError(
             "the program of the finding is not there any more",
@@ -74,7 +74,7 @@ def _observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end:
     of_command = not launch.program
     return ReplayedRun(
         observation=Observation(
-            end=f"{shlex.join(launch.words)}: {end.text}",
+            end=f"{CommandRecord(words=launch.words, folder=launch.folder).text}: {end.text}",
             detail="" if of_command else detail,
             came=end.code != 0 if of_command else None,
             cut="; ".join([*damage, *program_launch.lines_of(place, program_launch.TROUBLE)]) or nothing,
