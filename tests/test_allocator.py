@@ -111,6 +111,18 @@ def test_options_of_jemalloc_that_reach_no_jemalloc_are_refused(tmp_path: Path) 
     allocator.refuse_unused_options(old, BuildSettings(make=("LDFLAGS=-s",)), "libc")
 
 
+def test_options_of_jemalloc_are_refused_where_the_makefile_chooses_another_allocator(tmp_path: Path) -> None:
+    for choice, told in (("MALLOC=libc\n", "libc"), ("MALLOC:=tcmalloc_minimal\n", "tcmalloc_minimal")):
+        with pytest.raises(UsageError, match="JEMALLOC_CONFIGURE_OPTS would have no effect") as refused:
+            build(tmp_path / told, "makefile", makefile=choice + MAKEFILE, options="--enable-debug")
+        assert (refused.value.where, f"which chooses {told}" in refused.value.because) == ("--make", True)
+        # Without options the choice is the makefile's.
+        linked = build(tmp_path / told, "makefile", makefile=choice + MAKEFILE)
+        assert linked.server_binary.read_text("utf-8").split()[0] == told
+    linked = build(tmp_path, "makefile", makefile="MALLOC=jemalloc\n" + MAKEFILE, options="--enable-debug")
+    assert linked.server_binary.read_text("utf-8").split()[0] == "jemalloc"
+
+
 def test_the_last_options_count_and_have_to_be_quoted() -> None:
     given = BuildSettings(make=("JEMALLOC_CONFIGURE_OPTS=--a", "LDFLAGS=-s", "JEMALLOC_CONFIGURE_OPTS=--b 'c d'"))
     assert allocator.configure_options(given) == ["--b", "c d"]

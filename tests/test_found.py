@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from harness.build.sources.archives import Fetcher
 from harness.core import json_codec
-from harness.core.errors import UsageError
+from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Occasion, Verdict, Witness
 from harness.judge.findings import Judgement
 from harness.judge.verdict import CellVerdict
@@ -281,6 +281,26 @@ def test_a_name_that_is_no_bugs_is_refused_with_the_nearest() -> None:
     result = CliRunner().invoke(found.main, ["output-limit-cutt"])
     assert result.exit_code == 4
     assert "output-limit-cut" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--server", "redis-7.0.51"],
+            "no server 'redis-7.0.51' can be asked (--server)\n  try: one of these: redis-7",
+        ),
+        (["--server", "NONSENSE"], "no server 'NONSENSE' can be asked (--server)\n  try: one of these: redis-"),
+        (["--target", "NONSENSE"], "no target 'NONSENSE' can be asked (--target)\n  try: one of these: aarch64"),
+        (["--patched", "--server", "NONSENSE"], "no server 'NONSENSE' can be asked"),
+        (["functions-memory", "--target", "m68k"], "nothing can be asked"),
+        (["--target", "m68k", "--server", "redis-2.8.17"], "nothing can be asked (redis-2.8.17, m68k)"),
+    ],
+)
+def test_what_nobody_can_be_asked_of_is_refused(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(found.main, ["--plan", *words])
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert f"error: {message}" in result.output
 
 
 def test_a_plan_names_the_commands_and_asks_nothing(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from harness.core.model import CANARY_SUITE
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, near_names
 from harness.judge import known_findings
+from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.workflows.check import Check
@@ -327,9 +328,21 @@ def _asked(
     path: Path,
 ) -> int:
     known = bugs.read_bugs()
+    catalog = Catalog()
+    # A page may name packages, which the catalog does not list.
+    releases = [*catalog.servers, *sorted({one for bug in known.values() for one in bug.concerned()})]
+    for kind, given, names_of_kind in (("server", servers, releases), ("target", targets, list(catalog.targets))):
+        question_options.refuse_unknown(kind, given, names_of_kind)
     stored = bugs.read_answers(path)
     there = {(one.bug, one.server, one.command, one.patch) for one in stored.answers}
     wanted = (patched if fixed else questions)(known, names, servers, targets)
+    if not wanted:
+        raise UsageError(
+            "nothing can be asked",
+            where=", ".join((*names, *servers, *targets)),
+            because="no check of docs/found is for all that is named together",
+            remedy="name less: --plan prints what would be asked",
+        )
     asked = [one for one in wanted if not (missing and one.key in there)]
     if plan:
         click.echo("\n".join(f"{one.bug.name}: {one.key[2]}" for one in asked))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from harness.core.errors import ExitCode, PlumblineError
+from harness.core.errors import ExitCode, PlumblineError, UsageError
+from harness.core.strict_toml import near_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 servers = click.option("--server", "servers", multiple=True, help="Ask only this release or package; repeat for more.")
 targets = click.option("--target", "targets", multiple=True, help="Ask only on this target; repeat for more.")
@@ -22,6 +23,14 @@ def answers(flag: str, stored: Path) -> Callable[[Callable[..., None]], Callable
     return click.option(
         flag, "path", type=click.Path(path_type=Path, dir_okay=False), default=stored, help="The file of answers."
     )
+
+
+def refuse_unknown(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
+    """Raise UsageError for a name of this kind that is not known, with the names near it."""
+    for name in names:
+        if name not in known:
+            near = ", ".join(near_names(name, known)) or ", ".join(dict.fromkeys(known))
+            raise UsageError(f"no {kind} '{name}' can be asked", where=f"--{kind}", remedy=f"one of these: {near}")
 
 
 def exit_with(work: Callable[[], int]) -> NoReturn:

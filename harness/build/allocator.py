@@ -8,6 +8,7 @@ configures builds with jemalloc, and recognises an access beyond a block by its 
 from __future__ import annotations
 
 import platform
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,21 @@ def refuse_unused_options(tree: SourceTree, settings: BuildSettings, chosen: All
             where=str(makefile),
             because="it does not give the variable to jemalloc's configure script, as releases do since redis-7.0",
             remedy="leave the variable out",
+        )
+
+
+def refuse_options_of_another_allocator(database: str) -> None:
+    """Raise UsageError where a makefile that has options of jemalloc's script links another allocator.
+
+    `database`: what `make --print-data-base` printed. Releases since redis-7.0 have the choice in MALLOC.
+    """
+    chosen = re.findall(r"^MALLOC :?= *(\S+)$", database, re.MULTILINE)
+    if chosen and chosen[-1] != "jemalloc":
+        raise UsageError(
+            f"{CONFIGURE_OPTIONS} would have no effect",
+            where="--make",
+            because=f"--allocator makefile leaves the choice to the tree's makefile, which chooses {chosen[-1]}",
+            remedy="add --allocator jemalloc, or leave the variable out",
         )
 
 

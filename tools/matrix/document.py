@@ -15,9 +15,10 @@ from harness.core.cache import write_whole
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, DEFAULT_OPTIMISATION, Record, Tier
-from harness.core.strict_toml import ROOT, near_names
+from harness.core.strict_toml import ROOT
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.plan.catalog import Catalog
+from tools import question_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,12 +235,7 @@ def questions(
     every = machines(catalog)
     known = {"server": SERVERS, "way": WAYS, "target": [one.name for one in every]}
     for (noun, names), given in zip(known.items(), (servers, ways, targets), strict=True):
-        for name in given:
-            if name not in names:
-                near = ", ".join(near_names(name, names)) or ", ".join(names)
-                raise UsageError(
-                    f"the matrix has no {noun} '{name}'", where=f"--{noun}", remedy=f"one of these: {near}"
-                )
+        question_options.refuse_unknown(noun, given, names)
     found = [
         (
             ("required" not in target.groups, way not in USUAL),

@@ -111,6 +111,10 @@ class BuildDirectory:
         if self.linked == "jemalloc" or (self.linked == "makefile" and allocator.has_jemalloc(self.server)):
             options = allocator.configure_options(settings_of(self.server, self.target))
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work, options)
+            if options and self.linked == "makefile":
+                command = self.make_command([self.binary.name])
+                asked = self.run([*command, "--dry-run", "--print-data-base"])
+                allocator.refuse_options_of_another_allocator(asked.text)
 
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
         """A wrapper of the compiler `name` that adds the target's flags, followed by `extra`."""
