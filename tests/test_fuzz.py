@@ -22,7 +22,7 @@ from harness.protocol.command_stream import (
 )
 from harness.protocol.stream_shrinker import Shrinker
 from suites._shared.checksums import sealed
-from suites.fuzz import corpus, corrupt, generate
+from suites.fuzz import corpus, corrupt, generate, grammar, mutate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.attempt import KEYS, REFUSED
 from suites.fuzz.emptying import Emptying, undoing
@@ -55,24 +55,24 @@ def test_a_stream_survives_its_file_and_its_wire(seed: int) -> None:
 
 
 def test_every_kind_that_the_grammar_names_is_drawn() -> None:
-    assert generate.unknown_kinds() == set()
+    assert grammar.unknown_kinds() == set()
 
 
 def test_every_line_of_the_grammar_is_used() -> None:
     drawn = {one.name for seed in range(600) for one in generate.generate(random.Random(seed))}
-    assert {generate.expand(line, Draw(random.Random(1))).name for line in generate.all_lines()} <= drawn
+    assert {grammar.expand(line, Draw(random.Random(1))).name for line in grammar.all_lines()} <= drawn
 
 
 def test_what_the_grammar_does_not_send_is_told() -> None:
     known = {"GET", "CLIENT ID", "CLIENT REPLY", "CLUSTER NODES", "SUBSCRIBE", "RPUSH", "INVENTED", "CLIENT INVENTED"}
-    assert generate.left_out(known) == ["CLIENT INVENTED", "INVENTED"]
+    assert grammar.left_out(known) == ["CLIENT INVENTED", "INVENTED"]
     # Before Redis 7 the table of commands has no subcommands.
-    assert generate.left_out({"CLIENT", "CLUSTER", "INVENTED"}) == ["INVENTED"]
+    assert grammar.left_out({"CLIENT", "CLUSTER", "INVENTED"}) == ["INVENTED"]
 
 
 def test_nothing_that_is_sent_is_listed_as_unsent() -> None:
-    named = {name for one in generate.grammar().unsent for name in one.commands}
-    assert not generate.sent(named)
+    named = {name for one in grammar.grammar().unsent for name in one.commands}
+    assert not grammar.sent(named)
 
 
 def test_the_second_client_sends_its_own_lines_and_it_alone_waits_for_the_first_one() -> None:
@@ -87,12 +87,12 @@ def test_the_second_client_sends_its_own_lines_and_it_alone_waits_for_the_first_
 
 def test_a_line_is_expanded_as_it_says() -> None:
     draw = Draw(random.Random(1))
-    assert {generate.expand("BITOP AND|OR x", draw).words[1] for _ in range(40)} == {b"AND", b"OR"}
-    pairs = {len(generate.expand("MSET <field>,<value>+", draw).words) for _ in range(40)}
+    assert {grammar.expand("BITOP AND|OR x", draw).words[1] for _ in range(40)} == {b"AND", b"OR"}
+    pairs = {len(grammar.expand("MSET <field>,<value>+", draw).words) for _ in range(40)}
     assert len(pairs) > 2
     assert all(number % 2 for number in pairs)
-    assert generate.expand("ZADD y (<bit> [<field>", draw).words[2] in {b"(0", b"(1"}
-    assert generate.expand('EVAL "return 1" 0', draw).words == (b"EVAL", b"return 1", b"0")
+    assert grammar.expand("ZADD y (<bit> [<field>", draw).words[2] in {b"(0", b"(1"}
+    assert grammar.expand('EVAL "return 1" 0', draw).words == (b"EVAL", b"return 1", b"0")
 
 
 def test_integers_are_near_every_limit_of_a_word() -> None:
@@ -109,10 +109,10 @@ def test_integers_are_near_every_limit_of_a_word() -> None:
 def test_mutations_are_streams_that_can_be_sent(seed: int) -> None:
     draw = random.Random(seed)
     first, second = generate.generate(draw), generate.generate(draw)
-    for changed in (generate.mutate(first, second, draw), generate.splice(first, second, draw)):
-        assert len(changed) <= generate.LONGEST
+    for changed in (mutate.mutate(first, second, draw), mutate.splice(first, second, draw)):
+        assert len(changed) <= mutate.LONGEST
         assert from_text(text_of(changed)) == changed
-        assert all(generate.is_sane(one) for one in changed)
+        assert all(mutate.is_sane(one) for one in changed)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_mutations_are_streams_that_can_be_sent(seed: int) -> None:
     ],
 )
 def test_what_takes_hundreds_of_megabytes_or_asks_the_clock_is_not_sent(line: str, sane: bool) -> None:
-    assert generate.is_sane(from_text(line)[0]) is sane
+    assert mutate.is_sane(from_text(line)[0]) is sane
 
 
 # DUMP of the string "abc" by a native redis-7.0.15.
@@ -294,7 +294,7 @@ def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest
 def test_every_committed_stream_can_be_read() -> None:
     paths = sorted(corpus.COMMITTED.glob("*.stream"))
     assert paths
-    assert all(len(read_stream(path)) <= generate.LONGEST for path in paths)
+    assert all(len(read_stream(path)) <= mutate.LONGEST for path in paths)
 
 
 def test_shapes_tell_kinds_of_replies_and_not_values() -> None:
@@ -468,7 +468,7 @@ def test_only_what_a_stream_may_have_changed_is_restored(sent: str, due: str) ->
 
 def test_all_that_the_grammar_changes_besides_keys_is_restored() -> None:
     drawn = random.Random(5)
-    for theme in generate.grammar().themes:
+    for theme in grammar.grammar().themes:
         for _ in range(40):
             stream = generate.generate(drawn, [theme])
             set_by_it = {

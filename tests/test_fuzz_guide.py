@@ -6,8 +6,9 @@ import random
 from typing import TYPE_CHECKING
 
 from harness.protocol.command_stream import from_text
-from suites.fuzz.generate import LONGEST, generate
+from suites.fuzz.generate import generate
 from suites.fuzz.guide import LEAST_KEPT, Guide, extend
+from suites.fuzz.mutate import LONGEST
 
 if TYPE_CHECKING:
     from harness.protocol.command_stream import Stream

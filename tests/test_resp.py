@@ -82,3 +82,16 @@ def test_a_server_that_says_nothing_times_out() -> None:
         pytest.raises(TimeoutError),
     ):
         client.command("X")
+
+
+def test_error_replies_are_equal_by_their_text_also_inside_of_others() -> None:
+    raw = b"-ERR no\r\n*1\r\n-ERR no\r\n-ERR other\r\n"
+    received = []
+    for _ in range(2):
+        with answering(raw) as port, client_at(port, 1) as client:
+            received.append(client.pipeline([["X"], ["Y"], ["Z"]]))
+    first, second = received
+    assert first == second
+    assert first[0] != first[2]
+    assert first[0] != b"ERR no"
+    assert repr(first[0]) == "ReplyError('ERR no')"

@@ -42,7 +42,7 @@ from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.generator.operators import OperatorTable
 from harness.workflows.mutation_testing.mutations import Mutation
 from harness.workflows.suite_selection import IgnoredPathTable
-from suites.fuzz.generate import Grammar, grammar
+from suites.fuzz.grammar import Grammar, grammar
 from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible

@@ -9,19 +9,18 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import hiredis
 import msgspec
 
-from harness.core.sockets import connect
 from harness.protocol.command_stream import command, wire
-from harness.protocol.resp import INCOMPLETE, Client, ServerGoneError, info_fields
+from harness.protocol.resp import INCOMPLETE, ServerGoneError
 
 if TYPE_CHECKING:
-    from harness.core.sockets import Address
     from harness.protocol.command_stream import Command, Stream
-    from harness.protocol.resp import Reply
+    from harness.protocol.control_connection import ControlConnection
+    from harness.protocol.resp import Client, Reply
 
 UNANSWERED = b"(its client is blocked)"
 UNSENT = b"(not sent)"
@@ -45,11 +44,11 @@ def name_of(client: int) -> bytes:
 
 
 class Conversation:
-    """The clients of one server. `control` is an endpoint of it at which nothing is recorded."""
+    """The clients of one server. `control` leads to it, too, and is not recorded."""
 
-    def __init__(self, clients: list[Client], control: Address, *, deadline_seconds: float) -> None:
+    def __init__(self, clients: list[Client], control: ControlConnection, *, deadline_seconds: float) -> None:
         self._clients = clients
-        self._control = _Control(control, deadline_seconds)
+        self._control = control
         self._deadline_seconds = deadline_seconds
         self._replies: list[Reply] = []
         self._heard: list[list[Reply]] = [[] for _ in clients]
@@ -71,17 +70,16 @@ class Conversation:
         """
         self._replies = replies
         numbers = self._numbers(stream)
-        with self._control:
-            for one in stream:
-                # Inside of a transaction each channel is confirmed by itself, in an array whose length counts commands.
-                confused = one.name in SUBSCRIBING and one.client in self._queueing
-                torn = one.name in _TORN and one.client in self._speaks_resp3 & self._subscribed
-                if one.client in self._waiting or confused or torn:
-                    replies.append(UNSENT)
-                elif one.client in self._closed:
-                    replies.append(CLOSED)
-                else:
-                    self._send(_named(one, numbers))
+        for one in stream:
+            # Inside of a transaction each channel is confirmed by itself, in an array whose length counts commands.
+            confused = one.name in SUBSCRIBING and one.client in self._queueing
+            torn = one.name in _TORN and one.client in self._speaks_resp3 & self._subscribed
+            if one.client in self._waiting or confused or torn:
+                replies.append(UNSENT)
+            elif one.client in self._closed:
+                replies.append(CLOSED)
+            else:
+                self._send(_named(one, numbers))
         for client, heard in enumerate(self._heard):
             if heard:
                 last = max(place for place, one in enumerate(stream) if one.client == client)
@@ -169,53 +167,6 @@ class Conversation:
         while _is_message(reply := self._clients[client].receive_within(seconds)):
             self._heard[client].append(reply)  # type: ignore[arg-type]
         return reply
-
-
-class _Control:
-    """Counts a server's blocked clients, over a connection of its own from the first question on."""
-
-    def __init__(self, address: Address, deadline_seconds: float) -> None:
-        self._address = address
-        self._deadline_seconds = deadline_seconds
-        self._client: Client | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._client is not None:
-            self._client.close()
-
-    def blocked_clients(self) -> int:
-        """Their number. Raises OSError where the server is gone."""
-        if self._client is not None:
-            try:
-                return self._ask(self._client)
-            except ServerGoneError:
-                # A stream may end the connections of all other clients.
-                self._client.close()
-        self._client = Client(connect(self._address, deadline_seconds=self._deadline_seconds))
-        return self._ask(self._client)
-
-    @staticmethod
-    def _ask(client: Client) -> int:
-        return _blocked_clients(client)
-
-
-def await_no_blocked_client(client: Client, *, deadline_seconds: float) -> None:
-    """Wait until a server has seen that blocked clients of before are gone, which would be taken for those that follow.
-
-    Their connections end some time after they do: a recorder stands in between. Raises TimeoutError.
-    """
-    deadline = time.monotonic() + deadline_seconds
-    while _blocked_clients(client):
-        if time.monotonic() > deadline:
-            raise TimeoutError("a client of an earlier stream is still blocked")
-        time.sleep(_POLL_SECONDS)
-
-
-def _blocked_clients(client: Client) -> int:
-    return int(info_fields(client.pipeline([("INFO", "clients")])[0])["blocked_clients"])
 
 
 def _named(one: Command, numbers: list[bytes]) -> Command:

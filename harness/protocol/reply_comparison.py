@@ -19,12 +19,12 @@ from harness.protocol.command_stream import command, line_of, pieces, wire
 from harness.protocol.conversation import Conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from harness.core.sockets import Address
     from harness.core.target_model import Target
     from harness.protocol.allowed_refusals import Refusal, Release
     from harness.protocol.command_stream import Command, Stream
+    from harness.protocol.control_connection import ControlConnection
     from harness.protocol.resp import Client, Reply
 
 DIFFERENCES = Path(__file__).with_name("differences.toml")
@@ -117,13 +117,27 @@ def ask(client: Client, stream: Stream) -> list[Reply]:
 
 def ask_into(replies: list[Reply], client: Client, stream: Stream) -> None:
     """Send a stream, and append each reply to a list as it arrives: replies before an error are kept."""
-    for piece in pieces(stream):
-        client.send(wire(piece))
-        replies.extend(client.receive() for _ in piece)
+    ask_writes_into(replies, client, writes_of(stream))
+
+
+Write = tuple[bytes, int]
+"""What a client sends in one write, and the number of commands in it."""
+
+
+def writes_of(stream: Stream) -> list[Write]:
+    """A stream as a client sends it: each of its pieces. To ask two servers, one makes it once."""
+    return [(wire(piece), len(piece)) for piece in pieces(stream)]
+
+
+def ask_writes_into(replies: list[Reply], client: Client, writes: Iterable[Write]) -> None:
+    """`ask_into` for what `writes_of` made of a stream."""
+    for content, count in writes:
+        client.send(content)
+        client.receive_into(replies, count)
 
 
 def ask_all_into(
-    replies: list[Reply], clients: list[Client], stream: Stream, control: Address, *, deadline_seconds: float
+    replies: list[Reply], clients: list[Client], stream: Stream, control: ControlConnection, *, deadline_seconds: float
 ) -> None:
     """`ask_into` for a stream of as many clients, who take turns. `control`: as of a conversation."""
     if len(clients) == 1:

@@ -27,13 +27,25 @@ class ServerGoneError(ConnectionError):
     """The server closed the connection during a conversation, usually because it died."""
 
 
+class ReplyError(hiredis.ReplyError):
+    """An error that a server replied. Two with the same text are equal, so that lists of replies can be compared."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one is an error reply with the same text."""
+        return isinstance(other, ReplyError) and self.args == other.args
+
+    def __hash__(self) -> int:
+        """A number that equal ones have in common."""
+        return hash(self.args)
+
+
 class Client:
     """One connection. Waiting for a reply beyond the deadline raises TimeoutError."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         # hiredis' default sign for "no complete reply yet" is False, which is also RESP3's false.
-        self._reader = hiredis.Reader(notEnoughData=INCOMPLETE)
+        self._reader = hiredis.Reader(notEnoughData=INCOMPLETE, replyError=ReplyError)
 
     @classmethod
     def at_socket(cls, address: Address, *, deadline_seconds: float) -> Self:
@@ -62,7 +74,9 @@ class Client:
     def pipeline(self, requests: Sequence[Any]) -> list[Reply]:
         """Send all requests at once and return all replies, with error replies in place."""
         self.send(self.pack(requests))
-        return [self.receive() for _ in requests]
+        replies: list[Reply] = []
+        self.receive_into(replies, len(requests))
+        return replies
 
     @staticmethod
     def pack(requests: Sequence[Any]) -> bytes:
@@ -89,13 +103,24 @@ class Client:
             reply = self._reader.gets()
             if reply is not INCOMPLETE:
                 return reply  # type: ignore[no-any-return]
-            try:
-                content = self._socket.recv(65536)
-            except ConnectionResetError as error:
-                raise ServerGoneError("connection reset by the server while waiting for a reply") from error
-            if not content:
-                raise ServerGoneError("connection closed by the server while waiting for a reply")
-            self._reader.feed(content)
+            self._read()
+
+    def receive_into(self, replies: list[Reply], count: int) -> None:
+        """Append so many replies to a list as they arrive: those before an error are kept."""
+        get = self._reader.gets
+        for _ in range(count):
+            while (reply := get()) is INCOMPLETE:
+                self._read()
+            replies.append(reply)
+
+    def _read(self) -> None:
+        try:
+            content = self._socket.recv(65536)
+        except ConnectionResetError as error:
+            raise ServerGoneError("connection reset by the server while waiting for a reply") from error
+        if not content:
+            raise ServerGoneError("connection closed by the server while waiting for a reply")
+        self._reader.feed(content)
 
 
 def info_fields(reply: Reply) -> dict[str, str]:

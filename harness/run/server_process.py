@@ -118,6 +118,8 @@ class Guest:
         self._coverage = coverage and runner.reports_edges
         self._process: subprocess.Popen[bytes] | None = None
         self._capped: CappedLog | None = None
+        self._counted_faults = (0, 0)
+        """The length of the fault log when it was read last, and the number of faults in it."""
         self._sockets = sockets
         self._socket_folder = sockets
         self._io = io
@@ -356,7 +358,10 @@ class Guest:
 
     def faults(self) -> int:
         """The number of faults that the emulator has recorded so far."""
-        return fault_log.count_faults(self.fault_log)
+        size = _size_bytes(self.fault_log)
+        if size != self._counted_faults[0]:
+            self._counted_faults = size, fault_log.count_faults(self.fault_log)
+        return self._counted_faults[1]
 
     def died_of_fault(self, since: int) -> bool:
         """Whether a fault after the first `since` records was the server's own, and not that of a child it forked."""
@@ -382,7 +387,7 @@ class Guest:
 
     def log_bytes(self) -> int:
         """The present length of its log."""
-        return self.log.stat().st_size if self.log.is_file() else 0
+        return _size_bytes(self.log)
 
     def reports(self, since: int) -> list[Report]:
         """The reports of its detector in the log from an offset on; empty where the target has no detector."""
@@ -447,6 +452,14 @@ class Guest:
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]
         return file + arguments + self.options[len(file) :]
+
+
+def _size_bytes(path: Path) -> int:
+    """The length of a file that only grows; 0 if there is none. Every example asks for some."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def answers_ping(address: Address) -> bool:

@@ -17,15 +17,17 @@ from harness.protocol.command_stream import Command, clients_of, command
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import PANIC, StartError
-from suites.fuzz.model import UNPREDICTED, Model
+from suites.fuzz.model import MODELLED, UNPREDICTED, Model
 from suites.fuzz.values import KEY_LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from harness.protocol.command_stream import Stream
+    from harness.protocol.control_connection import ControlConnection
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
+    from suites.fuzz.emptying import Emptying
 
 NATIVE_SECONDS = 20.0
 LARGEST_PAYLOAD_BYTES = 5000
@@ -35,6 +37,8 @@ DIED = "died"
 KEYS = re.compile("[1-9][0-9]* keys ")
 """The start of the result of `taken` if the server has stored a key."""
 _CHANCY = (b"stream", b"vectorset")
+_FADING = KEY_LETTERS["fading"].encode()
+_LIST_KEYS = Client.pack([("KEYS", "*")])
 
 
 class Failure(Record, frozen=True):
@@ -53,44 +57,82 @@ class Failure(Record, frozen=True):
     """The commands that were sent, those of the checkpoint included."""
 
 
-def attempt(guest: Guest, oracle: Guest, stream: Stream, *, checkpoint: bool) -> tuple[Failure | None, list[Reply]]:
-    """Send the stream to both servers and compare; then compare the model and, at a checkpoint, all stored data.
+def attempt(
+    guest: Guest, oracle: Guest, stream: Stream, emptying: Emptying, *, checkpoint: bool
+) -> tuple[Failure | None, list[Reply]]:
+    """Empty both servers and send the stream; compare them and the model and, at a checkpoint, all stored data.
 
-    Returns the failure, and the guest's replies as far as they came.
+    Returns the failure, and the guest's replies as far as they came. Raises OSError where a server cannot be emptied.
     """
     stream = concluded(stream)
-    guest_replies: list[Reply] = []
-    native_replies: list[Reply] = []
+    emptying.empty(guest, oracle)
     known_faults = guest.faults()
-    number = clients_of(stream)
     with contextlib.ExitStack() as connections:
-
-        def connected(connect_one: Callable[[], Client]) -> list[Client]:
-            return [connections.enter_context(connect_one()) for _ in range(number)]
-
-        def to_native() -> Client:
-            return Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS)
-
-        natives, clients = connected(to_native), connected(guest.client)
+        native_side = _Side(oracle, lambda: Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS))
+        guest_side = _Side(guest, guest.client)
+        sides = native_side, guest_side
+        replies = guest_side.replies
+        comparison = _Comparison(guest, replies, native_side.replies)
+        for side in sides:
+            side.connect(clients_of(stream), connections)
+        writes = _writes_of(stream)
         # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
-        died = _ask(native_replies, natives, stream, oracle)
-        if error := _ask(guest_replies, clients, stream, guest):
-            return gone(guest, known_faults, stream, len(guest_replies), error), guest_replies
+        died = native_side.ask(stream, writes, emptying)
+        if error := guest_side.ask(stream, writes, emptying):
+            return gone(guest, known_faults, stream, len(replies), error), replies
         if died:
-            return _native_gone(stream, len(native_replies), died), guest_replies
-        failure = _compared(stream, guest_replies, native_replies, guest)
+            return _native_gone(stream, len(native_side.replies), died), replies
+        failure = comparison.failure(stream)
         if failure is None and checkpoint:
-            stored = _stored(oracle)
-            stream += stored
-            if number > 1:
+            stored = _stored(emptying.control(oracle))
+            if clients_of(stream) > 1:
                 # Of two clients each may have been disconnected, or hear of what the other does.
-                number = 1
-                natives, clients = connected(to_native), connected(guest.client)
-            native_replies += reply_comparison.ask(natives[0], stored)
-            if error := _ask(guest_replies, clients, stored, guest):
-                return gone(guest, known_faults, stream, len(guest_replies), error), guest_replies
-            failure = _compared(stream, guest_replies, native_replies, guest)
-    return failure, guest_replies
+                for side in sides:
+                    side.connect(1, connections)
+            stream += stored
+            writes = _writes_of(stored)
+            if error := native_side.ask(stored, writes, emptying):
+                raise error
+            if error := guest_side.ask(stored, writes, emptying):
+                return gone(guest, known_faults, stream, len(replies), error), replies
+            failure = comparison.failure(stream)
+    return failure, replies
+
+
+def _writes_of(stream: Stream) -> list[reply_comparison.Write]:
+    """What one client sends to either server; nothing if several take turns."""
+    return reply_comparison.writes_of(stream) if clients_of(stream) == 1 else []
+
+
+class _Side:
+    """One of the two servers, the clients that ask it, and all its replies."""
+
+    def __init__(self, server: Guest, connect_one: Callable[[], Client]) -> None:
+        self.replies: list[Reply] = []
+        self._server = server
+        self._connect_one = connect_one
+        self._clients: list[Client] = []
+
+    def connect(self, number: int, connections: contextlib.ExitStack) -> None:
+        """Take so many new clients, which close with `connections`."""
+        self._clients = [connections.enter_context(self._connect_one()) for _ in range(number)]
+
+    def ask(self, stream: Stream, writes: list[reply_comparison.Write], emptying: Emptying) -> OSError | None:
+        """Send a stream, of which `writes` are the bytes if one client sends it. Returns why not all replies came."""
+        try:
+            if writes:
+                reply_comparison.ask_writes_into(self.replies, self._clients[0], writes)
+            else:
+                reply_comparison.ask_all_into(
+                    self.replies,
+                    self._clients,
+                    stream,
+                    emptying.control(self._server),
+                    deadline_seconds=self._server.deadline_seconds,
+                )
+        except OSError as error:
+            return error
+        return None
 
 
 def concluded(stream: Stream) -> Stream:
@@ -98,16 +140,6 @@ def concluded(stream: Stream) -> Stream:
     number = clients_of(stream)
     ends = tuple(msgspec.structs.replace(command("PING"), client=client) for client in range(number))
     return stream if number == 1 or stream[-number:] == ends else (*stream, *ends)
-
-
-def _ask(replies: list[Reply], clients: list[Client], stream: Stream, server: Guest) -> OSError | None:
-    try:
-        reply_comparison.ask_all_into(
-            replies, clients, stream, server.upstream, deadline_seconds=server.deadline_seconds
-        )
-    except OSError as error:
-        return error
-    return None
 
 
 def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
@@ -122,36 +154,59 @@ def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
     )
 
 
-def _compared(stream: Stream, guest_replies: list[Reply], native_replies: list[Reply], guest: Guest) -> Failure | None:
-    release = release_of(guest.build.server_binary, guest.version)
-    difference = reply_comparison.first_difference(stream, guest_replies, native_replies, guest.runner.target, release)
-    if difference is not None:
-        return Failure(
-            index=difference.index,
-            label=difference.name,
-            wrong_command=difference.command[: reply_comparison.SHOWN],
-            message=str(difference),
-            sameness=f"difference {difference.name}",
-            stream=stream,
-        )
-    if clients_of(stream) > 1:
-        # The model knows of one client.
-        return None
-    model = Model()
-    for index, (one, reply) in enumerate(zip(stream, guest_replies, strict=True)):
-        expected = model.answer(one)
-        if expected is not UNPREDICTED and expected != reply:
-            says = f"the model says {expected!r:.200}; the native build answers as the guest does"
-            message = f"{one!s:.200}: got {reply_comparison.shown(reply)}, {says}"
+class _Comparison:
+    """Compares the guest's replies with the native build's and the model's, as they become more."""
+
+    def __init__(self, guest: Guest, guest_replies: list[Reply], native_replies: list[Reply]) -> None:
+        self._guest = guest
+        self._guest_replies = guest_replies
+        self._native_replies = native_replies
+        self._model = Model()
+        self._modelled = 0
+        """The number of commands that the model has answered."""
+
+    def failure(self, stream: Stream) -> Failure | None:
+        """The first wrong reply to a stream that begins with the one before."""
+        difference = None
+        # Most streams end here, without a look at single replies.
+        if self._guest_replies != self._native_replies:
+            release = release_of(self._guest.build.server_binary, self._guest.version)
+            target = self._guest.runner.target
+            difference = reply_comparison.first_difference(
+                stream, self._guest_replies, self._native_replies, target, release
+            )
+        if difference is not None:
             return Failure(
-                index=index,
-                label=f"{one.name}-model",
-                wrong_command=f"{one!s:.200}",
-                message=message,
-                sameness=f"model {one.name}",
+                index=difference.index,
+                label=difference.name,
+                wrong_command=difference.command[: reply_comparison.SHOWN],
+                message=str(difference),
+                sameness=f"difference {difference.name}",
                 stream=stream,
             )
-    return None
+        # The model knows of one client.
+        return self._mistaken(stream) if clients_of(stream) == 1 else None
+
+    def _mistaken(self, stream: Stream) -> Failure | None:
+        """The first reply that is not the model's."""
+        if not self._modelled and not any(one.name in MODELLED for one in stream):
+            return None
+        for index in range(self._modelled, len(stream)):
+            one, reply = stream[index], self._guest_replies[index]
+            expected = self._model.answer(one)
+            if expected is not UNPREDICTED and expected != reply:
+                says = f"the model says {expected!r:.200}; the native build answers as the guest does"
+                message = f"{one!s:.200}: got {reply_comparison.shown(reply)}, {says}"
+                return Failure(
+                    index=index,
+                    label=f"{one.name}-model",
+                    wrong_command=f"{one!s:.200}",
+                    message=message,
+                    sameness=f"model {one.name}",
+                    stream=stream,
+                )
+        self._modelled = len(stream)
+        return None
 
 
 def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
@@ -172,41 +227,48 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
     )
 
 
-def _stored(oracle: Guest) -> Stream:
+def _stored(oracle: ControlConnection) -> Stream:
     """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE."""
-    with Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS) as client:
-        keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
-        types = client.pipeline([["TYPE", key] for key in keys])
-        encodings = client.pipeline([["OBJECT", "ENCODING", key] for key in keys])
-        dumps = client.pipeline([["DUMP", key] for key in keys])
+    listed = oracle.ask(_LIST_KEYS, 1)[0]
+    keys = sorted(key for key in listed if isinstance(key, bytes))  # type: ignore[union-attr]
     commands: list[Command] = [command("SELECT", 0)]
-    for key, kind, encoding, payload in zip(keys, types, encodings, dumps, strict=True):
-        commands += [command("OBJECT", "ENCODING", key), *reading(kind, key)]
+    if not keys:
+        return tuple(commands)
+    questions = [words for key in keys for words in (("TYPE", key), ("OBJECT", "ENCODING", key), ("DUMP", key))]
+    answers = oracle.ask(Client.pack(questions), len(questions))
+    for key, kind, encoding, payload in zip(keys, answers[::3], answers[1::3], answers[2::3], strict=True):
+        commands += [Command(words=(b"OBJECT", b"ENCODING", key)), *reading(kind, key)]
         # A hash table's order differs from run to run, as a skip list's did until Redis 4; a stream's groups contain
         # times, a vector set random levels.
         if encoding in {b"hashtable", b"skiplist"} or kind in _CHANCY or not isinstance(payload, bytes):
             continue
-        if key.startswith(KEY_LETTERS["fading"].encode()):
+        if key.startswith(_FADING):
             # Its fields expire relative to now.
             continue
-        commands.append(command("DUMP", key))
+        commands.append(Command(words=(b"DUMP", key)))
         if len(payload) < LARGEST_PAYLOAD_BYTES:
             copy = b"restored:" + key
-            commands += [command("RESTORE", copy, 0, payload), *reading(kind, copy)]
+            commands += [Command(words=(b"RESTORE", copy, b"0", payload)), *reading(kind, copy)]
     return tuple(commands)
+
+
+_READERS: dict[Hashable, tuple[bytes, tuple[bytes, ...]]] = {
+    b"string": (b"GET", ()),
+    b"list": (b"LRANGE", (b"0", b"-1")),
+    b"hash": (b"HGETALL", ()),
+    b"set": (b"SMEMBERS", ()),
+    b"zset": (b"ZRANGE", (b"0", b"-1", b"WITHSCORES")),
+    b"stream": (b"XRANGE", (b"-", b"+")),
+}
+"""Type -> the name of the command that reads a whole key, and the words after the key."""
 
 
 def reading(kind: Reply, key: bytes) -> Stream:
     """The command that reads a whole key of the type that TYPE named."""
-    commands: dict[Hashable, Command] = {
-        b"string": command("GET", key),
-        b"list": command("LRANGE", key, 0, -1),
-        b"hash": command("HGETALL", key),
-        b"set": command("SMEMBERS", key),
-        b"zset": command("ZRANGE", key, 0, -1, "WITHSCORES"),
-        b"stream": command("XRANGE", key, "-", "+"),
-    }
-    return (commands[kind],) if isinstance(kind, bytes) and kind in commands else ()
+    if not isinstance(kind, bytes) or kind not in _READERS:
+        return ()
+    name, rest = _READERS[kind]
+    return (Command(words=(name, key, *rest)),)
 
 
 def shout(guest: Guest, content: bytes) -> Failure | None:

@@ -9,13 +9,17 @@ import pytest
 from suites.fuzz.emptying import Emptying
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.run.cell_session import CellSession
 
 
 @pytest.fixture(scope="session")
-def emptying() -> Emptying:
+def emptying() -> Iterator[Emptying]:
     """Empties the cell's servers between streams."""
-    return Emptying()
+    emptying = Emptying()
+    yield emptying
+    emptying.close()
 
 
 @pytest.fixture(scope="session")

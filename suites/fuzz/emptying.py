@@ -6,14 +6,11 @@ stream that was all that a server received, only what the stream may have change
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-from harness.core.sockets import connect
 from harness.protocol import reply_comparison
-from harness.protocol.command_stream import clients_of, command
-from harness.protocol.conversation import await_no_blocked_client
-from harness.protocol.resp import Client
+from harness.protocol.command_stream import clients_of, command, wire
+from harness.protocol.control_connection import ControlConnection
 from suites.fuzz.values import SCRIPT
 
 if TYPE_CHECKING:
@@ -32,29 +29,42 @@ _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sani
 
 
 class Emptying:
-    """The servers of a cell: what restores their settings, and what they have received since they were emptied."""
+    """The servers of a cell: what restores their settings, and what they have received since they were emptied.
+
+    Each has a connection that is not recorded, and remains while the server does.
+    """
 
     def __init__(self) -> None:
         self._settings: dict[str, Stream] = {}
         """A server's folder -> the commands that restore its settings, read before any stream changes them."""
         self._received: dict[str, Stream] = {}
         """A server's folder -> the one stream that it has received since it was emptied."""
+        self._controls: dict[str, tuple[Guest, ControlConnection]] = {}
 
-    def empty(self, server: Guest) -> None:
-        """Remove all keys and settings on a connection that is not recorded, and wait for clients that were blocked.
-
-        Raises OSError where the server is gone, or a client stays blocked.
-        """
+    def control(self, server: Guest) -> ControlConnection:
+        """The connection to a server."""
         place = str(server.folder)
-        received = self._received.pop(place, None)
-        with contextlib.closing(connect(server.upstream, deadline_seconds=server.deadline_seconds)) as connection:
-            client = Client(connection)
-            if place not in self._settings:
-                self._settings[place] = _settings(client)
-            whole = reply_comparison.EMPTY + RESET + self._settings[place]
-            reply_comparison.ask(client, whole if received is None else FLUSH + undoing(received, whole))
-            if received is None or clients_of(received) > 1:
-                await_no_blocked_client(client, deadline_seconds=server.deadline_seconds)
+        if place not in self._controls:
+            for other in [other for other, (guest, _) in self._controls.items() if not guest.alive()]:
+                self._controls.pop(other)[1].close()
+            deadline_seconds = server.deadline_seconds
+            self._controls[place] = server, ControlConnection(server.upstream, deadline_seconds=deadline_seconds)
+        return self._controls[place][1]
+
+    def empty(self, *servers: Guest) -> None:
+        """Remove all keys and settings, and wait for clients that were blocked. The servers do it at the same time.
+
+        Raises OSError where a server is gone, or a client stays blocked.
+        """
+        controls = [self.control(server) for server in servers]
+        received = [self._received.pop(str(server.folder), None) for server in servers]
+        for server, control, stream in zip(servers, controls, received, strict=True):
+            due = self._due(server, control, stream)
+            control.begin(wire(due), len(due))
+        for control, stream in zip(controls, received, strict=True):
+            control.end()
+            if stream is None or clients_of(stream) > 1:
+                control.await_no_blocked_client()
 
     def sent(self, server: Guest, stream: Stream) -> None:
         """Say that a server has received a stream since it was emptied, and nothing else."""
@@ -64,6 +74,24 @@ class Emptying:
         """Take nothing for granted: others may have used the servers."""
         self._received.clear()
 
+    def close(self) -> None:
+        """Close the connections."""
+        for _, control in self._controls.values():
+            control.close()
+        self._controls.clear()
+
+    def _due(self, server: Guest, control: ControlConnection, stream: Stream | None) -> Stream:
+        """What restores a server: all of it where nobody knows what the server has received."""
+        place = str(server.folder)
+        if place not in self._settings:
+            self._settings[place] = _settings(control)
+        whole = reply_comparison.EMPTY + RESET + self._settings[place]
+        return whole if stream is None else FLUSH + undoing(stream, whole)
+
+
+_CHANGING = (b"config", b"function", b"acl", b"script")
+"""Names of the commands that restore a server, besides FLUSHALL. A stream without them has changed keys alone."""
+
 
 def undoing(stream: Stream, whole: Stream) -> Stream:
     """Those of the commands that restore a server which a stream makes necessary; FLUSHALL is always.
@@ -71,8 +99,10 @@ def undoing(stream: Stream, whole: Stream) -> Stream:
     A setting is restored where the stream names it, all else where a word contains the command's name: a script may
     call it. Scripts may not call CONFIG.
     """
-    words = [word.lower() for one in stream for word in one.words]
-    all_words = b" ".join(words)
+    all_words = b" ".join([word for one in stream for word in one.words]).lower()
+    if not any(name in all_words for name in _CHANGING):
+        return ()
+    words = {word.lower() for one in stream for word in one.words}
     names = {_of_all_releases(word) for word in words} if b"config" in words else set()
 
     def is_due(one: Command) -> bool:
@@ -88,10 +118,10 @@ def _of_all_releases(name: bytes) -> bytes:
     return name.replace(b"ziplist", b"listpack")
 
 
-def _settings(client: Client) -> Stream:
+def _settings(control: ControlConnection) -> Stream:
     """The commands that restore every threshold to its present value."""
-    parts = ("-max-", "compress-depth", "sanitize-dump")
-    found = reply_comparison.ask(client, tuple(command("CONFIG", "GET", f"*{part}*") for part in parts))
+    questions = tuple(command("CONFIG", "GET", f"*{part}*") for part in ("-max-", "compress-depth", "sanitize-dump"))
+    found = control.ask(wire(questions), len(questions))
     words = [word for reply in found if isinstance(reply, list) for word in reply]
     return tuple(
         command("CONFIG", "SET", name, value)

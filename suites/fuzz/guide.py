@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.protocol.command_stream import clients_of
-from suites.fuzz.generate import LONGEST, generate, grammar, mutate, one_of, splice
+from suites.fuzz.generate import generate, one_of
+from suites.fuzz.grammar import grammar
+from suites.fuzz.mutate import LONGEST, mutate, splice
 from suites.fuzz.values import KEY_LETTERS, Draw
 
 if TYPE_CHECKING:
     import random
 
     from harness.protocol.command_stream import Stream
-    from suites.fuzz.generate import Theme
+    from suites.fuzz.grammar import Theme
 
 FORGETTING = 0.98
 """Factor that reduces earlier payoffs at each stream: a payoff of fifty streams ago counts a third."""

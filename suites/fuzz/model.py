@@ -216,3 +216,5 @@ _COMMANDS: dict[tuple[str, int], Callable[..., Reply | object]] = {
     ("PING", 1): lambda _, word: word,
     ("ECHO", 1): lambda _, word: word,
 }
+MODELLED = frozenset(name for name, _ in _COMMANDS)
+"""The names of commands of which the model knows the effect."""

@@ -118,11 +118,8 @@ class FuzzSession:
         """Run one stream and return its replies. Shrink a failure of a new kind, and record both streams' evidence."""
         self.run.begin_example()
         started = time.monotonic()
-        guest = self.run.guest()
-        self._emptying.empty(guest)
-        self.reset_oracle()
-        oracle = self.run.oracle()
-        failure, replies = attempt(guest, oracle, stream, checkpoint=True)
+        guest, oracle = self.run.guest(), self.run.oracle()
+        failure, replies = attempt(guest, oracle, stream, self._emptying, checkpoint=True)
         if failure is None:
             for server in (guest, oracle):
                 self._emptying.sent(server, stream)
@@ -222,9 +219,7 @@ class FuzzSession:
                     if scratch is None or not scratch.alive():
                         scratches.close()
                         scratch = scratches.enter_context(self.run.scratch())
-                    self._emptying.empty(scratch)
-                    self.reset_oracle()
-                    repeated, _ = attempt(scratch, self.run.oracle(), candidate, checkpoint=False)
+                    repeated, _ = attempt(scratch, self.run.oracle(), candidate, self._emptying, checkpoint=False)
                 except (StartError, OSError):
                     scratch = None
                     return False
@@ -275,9 +270,7 @@ class FuzzSession:
             guest = self.run.guest()
             self.run.begin_example()
             started = time.monotonic()
-            self._emptying.empty(guest)
-            self.reset_oracle()
-            again, _ = attempt(guest, self.run.oracle(), small.stream, checkpoint=False)
+            again, _ = attempt(guest, self.run.oracle(), small.stream, self._emptying, checkpoint=False)
             self._record(msgspec.structs.replace(again, label=small.label) if again else None, started)
 
     def _save(self, label: str, content: Stream | bytes) -> None:

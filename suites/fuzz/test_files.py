@@ -16,7 +16,8 @@ import pytest
 from harness.protocol.command_stream import command, wire
 from harness.protocol.resp import Client
 from suites.fuzz.corrupt import arities, damaged_file, fitting_file, lacks_words, rdb_file
-from suites.fuzz.generate import generate, themes_of_data
+from suites.fuzz.generate import generate
+from suites.fuzz.grammar import themes_of_data
 from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import FuzzSession
 

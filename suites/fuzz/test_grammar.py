@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from suites._shared.census import of_release
-from suites.fuzz.generate import left_out
+from suites.fuzz.grammar import left_out
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec

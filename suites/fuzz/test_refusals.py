@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.protocol.command_stream import from_text
-from suites.fuzz.generate import lines_of_one, refused
+from suites.fuzz.grammar import lines_of_one
+from suites.fuzz.mutate import refused
 from suites.fuzz.session import FuzzSession
 from suites.fuzz.values import Draw
 

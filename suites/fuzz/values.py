@@ -78,7 +78,9 @@ KEY_LETTERS = {
 }
 _APART = ("float", "lexical", "brief", "fading", "vectors")
 """Kinds whose replies are predictable only if commands of other kinds do not touch their keys."""
-
+_MIXED = [kind for kind in KEY_LETTERS if kind not in _APART]
+_EXACT_INTEGERS = [value for value in INTEGERS if abs(value) < 1 << 53]
+_OFFSETS = (*EDGE_LENGTHS, *HEADER_LENGTHS[:3])
 
 SCRIPT = "return {#KEYS, ARGV[1]}"
 """The script that streams name by its digest."""
@@ -110,7 +112,7 @@ class Draw:
     def key(self, kind: str) -> bytes:
         """One of the stream's few keys, which share prefixes. One in thirty has another kind, for WRONGTYPE."""
         if kind not in _APART and self.random.random() < 1 / 30:
-            kind = self.random.choice([other for other in KEY_LETTERS if other not in _APART])
+            kind = self.random.choice(_MIXED)
         letter = KEY_LETTERS[kind]
         length = self.random.choice(self._keys)
         return (letter + (self._tail * length))[:length].encode("latin-1")
@@ -156,7 +158,7 @@ class Draw:
 
     def number(self) -> bytes:
         """An integer that a double represents exactly."""
-        return b"%d" % self.random.choice([value for value in INTEGERS if abs(value) < 1 << 53])
+        return b"%d" % self.random.choice(_EXACT_INTEGERS)
 
     def index(self) -> bytes:
         """A position from the start or the end, rarely far outside, within the range of C's `long` on every target."""
@@ -166,7 +168,7 @@ class Draw:
 
     def offset(self) -> bytes:
         """The offset of a byte in a string, limited so that the string remains short."""
-        return b"%d" % self.random.choice((*EDGE_LENGTHS, *HEADER_LENGTHS[:3]))
+        return b"%d" % self.random.choice(_OFFSETS)
 
     def bit_offset(self) -> bytes:
         """The offset of a bit in a string."""

@@ -12,6 +12,7 @@ import pytest
 
 from harness.core.target_model import ORACLE
 from harness.protocol.command_stream import from_text, wire
+from harness.protocol.control_connection import ControlConnection
 from harness.protocol.conversation import CLOSED, UNANSWERED, UNSENT, Conversation
 from harness.protocol.resp import Client, ServerGoneError
 from harness.run.server_process import Guest
@@ -51,7 +52,8 @@ def replies_to(server: Guest, text: str) -> list[Reply]:
             connections.enter_context(Client.at_socket(server.recorded_path, deadline_seconds=20)) for _ in range(2)
         ]
         clients[0].command("FLUSHALL")
-        Conversation(clients, server.upstream, deadline_seconds=20).ask_into(replies, from_text(text))
+        control = connections.enter_context(ControlConnection(server.upstream, deadline_seconds=20))
+        Conversation(clients, control, deadline_seconds=20).ask_into(replies, from_text(text))
     return replies
 
 

@@ -17,6 +17,7 @@ from harness.core.byte_diff import described
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import clients_of, from_text, from_wire, wire
+from harness.protocol.control_connection import ControlConnection
 from harness.protocol.conversation import ASK_NUMBER, name_of
 from harness.protocol.resp import Client
 from harness.record import fault_log, transcript
@@ -185,7 +186,8 @@ def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
             for _ in range(clients_of(stream))
         ]
         reply_comparison.ask(clients[0], reply_comparison.STEADY)
-        reply_comparison.ask_all_into(replies, clients, stream, server.upstream, deadline_seconds=seconds)
+        control = connections.enter_context(ControlConnection(server.upstream, deadline_seconds=seconds))
+        reply_comparison.ask_all_into(replies, clients, stream, control, deadline_seconds=seconds)
 
 
 def _with(observation: Observation, found: reply_comparison.ReplyDifference | None) -> Observation:

@@ -1,0 +1,158 @@
+"""The grammar: themes, and lines with choices, each of which becomes a command. Pure.
+
+grammar.toml has the lines. A line is read once, so that to expand it only draws.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from harness.core.model import Record
+from harness.core.strict_toml import read_toml
+from harness.protocol.command_stream import Command, split_words
+from suites.fuzz.values import KEY_LETTERS, KINDS, Draw
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Set as AbstractSet
+
+GRAMMAR = Path(__file__).with_name("grammar.toml")
+
+
+class Theme(Record, frozen=True):
+    """Commands that work on keys of the same kind."""
+
+    commands: list[str]
+    thresholds: list[str]
+    begins: list[str] = msgspec.field(default_factory=list)
+    """What a second client sends first."""
+    second: list[str] = msgspec.field(default_factory=list)
+    """Commands that a second client sends; empty: there is none."""
+
+
+class Unsent(Record, frozen=True):
+    """Commands that no line of the grammar sends."""
+
+    commands: list[str]
+    """Globs of commands, or commands and subcommands."""
+    reason: str
+
+
+class Grammar(Record, frozen=True):
+    """grammar.toml."""
+
+    themes: dict[str, Theme]
+    unsent: list[Unsent]
+
+
+@cache
+def grammar() -> Grammar:
+    """The grammar. Raises UsageError for an unknown key."""
+    return read_toml(GRAMMAR, Grammar)
+
+
+_KIND = re.compile(r"<(\w+)>")
+_ALTERNATIVES = re.compile(r"[^|\s]+(\|[^|\s]+)+")
+_REPEATED = re.compile(r"(<\w+>(?:,<\w+>)*)\+")
+
+
+@cache
+def _template(line: str) -> tuple[str, ...]:
+    return tuple(word.decode() for word in split_words(line.encode()))
+
+
+class _Part(NamedTuple):
+    """A word of a line, or several: each kind in `kinds` is drawn, and `words` are those to choose from."""
+
+    words: tuple[bytes, ...] = ()
+    kinds: tuple[str, ...] = ()
+    before: bytes = b""
+    """What stands before a drawn word, and `after` behind it."""
+    after: bytes = b""
+    is_repeated: bool = False
+
+
+@cache
+def _parts(line: str) -> tuple[_Part, ...]:
+    parts = []
+    for part in _template(line):
+        if repeated := _REPEATED.fullmatch(part):
+            parts.append(_Part(kinds=tuple(_KIND.findall(repeated[1])), is_repeated=True))
+        elif kind := _KIND.search(part):
+            before, after = part[: kind.start()].encode(), part[kind.end() :].encode()
+            parts.append(_Part(kinds=(kind[1],), before=before, after=after))
+        elif _ALTERNATIVES.fullmatch(part):
+            parts.append(_Part(words=tuple(word.encode() for word in part.split("|"))))
+        else:
+            parts.append(_Part(words=(part.encode(),)))
+    return tuple(parts)
+
+
+def expand(line: str, draw: Draw, *, client: int = 0) -> Command:
+    """One line of the grammar with its choices drawn, as a client sends it. Raises KeyError for an unknown kind."""
+    words: list[bytes] = []
+    for choices, kinds, before, after, is_repeated in _parts(line):
+        if is_repeated:
+            words += [draw.word(kind) for _ in range(_how_many(draw.random)) for kind in kinds]
+        elif kinds:
+            words.append(before + draw.word(kinds[0]) + after)
+        else:
+            words.append(choices[0] if len(choices) == 1 else draw.random.choice(choices))
+    return Command(words=tuple(words), client=client)
+
+
+def _how_many(random: random.Random) -> int:
+    """Usually a small number; sometimes one beyond the default limits of compact encodings (128)."""
+    chance = random.random()
+    return random.randrange(1, 5) if chance < 0.85 else random.randrange(5, 40) if chance < 0.98 else 140
+
+
+@cache
+def themes_of_data() -> tuple[str, ...]:
+    """The themes whose commands may stand in an append-only file: they have one client, and work on keys alone.
+
+    A script that fails there ends every server since Redis 7 (docs/found/aof-failing-script.md), and DISCARD in a
+    transaction does so as well (docs/found/aof-discard.md). `generate` makes transactions without it.
+    """
+    others = {"functions", "scripts", "server", "transactions"}
+    return tuple(name for name, theme in grammar().themes.items() if not theme.second and name not in others)
+
+
+def lines_of_one() -> list[str]:
+    """The lines of the themes that have one client."""
+    return [line for theme in grammar().themes.values() if not theme.second for line in theme.commands]
+
+
+def unknown_kinds() -> set[str]:
+    """Kinds that the grammar names but that `Draw` does not know."""
+    return {kind for line in all_lines() for kind in _KIND.findall(line)} - set(KINDS) - set(KEY_LETTERS)
+
+
+def all_lines() -> list[str]:
+    """Every line of the grammar, of both clients."""
+    return [line for theme in grammar().themes.values() for line in (*theme.commands, *theme.begins, *theme.second)]
+
+
+def sent(known: AbstractSet[str]) -> set[str]:
+    """Those of a release's commands, or commands and subcommands, that the grammar sends."""
+    names = set()
+    for line in all_lines():
+        alternatives = [part.split("|") if _ALTERNATIVES.fullmatch(part) else [part] for part in _template(line)[:2]]
+        names |= {" ".join(words) for words in itertools.product(*alternatives)} | set(alternatives[0])
+    return names & known
+
+
+def left_out(known: AbstractSet[str]) -> list[str]:
+    """Those that the grammar neither sends nor lists as unsent."""
+    globs = [glob for one in grammar().unsent for glob in one.commands]
+    # A table without subcommands knows of `CLUSTER` what the list says of its subcommands.
+    globs += [glob.partition(" ")[0] for glob in globs]
+    rest = known - sent(known)
+    return sorted(name for name in rest if not any(fnmatch.fnmatchcase(name, glob) for glob in globs))

@@ -1,0 +1,76 @@
+"""The connection beside the clients survives what ends all connections, and no answer is taken for a later one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.protocol.control_connection import ControlConnection
+from harness.protocol.resp import ServerGoneError
+from tests.test_recording_proxy import RecordedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PING = b"PING\r\n"
+
+
+def control(server: RecordedServer, *, deadline_seconds: float = 5.0) -> ControlConnection:
+    return ControlConnection(server.path, deadline_seconds=deadline_seconds)
+
+
+def closing_at(*questions: int) -> tuple[Callable[[bytes], bytes | None], list[bytes]]:
+    """What a server answers that closes the connection at these questions, counted from 0, and what it was asked."""
+    asked: list[bytes] = []
+
+    def answer(question: bytes) -> bytes | None:
+        asked.append(question)
+        return None if len(asked) - 1 in questions else b"+%d\r\n" % (len(asked) - 1)
+
+    return answer, asked
+
+
+def test_a_connection_that_others_have_ended_is_made_again() -> None:
+    answer, asked = closing_at(1)
+    with RecordedServer(answer) as server, control(server) as beside:
+        assert beside.ask(PING, 1) == [b"0"]
+        assert beside.ask(PING, 1) == [b"2"]
+    assert asked == [PING] * 3
+
+
+def test_a_server_that_ends_new_connections_is_gone() -> None:
+    answer, asked = closing_at(0, 2, 3)
+    with RecordedServer(answer) as server, control(server) as beside:
+        with pytest.raises(ServerGoneError):
+            beside.ask(PING, 1)
+        assert beside.ask(PING, 1) == [b"1"]
+        with pytest.raises(ServerGoneError):
+            beside.ask(PING, 1)
+    assert len(asked) == 4
+    with pytest.raises(OSError, match="No such file"):
+        beside.ask(PING, 1)
+
+
+def test_a_late_answer_is_not_taken_for_that_to_the_next_question() -> None:
+    def slow_at_first(question: bytes) -> bytes:
+        if question == b"FIRST\r\n":
+            time.sleep(0.3)
+        return b"+" + question
+
+    with RecordedServer(slow_at_first) as server, control(server, deadline_seconds=0.1) as beside:
+        with pytest.raises(TimeoutError):
+            beside.ask(b"FIRST\r\n", 1)
+        assert beside.ask(b"SECOND\r\n", 1) == [b"SECOND"]
+
+
+def test_a_client_that_stays_blocked_is_not_waited_for_forever() -> None:
+    blocked = b"blocked_clients:1\r\n"
+    with (
+        RecordedServer(lambda _: b"$%d\r\n%s\r\n" % (len(blocked), blocked)) as server,
+        control(server, deadline_seconds=0.2) as beside,
+    ):
+        assert beside.blocked_clients() == 1
+        with pytest.raises(TimeoutError, match="still blocked"):
+            beside.await_no_blocked_client()
