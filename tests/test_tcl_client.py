@@ -172,6 +172,7 @@ FAILURES = {
         "MALFORMED",
         "a reply has the length: '18446744073709551616'",
     ),
+    "a length beyond Tcl's": (b"$2147483646\r\n", False, "MALFORMED", "Tcl holds no reply of the length: '2147483646'"),
     "a set that is null": (b"~-1\r\n", False, "MALFORMED", "a reply has the length: '-1'"),
     "a streamed aggregate": (b"*?\r\n", False, "MALFORMED", "a reply has the length: '?'"),
     "a bulk without its CRLF": (

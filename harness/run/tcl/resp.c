@@ -44,6 +44,7 @@
  *     RESP MALFORMED     the bytes received are not RESP
  */
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -398,8 +399,12 @@ static int read_reply(Tcl_Interp *interp, Client *client, Connection *connection
         *reply = pair(client->null, kind == '$' ? client->bulk : client->array);
         return TCL_OK;
     }
-    if (kind == '$' || kind == '=' || kind == '!')
+    if (kind == '$' || kind == '=' || kind == '!') {
+        /* Tcl 8.6 counts the bytes of a value by an int. */
+        if (length > INT_MAX - 2)
+            return fail_malformed(interp, "Tcl holds no reply of the length", line + 1, count - 1);
         return read_bytes(interp, client, connection, kind, (size_t)length, reply);
+    }
     if (kind == '|')
         return read_attribute(interp, client, connection, levels, length, reply);
     if (read_replies(interp, client, connection, levels, kind == '%' ? 2 * length : length, &elements) !=
