@@ -187,10 +187,11 @@ def _collapse(path: str) -> str:
 
 def can_name(triple: str, path: str) -> bool:
     """Whether this machine has a binary and the tool that names its functions."""
-    return shutil.which(_tool(triple)) is not None and Path(path).is_file()
+    return shutil.which(tool_of(triple)) is not None and Path(path).is_file()
 
 
-def _tool(triple: str) -> str:
+def tool_of(triple: str) -> str:
+    """The command that names functions and lines of a target's programs."""
     return f"{triple}-addr2line" if triple else "addr2line"
 
 
@@ -201,7 +202,7 @@ def _addr2line(triple: str, path: str, address: int) -> list[tuple[str, str, int
         return unknown
     # Its addresses are the object's own.
     read = debug_file(path) or path
-    result = process.run([_tool(triple), "-f", "-i", "-C", "-e", read, hex(address)], deadline_seconds=120)
+    result = process.run([tool_of(triple), "-f", "-i", "-C", "-e", read, hex(address)], deadline_seconds=120)
     # Warnings share the stream, and none of them looks like a place.
     lines = [line for line in result.text.splitlines() if line and "addr2line: " not in line]
     found = []

@@ -1,4 +1,4 @@
-"""Commands that run a server once more for a finding: plumb replay, shell."""
+"""Commands that run a server once more for a finding: plumb replay, suspects, shell."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from harness.cli import options, output
 from harness.cli.parameters import completion
@@ -15,7 +16,12 @@ from harness.core.untrusted_text import visible
 from harness.judge.provenance import open_reproducer
 from harness.plan.catalog import DEFAULT_SERVER
 from harness.protocol.command_stream import text_of
-from harness.workflows import debug_shell
+from harness.record import stored_run
+from harness.report import finding_list
+from harness.report.finding import suspect_lines
+from harness.report.formats import registry as formats
+from harness.workflows import debug_shell, suspect_search
+from harness.workflows.rejudge import rejudge
 from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.replay import shortening
 from harness.workflows.workbench import Workbench
@@ -116,6 +122,35 @@ def _show_replay(result: replay_workflow.Replay, finding: str, *, as_json: bool)
         output.print_json({"finding": finding, **answer, "text": result.text})
     else:
         click.echo(visible(replay_workflow.text_of(result, finding)))
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("finding", metavar="ID")
+@options.known
+@options.trust
+@options.offline
+@options.as_json
+def suspects(run: Path, finding: str, known: Path, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
+    """Rank the functions behind a wrong result.
+
+    The command runs tests of the finding's suite, and neighbours of its shortest commands, on a target that shows it.
+    Functions that run when the result is wrong, and not when it is right, stand first. None of them need be at fault.
+    The ranking becomes part of the run's report. ID may be a glob, or the beginning of the id.
+    """
+    stored_run.refuse_ways_out(run)
+    found = finding_list.named(formats.read(run), finding, run=run)
+    bench = Workbench.default(offline=offline)
+    ranking = suspect_search.find_suspects(bench, run, found, trust=trust)
+    judgement, _ = rejudge(bench.cache, bench.progress, run, known)
+    formats.write(run, judgement)
+    if as_json:
+        output.print_json({"finding": found.id, **msgspec.to_builtins(ranking)})
+    else:
+        click.echo(f"{found.id}: {ranking.failing} runs show it, {ranking.passing} do not")
+        for line in suspect_lines(ranking.suspects):
+            click.echo(visible(line))
+    return ExitCode.PASS
 
 
 @click.command()

@@ -158,6 +158,19 @@ class Witness(Record, frozen=True):
     """All distinct ways in which it was seen."""
 
 
+class Suspect(Record, frozen=True):
+    """A function in the ranking of those whose execution goes with a wrong result. It need not be at fault."""
+
+    function: str
+    file: str
+    line: int
+    """Its line with the highest score."""
+    score: float
+    """Ochiai's coefficient, from 0 to 1 (harness.analysis.suspects)."""
+    why: str
+    """What was counted, in words."""
+
+
 class Finding(Record, frozen=True):
     """One judged misbehaviour, across all the targets that show it."""
 
@@ -186,6 +199,8 @@ class Finding(Record, frozen=True):
     """The function that a test called without a server, and that failed; else empty."""
     implicated: Frame | None = None
     """For a wrong result: the function that it points to, where the tree defines it. It need not be at fault."""
+    suspects: list[Suspect] = msgspec.field(default_factory=list)
+    """For a wrong result of which `plumb suspects` has made a ranking: the functions, the closest first."""
 
 
 class Cause(Record, frozen=True):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis import implicated_code, source_excerpt
+from harness.analysis import implicated_code, source_excerpt, suspects
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
@@ -81,7 +81,7 @@ def conclude(
         if made_here:
             provenance.seal_all(Cache.default(), folder)
         source_excerpt.collect(folder, run, findings, tree)
-        findings = implicated_code.collect(folder, findings, tree)
+        findings = suspects.collect(folder, implicated_code.collect(folder, findings, tree))
     lists = KnownLists.read(stored, known_file)
     own, listed, old, today = lists.own, lists.listed, lists.old, lists.today
     marked = ordered(lists.marked(findings))

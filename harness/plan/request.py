@@ -62,3 +62,5 @@ class Request(Record, frozen=True):
     """Where they keep it, in a folder for each server and target; None: in the cache."""
     profiled: bool = False
     """Whether each cell's process records where it spends its processor time."""
+    covered: bool = False
+    """Whether each test's executed code is kept. The target's servers then run under the emulator's counter."""

@@ -6,6 +6,7 @@ RUN/base-known.toml                   the same of the base revision (harness.wor
 RUN/cost.json                         what the run cost this machine: time, memory (harness.record.run_cost)
 RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.record.event_log)
 RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.record.evidence_seal)
+RUN/TARGET/SUITE/executed.jsonl       what code each test executed, if asked for (harness.record.instruction_counts)
 RUN/TARGET/SUITE/profile.json         where the cell's process spent its time (harness.record.run_cost)
 RUN/TARGET/SUITE/problem              why the cell's process gave up, if it did
 RUN/TARGET/SUITE/audit/               the same files, from the audit that followed

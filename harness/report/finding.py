@@ -8,10 +8,19 @@ from harness.analysis.detectors import registry
 from harness.core.finding import place_in_file
 
 if TYPE_CHECKING:
-    from harness.core.finding import Finding, Frame, Witness
+    from collections.abc import Sequence
+
+    from harness.core.finding import Finding, Frame, Suspect, Witness
 
 Level = Literal["error", "warning", "note"]
 _ORDER: tuple[Level, ...] = ("error", "warning", "note")
+SUSPECTS_ARE = (
+    "Functions, ranked by how closely their execution goes with the wrong result. A ranking accuses nobody: what runs "
+    "beside the fault stands as high as the fault itself."
+)
+"""What reports say above suspects."""
+SHOWN_SUSPECTS = 5
+"""How many suspects a finding has where it is shown among others."""
 _ALLOCATION = "src/zmalloc.c"
 """The server's wrappers of its C library's allocator."""
 
@@ -56,6 +65,20 @@ def frame_in_tree(finding: Finding) -> Frame | None:
 def is_in_tree(frame: Frame) -> bool:
     """Whether a frame is a line of the server's tree: its own code or a bundled library."""
     return frame.line > 0 and (frame.origin == "server" or frame.origin.startswith("bundled/"))
+
+
+def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
+    """A line for each suspect: its rank, function, place, score and what was counted."""
+    return [
+        f"{rank:2}. {one.function} ({place_in_file(one.file, one.line)})  score {one.score:.2f}: {one.why}"
+        for rank, one in enumerate(suspects, 1)
+    ]
+
+
+def named_suspects(finding: Finding) -> str:
+    """The first suspects in one line that says what they are; empty without any."""
+    named = [f"{one.function} ({place_in_file(one.file, one.line)})" for one in finding.suspects[:SHOWN_SUSPECTS]]
+    return f"suspects, the closest first, none need be at fault: {', '.join(named)}" if named else ""
 
 
 def place_of(witness: Witness) -> str:

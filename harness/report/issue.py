@@ -11,7 +11,7 @@ from harness.core.byte_diff import described
 from harness.core.finding import place_in_file
 from harness.core.model import Record, level_text
 from harness.core.untrusted_text import visible
-from harness.report.finding import frame_in_tree, place_of
+from harness.report.finding import SUSPECTS_ARE, frame_in_tree, place_of
 from harness.report.formats.markdown import as_code, as_text
 from harness.report.markdown_table import table
 
@@ -90,6 +90,7 @@ def render(judgement: Judgement, finding: Finding, facts: IssueFacts) -> str:
         _seen(judgement, finding, facts),
         _what_happens(finding, witness, facts),
         _commands(facts),
+        _suspects(finding),
         _reason(finding),
         _how_to_see_it(facts),
     ]
@@ -164,6 +165,17 @@ def _excerpt(place: Frame, source: dict[int, str]) -> list[str]:
     numbers = range(place.line - CONTEXT_LINES, place.line + CONTEXT_LINES + 1)
     shown = [(number, source[number]) for number in numbers if number in source]
     return [f"{'>' if number == place.line else ' '} {number:5} {visible(line)}".rstrip() for number, line in shown]
+
+
+def _suspects(finding: Finding) -> list[str]:
+    """The ranking of functions, if there is one."""
+    if not finding.suspects:
+        return []
+    rows = [
+        (as_code(one.function), as_code(place_in_file(one.file, one.line)), f"{one.score:.2f}", as_text(one.why))
+        for one in finding.suspects
+    ]
+    return ["## Suspects", "", SUSPECTS_ARE, "", *table(["function", "place", "score", "because it"], rows)]
 
 
 def _commands(facts: IssueFacts) -> list[str]:

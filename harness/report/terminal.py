@@ -13,7 +13,7 @@ from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
-from harness.report.finding import place_of, reported_by
+from harness.report.finding import SHOWN_SUSPECTS, place_of, reported_by, suspect_lines
 from harness.report.misaligned_sites import FATES, counters_text, sites
 from harness.report.verdict_sentence import sentence
 
@@ -164,12 +164,21 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
         frames = first.backtrace if whole else first.backtrace[:SHOWN_FRAMES]
         chain = [f"{frame.function} ({place_in_file(frame.file, frame.line)})" for frame in frames]
         line("    stack        " + " ← ".join(chain))
-    if finding.implicated is not None:
-        place = finding.implicated
-        line(f"    points to    {place.function} ({place_in_file(place.file, place.line)})")
-    else:
-        line(f"    origin       {finding.origin}")
+    for text in _code_lines(finding, whole=whole):
+        line(text)
     if finding.command:
         cut = not whole and len(finding.command) > SHOWN_CHARACTERS
         line(f"    command      {finding.command[:SHOWN_CHARACTERS] + '…' if cut else finding.command}")
     line(f"    replay       {finding.replay}")
+
+
+def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
+    """Whose code it is, or which function the result points to, and the suspects."""
+    place = finding.implicated
+    lines = [
+        f"    points to    {place.function} ({place_in_file(place.file, place.line)})"
+        if place is not None
+        else f"    origin       {finding.origin}"
+    ]
+    listed = suspect_lines(finding.suspects if whole else finding.suspects[:SHOWN_SUSPECTS])
+    return lines + [f"    {'' if number else 'suspects':<12} {text}" for number, text in enumerate(listed)]

@@ -24,6 +24,7 @@ from harness.record.event_log import EventLog
 from harness.record.recording_proxy import PURPOSE
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
+from harness.run.coverage.test_coverage import TestCoverage
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
 from harness.run.server_process import WAITED, StartError, answers_ping
 from harness.run.upstream.session import UpstreamSession
@@ -72,7 +73,8 @@ class CellSession:
         self._oracle: Guest | None = None
         self._host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         self._numbers = count(1)
-        self.start_guest = StartGuest(cell, self.log, self._host, self._numbers)
+        self._coverage = TestCoverage(cell.folder) if cell.counter is not None else None
+        self.start_guest = StartGuest(cell, self.log, self._host, self._numbers, self._coverage)
         """Starts servers for the present test alone."""
         self._upstream_result: UpstreamResult | None = None
         self._scratched = 0
@@ -117,6 +119,8 @@ class CellSession:
             self._host.machine()
             self.counters_before = self._host.counters()
         guest = new_guest(self.cell, self._host, folder)
+        if self._coverage is not None:
+            self._coverage.watch(guest)
         guest.tests_memory = not self._deaths
         guest.fatal_faults = self._fatal_faults if self._deaths >= FULL_REPORTS else None
         self._guest, self.faults_before, self.log_before = guest, 0, 0
@@ -199,6 +203,8 @@ class CellSession:
         self.test = self._whole_test = name
         self.examples_failed = False
         self.note = ""
+        if self._coverage is not None:
+            self._coverage.begin(self._guest)
         self.begin_example()
 
     def begin_example(self) -> None:
@@ -233,9 +239,15 @@ class CellSession:
             self.finish(outcome, message, seconds)
         self._finished += 1
         self._failed += outcome == "failed"
+        if self._coverage is not None:
+            self._coverage.look(self._guest)
+            self._coverage.end(self._whole_test, failed=outcome == "failed" or self.examples_failed)
 
     def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that a test has ended, with its evidence and the state of the guest."""
+        if self._coverage is not None and outcome == "failed":
+            # What explains the failure may end the server.
+            self._coverage.look(self._guest)
         self.start_guest.finish(self.test, outcome)
         if self.unit:
             record = unit_runner.event_of(

@@ -12,6 +12,7 @@ from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the an
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core import json_codec
 from harness.core.model import Abilities, Build, Record, Tier, Transport
+from harness.run.counted_server import Counter  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.run.vm.guest import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class CellSpec(Record, frozen=True):
     """How clients reach the cell's servers, the oracle included."""
     coverage: bool = False
     """Whether the guest records the edges of its code that it takes, if its emulator supports this."""
+    counter: Counter | None = None
+    """Under which the target's servers run, so that each test's executed code is kept; None: nothing is kept."""
     tests: list[str] = msgspec.field(default_factory=list)
     """Parts of names, or globs: the cell runs only the matching tests, or all tests where the list is empty."""
     without: list[str] = msgspec.field(default_factory=list)

@@ -23,10 +23,10 @@ from harness.record.instruction_counts import GateError, InstructionCounts
 from harness.run.server_process import POLL_SECONDS, Guest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from harness.build.qemu_user import Runner
-    from harness.core.model import Build
+    from harness.core.model import Build, Transport
     from harness.protocol.resp import Argument, Reply
     from harness.record.instruction_counts import BlockTable
 
@@ -78,18 +78,26 @@ class CountedGuest(Guest):
         sockets: Path,
         version: tuple[int, ...],
         options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        io: Transport = "unix",
     ) -> None:
-        steady = [f"--{STEADY_TIMER}", "no"] if STEADY_TIMER in build.abilities.options else []
         super().__init__(
             build,
             runner,
             folder,
             sockets=sockets,
             version=version,
-            options=[*CALM, f"--{REHASHING}", "no", *steady, *options],
+            options=[*self.steadying(build), *options],
+            files=files,
+            io=io,
         )
         self._counter = counter
         self._counts: InstructionCounts | None = None
+
+    def steadying(self, build: Build) -> list[str]:
+        """Options that make counts repeat."""
+        steady = [f"--{STEADY_TIMER}", "no"] if STEADY_TIMER in build.abilities.options else []
+        return [*CALM, f"--{REHASHING}", "no", *steady]
 
     @property
     def counts(self) -> InstructionCounts:

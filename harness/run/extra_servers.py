@@ -13,6 +13,7 @@ import msgspec
 from harness.core.target_model import ORACLE
 from harness.record import run_folder
 from harness.record.transcript import save, unanswered
+from harness.run.coverage.covered_guest import CoveredGuest
 from harness.run.server_process import LOG_LINES, PANIC, StartError
 from harness.run.vm.guest import guest_of
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from harness.record.event_log import EventLog
     from harness.run.cell_spec import CellSpec
+    from harness.run.coverage.test_coverage import TestCoverage
     from harness.run.server_process import Guest
     from harness.run.vm.guest import VirtualMachine
 
@@ -39,8 +41,21 @@ def new_guest(
     """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine."""
     here = cell.peers[target] if target else cell
     assert here.build is not None
+    build = msgspec.structs.replace(here.build, preload=preload) if preload else here.build
+    if cell.counter is not None and not target:
+        return CoveredGuest(
+            build,
+            here.runner,
+            folder,
+            counter=cell.counter,
+            sockets=cell.sockets,
+            version=cell.version,
+            options=[*cell.options, *options],
+            files=files,
+            io=cell.io,
+        )
     return guest_of(
-        msgspec.structs.replace(here.build, preload=preload) if preload else here.build,
+        build,
         here.runner,
         folder,
         host=host,
@@ -56,7 +71,15 @@ def new_guest(
 class StartGuest:
     """The value of the fixture `start_guest`: it starts servers for the present test alone, and ends them with it."""
 
-    def __init__(self, cell: CellSpec, log: EventLog, host: VirtualMachine | None, numbers: Iterator[int]) -> None:
+    def __init__(
+        self,
+        cell: CellSpec,
+        log: EventLog,
+        host: VirtualMachine | None,
+        numbers: Iterator[int],
+        coverage: TestCoverage | None = None,
+    ) -> None:
+        self._coverage = coverage
         self._cell = cell
         self._log = log
         self._host = host
@@ -84,6 +107,8 @@ class StartGuest:
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
         guest = new_guest(self._cell, self._host, folder, target=peer, options=options, files=files, preload=preload)
+        if self._coverage is not None:
+            self._coverage.watch(guest)
         # The server may change or remove its files: the evidence is a copy.
         _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)

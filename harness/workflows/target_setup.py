@@ -14,6 +14,7 @@ import msgspec
 
 from harness.build import initramfs
 from harness.build.environments import guest_environment
+from harness.build.instruction_counter import call_numbers, compile_counter
 from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
 from harness.build.sources.openssl import provide_openssl
@@ -24,6 +25,7 @@ from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.run import canary
 from harness.run.cell_spec import UpstreamSpec
+from harness.run.counted_server import Counter
 from harness.run.detector_canary import compile_detector_canary
 from harness.run.environments.environment_canary import compile_environment_canary
 from harness.run.selftests import build_program
@@ -211,6 +213,13 @@ def set_up_target(bench: Workbench, target: Target, *, flavour: Flavour = "pinne
 def oracle_setup(bench: Workbench) -> TargetSetup:
     """The set-up of this machine, whose results the targets' are compared with."""
     return set_up_target(bench, bench.catalog.targets[ORACLE])
+
+
+def counter_for(bench: Workbench, setup: TargetSetup) -> Counter:
+    """The emulator's counter for a target. Raises InfrastructureError where it cannot be had."""
+    here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
+    program = compile_counter(bench.cache, here, bench.fetcher)
+    return Counter(program=program, numbers=call_numbers(bench.cache, setup.target, setup.toolchain))
 
 
 def kernel_target(catalog: Catalog, name: str) -> Target:

@@ -20,13 +20,13 @@ from harness.core import json_codec
 from harness.core.byte_diff import described
 from harness.core.ci_streams import in_json
 from harness.core.untrusted_text import one_line, visible
-from harness.report.finding import frame_in_tree, is_in_tree, level_of
+from harness.report.finding import frame_in_tree, is_in_tree, level_of, named_suspects
 from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.core.finding import Difference, Finding, Frame, Witness
+    from harness.core.finding import Difference, Finding, Frame, Suspect, Witness
     from harness.judge.findings import Judgement
     from harness.judge.verdict import CellVerdict
 
@@ -153,6 +153,7 @@ def _result(finding: Finding, place: Frame, rule: int, prefix: str) -> dict[str,
             "origin": finding.origin,
             "command": visible(finding.command),
             "replay": visible(finding.replay),
+            **({"suspects": [_visible_of(suspect) for suspect in finding.suspects]} if finding.suspects else {}),
             **({"difference": _visible_of(finding.difference)} if finding.difference else {}),
         },
     }
@@ -161,9 +162,9 @@ def _result(finding: Finding, place: Frame, rule: int, prefix: str) -> dict[str,
     return result
 
 
-def _visible_of(difference: Difference) -> dict[str, Any]:
-    """The difference's fields, with the server's text escaped."""
-    fields = msgspec.structs.asdict(difference)
+def _visible_of(record: Difference | Suspect) -> dict[str, Any]:
+    """The record's fields, with the server's text escaped."""
+    fields = msgspec.structs.asdict(record)
     return {name: visible(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
@@ -174,6 +175,7 @@ def _message(finding: Finding) -> str:
         f"{one_line(finding.title)}, on {', '.join(finding.targets)}.",
         one_line(instruction),
         one_line(described(finding.difference)) if finding.difference else "",
+        one_line(named_suspects(finding)),
         f"After: {one_line(finding.command)}" if finding.command else "",
         f"Again: {one_line(finding.replay)}",
     ]

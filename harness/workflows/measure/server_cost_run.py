@@ -13,12 +13,10 @@ import msgspec
 
 from harness.analysis.code_profile import profile
 from harness.build.allocator import check_supported
-from harness.build.instruction_counter import call_numbers, compile_counter
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.errors import InconclusiveError, UsageError
-from harness.core.target_model import ORACLE
 from harness.run.counted_load import SAVING, LacksCommandError, run_round
-from harness.run.counted_server import CountedGuest, Counter
+from harness.run.counted_server import CountedGuest
 from harness.run.server_process import StartError
 from harness.workflows.measure import kernel_cost_run
 from harness.workflows.measure.server_cost import (
@@ -32,7 +30,7 @@ from harness.workflows.measure.server_cost import (
     no_figure,
     server_cost,
 )
-from harness.workflows.target_setup import set_up_targets
+from harness.workflows.target_setup import counter_for, set_up_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from harness.plan.catalog import Catalog
     from harness.plan.workloads import BenchWorkload
     from harness.run.counted_load import RoundCounts
+    from harness.run.counted_server import Counter
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 
@@ -99,8 +98,6 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
     chosen = [countable_target(bench.catalog, name) for name in request.targets]
     for target in chosen:
         check_supported(request.allocator, target, bench.catalog.toolchain_of(target))
-    here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
-    program = compile_counter(bench.cache, here, bench.fetcher)
     costs: list[ServerCost] = []
     missing: list[NoFigure] = []
     compared: list[CostDifference] = []
@@ -112,8 +109,7 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
             if request.against:
                 compared += _compared(with_kernel, request.limit)
             continue
-        numbers = call_numbers(bench.cache, setup.target, setup.toolchain)
-        measurement = _TargetMeasurement(setup, Counter(program=program, numbers=numbers), request)
+        measurement = _TargetMeasurement(setup, counter_for(bench, setup), request)
         found = [measurement.costs(name, tree, missing) for name, tree in names.items()]
         costs += [cost for by_workload in found for cost in by_workload.values()]
         if request.against:

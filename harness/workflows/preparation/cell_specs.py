@@ -14,6 +14,7 @@ from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.selftests import without_native_faults
 from harness.run.tcl.client import compile_client
 from harness.run.upstream.test_files import has_tests
+from harness.workflows.target_setup import counter_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,6 +111,7 @@ class CellSpecs:
             corpus=corpora_of(self._bench, request) / f"{tree.name}-{cell.target}"
             if request.learns and not suite.tests_of
             else None,
+            counter=counter_for(self._bench, target.setup) if request.covered and suite.needs_server else None,
             profiled=request.profiled,
         )
 

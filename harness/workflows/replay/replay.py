@@ -28,6 +28,7 @@ from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream
 from harness.record import fault_log
 from harness.run import silence_check
+from harness.run.coverage.covered_guest import CoveredGuest
 from harness.run.server_process import Guest
 from harness.run.vm.guest import VirtualMachine, guest_of
 from harness.workflows.replay.program_rerun import run_program
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Allocator, Build, Flavour, SourceTree
     from harness.core.target_model import Target
+    from harness.run.counted_server import Counter
     from harness.workflows.replay.recurrence import Observation
     from harness.workflows.replay.rerun import ReplayedRun
     from harness.workflows.target_setup import TargetSetup
@@ -157,14 +159,31 @@ class Replayer:
         target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
         self._tree = bench.open_server(server or reproducer.server, reproducer.settings, packages=True)
         flavour: Flavour = "distro" if reproducer.emulator == "distro" else "pinned"
-        self._setup = set_up_target(bench, target, flavour=flavour)
+        self.setup = set_up_target(bench, target, flavour=flavour)
 
     def replay(self, reproducer: Reproducer, *, silence_proved: bool = True) -> Replay:
         """Run one of them. Without `silence_proved` no canary proves that a finding which does not come is gone."""
+        return self._replay(_Replayed(self.setup, self._tree, reproducer), silence_proved=silence_proved)
+
+    def build(self, reproducer: Reproducer) -> Build:
+        """The build of the target that a reproducer runs."""
+        return self.setup.build(self._tree, reproducer.optimisation, reproducer.allocator, tls=reproducer.tls)
+
+    def replay_covered(self, reproducer: Reproducer, counter: Counter) -> tuple[Replay, frozenset[int]]:
+        """Run one of them, and see which addresses of its program the server executed meanwhile.
+
+        Empty where it ended by itself. No canary proves that a finding which does not come is gone.
+        """
+        replayed = _Replayed(self.setup, self._tree, reproducer, counter)
+        result = self._replay(replayed, silence_proved=False)
+        return result, frozenset(replayed.executed)
+
+    def _replay(self, replayed: _Replayed, *, silence_proved: bool) -> Replay:
+        reproducer = replayed.reproducer
         levels = " ".join([*level_flags(reproducer.optimisation), *reproducer.settings.words])
-        head = f"{self._tree.name} on {self._setup.target.name}, {levels}, policy {reproducer.policy}"
+        head = f"{self._tree.name} on {self.setup.target.name}, {levels}, policy {reproducer.policy}"
         try:
-            ended, text = _Replayed(self._setup, self._tree, reproducer).run(silence_proved=silence_proved)
+            ended, text = replayed.run(silence_proved=silence_proved)
         except BuildFailedError as error:
             ended, text = _of_failed_build(reproducer, error), str(error)
         return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=f"{head}: {text}")
@@ -191,10 +210,16 @@ def _without_numbers(text: str) -> str:
 class _Replayed:
     """One reproducer on one source tree."""
 
-    def __init__(self, setup: TargetSetup, tree: SourceTree, reproducer: Reproducer) -> None:
+    def __init__(
+        self, setup: TargetSetup, tree: SourceTree, reproducer: Reproducer, counter: Counter | None = None
+    ) -> None:
+        """`counter`: run the server under it."""
         self.setup = setup
         self.tree = tree
         self.reproducer = reproducer
+        self.executed: set[int] = set()
+        """With a counter, the addresses that the server has executed."""
+        self._counter = counter
 
     def run(self, *, silence_proved: bool) -> tuple[Recurrence, str]:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
@@ -260,6 +285,20 @@ class _Replayed:
             return run_unit(units, runner, reproducer, folder / "guest-1", host)
 
         def guest(name: str, files: dict[str, bytes]) -> Guest:
+            if self._counter is not None:
+                covered = CoveredGuest(
+                    build,
+                    runner,
+                    folder / name,
+                    counter=self._counter,
+                    sockets=folder,
+                    version=self.tree.version,
+                    options=reproducer.options,
+                    files=files,
+                    io=reproducer.io,
+                )
+                covered.report = self.executed.update
+                return covered
             return guest_of(
                 build,
                 runner,

@@ -53,7 +53,7 @@ def shorten(
     replayer = Replayer(bench, reproducer, server=server)
 
     def fails(candidate: Stream) -> bool:
-        tried = replayer.replay(_with_commands(reproducer, candidate), silence_proved=False)
+        tried = replayer.replay(with_commands(reproducer, candidate), silence_proved=False)
         return tried.outcome == "reproduced"
 
     if not fails(stream):
@@ -61,7 +61,7 @@ def shorten(
     shrinker = Shrinker(fails, seconds=seconds, tries=tries)
     shortest = shrinker.shrink(stream, len(stream) - 1)
     return Shortened(
-        reproducer=_with_commands(reproducer, shortest),
+        reproducer=with_commands(reproducer, shortest),
         stream=shortest,
         commands_before=len(stream),
         tries=shrinker.tries + 1,
@@ -74,7 +74,8 @@ def _commands(reproducer: Reproducer) -> Stream:
     return sent_stream(reproducer.chunks)
 
 
-def _with_commands(reproducer: Reproducer, stream: Stream) -> Reproducer:
+def with_commands(reproducer: Reproducer, stream: Stream) -> Reproducer:
+    """The reproducer with other commands."""
     if reproducer.again is not None:
         again = msgspec.structs.replace(reproducer.again, requests=tuple(line_of(one) for one in stream))
         return msgspec.structs.replace(reproducer, again=again)

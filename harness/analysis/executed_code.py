@@ -1,0 +1,108 @@
+"""Names the functions and lines that executed code belongs to, with functions that the compiler inlined into others.
+
+Code is a set of addresses at which instructions of the server's own program begin, or which lie inside one: where
+instructions differ in length, a block of N of them covers at least N times the shortest. So what is named was executed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.analysis import unwind
+from harness.analysis.debug_file import debug_file
+from harness.analysis.symbols import place_in_tree, tool_of
+from harness.core.processes import process
+from harness.isa import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.record.fault_log import MapRecord
+
+_AT_ONCE = 1000
+"""Addresses of one call: its output stays whole, and a call that needs few of them ends early."""
+_NAMING_SECONDS = 300
+
+
+class CodeLine(NamedTuple):
+    """A line of a function."""
+
+    function: str
+    file: str
+    """Relative to the server's tree, if it lies there."""
+    line: int
+    origin: str
+    """As in harness.core.finding.Frame."""
+
+
+def executed_addresses(
+    blocks: Mapping[tuple[int, int], int], maps: Sequence[MapRecord], server_binary: Path, machine: str
+) -> frozenset[int]:
+    """The addresses in the server's program, as it was linked, of blocks that were executed.
+
+    `blocks`: (guest address, instructions) -> executions. `machine`: QEMU's name of it.
+    """
+    step = _least_instruction_bytes(machine)
+    binary = server_binary.resolve()
+    own = [record for record in maps if record.path == str(binary) or record.path == str(server_binary)]
+    found: set[int] = set()
+    for (address, length), times in blocks.items():
+        place = unwind.locate(own, address) if times > 0 else None
+        if place is not None:
+            found.update(range(place[1], place[1] + step * length, step))
+    return frozenset(found)
+
+
+def _least_instruction_bytes(machine: str) -> int:
+    """The length of the shortest instruction; 1 where no more is known."""
+    variant = registry.variant(machine)
+    if variant is None:
+        return 1
+    if variant.state_instructions is not None:
+        return 2
+    return variant.instructions.instruction_bytes or 1
+
+
+def code_lines(triple: str, server_binary: Path, addresses: Iterable[int]) -> dict[int, list[CodeLine]]:
+    """Address -> the line there and those that its function was inlined at, innermost first.
+
+    An address without debug information is absent. Raises InfrastructureError where the target's addr2line is missing.
+    """
+    program = debug_file(str(server_binary)) or str(server_binary)
+    found: dict[int, list[CodeLine]] = {}
+    rest = iter(addresses)
+    while some := list(itertools.islice(rest, _AT_ONCE)):
+        words = [tool_of(triple), "-a", "-f", "-i", "-C", "-e", program, *map(hex, some)]
+        result = process.run_successfully(
+            words,
+            problem="executed code cannot be named",
+            where=str(server_binary),
+            remedy="plumb doctor",
+            deadline_seconds=_NAMING_SECONDS,
+        )
+        found |= parsed(result.text)
+    return found
+
+
+def parsed(text: str) -> dict[int, list[CodeLine]]:
+    """What `addr2line -a -f -i` printed: an address, then a function and a place by turns."""
+    found: dict[int, list[CodeLine]] = {}
+    lines: list[CodeLine] = []
+    function = ""
+    for word in text.splitlines():
+        if "addr2line: " in word:
+            continue
+        if word.startswith("0x"):
+            lines = found.setdefault(int(word, 16), [])
+            function = ""
+        elif not function:
+            function = word
+        else:
+            file, _, line = word.split(" (discriminator")[0].rpartition(":")
+            if file != "??" and line.isdigit():
+                path, origin = place_in_tree(file)
+                lines.append(CodeLine(function=function, file=path, line=int(line), origin=origin))
+            function = ""
+    return {address: lines for address, lines in found.items() if lines}

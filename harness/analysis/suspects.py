@@ -1,0 +1,140 @@
+"""Ranks functions by how closely their execution goes with a wrong result, and keeps rankings in the run folder.
+
+This is spectrum-based fault localization with the coefficient of Ochiai (Abreu, Zoeteweij, van Gemund: An Evaluation of
+Similarity Coefficients for Software Fault Localization, PRDC 2006; On the Accuracy of Spectrum-based Fault
+Localization, TAIC PART 2007). A score is a correlation: it accuses nobody. Code that runs whenever the result is wrong,
+and never when it is right, has score 1, whether it is at fault or only serves the same command.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from harness.core import json_codec
+from harness.core.finding import Finding, Suspect
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    from harness.analysis.executed_code import CodeLine
+
+FILE = "suspects.json"
+MOST = 10
+"""The suspects that a finding has at most: nobody reads more."""
+
+
+class Spectrum:
+    """What runs executed: each as the set of addresses of the server's program."""
+
+    def __init__(self) -> None:
+        self.failing: list[AbstractSet[int]] = []
+        """Runs that show the finding."""
+        self.passing: list[AbstractSet[int]] = []
+        """Runs that do not."""
+
+    def add(self, executed: AbstractSet[int], *, fails: bool) -> None:
+        """Add a run, unless nothing is known of what it executed."""
+        if executed:
+            (self.failing if fails else self.passing).append(executed)
+
+
+class Score(NamedTuple):
+    """How closely the execution of a piece of code goes with failure."""
+
+    ochiai: float
+    """From 0 to 1."""
+    failing: int
+    """The failing runs that executed it."""
+    passing: int
+    """The passing runs that executed it."""
+
+
+def scores(runs: Spectrum) -> dict[int, Score]:
+    """Address -> score, of the code that failing runs executed.
+
+    The coefficient is f / sqrt(F * (f + p)) of f failing and p passing runs with the code, and F failing runs in all.
+    """
+    failed = Counter(address for run in runs.failing for address in run)
+    passed = Counter(address for run in runs.passing for address in run if address in failed)
+    return {
+        address: Score(times / math.sqrt(len(runs.failing) * (times + passed[address])), times, passed[address])
+        for address, times in failed.items()
+    }
+
+
+def ranked(scores: Mapping[int, Score], lines: Mapping[int, Sequence[CodeLine]], runs: Spectrum) -> list[Suspect]:
+    """The functions with the highest scores: each has that of its code with the highest one.
+
+    `lines`: address -> the places that it belongs to, innermost first. An inlined function's code is its caller's, too,
+    and counts for both. Of functions alike, that one stands first whose executed code has the higher mean score: the
+    whole of it runs when the result is wrong, and not a branch of it alone.
+    """
+    code: dict[tuple[str, str], list[tuple[Score, CodeLine]]] = {}
+    for address, score in scores.items():
+        for place in lines.get(address, ()):
+            code.setdefault((place.function, place.file), []).append((score, place))
+    best: list[tuple[Score, CodeLine, float]] = []
+    for pairs in code.values():
+        highest = max(score for score, _ in pairs)
+        first_line = min((place for score, place in pairs if score == highest), key=lambda place: place.line)
+        best.append((highest, first_line, sum(score.ochiai for score, _ in pairs) / len(pairs)))
+    first = sorted(best, key=lambda each: (-each[0].ochiai, -each[2], each[1]))[:MOST]
+    return [
+        Suspect(
+            function=place.function,
+            file=place.file,
+            line=place.line,
+            score=round(score.ochiai, 3),
+            why=f"ran in {score.failing} of {len(runs.failing)} runs that show it, and in {score.passing} of "
+            f"{len(runs.passing)} that do not",
+        )
+        for score, place, _ in first
+    ]
+
+
+class SuspectList(Record, frozen=True):
+    """The ranking of one finding."""
+
+    suspects: list[Suspect]
+    failing: int
+    """The streams that showed the finding."""
+    passing: int
+    """The streams that did not."""
+
+
+class _Stored(Record, frozen=True):
+    """RUN/suspects.json."""
+
+    schema: int = 1
+    lists: dict[str, SuspectList] = msgspec.field(default_factory=dict)
+    """Finding -> its ranking."""
+
+
+def store(folder: Path, finding: str, ranking: SuspectList) -> None:
+    """Keep a finding's ranking in its run folder, in place of an earlier one."""
+    lists = {**_read(folder).lists, finding: ranking}
+    (folder / FILE).write_bytes(json_codec.encode(_Stored(lists=lists)) + b"\n")
+
+
+def collect(folder: Path, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, with the suspects that the run folder has for them."""
+    lists = _read(folder).lists
+    return [
+        msgspec.structs.replace(finding, suspects=lists[finding.id].suspects) if finding.id in lists else finding
+        for finding in findings
+    ]
+
+
+def _read(folder: Path) -> _Stored:
+    """The stored rankings; none where they are missing or damaged, because they are no evidence."""
+    try:
+        return json_codec.decode((folder / FILE).read_bytes(), _Stored)
+    except (OSError, msgspec.DecodeError):
+        return _Stored()

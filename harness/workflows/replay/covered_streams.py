@@ -1,0 +1,80 @@
+"""Runs the commands of a wrong result, and neighbours of them, and keeps what the server executes in each run.
+
+Every stream is sent to a fresh server on the target, which runs under the emulator's counter of blocks, and to a native
+one. Those whose replies differ as in the finding are the failing runs, and those that agree the passing ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.analysis.suspects import Spectrum
+from harness.protocol.command_stream import read_stream
+from harness.protocol.stream_neighbours import neighbours, with_fewer_commands
+from harness.workflows.replay import shortening
+from harness.workflows.replay.recurrence import STREAM
+from harness.workflows.replay.replay import Replayer
+from harness.workflows.replay.rerun import chunks_of
+from harness.workflows.target_setup import counter_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge.reproducer import Reproducer
+    from harness.protocol.command_stream import Stream
+    from harness.workflows.workbench import Workbench
+
+SECONDS = 120.0
+"""How long neighbours are tried. Each try starts two servers."""
+NEIGHBOURS = 60
+"""The neighbours that are tried at most."""
+
+
+def covered_streams(
+    bench: Workbench, reproducer: Reproducer, *, seconds: float = SECONDS, most: int = NEIGHBOURS
+) -> tuple[Spectrum, str]:
+    """What the runs executed, and why there are none.
+
+    There are none where the commands alone do not show the finding: above all where the native build answers as the
+    target does, so that only the test knows what is right. Raises PlumblineError where the server is not at fault.
+    """
+    shortened = shortening.shorten(bench, reproducer)
+    if shortened.why_not:
+        return Spectrum(), shortened.why_not
+    stream = shortened.stream
+    # Of wrong bytes only these very ones are recognised: other words make other bytes, of which nobody knows more.
+    drawn = with_fewer_commands(stream) if reproducer.again is not None else neighbours(stream)
+    replayer = Replayer(bench, reproducer, server="")
+    counter = counter_for(bench, replayer.setup)
+    runs = Spectrum()
+    for path in _stored_streams(bench):
+        bench.progress.say(f"{reproducer.finding}: {path.name}")
+        result, executed = replayer.replay_covered(_other(reproducer, read_stream(path)), counter)
+        # If it differs, it may show the finding or another one.
+        if result.outcome == "gone":
+            runs.add(executed, fails=False)
+    deadline = time.monotonic() + seconds
+    for number, candidate in enumerate(itertools.islice(itertools.chain([stream], drawn), most + 1), 1):
+        if time.monotonic() > deadline:
+            break
+        bench.progress.say(f"{reproducer.finding}: stream {number}, of which {len(runs.failing)} show it")
+        result, executed = replayer.replay_covered(shortening.with_commands(reproducer, candidate), counter)
+        if result.outcome != "unknown":
+            runs.add(executed, fails=result.outcome == "reproduced")
+    return runs, ""
+
+
+def _stored_streams(bench: Workbench) -> list[Path]:
+    """The streams that suites keep: they execute what many commands have in common."""
+    return sorted(path for suite in bench.catalog.suites.values() for path in suite.path.glob("corpus/*.stream"))
+
+
+def _other(reproducer: Reproducer, stream: Stream) -> Reproducer:
+    """Other commands for the reproducer's server, of which nothing is expected but the native build's replies."""
+    return msgspec.structs.replace(
+        reproducer, detector=STREAM, again=None, command="", files={}, options=(), chunks=chunks_of(stream)
+    )

@@ -1,0 +1,224 @@
+"""Looks for the functions behind a wrong result, and keeps their ranking in the run folder.
+
+The finding's suite runs once more on a target that shows it, with its servers under the emulator's counter: its tests
+are the first runs that are compared. A test judges by the oracle or by a model of its own, so that this works for
+what the target and the native build have alike. If the finding's commands alone show it, neighbours of them are more
+runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.analysis import suspects
+from harness.analysis.executed_code import code_lines
+from harness.analysis.suspects import Spectrum, SuspectList
+from harness.core.errors import InconclusiveError, UsageError
+from harness.isa import rules
+from harness.judge import known_findings
+from harness.judge.provenance import open_reproducer
+from harness.judge.reproducer import stored_at
+from harness.plan.plan import make_plan
+from harness.plan.request import Request
+from harness.protocol.resp import Client
+from harness.record import event_log, stored_run
+from harness.record.instruction_counts import read_executed
+from harness.record.run_folder import TestEvent
+from harness.run.coverage.covered_guest import CoveredGuest
+from harness.workflows.check import Check
+from harness.workflows.replay.covered_streams import covered_streams
+from harness.workflows.replay.recurrence import WRONG_RESULT
+from harness.workflows.target_setup import counter_for, emulated_target, set_up_target
+
+if TYPE_CHECKING:
+    from harness.core.finding import Finding, Witness
+    from harness.core.model import Build, SourceTree
+    from harness.judge.reproducer import Reproducer
+    from harness.record.run_folder import RunRecord
+    from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.workbench import Workbench
+
+
+def find_suspects(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = False) -> SuspectList:
+    """The ranking for a finding of a run, which is kept in the run's folder as well.
+
+    `trust`: replay a reproducer that no check on this machine made. Raises UsageError for a finding that no ranking can
+    be made for, and InconclusiveError where none came about.
+    """
+    run = stored_run.read(folder).record
+    _refuse(finding, run)
+    path = stored_at(folder, finding.replay)
+    reproducer = (
+        open_reproducer(bench.cache, bench.catalog.servers, str(path), server="", trust=trust)
+        if path is not None
+        else None
+    )
+    search = _Search(bench, folder, run, finding, _target(bench, run, finding, reproducer))
+    ranking = search.ranking(reproducer)
+    suspects.store(folder, finding.id, ranking)
+    return ranking
+
+
+def _refuse(finding: Finding, run: RunRecord) -> None:
+    """Raise UsageError for a finding that has a place, and for one whose tests start no server of the run."""
+    why = ""
+    if finding.kind != WRONG_RESULT:
+        why = "it is no wrong result: its evidence names the function"
+    elif finding.unit:
+        why = f"the function is known: the test calls {finding.unit} alone"
+    elif any(witness.test.startswith("upstream/") for witness in finding.witnesses):
+        why = "the release's own tests start servers by themselves"
+    elif not run.server:
+        why = "the run has no server"
+    if why:
+        raise UsageError("no ranking of functions", where=finding.id, because=why)
+
+
+def _target(bench: Workbench, run: RunRecord, finding: Finding, reproducer: Reproducer | None) -> str:
+    """A target that shows the finding and whose emulator counts blocks. Raises UsageError without one."""
+    shown = [*([reproducer.target] if reproducer else []), *finding.targets]
+    able = [name for name in shown if name in finding.targets and _counts(bench, name)]
+    if not able:
+        raise UsageError(
+            "no ranking of functions",
+            where=finding.id,
+            because=f"nothing counts blocks on {', '.join(finding.targets)}: a kernel, or a detector, runs the server",
+            remedy=f"plumb check --server {run.server} on targets of the user tier",
+        )
+    return able[0]
+
+
+def _counts(bench: Workbench, name: str) -> bool:
+    target = bench.catalog.targets.get(name)
+    return target is not None and target.emulator.is_qemu_user
+
+
+OPEN_ENDED_SECONDS = 30.0
+"""How long an open-ended suite runs once more."""
+IDLE_SECONDS = 6.0
+"""The server does some things once in five seconds."""
+OTHERS, OTHERS_SECONDS = 40, 15.0
+"""How many tests of other files run at most, and the time that they took in the run, without the counter."""
+
+
+class _Search:
+    """The search for one finding, on one target."""
+
+    def __init__(self, bench: Workbench, folder: Path, run: RunRecord, finding: Finding, target: str) -> None:
+        self.folder = folder
+        self.bench = bench.with_toolchain(run.toolchain)
+        self.run = run
+        self.finding = finding
+        self.target = target
+        self.tree: SourceTree = self.bench.open_server(run.server, run.settings, packages=True)
+
+    def ranking(self, reproducer: Reproducer | None) -> SuspectList:
+        """The ranking, from the suite's tests and, where there is a reproducer, from its commands."""
+        runs, why = self._tests()
+        if reproducer is not None and reproducer.target == self.target:
+            streams, why_none = covered_streams(self.bench, reproducer)
+            runs.failing += streams.failing
+            runs.passing += streams.passing
+            why = "; ".join(filter(None, [why, why_none]))
+        for some, which in ((runs.failing, "that shows it"), (runs.passing, "that does not show it")):
+            if not some:
+                raise InconclusiveError(
+                    "no ranking", where=self.finding.id, because=f"no run {which} came to its end; {why}".rstrip("; ")
+                )
+        setup = set_up_target(self.bench, emulated_target(self.bench.catalog, self.target))
+        build = setup.build(self.tree, self.run.optimisation, self.run.allocator)
+        binary = build.server_binary
+        runs.add(self._idle(setup, build), fails=False)
+        scores = suspects.scores(runs)
+        return SuspectList(
+            suspects=suspects.ranked(scores, code_lines(setup.toolchain.prefix, binary, sorted(scores)), runs),
+            failing=len(runs.failing),
+            passing=len(runs.passing),
+        )
+
+    def _idle(self, setup: TargetSetup, build: Build) -> set[int]:
+        """What a server executes that starts and serves nobody: it stands behind whatever takes time."""
+        executed: set[int] = set()
+        with tempfile.TemporaryDirectory(prefix="plumbline-idle-") as name:
+            folder = Path(name)
+            guest = CoveredGuest(
+                build,
+                setup.runner("signal"),
+                folder / "guest",
+                counter=counter_for(self.bench, setup),
+                sockets=folder,
+                version=self.tree.version,
+            )
+            guest.counts_start, guest.report = True, executed.update
+            with guest, Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds):
+                # Its timers run by the clock.
+                time.sleep(IDLE_SECONDS)
+        return executed
+
+    def _tests(self) -> tuple[Spectrum, str]:
+        """The suite's tests as runs, and why none of them shows the finding."""
+        witness = self._witness()
+        folder = self.bench.cache.private("suspects")
+        try:
+            Check(self.bench, self._request(witness, folder)).run()
+            executed = read_executed(folder / self.target / witness.suite)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        shown = {occasion.test for occasion in witness.occasions} | {witness.test}
+        runs = Spectrum()
+        for test in executed:
+            is_named = any(name == test.test or name.startswith(f"{test.test}[") for name in shown)
+            # Another test that fails may do so for the same reason, or for another one.
+            if is_named == test.failed:
+                runs.add(test.addresses, fails=test.failed)
+        return runs, "" if runs.failing else f"{', '.join(sorted(shown))} did not fail again"
+
+    def _chosen(self, witness: Witness) -> list[str]:
+        """The tests to run: those of the finding's file, and some others of the suite, for code that many execute."""
+        file = f"{witness.test.partition('::')[0]}::"
+        events = event_log.read_events(self.folder / self.target / witness.suite / event_log.NAME)
+        others = [
+            event
+            for event in events
+            if isinstance(event, TestEvent) and event.outcome == "passed" and not event.name.startswith(file)
+        ]
+        random.Random(self.run.seed).shuffle(others)
+        spent = itertools.accumulate(event.seconds for event in others)
+        few = [event.name for event, until in zip(others, spent, strict=True) if until < OTHERS_SECONDS]
+        return [file, *few[:OTHERS]]
+
+    def _witness(self) -> Witness:
+        return next(one for one in self.finding.witnesses if one.target == self.target)
+
+    def _request(self, witness: Witness, folder: Path) -> Request:
+        run = self.run
+        tier = run.tier or "quick"
+        return Request(
+            plan=make_plan(
+                self.bench.catalog, targets=[self.target], server=run.server, suites=[witness.suite], tier=tier
+            ),
+            server=run.server,
+            tier=tier,
+            policy="signal" if rules.is_audit(run.policy) else run.policy,
+            optimisation=run.optimisation,
+            emulator="pinned",
+            jobs=1,
+            seed=run.seed,
+            install=False,
+            known=known_findings.DEFAULT,
+            run=folder,
+            allocator=run.allocator,
+            environment=run.environment,
+            io=run.io,
+            tests=self._chosen(witness),
+            limit_seconds=OPEN_ENDED_SECONDS,
+            warnings="off",
+            settings=run.settings,
+            covered=True,
+        )

@@ -1,0 +1,202 @@
+"""The ranking of functions behind a wrong result. tests/end_to_end/test_suspects.py makes one of a planted bug."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given
+from rich.console import Console
+
+from harness.analysis import suspects
+from harness.analysis.executed_code import CodeLine, executed_addresses, parsed
+from harness.analysis.suspects import Score, Spectrum, SuspectList
+from harness.core.errors import UsageError
+from harness.core.finding import Finding, Suspect
+from harness.protocol.command_stream import clients_of, from_text, text_of
+from harness.protocol.stream_neighbours import neighbours, with_fewer_commands
+from harness.record.fault_log import MapRecord
+from harness.record.instruction_counts import ExecutedTest, append_executed, read_executed
+from harness.report import issue, terminal
+from harness.report.formats import markdown, sarif
+from harness.report.formats import registry as formats
+from harness.workflows.suspect_search import find_suspects
+from harness.workflows.workbench import Workbench
+from tests.judgements import HOSTILE, judgement, run_folder
+from tests.test_issue import FACTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAULTY, CALLER, DISPATCH = 0x100, 0x200, 0x300
+SUSPECT = Suspect(function="encodeTimeoutKey", file="src/timeout.c", line=99, score=0.5, why="ran in 1 of 4 runs")
+
+
+def spectrum(failing: list[set[int]], passing: list[set[int]]) -> Spectrum:
+    runs = Spectrum()
+    for executed in failing:
+        runs.add(executed, fails=True)
+    for executed in passing:
+        runs.add(executed, fails=False)
+    return runs
+
+
+def with_suspects(*listed: Suspect) -> Finding:
+    (finding, *_) = judgement().findings
+    return msgspec.structs.replace(finding, kind="wrong-result", suspects=list(listed))
+
+
+def test_the_coefficient_is_that_of_ochiai() -> None:
+    runs = spectrum([{FAULTY, CALLER, DISPATCH}, {FAULTY, CALLER, DISPATCH}], [{CALLER, DISPATCH}, {DISPATCH}, {7}])
+    assert suspects.scores(runs) == {
+        FAULTY: Score(1.0, 2, 0),
+        CALLER: Score(2 / math.sqrt(2 * 3), 2, 1),
+        DISPATCH: Score(2 / math.sqrt(2 * 4), 2, 2),
+    }, "code that no failing run executed has no score"
+
+
+@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=6), st.lists(st.sets(st.integers(0, 9)), max_size=6))
+def test_a_score_is_a_share_and_a_passing_run_never_raises_it(failing: list[set[int]], passing: list[set[int]]) -> None:
+    fewer, more = suspects.scores(spectrum(failing, passing)), suspects.scores(spectrum(failing, [*passing, {3}]))
+    assert all(0 < score.ochiai <= 1 + 1e-9 for score in more.values())
+    assert fewer.keys() == more.keys()
+    assert all(more[address].ochiai <= fewer[address].ochiai for address in fewer)
+
+
+def test_a_run_of_which_nothing_is_known_does_not_count() -> None:
+    runs = spectrum([set(), {FAULTY}], [set()])
+    assert (len(runs.failing), len(runs.passing)) == (1, 0)
+
+
+def test_a_function_has_the_score_of_its_most_suspicious_code_and_the_line_there() -> None:
+    runs = spectrum([{FAULTY, FAULTY + 4, CALLER}], [{FAULTY, CALLER}])
+    inlined = CodeLine("swapped", "src/endianconv.h", 30, "server")
+    lines = {
+        FAULTY: [CodeLine("saveLen", "src/rdb.c", 170, "server")],
+        FAULTY + 4: [inlined, CodeLine("saveLen", "src/rdb.c", 183, "server")],
+        CALLER: [CodeLine("save", "src/rdb.c", 900, "server")],
+    }
+    ranked = suspects.ranked(suspects.scores(runs), lines, runs)
+    assert [(one.function, one.line, one.score) for one in ranked] == [
+        ("swapped", 30, 1.0),
+        ("saveLen", 183, 1.0),
+        ("save", 900, 0.707),
+    ]
+    assert ranked[0].why == "ran in 1 of 1 runs that show it, and in 0 of 1 that do not"
+
+
+def test_a_ranking_is_kept_with_the_run_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    (finding, *_) = judgement().findings
+    assert suspects.collect(tmp_path, [finding]) == [finding]
+    suspects.store(tmp_path, finding.id, SuspectList(suspects=[SUSPECT], failing=1, passing=3))
+    suspects.store(tmp_path, "wrong-result-other", SuspectList(suspects=[], failing=1, passing=3))
+    assert [one.suspects for one in suspects.collect(tmp_path, [finding])] == [[SUSPECT]]
+    (tmp_path / suspects.FILE).write_text("{")
+    assert suspects.collect(tmp_path, [finding]) == [finding]
+
+
+def test_what_a_test_executed_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert read_executed(tmp_path) == []
+    for name, failed in (("a", False), ("b", True)):
+        append_executed(tmp_path, ExecutedTest.of(name, {FAULTY, 1 << 40}, failed=failed))
+    read = read_executed(tmp_path)
+    assert [(one.test, one.failed, one.addresses) for one in read] == [
+        ("a", False, {FAULTY, 1 << 40}),
+        ("b", True, {FAULTY, 1 << 40}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [("sparc64", {0x10, 0x14, 0x18}), ("arm", {0x10, 0x12, 0x14}), ("x86_64", {0x10, 0x11, 0x12})],
+)
+def test_a_block_covers_its_shortest_instructions_and_no_more(tmp_path: Path, machine: str, expected: set[int]) -> None:
+    # No ELF file: addresses are then offsets in the file.
+    program, library = tmp_path / "redis-server", tmp_path / "libc.so"
+    program.write_bytes(bytes(64))
+    maps = [
+        MapRecord(start=0x4000, end=0x5000, offset=0, path=str(program)),
+        MapRecord(start=0x6000, end=0x7000, offset=0, path=str(library)),
+    ]
+    blocks = {(0x4010, 3): 2, (0x4020, 3): 0, (0x6010, 3): 1, (0x9000, 1): 1}
+    assert executed_addresses(blocks, maps, program, machine) == expected
+
+
+def test_the_names_of_inlined_functions_are_read_with_their_callers() -> None:
+    printed = """addr2line: DWARF error: mangled line number section
+0x0000000000001200
+intrev64
+/tmp/x/tree/src/endianconv.h:70
+encodeTimeoutKey
+/tmp/x/tree/src/timeout.c:99 (discriminator 2)
+0x0000000000001300
+??
+??:0
+"""
+    (address,) = found = parsed(printed)
+    assert address == 0x1200
+    assert [(one.function, one.line) for one in found[address]] == [("intrev64", 70), ("encodeTimeoutKey", 99)]
+
+
+def test_neighbours_lack_a_command_or_have_another_word() -> None:
+    stream = from_text("SET k 10\nAPPEND k x\n@2 GET k\n")
+    drawn = list(neighbours(stream))
+    assert len(set(drawn)) == len(drawn)
+    assert stream not in drawn
+    assert () not in drawn
+    texts = {text_of(one) for one in drawn}
+    assert {"SET k 10\nAPPEND k x\n", "SET k 10\n@2 GET k\n", "SET k 10\n", "GET k\n"} <= texts
+    assert "SET k 0\nAPPEND k x\n@2 GET k\n" in texts
+    fewer = list(with_fewer_commands(stream))
+    assert all(len(one) < len(stream) for one in fewer)
+    assert {len(one) for one in fewer} == {1, 2}
+    assert all(clients_of(one) == 1 for one in fewer if len(one) == 1), "a command alone is the first client's"
+
+
+def test_one_command_without_words_has_no_neighbours() -> None:
+    assert list(neighbours(from_text("PING\n"))) == []
+
+
+def test_every_format_shows_suspects_and_says_that_none_need_be_at_fault(tmp_path: Path) -> None:
+    finding = with_suspects(SUSPECT, msgspec.structs.replace(SUSPECT, function="raxInsert", file="src/rax.c"))
+    whole = msgspec.structs.replace(judgement(), findings=[finding])
+    console = Console(file=(text := io.StringIO()), width=200)
+    terminal.show_finding(console, finding, whole=True)
+    assert "suspects      1. encodeTimeoutKey (src/timeout.c:99)  score 0.50: ran in 1 of 4 runs" in text.getvalue()
+    formats.write(run_folder(tmp_path), whole)
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "<h4>Suspects</h4>" in page
+    assert "A ranking accuses nobody" in page
+    assert "src/timeout.c:99" in page
+    document = sarif.FORMAT.render(tmp_path, whole)
+    assert '"function": "encodeTimeoutKey"' in document
+    assert "none need be at fault: encodeTimeoutKey (src/timeout.c:99), raxInsert (src/rax.c:99)" in document
+    assert "none need be at fault" in markdown.FORMAT.render(tmp_path, whole)
+    assert "## Suspects\n" in issue.render(whole, finding, FACTS)
+    assert "## Suspects" not in issue.render(whole, with_suspects(), FACTS)
+
+
+def test_a_function_of_a_hostile_tree_is_shown_harmless(tmp_path: Path) -> None:
+    finding = with_suspects(msgspec.structs.replace(SUSPECT, function=HOSTILE))
+    whole = msgspec.structs.replace(judgement(), findings=[finding])
+    formats.write(run_folder(tmp_path), whole)
+    assert "<script>" not in (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "\x1b" not in sarif.FORMAT.render(tmp_path, whole)
+    assert "\x1b" not in issue.render(whole, finding, FACTS)
+
+
+def test_a_finding_with_a_place_has_no_ranking(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    (finding, *_) = judgement().findings
+    for changes, why in (
+        ({}, "its evidence names the function"),
+        ({"kind": "wrong-result", "unit": "crc64"}, "the test calls crc64 alone"),
+        ({"kind": "wrong-result", "targets": ["kernel-armv5"]}, "nothing counts blocks on kernel-armv5"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            find_suspects(Workbench.default(offline=True), folder, msgspec.structs.replace(finding, **changes))
+        assert why in caught.value.because
