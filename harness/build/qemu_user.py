@@ -262,14 +262,19 @@ def runner_of(build: Build, runner: Runner) -> Runner:
     if root is None:
         return runner
     if not runner.target.emulator.runs_here:
-        at = runner.options.index("-L") + 1
-        return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
+        return with_root(runner, root)
     loader = root / _loader_of(program).relative_to("/")
     folders = [str(folder) for parent in ("lib", "usr/lib") for folder in sorted((root / parent).glob("*-linux-gnu*"))]
     words = [*runner.options, str(loader), "--library-path", ":".join(folders)]
     return msgspec.structs.replace(
         runner, program=runner.program or Path(words[0]), options=words[0 if runner.program else 1 :]
     )
+
+
+def with_root(runner: Runner, root: Path) -> Runner:
+    """How to run programs whose dynamic loader and libraries are below a folder, where the target has `/`."""
+    at = runner.options.index("-L") + 1
+    return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
 
 
 def _loader_of(program: Path) -> Path:

@@ -175,8 +175,16 @@ one_target = click.option(
 @click.command(name="exec", context_settings={"ignore_unknown_options": True})
 @click.argument("words", metavar="PROGRAM [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
 @one_target
+@click.option(
+    "--sysroot",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    default=None,
+    metavar="FOLDER",
+    help="The target's root folder, whose dynamic loader and libraries its programs use, such as Buildroot's "
+    "output/target.  [default: the cross compiler's]",
+)
 @program_options
-def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str) -> ExitCode:
+def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: Path | None) -> ExitCode:
     """Run any command with a target's programs emulated.
 
     PROGRAM is a program of the target, or a command of this machine that runs some: -- make check. The command's
@@ -184,11 +192,13 @@ def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str) -> ExitCo
     standard error.
     """
     bench = Workbench.default(offline=run.offline)
-    asked = _execution(run, target, list(words), Path.cwd())
+    asked = _execution(run, target, list(words), Path.cwd(), sysroot)
     return _carried_out(run, asked, lambda: execution.execute(bench, asked))
 
 
-def _execution(run: ProgramOptions, target: str, words: list[str], folder: Path) -> execution.Execution:
+def _execution(
+    run: ProgramOptions, target: str, words: list[str], folder: Path, sysroot: Path | None = None
+) -> execution.Execution:
     """A command that is to be executed in a folder, with an empty run folder. Raises UsageError for one in use."""
     return execution.Execution(
         target=target,
@@ -199,6 +209,7 @@ def _execution(run: ProgramOptions, target: str, words: list[str], folder: Path)
         known=run.known,
         install=may_install(run.install),
         prints_document=run.as_json,
+        sysroot=sysroot,
     )
 
 

@@ -53,13 +53,16 @@ class ReplayedProgram(Record, frozen=True):
     """What differs from the environment of `plumb exec`; None for a variable that is not set."""
     requests: str | None = None
     """What it reads from standard input, in base 64; None where that was no short file."""
+    sysroot: str = ""
+    """The target's root folder, as in CommandRecord."""
     escaped: bool = False
     """Whether `%XX` stands for a byte in all texts above: one of them is not UTF-8, which JSON demands."""
 
     def as_json_can_hold(self) -> ReplayedProgram:
         """The same, escaped where a text is not UTF-8."""
         values = (value for value in self.environment.values() if value is not None)
-        if program_launch.is_utf8(*self.words, self.program, self.file, self.folder, *self.environment, *values):
+        texts = (*self.words, self.program, self.file, self.folder, self.sysroot, *self.environment, *values)
+        if program_launch.is_utf8(*texts):
             return self
         return msgspec.structs.replace(self._mapped(program_launch.escape), escaped=True)
 
@@ -74,6 +77,7 @@ class ReplayedProgram(Record, frozen=True):
             program=change(self.program),
             file=change(self.file),
             folder=change(self.folder),
+            sysroot=change(self.sysroot),
             environment={
                 change(name): None if value is None else change(value) for name, value in self.environment.items()
             },
@@ -228,24 +232,26 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
 
 def _launch(place: Path) -> ReplayedProgram | None:
     """What ran in a guest's folder, or the command of a cell's."""
-    launch, command = program_launch.read_launch(place), program_launch.read_command(place)
-    if launch is None:
-        return (
-            ReplayedProgram(
-                words=command.words, program="", file=command.words[0], folder=command.folder
-            ).as_json_can_hold()
-            if command is not None
-            else None
+    launch = program_launch.read_launch(place)
+    command = program_launch.read_command(place if launch is None else place.parent)
+    sysroot = command.sysroot if command is not None else ""
+    if launch is not None:
+        path = place / program_launch.INPUT
+        program = ReplayedProgram(
+            words=launch.words,
+            program=launch.program,
+            file=launch.file,
+            folder=launch.folder,
+            environment=launch.environment,
+            requests=base64.b64encode(path.read_bytes()).decode() if path.is_file() else None,
+            sysroot=sysroot,
         )
-    path = place / program_launch.INPUT
-    return ReplayedProgram(
-        words=launch.words,
-        program=launch.program,
-        file=launch.file,
-        folder=launch.folder,
-        environment=launch.environment,
-        requests=base64.b64encode(path.read_bytes()).decode() if path.is_file() else None,
-    ).as_json_can_hold()
+    elif command is not None:
+        words = command.words
+        program = ReplayedProgram(words=words, program="", file=words[0], folder=command.folder, sysroot=sysroot)
+    else:
+        return None
+    return program.as_json_can_hold()
 
 
 def stored_at(folder: Path, replay: str) -> Path | None:

@@ -52,8 +52,10 @@ class CommandRecord(Record, frozen=True):
     words: list[str]
     folder: str
     """Its working folder: what it ran in, and what the sources of its programs are shown relative to."""
+    sysroot: str = ""
+    """The target's root folder, with the loader and the libraries of its programs; empty: the cross compiler's."""
     escaped: bool = False
-    """Whether `%XX` stands for a byte in the file: a word or the folder is not UTF-8, which JSON demands."""
+    """Whether `%XX` stands for a byte in the file: a text is not UTF-8, which JSON demands."""
 
     @property
     def text(self) -> str:
@@ -138,9 +140,12 @@ def shown(text: str) -> str:
 
 def write_command(cell: Path, command: CommandRecord) -> None:
     """Write the record of a cell's command."""
-    if not is_utf8(*command.words, command.folder):
+    if not is_utf8(*command.words, command.folder, command.sysroot):
         command = CommandRecord(
-            words=[escape(word) for word in command.words], folder=escape(command.folder), escaped=True
+            words=[escape(word) for word in command.words],
+            folder=escape(command.folder),
+            sysroot=escape(command.sysroot),
+            escaped=True,
         )
     (cell / COMMAND).write_bytes(json_codec.pretty(command))
 
@@ -154,7 +159,11 @@ def read_command(cell: Path) -> CommandRecord | None:
         command = json_codec.decode(path.read_bytes(), CommandRecord)
         if not command.escaped:
             return command
-        return CommandRecord(words=[unescape(word) for word in command.words], folder=unescape(command.folder))
+        return CommandRecord(
+            words=[unescape(word) for word in command.words],
+            folder=unescape(command.folder),
+            sysroot=unescape(command.sysroot),
+        )
     except msgspec.DecodeError as error:
         raise InconclusiveError(
             "the record of the command is damaged", where=str(path), because=str(error), remedy="run again"

@@ -159,8 +159,7 @@ class TracedRun:
         end = run_traced(
             self.tracing,
             self.cell,
-            words,
-            folder=self.folder,
+            CommandRecord(words=list(words), folder=str(self.folder)),
             environment=environment_for(self.setup),
             log=self.cell / "output",
         )
@@ -748,6 +747,31 @@ def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:
         refused = plumb(tmp_path, "replay", str(path), *options)
         assert refused.returncode == ExitCode.USAGE
         assert "no run on this machine made the reproducer" in refused.stderr
+
+
+def test_programs_find_their_loader_and_libraries_in_the_root_that_is_named(tmp_path: Path) -> None:
+    """Those of another distribution, such as Buildroot's: no loader of this name is anywhere else."""
+    tree, root = tmp_path / "tree", tmp_path / "root"
+    tree.mkdir()
+    (root / "lib").mkdir(parents=True)
+    shutil.copy2(odd_program("armv5", "-Wl,--dynamic-linker=/lib/ld-other.so.1"), tree / "odd")
+    usual = setup_of("armv5").emulators.guest_root(setup_of("armv5").toolchain) / "lib"
+    shutil.copy2(usual / "ld-linux.so.3", root / "lib" / "ld-other.so.1")
+    for name in ("libc.so.6", "libpthread.so.0"):
+        shutil.copy2(usual / name, root / "lib" / name)
+    code, found = executed(tree, "armv5", ["./odd"])
+    assert (code, found["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    assert executed(tree, "armv5", ["./odd"], "--sysroot", "../root")[0] == ExitCode.PASS
+    code, found = executed(tree, "armv5", ["sh", "-c", "./odd odd; true"], "--sysroot", "../root")
+    (finding,) = found["findings"]
+    assert (code, finding["id"], finding["line"]) == (ExitCode.FINDINGS, "alignment-odd_load-load", FAULT_LINE)
+    reproducer = finding["replay"].rpartition(" ")[2]
+    assert plumb(tmp_path, "replay", reproducer).returncode == ExitCode.FINDINGS
+    root.rename(tmp_path / "moved")
+    gone = plumb(tmp_path, "replay", reproducer)
+    assert gone.returncode == ExitCode.USAGE
+    assert "the root folder of the target's programs is not there any more" in gone.stderr
+    assert plumb(tree, "exec", "--target", "armv5", "--sysroot", "../root", "--", "./odd").returncode == ExitCode.USAGE
 
 
 def test_the_environment_compiles_for_the_target_in_a_shell(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from harness.core.model import Record
 from harness.core.processes import process
 from harness.isa import registry
 from harness.record import event_log, fault_log, program_launch, run_folder
-from harness.record.program_launch import CommandRecord
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Toolchain
+    from harness.record.program_launch import CommandRecord
 
 HERE = Path(__file__).parent
 SHOWN_PROGRAMS = 3
@@ -152,24 +152,23 @@ def check_command(tracing: Tracing, words: Sequence[str], environment: Mapping[s
 def run_traced(
     tracing: Tracing,
     cell: Path,
-    words: Sequence[str],
+    command: CommandRecord,
     *,
-    folder: Path,
     environment: Mapping[str, str],
     file: str = "",
     prints_document: bool = False,
     requests: Path | None = None,
     log: Path | None = None,
 ) -> CommandEnd:
-    """Run a command in a folder, with this process' terminal, and leave its evidence in the cell's folder.
+    """Run a command in its folder, with this process' terminal, and leave its evidence in the cell's folder.
 
     `file`: what is executed, if it is not what the first word names. `prints_document`: standard output is for a
     document, and what the command prints goes to standard error. `requests`: a file in place of standard input.
     `log`: a file in place of both outputs. Raises InfrastructureError where nothing can be traced, or where the command
     removed its evidence.
     """
-    program_launch.write_command(cell, CommandRecord(words=list(words), folder=str(folder)))
-    runner = tracing.runner
+    program_launch.write_command(cell, command)
+    runner, words = tracing.runner, command.words
     began = time.monotonic()
     with contextlib.ExitStack() as opened:
         # Its name is short: the tracer writes it where a process has little room.
@@ -181,7 +180,7 @@ def run_traced(
         code = process.attend(
             [tracing.tracer, place, cell, tracing.starter, str(runner.program), headers, file or words[0], *words],
             environment={**environment, **runner.environment},
-            folder=folder,
+            folder=Path(command.folder),
             requests=opened.enter_context(requests.open("rb")) if requests is not None else None,
             output=output or (sys.stderr.fileno() if prints_document else None),
             errors=output,

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
-from harness.build import host_packages
+from harness.build import host_packages, qemu_user
 from harness.core.model import CANARY_SUITE, Record
 from harness.isa import rules
 from harness.judge import known_findings, unchecked_changes
@@ -45,14 +45,18 @@ class Execution(Record, frozen=True):
     install: bool
     prints_document: bool = False
     """Whether standard output is for a JSON document."""
+    sysroot: Path | None = None
+    """The target's root folder, with the loader and the libraries of its programs; None: the cross compiler's."""
     counts_from: Path | None = None
     """What the command writes when its tests begin: earlier programs are no reason to pass. None: each is one."""
 
 
-def tracing_of(setup: TargetSetup, policy: str) -> Tracing:
-    """How to trace programs of a target under a policy."""
-    tools = oracle_setup(setup.bench).toolchain
-    return prepare_tracing(setup.bench.cache, tools, setup.runner(policy), setup.canary())
+def tracing_of(setup: TargetSetup, policy: str, sysroot: Path | None = None) -> Tracing:
+    """How to trace programs of a target under a policy. `sysroot`: their root folder, if it is not the compiler's."""
+    tools, runner = oracle_setup(setup.bench).toolchain, setup.runner(policy)
+    if sysroot is not None:
+        runner = qemu_user.with_root(runner, sysroot)
+    return prepare_tracing(setup.bench.cache, tools, runner, setup.canary())
 
 
 def environment_for(setup: TargetSetup) -> dict[str, str]:
@@ -73,7 +77,7 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     diagnosis = host_packages.diagnose(bench.catalog, [target.name], emulator="pinned")
     host_packages.install_missing(diagnosis, bench.progress, install=asked.install)
     setup = set_up_target(bench, target)
-    tracing, environment = tracing_of(setup, asked.policy), environment_for(setup)
+    tracing, environment = tracing_of(setup, asked.policy, asked.sysroot), environment_for(setup)
     check_command(tracing, asked.words, environment, asked.folder)
     asked.run.mkdir(parents=True, exist_ok=True)
     known_findings.record(asked.run, known_findings.text_in(asked.folder), None)
@@ -91,7 +95,8 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
 
 def command_of(asked: Execution) -> CommandRecord:
     """What runs, as the run folder records it."""
-    return CommandRecord(words=asked.words, folder=str(asked.folder))
+    sysroot = str(asked.sysroot) if asked.sysroot is not None else ""
+    return CommandRecord(words=asked.words, folder=str(asked.folder), sysroot=sysroot)
 
 
 def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str]) -> CellRecord:
@@ -102,8 +107,7 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
     end = run_traced(
         tracing,
         cell,
-        asked.words,
-        folder=asked.folder,
+        command_of(asked),
         environment=environment,
         prints_document=asked.prints_document,
     )

@@ -36,6 +36,13 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
             because=f"it ran in {launch.folder}",
             remedy=f"build it again: plumb exec --target {reproducer.target} -- COMMAND",
         )
+    sysroot = Path(launch.sysroot) if launch.sysroot else None
+    if sysroot is not None and not sysroot.is_dir():
+        raise UsageError(
+            "the root folder of the target's programs is not there any more",
+            where=launch.sysroot,
+            remedy="make it again, where it was",
+        )
     requests = place / program_launch.INPUT
     if launch.requests is not None:
         requests.write_bytes(base64.b64decode(launch.requests))
@@ -47,10 +54,9 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
             environment[name] = value
     log = place / "output"
     end = run_traced(
-        tracing_of(setup, reproducer.policy),
+        tracing_of(setup, reproducer.policy, sysroot),
         place,
-        launch.words,
-        folder=Path(launch.folder),
+        CommandRecord(words=launch.words, folder=launch.folder, sysroot=launch.sysroot),
         environment=environment,
         file=launch.file,
         requests=requests if requests.is_file() else None,
