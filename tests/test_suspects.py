@@ -104,7 +104,7 @@ def test_what_a_test_executed_is_read_as_it_was_written(tmp_path: Path) -> None:
     for name, failed in (("a", False), ("b", True)):
         append_executed(tmp_path, ExecutedTest.of(name, {FAULTY, 1 << 40}, failed=failed))
     read = read_executed(tmp_path)
-    assert [(one.test, one.failed, one.addresses) for one in read] == [
+    assert [(one.test, one.failed, set(one.addresses)) for one in read] == [
         ("a", False, {FAULTY, 1 << 40}),
         ("b", True, {FAULTY, 1 << 40}),
     ]
