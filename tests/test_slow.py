@@ -49,6 +49,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words",
         "test_what_is_told_is_what_happens",
         "test_other_kernels_differ_in_what_their_signal_tells_alone",
+        "test_a_misaligned_compare_and_swap_kills_on_a_real_kernel_where_it_kills_under_the_user_tier",
         "test_the_hash_of_memcached_1_6_18_is_found",
         "test_the_tests_of_zlib_pass",
         "test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show",

@@ -15,13 +15,24 @@ from harness.isa import rules
 from harness.plan.catalog import Catalog
 from harness.record import event_log, fault_log, kernel_faults, run_folder
 from harness.run import canary
+from harness.workflows.mutation_testing import mutations
 from tests.end_to_end.machines import REQUIRED, beyond, runner
 from tests.end_to_end.plumb_runs import PLUMB, document, processes_of, run
+from tests.end_to_end.test_upstream_suite import planted_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
+
+COMPARE_AND_SWAP = mutations.Edit(
+    file="src/bitops.c",
+    anchor="    while((unsigned long)p & 3 && count) {",
+    replacement="""    uint32_t expected = 0;
+    if (count >= 4) __atomic_compare_exchange_n((uint32_t*)p, &expected, 0, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    while((unsigned long)p & 3 && count) {""",
+)
+"""BITCOUNT compares and swaps a word at any address, and changes none: refused even where plain accesses are free."""
 
 
 def on_kernel(finding: dict[str, Any]) -> list[dict[str, Any]]:
@@ -71,6 +82,48 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(
     again["target"] = real
     reproducer.write_text(json.dumps(again))
     assert run("replay", reproducer, "--trust", program=PLUMB).returncode == ExitCode.FINDINGS
+
+
+def call_chains(finding: dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
+    """Target -> the call chains (functions and lines) of a finding's faults there, innermost first."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for witness in finding["witnesses"]:
+        if witness["detector"] == "signal":
+            chain = (f"{frame['function']} {frame['file']}:{frame['line']}" for frame in witness["backtrace"])
+            found.setdefault(witness["target"], set()).add(tuple(chain))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("user", "told"),
+    [
+        beyond("riscv64", "SIGBUS, si_code BUS_ADRALN (1)"),
+        beyond("s390x", "SIGILL, si_code ILL_ILLOPN (2)"),
+        beyond("powerpc", "SIGBUS, si_code BUS_ADRALN (1)"),
+        beyond("aarch64", "SIGBUS, si_code BUS_ADRALN (1)"),
+    ],
+)
+def test_a_misaligned_compare_and_swap_kills_on_a_real_kernel_where_it_kills_under_the_user_tier(
+    user: str, told: str, tmp_path: Path
+) -> None:
+    """redis-3.2.6 does not die on these machines: they do its plain accesses at any address."""
+    real = f"{user}-kernel"
+    words = ["--target", real, "--target", user, "--suite", "bitops", "--server", planted_tree(COMPARE_AND_SWAP)]
+    words += ["--test=moved_the_string", "--seed", 1, "--json", "--run", tmp_path / "run"]
+    finished = run("check", "--tier", "kernel", *words)
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    # The user tier of RISC-V also has the release's own BITOP, which the firmware repairs on the other.
+    (finding,) = (one for one in read["findings"] if real in one["targets"])
+    assert finding["kind"] == "alignment"
+    chains = call_chains(finding)
+    assert chains[user] == chains[real], chains
+    # On AArch64 a function of libgcc compares and swaps for it.
+    assert all(any(frame.startswith("redisPopcount src/bitops.c:") for frame in chain[:2]) for chain in chains[real])
+    assert {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(finding)} == {told}
+    assert "" not in {witness["access"] for witness in finding["witnesses"]}
+    assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
+    assert processes_of(tmp_path) == []
 
 
 def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:

@@ -188,6 +188,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         ("sun4u", "sparc64"),
         ("sun4u", "sparc32plus"),
         machines.beyond("malta", "mips"),
+        machines.beyond("virt-riscv64", "riscv64"),
         machines.beyond("ccw-s390x", "s390x"),
         machines.beyond("mac99", "powerpc"),
     ],

@@ -30,6 +30,8 @@ __attribute__((noinline)) static uint64_t misaligned(const char *address)
     uint32_t word;
     __asm__ volatile("lwarx %0,0,%1" : "=r"(word) : "r"(address) : "memory");
     value = word;
+#elif defined(__riscv)
+    __asm__ volatile("lr.d %0,(%1)" : "=r"(value) : "r"(address) : "memory");
 #elif defined(__s390x__)
     value = 0;
     __asm__ volatile("csg %0,%0,0(%1)" : "+d"(value) : "a"(address) : "memory", "cc");

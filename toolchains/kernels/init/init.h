@@ -65,6 +65,13 @@ struct registers {
     };
     size_t size;
     uint64_t pc, stack;
+#if defined(__s390__)
+    /* FPC and f0 to f15 (Linux arch/s390/include/uapi/asm/ptrace.h): a function may keep its caller's registers there. */
+    struct {
+        uint32_t control, unused;
+        uint64_t registers[16];
+    } floats;
+#endif
 };
 
 bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *registers);

@@ -80,6 +80,10 @@ bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *regist
     registers->pc = signal->si_signo == SIGILL || signal->si_signo == SIGFPE ? (uint64_t)(uintptr_t)signal->si_addr
                                                                               : registers->wide[1];
     registers->stack = registers->wide[2 + 15];
+    place = (struct iovec){.iov_base = &registers->floats, .iov_len = sizeof registers->floats};
+    if (ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRFPREG, &place) != 0) {
+        return false;
+    }
 #else
 #error "no register layout for this machine"
 #endif
@@ -158,6 +162,10 @@ void append_registers(const struct registers *registers)
     }
     for (size_t i = 36; i < 52; i++) { /* the access registers */
         append_register(registers, 4, i);
+    }
+    append(",\"%08" PRIx32 "\"", registers->floats.control);
+    for (size_t i = 0; i < 16; i++) {
+        append(",\"%016" PRIx64 "\"", registers->floats.registers[i]);
     }
 #else
     append_arm_registers(registers);
