@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from harness.analysis.compiler_output import complaints
 from harness.analysis.detectors import registry
 from harness.build import allocator, build_progress, toolchain
-from harness.build.workshop import build_warnings
+from harness.build.workshop import build_code, build_warnings
 from harness.build.workshop.build_directory import (
     CLIENTS,
     BuildDirectory,
     compile_flags,
+    link_words,
     settings_of,
 )
 from harness.core import json_codec
@@ -89,6 +90,8 @@ class Builder:
                         for client in shop.make_clients():
                             shutil.copy2(client, into)
                     build_warnings.write(into, made.text, shop.tree, shop.compilers)
+                    before = build_code.newest(into.parent, f"{tree.name}-{target.name}-{optimisation}-")
+                    build_code.write(into, shop.work, link_words(made.text, shop.binary.name), before)
                     command = shop.make_command([shop.binary.name])
                     (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
                 if then:

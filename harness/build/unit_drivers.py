@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from harness.analysis.compiler_output import first_error
 from harness.build import toolchain
 from harness.build.server_build import build_key
+from harness.build.workshop import build_code
+from harness.build.workshop.build_directory import link_words
 from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.digests import key_of, sha256_of
@@ -151,6 +153,8 @@ def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path
     with disk_errors(into):
         if not problem:
             shutil.copy2(work / "units", into)
+            before = build_code.newest(into.parent.with_name("builds"), f"{shop.server.name}-{shop.target.name}-")
+            build_code.write(into, shop.work, link_words(made, shop.binary.name), before)
         (into / "broken.json").write_bytes(json_codec.pretty(broken))
 
 
@@ -219,16 +223,6 @@ def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Pat
     group = ["-Wl,--start-group", str(archive), *others, "-Wl,--end-group"]
     result = shop.run([compiler, "-o", program, *objects, *group], folder=source)
     return "" if result.code == 0 and program.is_file() else in_a_line(result) or "the linker wrote no program"
-
-
-def link_words(made: str, name: str) -> list[str]:
-    """The command that linked a program, without `-o NAME`; empty if none did."""
-    for line in reversed(made.splitlines()):
-        words = line.split()
-        if "-o" in words and words[words.index("-o") + 1 :][:1] == [name]:
-            at = words.index("-o")
-            return words[:at] + words[at + 2 :]
-    return []
 
 
 def in_a_line(result: process.Result) -> str:

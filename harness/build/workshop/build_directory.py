@@ -197,6 +197,8 @@ class BuildDirectory:
             "CCACHE_BASEDIR": str(self.work),
             # The wrapper's own text and time change with every run, so only the compiler behind it counts.
             "CCACHE_COMPILERCHECK": "content",
+            # Servers contain the moment of their build: with one for all, a build is the same as another of its tree.
+            "SOURCE_DATE_EPOCH": "0",
             **self._configured,
         }
 
@@ -212,6 +214,16 @@ def compile_flags(tree: SourceTree, target: Target, optimisation: str) -> list[s
 def settings_of(tree: SourceTree, target: Target) -> BuildSettings:
     """What the tree's build for a target adds: nothing for this machine, whose flags are others."""
     return BuildSettings() if target.emulator.runs_here else tree.settings
+
+
+def link_words(made: str, name: str) -> list[str]:
+    """The command that linked a program, without `-o NAME`; empty if none did."""
+    for line in reversed(made.splitlines()):
+        words = line.split()
+        if "-o" in words and words[words.index("-o") + 1 :][:1] == [name]:
+            at = words.index("-o")
+            return words[:at] + words[at + 2 :]
+    return []
 
 
 def _dialect(tree: SourceTree) -> list[str]:

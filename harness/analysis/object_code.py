@@ -1,0 +1,292 @@
+"""The machine code of a build's objects, function by function, so that two builds can be compared.
+
+A function's digest covers its bytes and its relocations: what it calls and refers to, by name. Tables of jumps, and
+other constants without a name, count for each function of the object that may refer to them. All other data have one
+digest for each object, their sizes included: where data move, an access may be misaligned that was aligned by chance.
+Whatever cannot be told apart counts as different, never as the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from harness.core.digests import sha256_of
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+RECIPE = "1"
+"""Part of every map: raise it when digests are made in another way."""
+_WRITE, _ALLOCATED, _EXECUTABLE, _MERGED = 1, 2, 4, 0x10
+"""SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE of <elf.h>."""
+_OBJECT, _FUNCTION = 1, 2
+"""STT_OBJECT, STT_FUNC."""
+_LOCAL = 0
+"""STB_LOCAL."""
+_RESERVED = 0xFF00
+"""SHN_LORESERVE: from here on, numbers of sections are none."""
+_UNWINDING = (".eh_frame", ".ARM.exidx", ".ARM.extab", ".gcc_except_table")
+"""Sections that describe code, and follow from it."""
+_PADDING_BYTES = 32
+"""Code between functions, up to this length, fills the space to an alignment."""
+_CUT = 16
+"""Hexadecimal digits of a digest."""
+
+
+class ObjectCode(Record, frozen=True):
+    """One object."""
+
+    sha256: str
+    functions: dict[str, str]
+    """Name -> digest of the code. Functions of one name, as of several sections, have one."""
+    data: str
+    """Digest of the data that several functions may share, of their places, and of what other objects know by name."""
+
+
+class CodeMap(Record, frozen=True):
+    """All objects of a build."""
+
+    objects: dict[str, ObjectCode]
+    """Path below the folder of the build -> the object."""
+    link: list[str]
+    """The command that links them."""
+    recipe: str
+    """RECIPE of the release that made the digests."""
+
+
+class CodeChange(Record, frozen=True):
+    """In what two builds differ."""
+
+    functions: frozenset[str]
+    """Functions of the first build whose code is another in the second, or gone."""
+    elsewhere: list[str]
+    """Objects whose named data differ, and those that one of the builds lacks; the link, if that differs."""
+
+
+def read_objects(folder: Path, link: Sequence[str], known: CodeMap | None = None) -> CodeMap | None:
+    """The code of all objects below a folder; None where there are none or one cannot be read, as with -flto.
+
+    `known`: another build's, whose equal objects are not read again.
+    """
+    by_digest = {}
+    if known is not None and known.recipe == RECIPE:
+        by_digest = {each.sha256: each for each in known.objects.values()}
+    objects: dict[str, ObjectCode] = {}
+    for path in sorted(folder.rglob("*.o")):
+        digest = sha256_of(path)
+        found = by_digest.get(digest) or _read(path, digest)
+        if found is None:
+            return None
+        objects[path.relative_to(folder).as_posix()] = found
+    return CodeMap(objects=objects, link=list(link), recipe=RECIPE) if objects else None
+
+
+def differences(old: CodeMap, new: CodeMap) -> CodeChange:
+    """In what two builds differ."""
+    functions: set[str] = set()
+    elsewhere = [] if (old.link, old.recipe) == (new.link, new.recipe) else ["the link"]
+    for name in sorted(old.objects.keys() | new.objects.keys()):
+        before, after = old.objects.get(name), new.objects.get(name)
+        if before is None or after is None:
+            elsewhere.append(name)
+        elif before.sha256 != after.sha256:
+            functions |= {one for one, digest in before.functions.items() if after.functions.get(one) != digest}
+            if before.data != after.data:
+                elsewhere.append(name)
+    return CodeChange(functions=frozenset(functions), elsewhere=elsewhere)
+
+
+def _read(path: Path, digest: str) -> ObjectCode | None:
+    try:
+        with path.open("rb") as stream:
+            return _Object(ELFFile(stream)).code(digest)
+    except (ELFError, struct.error, UnicodeDecodeError):
+        return None
+
+
+class _Symbol(NamedTuple):
+    name: str
+    kind: int
+    section: int
+    value: int
+    size: int
+    is_global: bool
+
+
+class _Object:
+    """One object while it is read. Symbols and relocations are many, and read without the library."""
+
+    def __init__(self, elf: ELFFile) -> None:
+        if elf["e_type"] != "ET_REL":
+            raise ELFError("no object")
+        self._order = "<" if elf.little_endian else ">"
+        self._wide = elf.elfclass == 64
+        self._symbol_first = self._wide and elf["e_machine"] == "EM_MIPS" and elf.little_endian
+        """MIPS N64 ABI: the index of a relocation's symbol comes first, whatever the order of bytes."""
+        sections: list[Any] = list(elf.iter_sections())
+        if any(section.name.startswith(".gnu.lto_") for section in sections):
+            raise ELFError("code that is generated when it is linked")
+        self._sections = sections
+        self._content = {
+            number: section.data() if section["sh_type"] != "SHT_NOBITS" else b""
+            for number, section in enumerate(sections)
+            if section["sh_flags"] & _ALLOCATED and not section.name.startswith(_UNWINDING)
+        }
+        self._symbols = self._read_symbols()
+        self._relocations: dict[int, list[tuple[int, int, int, int]]] = {}
+        for section in sections:
+            if section["sh_type"] in {"SHT_REL", "SHT_RELA"} and section["sh_info"] in self._content:
+                self._relocations.setdefault(section["sh_info"], []).extend(self._read_relocations(section))
+        for found in self._relocations.values():
+            found.sort()
+        self._of_section: dict[int, str] = {}
+
+    def code(self, digest: str) -> ObjectCode:
+        """Everything of the object."""
+        functions: dict[str, Any] = {}
+        data = hashlib.sha256()
+        for number in sorted(self._content):
+            flags = self._sections[number]["sh_flags"]
+            own = [one for one in self._symbols if one.section == number]
+            if not flags & _EXECUTABLE:
+                named = sorted((one for one in own if one.kind == _OBJECT), key=lambda one: (one.value, one.name))
+                self._add_data(number, named, data)
+                continue
+            # Tables of jumps lie between functions: any function of the section may use them.
+            shared = hashlib.sha256()
+            for start, size in self._unnamed_code(number):
+                # Other objects know by name what assembly does not call a function.
+                visible = any(one.is_global and start <= one.value < start + size for one in own)
+                (data if visible else shared).update(self._part(number, start, size))
+            for one in sorted((one for one in own if one.kind == _FUNCTION), key=lambda one: (one.value, one.name)):
+                made = functions.setdefault(one.name, hashlib.sha256())
+                made.update(self._part(number, one.value & ~1, one.size))
+                made.update(shared.digest())
+        commons = (one for one in self._symbols if one.section >= _RESERVED and one.kind == _OBJECT)
+        data.update("".join(sorted(f"{one.name} {one.size}\n" for one in commons)).encode())
+        return ObjectCode(
+            sha256=digest,
+            functions={name: made.hexdigest()[:_CUT] for name, made in functions.items()},
+            data=data.hexdigest()[:_CUT],
+        )
+
+    def _add_data(self, number: int, named: list[_Symbol], data: Any) -> None:
+        """Add a section of data to a digest: how much room it takes, which may move the data of other objects, its
+        named data, and all that may be written or that the linker merges. The rest counts for the functions that refer
+        to it.
+        """
+        section = self._sections[number]
+        flags, align = section["sh_flags"], section["sh_addralign"] or 1
+        data.update(repr((section.name, flags, align, self._size(number))).encode())
+        for one in named:
+            data.update(f"{one.name} {one.value} {one.size}\n".encode())
+            data.update(self._part(number, one.value, one.size))
+        if flags & _MERGED or (flags & _WRITE and not named):
+            data.update(self._part(number, 0, self._size(number)))
+
+    def _size(self, number: int) -> int:
+        return int(self._sections[number]["sh_size"])
+
+    def _part(self, section: int, start: int, size: int) -> bytes:
+        """A digest's input for a part of a section: its bytes, and what its relocations refer to."""
+        parts = [bytes(self._content[section][start : start + size])]
+        for offset, kind, symbol, addend in self._relocations_in(section, start, size):
+            name, unnamed = self._referred(symbol)
+            parts.append(f"{offset - start} {kind} {name}+{addend} {self._digest(unnamed)}\n".encode())
+        return b"".join(parts)
+
+    def _relocations_in(self, section: int, start: int, size: int) -> list[tuple[int, int, int, int]]:
+        found = self._relocations.get(section, [])
+        return found[bisect_left(found, (start,)) : bisect_left(found, (start + size,))]
+
+    def _referred(self, index: int) -> tuple[str, int | None]:
+        """What a relocation refers to: a symbol's name, or a place in a section whose data have no name."""
+        symbol = self._symbols[index]
+        if symbol.section not in self._content:
+            return symbol.name, None
+        section = self._sections[symbol.section]
+        executable = section["sh_flags"] & _EXECUTABLE
+        if symbol.kind == (_FUNCTION if executable else _OBJECT):
+            return symbol.name, None
+        return f"{section.name}+{symbol.value}", None if executable else symbol.section
+
+    def _unnamed_code(self, number: int) -> list[tuple[int, int]]:
+        """The parts of a section of code that are no function, such as tables of jumps: start and size."""
+        functions = sorted(
+            (one.value & ~1, one.size) for one in self._symbols if one.section == number and one.kind == _FUNCTION
+        )
+        return [gap for gap in _gaps(functions, len(self._content[number])) if gap[1] > _PADDING_BYTES]
+
+    def _digest(self, number: int | None) -> str:
+        """The digest of a section, and of all sections without names that it leads to; empty for none."""
+        if number is None:
+            return ""
+        if number not in self._of_section:
+            reached, waiting = {number}, [number]
+            while waiting:
+                here = waiting.pop()
+                led = {self._referred(symbol)[1] for _, _, symbol, _ in self._relocations_in(here, 0, self._size(here))}
+                new = {each for each in led if each is not None} - reached
+                reached |= new
+                waiting += new
+            made = hashlib.sha256()
+            for each in sorted(reached):
+                made.update(f"{self._sections[each].name} {self._size(each)}\n".encode())
+                made.update(self._content[each])
+                for offset, kind, symbol, addend in self._relocations_in(each, 0, self._size(each)):
+                    made.update(f"{offset} {kind} {self._referred(symbol)[0]}+{addend}\n".encode())
+            self._of_section[number] = made.hexdigest()
+        return self._of_section[number]
+
+    def _read_symbols(self) -> list[_Symbol]:
+        table: Any = next((each for each in self._sections if each["sh_type"] == "SHT_SYMTAB"), None)
+        if table is None:
+            return []
+        if any(each["sh_type"] == "SHT_SYMTAB_SHNDX" for each in self._sections):
+            raise ELFError("more sections than a symbol can name")
+        names: bytes = self._sections[table["sh_link"]].data()
+
+        def name(at: int) -> str:
+            return names[at : names.index(b"\0", at)].decode()
+
+        if self._wide:
+            rows = struct.iter_unpack(f"{self._order}IBBHQQ", table.data())
+            return [
+                _Symbol(name(at), info & 15, section, value, size, info >> 4 != _LOCAL)
+                for at, info, _, section, value, size in rows
+            ]
+        rows = struct.iter_unpack(f"{self._order}IIIBBH", table.data())
+        return [
+            _Symbol(name(at), info & 15, section, value, size, info >> 4 != _LOCAL)
+            for at, value, size, info, _, section in rows
+        ]
+
+    def _read_relocations(self, section: Any) -> Iterator[tuple[int, int, int, int]]:
+        """Offset, type, index of the symbol, addend. Without an addend of its own, the bytes have it."""
+        has_addend = section["sh_type"] == "SHT_RELA"
+        word = "Q" if self._wide else "I"
+        layout = f"{self._order}2{word}{word.lower() if has_addend else ''}"
+        for offset, info, *addend in struct.iter_unpack(layout, section.data()):
+            kind, symbol = (info & 0xFFFFFFFF, info >> 32) if self._wide else (info & 0xFF, info >> 8)
+            if self._symbol_first:
+                kind, symbol = info >> 32, info & 0xFFFFFFFF
+            yield offset, kind, symbol, addend[0] if addend else 0
+
+
+def _gaps(taken: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
+    """The parts of a length that are not taken. All are start and size."""
+    end = 0
+    for start, size in taken:
+        if start > end:
+            yield end, start - end
+        end = max(end, start + size)
+    if length > end:
+        yield end, length - end

@@ -1,0 +1,174 @@
+"""What differs between the objects of two builds, for each compiler: a function, what inlines it, or data."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.analysis.object_code import CodeChange, CodeMap, differences, read_objects
+from harness.build import toolchain
+from harness.core.processes import process
+from harness.core.target_model import ORACLE
+from harness.plan.catalog import Catalog
+from tests.end_to_end import machines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Change = Callable[[str, str, str], CodeChange]
+
+pytestmark = pytest.mark.end_to_end
+
+SOURCE = r"""
+#include <stdio.h>
+struct pair { int one, two; };
+int counter;
+static const int squares[] = {0, 1, 4, 9};
+const char *names[] = {"first", "second"};
+
+static inline __attribute__((always_inline)) int doubled(int n) { return 2 * n + 1; }
+
+__attribute__((noinline)) int alone(int n) { return n * 3; }
+
+__attribute__((noinline)) int caller(int n) { return doubled(n) + squares[n & 3]; }
+
+__attribute__((noinline)) int other(struct pair *pair) { return pair->two; }
+
+__attribute__((noinline)) void tells(int n) { printf("counted %d %s\n", n, names[n & 1]); }
+
+__attribute__((noinline)) int chooses(int n)
+{
+    switch (n) {
+    case 0: return alone(7);
+    case 1: return caller(8);
+    case 2: return other(NULL);
+    case 3: tells(4); return 1;
+    case 4: return counter;
+    case 5: return alone(n) + 5;
+    case 6: counter += 9; return 6;
+    case 7: return caller(70);
+    default: return 0;
+    }
+}
+"""
+CATALOG = Catalog()
+EVERYWHERE = [ORACLE, *machines.TESTED]
+
+
+@cache
+def compiler_of(target: str) -> str:
+    return str(toolchain.tool(machines.toolchain_of(target), "gcc"))
+
+
+def objects(target: str, folder: Path, source: str, *more: str) -> CodeMap | None:
+    """The code of one object, compiled as a server's are."""
+    folder.mkdir(exist_ok=True)
+    (folder / "some.c").write_text(source, "utf-8")
+    flags = [*toolchain.compiler_flags(CATALOG.targets[target], "O2"), "-g", *more]
+    result = process.run(
+        [compiler_of(target), *flags, "-c", "some.c", "-o", "some.o"], deadline_seconds=600, folder=folder
+    )
+    assert result.code == 0, result.text
+    return read_objects(folder, ["ld", "some.o"])
+
+
+@pytest.fixture(scope="module")
+def unedited(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeMap | None]:
+    """The code of the source as it is, for a target."""
+    return cache(lambda target: objects(target, tmp_path_factory.mktemp(target), SOURCE))
+
+
+@pytest.fixture
+def change(tmp_path: Path, unedited: Callable[[str], CodeMap | None]) -> Change:
+    """What an edit of the source makes differ."""
+
+    def compare(target: str, anchor: str, replacement: str) -> CodeChange:
+        assert SOURCE.count(anchor) == 1
+        old = unedited(target)
+        new = objects(target, tmp_path, SOURCE.replace(anchor, replacement))
+        assert old is not None
+        assert new is not None
+        return differences(old, new)
+
+    return compare
+
+
+@pytest.fixture(params=EVERYWHERE)
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_function_that_is_edited_differs(target: str, change: Change) -> None:
+    found = change(target, "return n * 3", "return n * 5 + 1")
+    assert "alone" in found.functions
+    assert "main" not in found.functions
+    assert found.elsewhere == []
+    # Callers may differ by how far the function is, or by its tables of jumps. What has no reason to differ does not.
+    assert "other" not in found.functions or "chooses" in found.functions
+
+
+def test_what_contains_an_inline_function_differs_with_it(target: str, change: Change) -> None:
+    found = change(target, "2 * n + 1", "2 * n - 1")
+    assert "caller" in found.functions
+
+
+def test_a_layout_differs_in_the_functions_that_use_it(target: str, change: Change) -> None:
+    found = change(target, "int one, two;", "int one, more, two;")
+    assert "other" in found.functions
+    assert found.elsewhere == []
+
+
+def test_a_function_that_is_gone_differs(target: str, change: Change) -> None:
+    found = change(target, "__attribute__((noinline)) int other(", "#define other(p) 3\nint gone(")
+    assert "other" in found.functions
+
+
+@pytest.mark.parametrize(
+    ("anchor", "replacement"),
+    [
+        ("{0, 1, 4, 9}", "{0, 1, 4, 8}"),
+        ("int counter;", "int counter; int another;"),
+        ("int counter;", "int counter = 5;"),
+        ('"counted %d %s\\n"', '"Counted %d %s\\n"'),
+        ('"second"', '"2nd"'),
+        ("int counter;", "long long counter;"),
+    ],
+)
+def test_data_that_differ_are_no_functions_matter(target: str, change: Change, anchor: str, replacement: str) -> None:
+    assert change(target, anchor, replacement).elsewhere == ["some.o"]
+
+
+def test_a_line_more_makes_no_difference(target: str, change: Change) -> None:
+    assert change(target, "int counter;", "\n/* A comment. */\nint counter;") == CodeChange(
+        functions=frozenset(), elsewhere=[]
+    )
+
+
+def test_an_object_or_a_link_that_differs_is_told(tmp_path: Path) -> None:
+    old = objects("armv5", tmp_path / "old", SOURCE)
+    assert old is not None
+    none = msgspec.structs.replace(old, objects={})
+    assert differences(old, none).elsewhere == ["some.o"]
+    assert differences(none, old).elsewhere == ["some.o"]
+    assert differences(old, msgspec.structs.replace(old, link=[*old.link, "-lm"])).elsewhere == ["the link"]
+
+
+def test_equal_objects_are_not_read_again_unless_another_release_read_them(tmp_path: Path) -> None:
+    old = objects("armv5", tmp_path, SOURCE)
+    assert old is not None
+    (name,) = old.objects
+    marked = msgspec.structs.replace(old, objects={name: msgspec.structs.replace(old.objects[name], data="seen")})
+    again = read_objects(tmp_path, old.link, marked)
+    assert again is not None
+    assert again.objects[name].data == "seen"
+    assert read_objects(tmp_path, old.link, msgspec.structs.replace(marked, recipe="another")) == old
+
+
+def test_code_that_the_linker_makes_is_not_known(tmp_path: Path) -> None:
+    assert objects("native", tmp_path, SOURCE, "-flto", "-fno-fat-lto-objects") is None
+    (tmp_path / "some.o").write_bytes(b"no object")
+    assert read_objects(tmp_path, []) is None
