@@ -11,7 +11,7 @@ import msgspec
 from harness.analysis import symbols
 from harness.analysis.assertion_log import UNKNOWN, asserted
 from harness.judge import triggering_command
-from harness.judge.sightings.sighting import Sighting, StartedWith, assertion_title, name_of, started_with
+from harness.judge.sightings.sighting import Sighting, StartedWith, assertion_title, fields_of, name_of
 from harness.record import fault_log, program_launch, run_folder
 from harness.record.run_folder import NO_PONG
 
@@ -47,8 +47,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
         evidence=str(guest / "log"),
         detector="process",
         test=test,
-        transcript=guest / test.transcript if test and test.transcript else None,
-        started_with=started_with(guest, test),
+        guest=guest,
     )
     sighting = msgspec.structs.replace(sighting, detail=event.detail, starting=starting)
     aborted = event.end == "start-failed" and signal.SIGABRT.name in event.detail
@@ -80,8 +79,7 @@ def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent
         evidence=str(guest / fault_log.NAME),
         detector="process",
         test=test,
-        transcript=guest / test.transcript if test and test.transcript else None,
-        started_with=started_with(guest, test),
+        guest=guest,
     )
 
 
@@ -89,7 +87,6 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     """The sighting of a failed test whose guest still runs."""
     subject = name_of(test)
     log = cell / test.guest / "log" if test.upstream and test.guest else None
-    transcript = cell / test.guest / test.transcript if test.guest and test.transcript else None
     sighting = _plain(
         record,
         kind="wrong-result",
@@ -98,11 +95,10 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
         evidence=str(log if log is not None and log.is_file() else cell / "events.jsonl"),
         detector="suite",
         test=test,
-        transcript=transcript,
-        started_with=started_with(cell / test.guest, test) if test.guest else None,
+        guest=cell / test.guest if test.guest else None,
     )
     whole = program_launch.read_command(cell)
-    command = whole.text if whole is not None else triggering_command.of_failure(test, transcript)
+    command = whole.text if whole is not None else triggering_command.of_failure(test, sighting.transcript)
     launched = cell if whole is not None else None
     sighting = msgspec.structs.replace(sighting, message=test.message, command=command, launched=launched)
     if test.again is None:
@@ -174,10 +170,9 @@ def _plain(
     evidence: str,
     detector: str,
     test: TestEvent | None = None,
-    transcript: Path | None = None,
-    started_with: StartedWith | None = None,
+    guest: Path | None = None,
 ) -> Sighting:
-    """A sighting without a place in the code."""
+    """A sighting without a place in the code. `guest` may have more to tell of the test."""
     # Other parameters of a test mean another subject only if they name a unit or a test of the release's own.
     particular = test is None or bool(test.unit or test.upstream) or ".py::" not in subject
     return Sighting(
@@ -189,18 +184,13 @@ def _plain(
         direction="",
         target=record.target,
         suite=record.suite,
-        test=name_of(test),
         command=triggering_command.unanswered(test, []) if test else "(while starting)" if subject == "start" else "",
         evidence=evidence,
         detector=detector,
-        transcript=transcript,
-        started_with=started_with,
         identity=_identity(kind, subject if particular else subject.partition("[")[0]),
         exact_identity="" if particular else _identity(kind, subject),
-        unit=test.unit if test else "",
-        upstream=test.upstream if test else "",
-        program=test.program if test else "units",
         wrong_line=test.wrong_line if test else "",
+        **fields_of(test, guest),
     )
 
 

@@ -10,7 +10,7 @@ from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
 from harness.judge import triggering_command
-from harness.judge.sightings.sighting import Sighting, assertion_title, name_of, started_with
+from harness.judge.sightings.sighting import Sighting, assertion_title, fields_of
 from harness.record import fault_log, kernel_faults, program_launch, stored_run
 
 if TYPE_CHECKING:
@@ -78,20 +78,15 @@ def from_fault(
         direction=direction,
         target=record.target,
         suite=record.suite,
-        test=name_of(test),
         command=triggering_command.of_fault(fault, guest, test, frames),
         evidence=str(guest / "faults.jsonl"),
-        transcript=guest / test.transcript if test and test.transcript else None,
         identity="-".join(part for part in (kind, function, direction) if part),
         detector="audit" if fault.event == "access" else "signal",
         access_class=access.access_class if access else "",
         fate=rules.fate(target, run.policies, access) if access else "",
-        unit=test.unit if test else "",
-        upstream=test.upstream if test else "",
-        program=test.program if test else "units",
         kernel=kernel_faults.as_reported(fault) if target.emulator.has_kernel else "",
-        started_with=started_with(guest, test),
         launched=guest if (guest / program_launch.LAUNCH).is_file() else None,
+        **fields_of(test, guest),
     )
 
 
@@ -133,14 +128,9 @@ def from_report(
         direction=report.direction,
         target=record.target,
         suite=record.suite,
-        test=name_of(test),
         command=triggering_command.of_report(report, guest, test, tests),
         evidence=str(guest / "log"),
-        transcript=guest / test.transcript if test and test.transcript else None,
         identity=report.identity,
         detector=report.detector,
-        unit=test.unit if test else "",
-        upstream=test.upstream if test else "",
-        program=test.program if test else "units",
-        started_with=started_with(guest, test),
+        **fields_of(test, guest),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import msgspec
 
@@ -80,10 +80,34 @@ class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was compiled with TLS."""
 
 
-def started_with(guest: Path, test: TestEvent | None) -> StartedWith | None:
-    """What a guest was started with for a test, if anything."""
+class TestFields(TypedDict):
+    """The fields of a sighting that tell of the test and its guest."""
+
+    test: str
+    unit: str
+    upstream: str
+    program: Program
+    transcript: Path | None
+    started_with: StartedWith | None
+
+
+def fields_of(test: TestEvent | None, guest: Path | None) -> TestFields:
+    """What a sighting says of the test that showed it. Without a guest there is nothing to send again."""
+    if test is None:
+        return TestFields(test="", unit="", upstream="", program="units", transcript=None, started_with=None)
+    return TestFields(
+        test=name_of(test),
+        unit=test.unit,
+        upstream=test.upstream,
+        program=test.program,
+        transcript=guest / test.transcript if guest is not None and test.transcript else None,
+        started_with=_started_with(test, guest) if guest is not None else None,
+    )
+
+
+def _started_with(test: TestEvent, guest: Path) -> StartedWith | None:
     inputs = guest / run_folder.INPUTS
-    if test is None or not (inputs.is_dir() or test.options):
+    if not (inputs.is_dir() or test.options):
         return None
     return StartedWith(inputs=inputs, options=test.options, preloads=test.preloads, tls=test.tls)
 
