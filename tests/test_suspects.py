@@ -89,6 +89,13 @@ def test_a_function_has_the_score_of_its_most_suspicious_code_and_the_line_there
     assert ranked[0].why == "ran in 1 of 1 runs that show it, and in 0 of 1 that do not"
 
 
+def test_of_functions_alike_the_one_with_more_code_stands_first() -> None:
+    runs = spectrum([{FAULTY, FAULTY + 4, CALLER}], [{DISPATCH}])
+    small, large = CodeLine("a", "src/a.c", 1, "server"), CodeLine("b", "src/a.c", 9, "server")
+    lines = {FAULTY: [large], FAULTY + 4: [large], CALLER: [small]}
+    assert [one.function for one in suspects.ranked(suspects.scores(runs), lines, runs)] == ["b", "a"]
+
+
 def test_a_ranking_is_kept_with_the_run_and_a_damaged_one_is_none(tmp_path: Path) -> None:
     (finding, *_) = judgement().findings
     assert suspects.collect(tmp_path, [finding]) == [finding]

@@ -171,13 +171,17 @@ class _Search:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         shown = {occasion.test for occasion in witness.occasions} | {witness.test}
-        runs = Spectrum()
+        runs, again = Spectrum(), False
         for test in executed:
             is_named = any(name == test.test or name.startswith(f"{test.test}[") for name in shown)
+            again |= is_named and test.failed
             # Another test that fails may do so for the same reason, or for another one.
             if is_named == test.failed:
                 runs.add(test.addresses, fails=test.failed)
-        return runs, "" if runs.failing else f"{', '.join(sorted(shown))} did not fail again"
+        if runs.failing:
+            return runs, ""
+        unknown = "failed again, and its servers ended before they were looked at"
+        return runs, f"{', '.join(sorted(shown))} {unknown if again else 'did not fail again'}"
 
     def _chosen(self, witness: Witness) -> list[str]:
         """The tests to run: those of the finding's file, and some others of the suite, for code that many execute."""
