@@ -218,7 +218,7 @@ def test_a_server_that_is_no_checkout_is_exit_4(premerge: Premerge, tmp_path: Pa
 
 def test_it_takes_every_option_of_a_check_but_what_it_settles_itself() -> None:
     has = {name: {one.name for one in group.commands[name].params} for name in ("check", "premerge")}
-    assert has["premerge"] - has["check"] == {"base_name", "explain"}
+    assert has["premerge"] - has["check"] == {"all_tests", "base_name", "explain"}
     settled = {"tier", "fail_fast", "tests", "limit_seconds", "mixed", "target_clients"}
     # It compares with the base on the same machine.
     assert has["check"] - has["premerge"] == settled | {"on", "insecure"}

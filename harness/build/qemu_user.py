@@ -79,12 +79,13 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         *,
         preload: Path | None = None,
         fatal_faults: Path | None = None,
+        plugin: str = "",
     ) -> list[str]:
         """The whole command line.
 
         `coverage`: the file of a `coverage.Edges`. `preload`: a shared object to preload into the program.
         `fatal_faults`: a file for the instructions whose misaligned access programs died of. One that faults again ends
-        its program at once, after the log has it. The programs add to the file.
+        its program at once, after the log has it. The programs add to the file. `plugin`: what the emulator loads.
         """
         objects = [*self.preloads, *([preload] if preload else [])]
         setting = f"LD_PRELOAD={':'.join(map(str, objects))}"
@@ -94,8 +95,10 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
         log += ["-fatal-faults", str(fatal_faults)] if log and fatal_faults else []
         edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
-        keeping = [] if edges else self._keeping(program)
-        return [str(self.program), *self.options, *preloading, *log, *edges, *keeping, str(program), *arguments]
+        loading = ["-plugin", plugin] if plugin else []
+        keeping = [] if edges or loading else self._keeping(program)
+        options = [*self.options, *preloading, *log, *edges, *loading, *keeping]
+        return [str(self.program), *options, str(program), *arguments]
 
     def _keeping(self, program: Path) -> list[str]:
         """The option that has translated code kept: a file for each program of the cache, and each way to run it.

@@ -55,6 +55,11 @@ if TYPE_CHECKING:
     help="Compare with the merge base of HEAD and this revision.  "
     "[default: the branch's upstream, or the nearest of all remotes' branches]",
 )
+@click.option(
+    "--all-tests",
+    is_flag=True,
+    help="Run all tests of the selected suites, those included that passed before and that the change cannot reach.",
+)
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
 @options.warnings
 @options.cflags
@@ -69,6 +74,7 @@ def premerge(
     policy: str,
     server: Path,
     base_name: str,
+    all_tests: bool,
     explain: bool,
     warnings: CompilerWarnings,
     cflags: tuple[str, ...],
@@ -109,7 +115,7 @@ def premerge(
         seed=planned.seed,
         parent=parent,
     )
-    work = functools.partial(premerge_workflow.run, premerge=planned)
+    work = functools.partial(premerge_workflow.run, premerge=planned, all_tests=all_tests)
     return carry_out(bench, request, run, annotations=annotations, work=work, parent=parent)
 
 

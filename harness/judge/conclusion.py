@@ -15,7 +15,7 @@ from harness.analysis import implicated_code, source_excerpt, suspects
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Verdict
-from harness.judge import baseline, known_findings, provenance, unchecked_changes, warning_findings
+from harness.judge import baseline, known_findings, left_out, provenance, unchecked_changes, warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.findings import Judgement, judge, kernel_counters
 from harness.judge.program_runs.program_evidence import program_remarks
@@ -108,6 +108,7 @@ def conclude(
         remarks=[
             *left,
             *_part(run),
+            *left_out.remarks(run),
             *([f"the server is {run.development}"] if run.development else []),
             *_settings(run),
             *_turned_away(folder),
@@ -143,6 +144,7 @@ def conclude(
         revision=run.revision,
         emulators=_emulators(run),
         unchecked=left,
+        left_out=left_out.tests(run),
     )
     return judgement, exit_code(judgement.verdict)
 

@@ -64,6 +64,7 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
         },
         counters=_added(one.counters for one in judgements),
         kernel_counters=_added(one.kernel_counters for one in judgements),
+        left_out=sum(one.left_out for one in judgements),
         emulators={
             target: list(dict.fromkeys(digest for one in judgements for digest in one.emulators.get(target, ())))
             for target in dict.fromkeys(target for one in judgements for target in one.emulators)

@@ -46,6 +46,21 @@ ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: the server or the user's selection has nothing that the suite could run. This is not a failure."""
 
 
+class LeftOut(Record, frozen=True):
+    """The tests of a cell that did not run, because they passed before on the same code (`plumb premerge`)."""
+
+    tests: int
+    """How many did not run."""
+    of: int
+    """How many there are."""
+    functions: list[str]
+    """The functions whose code is another than before, and which tests of the target reach: these tests ran."""
+    unreached: list[str]
+    """Those that no test of the target reaches."""
+    before: str
+    """The run in which they passed."""
+
+
 class CellRecord(Record, frozen=True):
     """The end of a cell's process."""
 
@@ -65,6 +80,8 @@ class CellRecord(Record, frozen=True):
     """SHA-256 of the user-mode emulator that ran the target's programs; empty where none did."""
     audit_seal: str = ""
     """Digest of the audit's seal.json."""
+    left_out: LeftOut | None = None
+    """None where all tests of the cell were to run."""
 
 
 VERSION = 5

@@ -32,4 +32,6 @@ def sentence(judgement: Judgement) -> str:
     passed = sum(cell.passed for cell in judgement.cells)
     targets = len({cell.target for cell in judgement.cells})
     ran = f"{passed:,} tests passed on {targets} target{'' if targets == 1 else 's'}"
+    if judgement.left_out:
+        ran += f", {judgement.left_out:,} left out that the change cannot reach"
     return f"nothing new; {', '.join(others)}; {ran}" if others else f"nothing found; {ran}"

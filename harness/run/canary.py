@@ -270,12 +270,14 @@ CanaryRunner = Callable[[Sequence[str]], Performance]
 """Runs the canary program with arguments."""
 
 
-def emulated(program: Path, runner: Runner, fault_log: Path | None = None) -> CanaryRunner:
-    """Run the program under the user-mode emulator, or natively."""
+def emulated(
+    program: Path, runner: Runner, fault_log: Path | None = None, *, plugin_for: Callable[[Path], str] | None = None
+) -> CanaryRunner:
+    """Run the program under the user-mode emulator, or natively. `plugin_for` tells what the emulator loads for it."""
 
     def perform(arguments: Sequence[str]) -> Performance:
         result = process.run(
-            runner.command(program, arguments, fault_log),
+            runner.command(program, arguments, fault_log, plugin=plugin_for(program) if plugin_for else ""),
             deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS),
         )
         return Performance(code=result.code, expired=result.expired, text=result.text)

@@ -21,6 +21,7 @@ from harness.core.processes import processor_time
 from harness.core.processes.profiler import Profiler
 from harness.record import event_log, run_cost, run_folder
 from harness.record.event_log import EventLog
+from harness.record.reach.cell_reach import ReachRecorder
 from harness.record.recording_proxy import PURPOSE
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
@@ -74,7 +75,11 @@ class CellSession:
         self._host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         self._numbers = count(1)
         self._coverage = TestCoverage(cell.folder) if cell.counter is not None else None
-        self.start_guest = StartGuest(cell, self.log, self._host, self._numbers, self._coverage)
+        self.reach = _reach_recorder(cell)
+        """Notes which functions the tests enter; None where nobody wants to know."""
+        self.start_guest = StartGuest(
+            cell, self.log, self._host, self._numbers, coverage=self._coverage, reach=self.reach
+        )
         """Starts servers for the present test alone."""
         self._upstream_result: UpstreamResult | None = None
         self._scratched = 0
@@ -118,7 +123,7 @@ class CellSession:
         if self._host is not None and self.counters_before is None:
             self._host.machine()
             self.counters_before = self._host.counters()
-        guest = new_guest(self.cell, self._host, folder)
+        guest = new_guest(self.cell, self._host, folder, reach=self.reach, shared=True)
         if self._coverage is not None:
             self._coverage.watch(guest)
         guest.tests_memory = not self._deaths
@@ -132,6 +137,8 @@ class CellSession:
             raise
         # Reports from the server's start do not belong to a test.
         self.log_before = guest.log_bytes()
+        if self.reach is not None:
+            self.reach.ready()
         return guest
 
     def oracle(self) -> Guest:
@@ -166,7 +173,9 @@ class CellSession:
         """The way to run the canary program: on the cell's machine, or under its emulator."""
         assert self.cell.canary is not None
         if self._host is None:
-            return emulated(self.cell.canary, self.cell.runner)
+            # Canaries speak for the emulator as the target's other cells use it.
+            plugin_for = self.reach.plugin_for if self.reach is not None else None
+            return emulated(self.cell.canary, self.cell.runner, plugin_for=plugin_for)
         return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
 
     def run_unit(self, name: str) -> UnitRun:
@@ -176,7 +185,9 @@ class CellSession:
         folder = unit_runner.folder_of(self.cell.folder, name)
         runner = self.cell.runner
         if self._host is None:
-            return unit_runner.run_emulated(self.cell.units, runner, name, folder)
+            program = self.cell.units.program
+            plugin = self.reach.plugin_for(program) if self.reach is not None and program is not None else ""
+            return unit_runner.run_emulated(self.cell.units, runner, name, folder, plugin=plugin)
         return unit_runner.run_on_machine(self.cell.units, self._host.machine(), runner.target.slowdown, name, folder)
 
     def run_unit_natively(self, name: str) -> UnitRun:
@@ -214,6 +225,8 @@ class CellSession:
         self.unit = self.wrong_line = ""
         self._upstream_result = None
         self.difference = None
+        if self.reach is not None:
+            self.reach.begin_example()
         self.counters_before = self._counters()
         if self._guest is not None:
             self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
@@ -242,6 +255,8 @@ class CellSession:
         if self._coverage is not None:
             self._coverage.look(self._guest)
             self._coverage.end(self._whole_test, failed=outcome == "failed" or self.examples_failed)
+        if self.reach is not None:
+            self.reach.end_test(self._whole_test, passed=outcome == "passed" and not self.examples_failed)
 
     def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that a test has ended, with its evidence and the state of the guest."""
@@ -333,6 +348,8 @@ class CellSession:
         commands = guest.commands() if guest.started() else 0
         self._deaths += not guest.alive()
         guest.__exit__()
+        if self.reach is not None:
+            self.reach.retire()
         # A failed start does not belong to a test.
         test = self.test if self._failure is None else ""
         self.log.append(msgspec.structs.replace(ended(guest, test), commands=commands))
@@ -352,6 +369,8 @@ class CellSession:
             with contextlib.suppress(InfrastructureError):
                 self.retire()
                 self._retire_oracle()
+                if self.reach is not None:
+                    self.reach.write(self.cell.folder)
                 used = processor_time.seconds() - self._used_before
                 if self._profiler is not None:
                     run_cost.write_profile(self.cell.folder, self._profiler.stop())
@@ -409,3 +428,11 @@ class CellSession:
             return f"the native build, with which answers are compared, did not answer: {oracle.detail}"
         killed = "SIGKILL" in oracle.detail
         return f"the native build, with which answers are compared, was {oracle.detail}" if killed else ""
+
+
+def _reach_recorder(cell: CellSpec) -> ReachRecorder | None:
+    """What notes the functions that a cell's tests enter; None if nobody wants to know, or the run that did is over."""
+    spec = cell.reach
+    if spec is None or not all(blank.is_file() for blank in spec.blanks.values()):
+        return None
+    return ReachRecorder(spec.plugin, spec.blanks, Path(tempfile.mkdtemp()))

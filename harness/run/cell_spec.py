@@ -61,6 +61,15 @@ class PeerServer(Record, frozen=True):
     """The server's own self-tests on that target; None where no suite of the run needs them."""
 
 
+class ReachSpec(Record, frozen=True):
+    """What a cell needs to note which functions its tests enter."""
+
+    plugin: Path
+    """What the emulator loads."""
+    blanks: dict[str, Path]
+    """Program -> its functions, none of which was entered."""
+
+
 class CellSpec(Record, frozen=True):
     """One cell whose builds and emulator are ready."""
 
@@ -121,7 +130,8 @@ class CellSpec(Record, frozen=True):
     """Number of examples for open-ended suites; None: the tier's number."""
     corpus: Path | None = None
     """The folder in which an open-ended suite keeps its corpus between runs; None: it keeps none."""
-
+    reach: ReachSpec | None = None
+    """None where nobody wants to know which functions the tests enter."""
     profiled: bool = False
     """Whether the cell's process records where it spends its processor time."""
     development: bool = False

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.record.event_log import EventLog
+    from harness.record.reach.cell_reach import ReachRecorder
     from harness.run.cell_spec import CellSpec
     from harness.run.coverage.test_coverage import TestCoverage
     from harness.run.server_process import Guest
@@ -37,8 +38,12 @@ def new_guest(
     options: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
     preload: Path | None = None,
+    reach: ReachRecorder | None = None,
+    shared: bool = False,
 ) -> Guest:
-    """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine."""
+    """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine. `reach`
+    notes which functions it enters: for all tests if it is `shared`.
+    """
     here = cell.peers[target] if target else cell
     assert here.build is not None
     build = msgspec.structs.replace(here.build, preload=preload) if preload else here.build
@@ -54,7 +59,7 @@ def new_guest(
             files=files,
             io=cell.io,
         )
-    return guest_of(
+    guest = guest_of(
         build,
         here.runner,
         folder,
@@ -66,6 +71,9 @@ def new_guest(
         coverage=cell.coverage,
         io=cell.io,
     )
+    if reach is not None and target != ORACLE:
+        guest.plugin = reach.plugin_for(here.build.server_binary, shared=shared)
+    return guest
 
 
 class StartGuest:
@@ -77,10 +85,14 @@ class StartGuest:
         log: EventLog,
         host: VirtualMachine | None,
         numbers: Iterator[int],
+        *,
         coverage: TestCoverage | None = None,
+        reach: ReachRecorder | None = None,
     ) -> None:
+        """`coverage` notes which code of the cell's target the servers execute, `reach` which functions they enter."""
         self._coverage = coverage
         self._cell = cell
+        self._reach = reach
         self._log = log
         self._host = host
         self._numbers = numbers
@@ -106,7 +118,16 @@ class StartGuest:
         peer = "" if target == self._cell.runner.target.name else target
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
-        guest = new_guest(self._cell, self._host, folder, target=peer, options=options, files=files, preload=preload)
+        guest = new_guest(
+            self._cell,
+            self._host,
+            folder,
+            target=peer,
+            options=options,
+            files=files,
+            preload=preload,
+            reach=self._reach,
+        )
         if self._coverage is not None:
             self._coverage.watch(guest)
         # The server may change or remove its files: the evidence is a copy.

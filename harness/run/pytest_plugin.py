@@ -152,6 +152,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Tell what a fixture enters that outlives a test: the present test is not alone in needing it."""
+    run = request.config.stash.get(_CELL, None)
+    if run is None or run.reach is None or fixturedef.scope == "function":
+        return (yield)
+    run.reach.begin_fixture()
+    try:
+        return (yield)
+    finally:
+        run.reach.end_fixture()
+
+
 _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 
 

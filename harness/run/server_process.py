@@ -104,6 +104,8 @@ class Guest:
         self.fatal_faults: Path | None = None
         """Where servers note of which misaligned accesses they died, after a report of their own. One that meets such
         an access again dies without a report."""
+        self.plugin = ""
+        """What its emulator loads; empty for nothing."""
         self.files = dict(files or {})
         self.fault_log = folder / "faults.jsonl"
         self.log = folder / "log"
@@ -413,7 +415,13 @@ class Guest:
         binary, preload = self.build.server_binary, self.build.preload
         runner = runner_of(self.build, self.runner)
         command = runner.command(
-            binary, self.arguments(), self.fault_log, coverage, preload=preload, fatal_faults=self.fatal_faults
+            binary,
+            self.arguments(),
+            self.fault_log,
+            coverage,
+            preload=preload,
+            fatal_faults=self.fatal_faults,
+            plugin=self.plugin,
         )
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:

@@ -48,12 +48,14 @@ class WrongLineError(AssertionError):
         """The whole line: the same input produces it again."""
 
 
-def run_emulated(units: Units, runner: Runner, unit: str, folder: Path) -> UnitRun:
-    """Run a unit under the user-mode emulator or natively; `folder` gets its log and its faults."""
+def run_emulated(units: Units, runner: Runner, unit: str, folder: Path, *, plugin: str = "") -> UnitRun:
+    """Run a unit under the user-mode emulator or natively; `folder` gets its log and its faults. The emulator loads the
+    plugin, if there is one.
+    """
     assert units.program is not None
     folder.mkdir(parents=True)
     result = process.run(
-        runner.command(units.program, units.call(unit), folder / "faults.jsonl", preload=units.preload),
+        runner.command(units.program, units.call(unit), folder / "faults.jsonl", preload=units.preload, plugin=plugin),
         deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS[units.kind]),
         folder=folder,
         environment={**process.PLAIN_ENVIRONMENT, **runner.environment},

@@ -31,6 +31,7 @@ from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, cell_server, run_cell
 from harness.workflows.git_checkout import revision_of
 from harness.workflows.preparation.cell_specs import CellSpecs
+from harness.workflows.preparation.reach_selection import ReachSelection
 from harness.workflows.preparation.run_setup import RunSetup
 
 if TYPE_CHECKING:
@@ -57,15 +58,18 @@ class Check:
         known_in_base: str | None = None,
         without: Collection[str] = (),
         one_failure: bool = False,
+        by_reach: bool = False,
     ) -> None:
         """`known_in_base`: where a change is checked, the base's own list of known findings, or empty (else None).
         `without`: names of tests that do not run. `one_failure`: no cell starts after one in which a test failed.
+        `by_reach`: tests that the tree's changes since an earlier run cannot reach do not run.
         """
         self.bench = bench
         self.request = request
         self.known_in_base = known_in_base
         self.without = sorted(without)
         self.one_failure = one_failure
+        self.by_reach = by_reach
         self._failed_cell = ""
 
     @cached_property
@@ -94,14 +98,22 @@ class Check:
             cell_server() as server,
         ):
             stage.shows(cells.state)
-            specs = CellSpecs(self.bench, request, prepared, sockets=Path(sockets), without=self.without)
+            selection = ReachSelection(self.bench, request, prepared, folder=Path(sockets)) if self.by_reach else None
+            if selection is not None and selection.left_out:
+                progress.say(f"{selection.left_out} tests passed before, and the change cannot reach them: left out")
+            specs = CellSpecs(
+                self.bench, request, prepared, sockets=Path(sockets), without=self.without, selection=selection
+            )
             records = self._run_cells(prepared, specs, cells, server)
         self.bench.refuse_damage(read_again=True)
         record = self._record(prepared, records)
         record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
         run_folder.write_run(request.run, record)
         stored = stored_run.read(request.run)
-        return conclude(stored, request.known, progress, tree=self.tree.content, made_here=True)
+        judgement, code = conclude(stored, request.known, progress, tree=self.tree.content, made_here=True)
+        if selection is not None:
+            selection.keep(judgement)
+        return judgement, code
 
     def _check_request(self) -> None:
         """Raise UsageError for a policy, an allocator or an environment that a target cannot have; install packages."""
@@ -145,7 +157,7 @@ class Check:
         spec = specs.of(cell)
         if spec.units is not None and (why := why_none(spec.units)):
             return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
-        record = self._run_sealed(spec, server)
+        record = msgspec.structs.replace(self._run_sealed(spec, server), left_out=specs.left_out(cell))
         if record.problem_kind == "absent":
             return record
         if spec.units is not None and spec.units.broken and not record.problem:
@@ -251,6 +263,7 @@ def _audit_of(spec: CellSpec) -> CellSpec:
         folder=spec.folder / run_folder.AUDIT,
         # It learns nothing: under an audit, a stream that kills a server looks like any other.
         corpus=None,
+        reach=None,
     )
 
 

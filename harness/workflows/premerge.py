@@ -175,13 +175,18 @@ def refuse_own_list(known: Path, path: Path) -> None:
         )
 
 
-def run(bench: Workbench, request: Request, premerge: Premerge) -> tuple[Judgement, ExitCode]:
-    """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does."""
+def run(
+    bench: Workbench, request: Request, premerge: Premerge, *, all_tests: bool = False
+) -> tuple[Judgement, ExitCode]:
+    """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does.
+
+    Unless `all_tests`, those do not run that passed in an earlier run and that no change since can reach.
+    """
     known = _known_in(Checkout(Path(request.server)), premerge.base)
     # The base is another matter: what its tree lacks on this machine says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
     with unchecked_changes.noted(request.run, premerge.changes):
-        judgement, code = check.Check(bench, of_change, known_in_base=known).run()
+        judgement, code = check.Check(bench, of_change, known_in_base=known, by_reach=not all_tests).run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
     if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code

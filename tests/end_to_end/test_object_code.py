@@ -127,6 +127,27 @@ def test_a_function_that_is_gone_differs(target: str, change: Change) -> None:
     assert "other" in found.functions
 
 
+def test_a_table_of_jumps_differs_in_the_function_that_jumps(target: str, change: Change) -> None:
+    cases = "    case 0: return alone(7);\n    case 1: return caller(8);\n"
+    swapped = "    case 1: return alone(7);\n    case 0: return caller(8);\n"
+    assert "chooses" in change(target, cases, swapped).functions
+
+
+def test_constants_that_are_more_may_move_those_of_other_objects(change: Change) -> None:
+    more = [f"    case {number}: return alone({number * 7 % 5});\n" for number in range(8, 24)]
+    found = change(ORACLE, "    default: return 0;\n", "".join(more) + "    default: return 0;\n")
+    assert found.elsewhere == ["some.o"]
+
+
+def test_a_text_of_the_same_length_is_data_although_no_table_has_it(tmp_path: Path) -> None:
+    text = 'int puts(const char *);\nvoid tells(void) { puts("some text"); }\n'
+    old = objects(ORACLE, tmp_path / "old", text)
+    new = objects(ORACLE, tmp_path / "new", text.replace("some", "more"))
+    assert old is not None
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset(["tells"]), elsewhere=["some.o"])
+
+
 @pytest.mark.parametrize(
     ("anchor", "replacement"),
     [

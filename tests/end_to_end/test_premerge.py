@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -186,6 +187,55 @@ def test_a_file_that_a_longer_suite_alone_covers_is_checked_by_it_or_said_not_to
     blamed = {one["id"] for one in read["findings"] if not one["known"]}
     assert "alignment-clusterProcessPacket-load" in blamed
     assert read["unchecked"] == []
+
+
+BITOP = "void bitopCommand(client *c) {\n"
+REACHING = ("--suite", "bitops", "--suite", "units")
+LEFT = "and do not reach what differs"
+
+
+def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_found_all_the_same(
+    checkout: Path, tmp_path: Path
+) -> None:
+    source = checkout / "src" / "bitops.c"
+    # The number makes the tree another one each time: nothing is in the cache of it.
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    edit(source, BITOP, BITOP + f"    if (c->argc == {unique}) return;\n")
+    code, first, errors = premerge(checkout, tmp_path / "first", *REACHING)
+    assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
+    assert not any(LEFT in remark for remark in first["remarks"])
+
+    edit(source, f"== {unique}", f"== {unique} + 1")
+    code, second, errors = premerge(checkout, tmp_path / "second", *REACHING)
+    assert code == ExitCode.PASS, errors
+    ran = {cell["suite"]: cell["passed"] for cell in second["cells"]}
+    all_of = {cell["suite"]: cell["passed"] for cell in first["cells"]}
+    assert 0 < ran["bitops"] < all_of["bitops"]
+    # Of what the change does not reach, only that runs which fails for a known reason, and one test beside it.
+    assert ran["units"] == 1
+    assert ran["canary"] == all_of["canary"]
+    assert second["left_out"] == sum(all_of.values()) - sum(ran.values())
+    (remark,) = [one for one in second["remarks"] if LEFT in one]
+    assert f"they passed in {tmp_path / 'first'} {LEFT} (bitopCommand): " in remark
+    assert f"{second['left_out']} tests passed before, and the change cannot reach them: left out" in errors
+
+    head = "long redisBitpos(void *s, unsigned long count, int bit) {"
+    edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
+    code, planted, errors = premerge(checkout, tmp_path / "planted", *REACHING)
+    assert code == ExitCode.FINDINGS, errors
+    assert planted["left_out"] > 0
+    assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
+
+    # What failed is not kept: the next run compares with the one that passed.
+    edit(source, " (void)*(volatile int *)((char *)s + 1);", "")
+    edit(source, f"== {unique} + 1", f"== {unique} + 2")
+    code, whole, errors = premerge(checkout, tmp_path / "whole", *UNITS, "--all-tests")
+    assert (code, whole["left_out"]) == (ExitCode.PASS, 0), errors
+
+    # Other random numbers are other tests.
+    edit(source, f"== {unique} + 2", f"== {unique} + 3")
+    code, seeded, errors = premerge(checkout, tmp_path / "seeded", *UNITS, "--seed", "5")
+    assert (code, seeded["left_out"]) == (ExitCode.PASS, 0), errors
 
 
 def test_what_no_build_sees_is_not_run(checkout: Path) -> None:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Cell, Suite
     from harness.plan.request import Request
-    from harness.record.run_folder import ProblemKind
+    from harness.record.run_folder import LeftOut, ProblemKind
     from harness.run.cell_spec import UpstreamSpec
+    from harness.workflows.preparation.reach_selection import ReachSelection
     from harness.workflows.preparation.run_setup import PreparedRun, PreparedTarget
     from harness.workflows.workbench import Workbench
 
@@ -33,14 +34,24 @@ class CellSpecs:
     """The specifications of a run's cells."""
 
     def __init__(
-        self, bench: Workbench, request: Request, prepared: PreparedRun, *, sockets: Path, without: Sequence[str]
+        self,
+        bench: Workbench,
+        request: Request,
+        prepared: PreparedRun,
+        *,
+        sockets: Path,
+        without: Sequence[str],
+        selection: ReachSelection | None = None,
     ) -> None:
-        """`sockets`: a folder with a short path. `without`: names of tests that do not run."""
+        """`sockets`: a folder with a short path. `without`: names of tests that do not run. `selection`: the tests that
+        a change can reach; None for all.
+        """
         self._bench = bench
         self._request = request
         self._prepared = prepared
         self._sockets = sockets
         self._without = list(without)
+        self._selection = selection
 
     def missing(self, cell: Cell) -> CellRecord | None:
         """The record of a cell that cannot run: the release is too old for its suite, or a build is missing."""
@@ -74,6 +85,7 @@ class CellSpecs:
         """Everything that a cell's process must know."""
         request, prepared, tree = self._request, self._prepared, self._prepared.tree
         target, suite = prepared.targets[cell.target], self._bench.catalog.suites[cell.suite]
+        selection = self._selection
         return CellSpec(
             suite=cell.suite,
             folder=request.run / cell.target / cell.suite,
@@ -104,7 +116,8 @@ class CellSpecs:
             deadline_seconds=suite.deadline_seconds,
             # The canary suite always runs whole: without it no result of the target counts.
             tests=request.tests if suite.needs_server else [],
-            without=self._without,
+            without=[*self._without, *(selection.of(cell).without if selection else [])],
+            reach=selection.reach(cell) if selection else None,
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
             # What another suite runs as well learns in its own cell, on servers as they are by default.
@@ -119,6 +132,10 @@ class CellSpecs:
     def _tcl_client(self) -> Path:
         here = self._bench.catalog.toolchain_of(self._bench.catalog.targets[ORACLE])
         return compile_client(self._bench.cache, here)
+
+    def left_out(self, cell: Cell) -> LeftOut | None:
+        """The tests of a cell that a change cannot reach; None where all run."""
+        return self._selection.of(cell).left_out if self._selection else None
 
     def _upstream_spec(self, target: PreparedTarget) -> UpstreamSpec | None:
         """What a cell needs to run the release's own tests on a target."""

@@ -1,0 +1,47 @@
+"""Tests that did not run, because they passed before and a change cannot reach them (`plumb premerge`), in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.record.run_folder import LeftOut, RunRecord
+
+SHOWN = 8
+"""How many functions a remark names."""
+
+
+def tests(run: RunRecord) -> int:
+    """How many tests did not run."""
+    return sum(cell.left_out.tests for cell in run.cells if cell.left_out is not None)
+
+
+def remarks(run: RunRecord) -> list[str]:
+    """A sentence for all targets of which the same was left out for the same reason, and what no test reached."""
+    what: dict[tuple[str, str], dict[str, list[str]]] = {}
+    """Reason -> counts -> targets."""
+    unreached: dict[str, list[str]] = {}
+    by_target: dict[str, dict[str, LeftOut]] = {}
+    for cell in run.cells:
+        if cell.left_out is not None:
+            by_target.setdefault(cell.target, {})[cell.suite] = cell.left_out
+    for target, suites in by_target.items():
+        first = next(iter(suites.values()))
+        reason = (first.before, _named(first.functions))
+        counts = [f"{one.tests} of {one.of} in {suite}" for suite, one in suites.items()]
+        what.setdefault(reason, {}).setdefault(", ".join(counts), []).append(target)
+        if first.unreached:
+            unreached.setdefault(_named(first.unreached), []).append(target)
+    found = []
+    for (before, functions), groups in what.items():
+        tests_of = "; ".join(f"{counts} on {', '.join(names)}" for counts, names in groups.items())
+        found.append(f"left out, since they passed in {before} and do not reach what differs ({functions}): {tests_of}")
+    return found + [
+        f"no test reaches {functions}, which {'differ' if ', ' in functions else 'differs'}, on {', '.join(names)}"
+        for functions, names in unreached.items()
+    ]
+
+
+def _named(functions: list[str]) -> str:
+    more = f" and {len(functions) - SHOWN} more" if len(functions) > SHOWN else ""
+    return ", ".join(functions[:SHOWN]) + more

@@ -1,0 +1,243 @@
+"""Chooses the tests of a changed tree that its change can reach: by what earlier runs noted, and by machine code.
+
+A run in which all tests of a cell run notes which functions each of them enters (harness.record.reach). The cache keeps
+that with the code of the server, if the cell was judged and had nothing new. In a later run, a test is left out if it
+passed then and entered no function whose code is another now. It would do the same again.
+
+Everything that is not known runs: a cell of which nothing is kept, a test that did not pass, a build whose data or link
+differ, a suite whose servers are not all of its own target, another seed, another file of Plumbline.
+"""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.analysis.object_code import CodeChange, CodeMap, differences
+from harness.build import toolchain
+from harness.build.function_reach import compile_reach, functions_of
+from harness.build.sources import tree_files
+from harness.build.workshop import build_code
+from harness.core import json_codec
+from harness.core.digests import key_of
+from harness.core.finding import Verdict
+from harness.core.model import Record
+from harness.core.strict_toml import OWN_FOLDERS
+from harness.record.reach import cell_reach
+from harness.record.reach.cell_reach import CellReach  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.record.run_folder import LeftOut
+from harness.run.cell_spec import ReachSpec
+from harness.workflows.target_setup import oracle_setup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.model import Cell
+    from harness.judge.findings import Judgement
+    from harness.plan.request import Request
+    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.workbench import Workbench
+
+KIND = "reach"
+"""Of entries of the cache: one for each cell of a run in which all of its tests ran."""
+NAME = "cell.json.gz"
+
+
+class KeptReach(Record, frozen=True):
+    """What a run noted of one cell."""
+
+    code: CodeMap
+    """The program's."""
+    reach: CellReach
+    run: str
+    """The run's folder."""
+
+
+class CellSelection(Record, frozen=True):
+    """Which tests of a cell run."""
+
+    without: list[str]
+    left_out: LeftOut | None = None
+    """None where all tests run."""
+
+
+EVERY_TEST = CellSelection(without=[])
+
+
+class ReachSelection:
+    """The tests of one run of a changed tree."""
+
+    def __init__(self, bench: Workbench, request: Request, prepared: PreparedRun, *, folder: Path) -> None:
+        """`folder` lasts as long as the cells run, and is for what they share."""
+        self._bench = bench
+        self._request = request
+        self._prepared = prepared
+        self._folder = folder
+        self._guard = threading.Lock()
+        self._blanks: dict[Path, Path] = {}
+        cells = [cell for cell in request.plan.cells if self._is_noted(cell)]
+        self._codes = {cell: code for cell in cells if (code := build_code.read(self._program(cell).parent))}
+        self._keys = {cell: self._key(cell) for cell in self._codes}
+        self._selections = self._select()
+
+    def of(self, cell: Cell) -> CellSelection:
+        """The tests of a cell."""
+        return self._selections.get(cell, EVERY_TEST)
+
+    @property
+    def left_out(self) -> int:
+        """How many tests do not run."""
+        return sum(len(one.without) for one in self._selections.values())
+
+    def reach(self, cell: Cell) -> ReachSpec | None:
+        """What a cell needs to note what its tests enter; None where that is kept already, or cannot be noted.
+
+        The target's canaries run as its other cells do.
+        """
+        if self._plugin is None:
+            return None
+        if self._bench.catalog.suites[cell.suite].needs_server:
+            if cell not in self._codes or self.of(cell).without:
+                return None
+            program = self._program(cell)
+        elif any(one.target == cell.target and not self.of(one).without for one in self._codes):
+            program = self._prepared.targets[cell.target].setup.canary()
+        else:
+            return None
+        with self._guard:
+            if program not in self._blanks:
+                blank = self._folder / f"functions-{len(self._blanks)}"
+                blank.write_bytes(functions_of(program))
+                self._blanks[program] = blank
+        return ReachSpec(plugin=self._plugin, blanks={str(program): self._blanks[program]})
+
+    def keep(self, judgement: Judgement) -> None:
+        """Keep what the cells noted that were judged and have nothing new. Tests with a finding are not among it."""
+        found = {occasion.test for one in judgement.findings for each in one.witnesses for occasion in each.occasions}
+        found |= {each.test for one in judgement.findings for each in one.witnesses}
+        judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
+        for cell, code in self._codes.items():
+            noted = cell_reach.read(self._request.run / cell.target / cell.suite)
+            if noted is None or noted.problem or not noted.tests or (cell.target, cell.suite) not in judged:
+                continue
+            # An example of a test has its name, with the example in brackets.
+            tests = {
+                name: entered
+                for name, entered in noted.tests.items()
+                if not any(one == name or one.startswith(f"{name}[") for one in found)
+            }
+            kept = KeptReach(code=code, reach=msgspec.structs.replace(noted, tests=tests), run=str(self._request.run))
+            content = gzip.compress(json_codec.encode(kept), 6, mtime=0)
+            key = f"{self._keys[cell]}-{self._prepared.tree.digest[:16]}"
+            self._bench.cache.folder(KIND, key, partial(_write, content))
+
+    def _is_noted(self, cell: Cell) -> bool:
+        """Whether the servers of a cell's tests are all of its own target and program, under the project's emulator."""
+        suite, target = self._bench.catalog.suites[cell.suite], self._prepared.targets[cell.target]
+        alone = not (suite.upstream or suite.programs or suite.tls or suite.tests_of or suite.multi_target_tier)
+        return (
+            alone
+            and suite.needs_server
+            and suite.program != "selftests"
+            and target.machine is None
+            and target.runner.reports_edges
+            and not target.target.emulator.detector
+            # What surrounds programs elsewhere, such as a filter of system calls, may be in the plugin's way.
+            and self._request.environment == "usual"
+            and self._program_of(cell) is not None
+        )
+
+    def _program_of(self, cell: Cell) -> Path | None:
+        target = self._prepared.targets[cell.target]
+        if target.build is None:
+            return None
+        if self._bench.catalog.suites[cell.suite].program:
+            return target.units["units"].program
+        return target.build.server_binary
+
+    def _program(self, cell: Cell) -> Path:
+        program = self._program_of(cell)
+        assert program is not None
+        return program
+
+    @cached_property
+    def _plugin(self) -> Path | None:
+        return compile_reach(self._bench.cache, oracle_setup(self._bench).toolchain)
+
+    def _select(self) -> dict[Cell, CellSelection]:
+        kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
+        changes = {cell: differences(one.code, self._codes[cell]) for cell, one in kept.items()}
+        reached: dict[str, set[str]] = {}
+        for cell, one in kept.items():
+            entered = set(one.reach.every).union(*one.reach.tests.values())
+            reached.setdefault(cell.target, set()).update(changes[cell].functions & entered)
+        return {
+            cell: selected(one, changes[cell], reached[cell.target])
+            for cell, one in kept.items()
+            # No test reaches the change: that is no reason to run none.
+            if reached[cell.target]
+        }
+
+    def _newest(self, cell: Cell) -> KeptReach | None:
+        """What the newest run kept of such a cell."""
+        folder = self._bench.cache.path(KIND, "")
+        found = [path for path in folder.glob(f"{self._keys[cell]}-*") if path.is_dir()]
+        for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:1]:
+            entry = self._bench.cache.entry(KIND, path.name)
+            if entry is not None:
+                return json_codec.decode(gzip.decompress((entry / NAME).read_bytes()), KeptReach)
+        return None
+
+    def _key(self, cell: Cell) -> str:
+        return f"{cell.target}-{cell.suite}-{key_of(self._identity(cell))}"
+
+    def _identity(self, cell: Cell) -> list[str]:
+        """Everything that a test's outcome depends on, beside the server's code."""
+        request, target, tree = self._request, self._prepared.targets[cell.target], self._prepared.tree
+        return [
+            *self._own_code,
+            tree.family,
+            repr((tree.version, tree.abilities, tree.development)),
+            # Emulator, policy, environment, and what the catalog says of the target.
+            json_codec.encode(target.runner).decode(),
+            target.runner.emulator_digest,
+            *(toolchain.identity(tools) for tools in (target.setup.toolchain, oracle_setup(self._bench).toolchain)),
+            *map(str, (request.optimisation, request.allocator, request.io, request.seed, request.tier)),
+            *request.settings.words,
+            *([repr((units.absent, units.broken))] if (units := target.units.get("units")) else []),
+        ]
+
+    @cached_property
+    def _own_code(self) -> list[str]:
+        return [tree_files.digest_of(folder) for folder in OWN_FOLDERS]
+
+
+def _write(content: bytes, into: Path) -> None:
+    (into / NAME).write_bytes(content)
+
+
+def selected(kept: KeptReach, change: CodeChange, reached: set[str]) -> CellSelection:
+    """The tests of one cell. `reached`: what tests of its target reach of the change, in all cells."""
+    if change.elsewhere or not change.functions or change.functions & set(kept.reach.every):
+        return EVERY_TEST
+    tests = kept.reach.tests
+    without = [name for name, entered in tests.items() if change.functions.isdisjoint(entered)]
+    if len(without) == len(tests) < kept.reach.count:
+        # Those that did not pass run again. Where nothing passes beside them, they prove nothing: the least test does.
+        without.remove(min(without, key=lambda name: len(tests[name])))
+    if not without:
+        return EVERY_TEST
+    return CellSelection(
+        without=without,
+        left_out=LeftOut(
+            tests=len(without),
+            of=kept.reach.count,
+            functions=sorted(change.functions & reached),
+            unreached=sorted(change.functions - reached),
+            before=kept.run,
+        ),
+    )

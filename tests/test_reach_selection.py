@@ -1,0 +1,133 @@
+"""Which tests a change can reach, and how a judgement says which ones were left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.analysis.object_code import CodeChange, CodeMap
+from harness.core.finding import Verdict
+from harness.judge import left_out
+from harness.record import run_folder
+from harness.record.reach.cell_reach import CellReach
+from harness.record.run_folder import CellRecord, LeftOut
+from harness.report.verdict_sentence import sentence
+from harness.workflows.preparation.reach_selection import EVERY_TEST, KeptReach, selected
+from tests import judgements
+from tests.stored import StoredRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+REACH = CellReach(
+    every=["main", "aeMain"],
+    tests={"bits": ["bitopCommand", "setKey"], "texts": ["setKey", "getCommand"], "ping": ["pingCommand"]},
+    count=4,
+)
+KEPT = KeptReach(code=CodeMap(objects={}, link=["ld"], recipe="1"), reach=REACH, run="/runs/1")
+
+
+def chosen(
+    functions: Iterable[str], *elsewhere: str, reached: Iterable[str] = (), kept: KeptReach = KEPT
+) -> tuple[list[str], LeftOut | None]:
+    """The tests that do not run, and what is told of them. `reached`: by tests of the target's other cells."""
+    change = CodeChange(functions=frozenset(functions), elsewhere=list(elsewhere))
+    found = selected(kept, change, {*change.functions, *reached})
+    return found.without, found.left_out
+
+
+def test_those_run_that_enter_what_differs() -> None:
+    without, told = chosen(["bitopCommand"])
+    assert without == ["texts", "ping"]
+    assert told == LeftOut(tests=2, of=4, functions=["bitopCommand"], unreached=[], before="/runs/1")
+    assert chosen(["setKey"])[0] == ["ping"]
+
+
+@pytest.mark.parametrize(
+    ("functions", "elsewhere"),
+    [
+        (["bitopCommand", "aeMain"], []),
+        (["bitopCommand"], ["src/bitops.o"]),
+        ([], []),
+        ([], ["the link"]),
+        (["bitopCommand", "getCommand", "pingCommand"], []),
+    ],
+    ids=["what every test enters", "data", "nothing that is known", "the link", "something of each test"],
+)
+def test_all_run_where_any_may_reach_it(functions: list[str], elsewhere: list[str]) -> None:
+    change = CodeChange(functions=frozenset(functions), elsewhere=elsewhere)
+    assert selected(KEPT, change, set(functions)) == EVERY_TEST
+
+
+def test_a_cell_that_the_change_does_not_reach_runs_what_did_not_pass_and_the_least_beside_it() -> None:
+    without, told = chosen(["hsetCommand"])
+    assert without == ["bits", "texts"]
+    assert told is not None
+    assert (told.tests, told.of) == (2, 4)
+    complete = msgspec.structs.replace(KEPT, reach=msgspec.structs.replace(REACH, count=3))
+    assert chosen(["hsetCommand"], kept=complete)[0] == ["bits", "texts", "ping"], "nothing of it has to run"
+
+
+def test_functions_that_no_test_of_the_target_reaches_are_told_apart() -> None:
+    change = CodeChange(functions=frozenset(["bitopCommand", "printBits"]), elsewhere=[])
+    told = selected(KEPT, change, {"bitopCommand"}).left_out
+    assert told is not None
+    assert (told.functions, told.unreached) == (["bitopCommand"], ["printBits"])
+
+
+def told(tmp_path: Path, *cells: tuple[str, str, LeftOut | None]) -> list[str]:
+    """How many tests a run left out, and its remarks."""
+    record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
+    record = msgspec.structs.replace(
+        record,
+        cells=[CellRecord(target=target, suite=suite, seconds=1, left_out=left) for target, suite, left in cells],
+    )
+    return [str(left_out.tests(record)), *left_out.remarks(record)]
+
+
+def left(tests: int, of: int, *functions: str, unreached: Iterable[str] = ()) -> LeftOut:
+    return LeftOut(tests=tests, of=of, functions=list(functions), unreached=list(unreached), before="/runs/1")
+
+
+def test_a_run_says_what_was_left_out_where_and_why(tmp_path: Path) -> None:
+    assert told(
+        tmp_path,
+        ("armv5", "canary", None),
+        ("armv5", "bitops", left(70, 173, "bitopCommand")),
+        ("armv5", "units", left(27, 32, "bitopCommand")),
+        ("armv6", "bitops", left(70, 173, "bitopCommand")),
+        ("armv6", "units", left(27, 32, "bitopCommand")),
+        ("sparc64", "bitops", left(9, 173, "bitopCommand", "redisBitpos", unreached=["printBits"])),
+    ) == [
+        "203",
+        (
+            "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand): "
+            "70 of 173 in bitops, 27 of 32 in units on armv5, armv6"
+        ),
+        (
+            "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand, redisBitpos): "
+            "9 of 173 in bitops on sparc64"
+        ),
+        "no test reaches printBits, which differs, on sparc64",
+    ]
+
+
+def test_many_functions_are_counted(tmp_path: Path) -> None:
+    (_, remark) = told(tmp_path, ("armv5", "bitops", left(1, 2, *(f"f{number}" for number in range(10)))))
+    assert "(f0, f1, f2, f3, f4, f5, f6, f7 and 2 more)" in remark
+
+
+def test_where_all_tests_ran_nothing_is_said(tmp_path: Path) -> None:
+    assert told(tmp_path, ("armv5", "bitops", None)) == ["0"]
+
+
+def test_a_verdict_claims_only_what_ran() -> None:
+    passed = msgspec.structs.replace(
+        judgements.judgement(), verdict=Verdict.PASS, findings=[], cells=[judgements.cell("armv5", "bitops", "PASS")]
+    )
+    assert sentence(passed) == "nothing found; 3 tests passed on 1 target"
+    part = msgspec.structs.replace(passed, left_out=1200)
+    assert sentence(part) == "nothing found; 3 tests passed on 1 target, 1,200 left out that the change cannot reach"
