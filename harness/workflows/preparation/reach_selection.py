@@ -98,8 +98,6 @@ class ReachSelection:
 
         The target's canaries run as its other cells do.
         """
-        if self._plugin is None:
-            return None
         if self._bench.catalog.suites[cell.suite].needs_server:
             if cell not in self._codes or self.of(cell).without:
                 return None
@@ -107,6 +105,8 @@ class ReachSelection:
         elif any(one.target == cell.target and not self.of(one).without for one in self._codes):
             program = self._prepared.targets[cell.target].setup.canary()
         else:
+            return None
+        if self._plugin is None:
             return None
         with self._guard:
             if program not in self._blanks:
