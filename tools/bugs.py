@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from datetime import date  # noqa: TC003  msgspec reads it
+from datetime import date
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
@@ -335,6 +335,41 @@ def section_rows(bugs: dict[str, Bug], section: Section) -> list[str]:
     chosen = sorted((bug for bug in bugs.values() if bug.section == section), key=lambda bug: bug.name)
     chosen.sort(key=lambda bug: bug.found, reverse=True)
     return [f"- [{bug.title}](found/{bug.name}.md)" for bug in chosen]
+
+
+LATER = {
+    "valkey-8.1.1": date(2025, 4, 23),
+    "redis-8.0.2": date(2025, 5, 27),
+    "redis-8.0.6": date(2026, 2, 23),
+    "valkey-9.1.2": date(2026, 8, 31),
+}
+"""The releases after redis-7.0.15 (9 January 2024), and the days of which their 00-RELEASENOTES tell."""
+
+
+def arrival_rows(bugs: dict[str, Bug]) -> list[str]:
+    """The bugs that came after redis-7.0.15: which of the later releases has each first, and what shows it there."""
+    rows = []
+    for bug in bugs.values():
+        having = {*bug.has, *bug.by_source}
+        if not bug.checks or not having <= LATER.keys():
+            continue
+        first = min(having, key=lambda server: (LATER[server], server))
+        check = next((one for one in bug.checks if not one.servers or first in one.servers), bug.checks[0])
+        rows.append((LATER[first], f"[{bug.name}](../found/{bug.name}.md)", first, bug.section, check))
+    rows.sort(key=lambda row: (row[0], row[1]))
+    return table(
+        ["bug", "first here in", "of", "kind", "shown by"],
+        [
+            (
+                link,
+                first,
+                str(day),
+                "crash" if section == "crashes" else "wrong answer",
+                f"`{check.suite}` on `{check.target}`",
+            )
+            for day, link, first, section, check in rows
+        ],
+    )
 
 
 CELLS = {"there": "**there**", "gone": "gone", "unclear": "unclear"}

@@ -4,7 +4,8 @@ README.md's required targets; docs/support.md's tables of targets and servers; d
 that the fuzzer does not send; docs/cli.md, from the command line;
 docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and its charts, from docs/boards.json;
 docs/BENCH.md, from docs/bench.json;
-docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md, from docs/found/*.toml and docs/found.json;
+docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md and a table of docs/howto/upstream-ci.md, from
+docs/found/*.toml and docs/found.json;
 docs/RECALL.md, from docs/recall; docs/MATRIX.md, from docs/matrix.json.
 """
 
@@ -253,6 +254,7 @@ BOARDS = ROOT / "docs" / "BOARDS.md"
 BENCH = ROOT / "docs" / "BENCH.md"
 ENCODINGS = ROOT / "docs" / "ENCODINGS.md"
 FOUND = ROOT / "docs" / "FOUND.md"
+UPSTREAM_CI = ROOT / "docs" / "howto" / "upstream-ci.md"
 RECALL = ROOT / "docs" / "RECALL.md"
 MATRIX = ROOT / "docs" / "MATRIX.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
@@ -281,6 +283,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
         },
     ),
     FOUND: lambda: with_tables(FOUND, found_tables()),
+    UPSTREAM_CI: lambda: with_tables(UPSTREAM_CI, {"arrivals": lambda: bugs.arrival_rows(bugs.read_bugs())}),
     RECALL: lambda: with_tables(
         RECALL,
         {"samples": recall.sample_rows, "operators": recall.operator_rows, "results": recall.result_rows},

@@ -333,10 +333,10 @@ class CiMachine:
         return {}
 
 
-def block_of(page: Path) -> str:
-    """The first block of YAML that a page shows."""
-    found = re.search(r"^```yaml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert found, f"{page} shows no YAML"
+def block_of(page: Path, language: str = "yaml") -> str:
+    """The first block of a language that a page shows."""
+    found = re.search(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found, f"{page} shows no {language}"
     return found[1]
 
 
