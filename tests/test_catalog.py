@@ -39,6 +39,22 @@ def damage(path: Path, old: str, new: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize(("machine", "debian"), [("x86_64", "amd64"), ("aarch64", "arm64")])
+def test_what_runs_without_an_emulator_is_of_the_machine_that_it_runs_on(
+    monkeypatch: pytest.MonkeyPatch, machine: str, debian: str
+) -> None:
+    """The oracle of a distribution's package is the host's package, and makefiles are told the host's name."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    catalog = Catalog()
+    here = [target for target in catalog.targets.values() if target.emulator.runs_here]
+    assert {target.machine for target in here} == {machine}
+    assert {catalog.toolchain_of(target).debian_architecture for target in here} == {debian}
+    assert (catalog.targets["armv5"].machine, catalog.toolchains["gcc-sparc64-linux-gnu"].debian_architecture) == (
+        Catalog().targets["armv5"].machine,
+        "",
+    )
+
+
 def test_every_file_of_the_catalog_loads() -> None:
     catalog = Catalog()
     loaded = {

@@ -6,9 +6,11 @@ import ast
 
 import pytest
 
+from harness.core.errors import UsageError
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE, EmulatorSpec
 from harness.plan.catalog import Catalog
+from harness.workflows.measure.server_cost_run import countable_target
 
 KINDS = frozenset({"user", "native", "system"})
 
@@ -65,3 +67,16 @@ def test_a_native_target_is_counted_by_the_emulator_that_it_names() -> None:
     assert emulated.counting == emulated
     with pytest.raises(LookupError):
         _ = Catalog().targets["native-asan"].emulator.counting
+
+
+def test_a_native_target_is_not_counted_on_another_machine_than_the_emulated_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for machine in ("x86_64", "aarch64"):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        if machine == "x86_64":
+            assert countable_target(Catalog(), ORACLE).emulator.qemu == machine
+        else:
+            with pytest.raises(UsageError, match="counted in an emulated x86_64, and this machine is aarch64"):
+                countable_target(Catalog(), ORACLE)
+        assert countable_target(Catalog(), "armv5").emulator.qemu == "arm"

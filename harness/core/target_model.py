@@ -247,6 +247,8 @@ class Toolchain(Record, frozen=True):
     """Whether the linker reads the objects of link-time optimisation."""
     debian_architecture: str = ""
     """Debian's name for its architecture, where Debian has packages for it."""
+    debian_hosts: dict[str, str] = msgspec.field(default_factory=dict)
+    """Of this machine's own compiler: the names on other hosts, by the machine that uname(2) tells."""
     debian_since: str = "bookworm"
     """The first suite that has them. Servers with TLS are linked with bookworm's OpenSSL, and have none where it is a
     later one."""

@@ -7,6 +7,7 @@ a TOML file is complete.
 from __future__ import annotations
 
 import fnmatch
+import platform
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,10 @@ class Catalog:
     def targets(self) -> dict[str, Target]:
         """targets/*.toml."""
         found = {path.stem: read_toml(path, Target, name=path.stem) for path in _tomls(self.root / "targets")}
+        for name, target in found.items():
+            if target.emulator.runs_here:
+                # Which machine that is, no file knows.
+                found[name] = msgspec.structs.replace(target, machine=platform.machine())
         for target in found.values():
             where = f"targets/{target.name}.toml"
             _refer("toolchain", target.toolchain, self.toolchains, where)
@@ -132,7 +137,14 @@ class Catalog:
     @cached_property
     def toolchains(self) -> dict[str, Toolchain]:
         """toolchains/*.toml."""
-        return {path.stem: read_toml(path, Toolchain, name=path.stem) for path in _tomls(self.root / "toolchains")}
+        found = {path.stem: read_toml(path, Toolchain, name=path.stem) for path in _tomls(self.root / "toolchains")}
+        here = platform.machine()
+        return {
+            name: msgspec.structs.replace(
+                tools, debian_architecture=tools.debian_hosts.get(here, tools.debian_architecture)
+            )
+            for name, tools in found.items()
+        }
 
     @cached_property
     def families(self) -> dict[str, ToolchainFamily]:

@@ -133,7 +133,7 @@ def cross(name: str, source: Path | str, into: Path, *flags: str) -> Path:
         (into / f"{name}.c").write_text(source, "utf-8")
         source = into / f"{name}.c"
     setup = setup_of("aarch64")
-    command = [f"{setup.toolchain.triple}-gcc", *FLAGS, *flags, "-o", into / name, source]
+    command = [f"{setup.toolchain.triple}-gcc", *FLAGS, *flags, "-o", str(into / name), str(source)]
     process.run_successfully(command, problem=f"{name} does not compile", deadline_seconds=120)
     return into / name
 
@@ -203,7 +203,7 @@ def test_the_tracer_of_an_aarch64_host_sees_what_that_of_this_one_sees(tmp_path:
     (tmp_path / "initrd").write_bytes(cpio(files))
     (kernel,) = (fetched / "boot").glob("vmlinuz-*")
     machine = ["-M", "virt", "-cpu", "cortex-a57", "-m", "512", "-nographic", "-no-reboot", "-nic", "none"]
-    system = ["-kernel", kernel, "-initrd", tmp_path / "initrd"]
+    system = ["-kernel", str(kernel), "-initrd", str(tmp_path / "initrd")]
     command = ["qemu-system-aarch64", *machine, *system, "-append", "console=ttyAMA0 rdinit=/init quiet panic=-1"]
     shown = process.run(command, deadline_seconds=BOOT_SECONDS).text.replace("\r", "")
     assert "the end\n" in shown, shown

@@ -70,7 +70,7 @@ def countable_target(catalog: Catalog, name: str) -> Target:
     """A target by name, with the emulator that counts its instructions. Raises UsageError for one that has none."""
     target = catalog.targets[name]
     try:
-        return msgspec.structs.replace(target, emulator=target.emulator.counting)
+        counting = target.emulator.counting
     except LookupError:
         raise UsageError(
             f"nothing counts the instructions of {name}",
@@ -78,6 +78,14 @@ def countable_target(catalog: Catalog, name: str) -> Target:
             because="the counter is a part of the emulators, and none runs its detector",
             remedy="--target native, --target required, or --target kernel",
         ) from None
+    if target.emulator.runs_here and counting.qemu != target.machine:
+        raise UsageError(
+            f"nothing counts the instructions of {name} on this machine",
+            where="--target",
+            because=f"its programs are counted in an emulated {counting.qemu}, and this machine is {target.machine}",
+            remedy="--target required, or --target kernel",
+        )
+    return msgspec.structs.replace(target, emulator=counting)
 
 
 def measure(bench: Workbench, request: CostRequest) -> Measurement:
