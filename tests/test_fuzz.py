@@ -24,9 +24,9 @@ from harness.protocol.stream_shrinker import Shrinker
 from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate, grammar, mutate
 from suites.fuzz.acceptance import Acceptance
-from suites.fuzz.attempt import KEYS, REFUSED
 from suites.fuzz.emptying import Emptying, undoing
 from suites.fuzz.model import UNPREDICTED, Model
+from suites.fuzz.survival import KEYS, REFUSED
 from suites.fuzz.values import INTEGERS, Draw
 from tests.test_recording_proxy import RecordedServer
 

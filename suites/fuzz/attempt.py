@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import socket
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.core.model import Record
-from harness.core.sockets import connect
 from harness.protocol import reply_comparison
 from harness.protocol.allowed_refusals import release_of
-from harness.protocol.command_stream import Command, clients_of, command
+from harness.protocol.command_stream import Command, clients_of, command, wire
 from harness.protocol.resp import Client
 from harness.record import fault_log
-from harness.run.server_process import PANIC, StartError
+from suites.fuzz.emptying import RESET, leaves_client
 from suites.fuzz.model import MODELLED, UNPREDICTED, Model
 from suites.fuzz.values import KEY_LETTERS
 
@@ -32,10 +29,6 @@ if TYPE_CHECKING:
 NATIVE_SECONDS = 20.0
 LARGEST_PAYLOAD_BYTES = 5000
 """Size limit of the payloads that RESTORE copies into a new key."""
-REFUSED = "refused to start"
-DIED = "died"
-KEYS = re.compile("[1-9][0-9]* keys ")
-"""The start of the result of `taken` if the server has stored a key."""
 _CHANCY = (b"stream", b"vectorset")
 _FADING = KEY_LETTERS["fading"].encode()
 _LIST_KEYS = Client.pack([("KEYS", "*")])
@@ -66,73 +59,152 @@ def attempt(
     """
     stream = concluded(stream)
     emptying.empty(guest, oracle)
-    known_faults = guest.faults()
+    # To accept a client and to end it takes a server as long as some commands.
+    keeps = checkpoint and leaves_client(guest, stream)
+    if not keeps:
+        emptying.drop_clients()
     with contextlib.ExitStack() as connections:
-        native_side = _Side(oracle, lambda: Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS))
-        guest_side = _Side(guest, guest.client)
-        sides = native_side, guest_side
-        replies = guest_side.replies
-        comparison = _Comparison(guest, replies, native_side.replies)
-        for side in sides:
-            side.connect(clients_of(stream), connections)
-        writes = _writes_of(stream)
-        # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
-        died = native_side.ask(stream, writes, emptying)
-        if error := guest_side.ask(stream, writes, emptying):
-            return gone(guest, known_faults, stream, len(replies), error), replies
-        if died:
-            return _native_gone(stream, len(native_side.replies), died), replies
-        failure = comparison.failure(stream)
+        pair = _Pair(guest, oracle, emptying, connections)
+        failure = pair.failure_of(stream)
         if failure is None and checkpoint:
-            stored = _stored(emptying.control(oracle))
-            if clients_of(stream) > 1:
-                # Of two clients each may have been disconnected, or hear of what the other does.
-                for side in sides:
-                    side.connect(1, connections)
-            stream += stored
-            writes = _writes_of(stored)
-            if error := native_side.ask(stored, writes, emptying):
-                raise error
-            if error := guest_side.ask(stored, writes, emptying):
-                return gone(guest, known_faults, stream, len(replies), error), replies
-            failure = comparison.failure(stream)
-    return failure, replies
+            failure = pair.failure_of_data(stream, keeps=keeps)
+    return failure, pair.guest.replies
 
 
-def _writes_of(stream: Stream) -> list[reply_comparison.Write]:
-    """What one client sends to either server; nothing if several take turns."""
-    return reply_comparison.writes_of(stream) if clients_of(stream) == 1 else []
+class _Pair:
+    """Both servers, empty, and the clients that ask them. Clients that are not kept end with `connections`."""
+
+    def __init__(self, guest: Guest, oracle: Guest, emptying: Emptying, connections: contextlib.ExitStack) -> None:
+        self.native = _Side(oracle, lambda: _native_client(oracle), emptying)
+        self.guest = _Side(guest, guest.client, emptying)
+        self._emptying = emptying
+        self._connections = connections
+        self._known_faults = guest.faults()
+
+    def failure_of(self, stream: Stream) -> Failure | None:
+        """Send the stream, and compare the replies, the model's too."""
+        for side in (self.native, self.guest):
+            side.connect(clients_of(stream), self._connections)
+        writes = reply_comparison.writes_of(stream) if clients_of(stream) == 1 else []
+        # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
+        died = self.native.ask(stream, writes)
+        if error := self.guest.ask(stream, writes):
+            return self._gone(stream, error)
+        if died:
+            return _native_gone(stream, len(self.native.replies), died)
+        return self._compared(stream) or _mistaken(stream, self.guest.replies)
+
+    def failure_of_data(self, stream: Stream, *, keeps: bool) -> Failure | None:
+        """Compare all data that the stream has stored. With `keeps` its client remains for the next one."""
+        sides = self.native, self.guest
+        stored = (RESET if keeps else command("SELECT", 0), *_stored(self.native.control))
+        if clients_of(stream) > 1:
+            # Of two clients each may have been disconnected, or hear of what the other does.
+            for side in sides:
+                side.connect(1, self._connections)
+        content = wire(stored)
+        if error := self.native.ask_last(content, len(stored), stream if keeps else ()):
+            raise error
+        if error := self.guest.ask_last(content, len(stored), stream if keeps else ()):
+            return self._gone(stream + stored, error)
+        failure = self._compared(stream + stored)
+        if failure is not None:
+            return failure
+        if not keeps:
+            for side in sides:
+                self._emptying.sent(side.server, stream)
+        elif all(side.is_restored for side in sides):
+            self._connections.pop_all()
+            for side in sides:
+                side.keep_client()
+        return None
+
+    def _gone(self, stream: Stream, error: OSError) -> Failure:
+        return gone(self.guest.server, self._known_faults, stream, len(self.guest.replies), error)
+
+    def _compared(self, stream: Stream) -> Failure | None:
+        """The first reply of the guest that is not the native build's."""
+        # Most streams end here, without a look at single replies.
+        if self.guest.replies == self.native.replies:
+            return None
+        guest = self.guest.server
+        release, target = release_of(guest.build.server_binary, guest.version), guest.runner.target
+        difference = reply_comparison.first_difference(stream, self.guest.replies, self.native.replies, target, release)
+        if difference is None:
+            return None
+        return Failure(
+            index=difference.index,
+            label=difference.name,
+            wrong_command=difference.command[: reply_comparison.SHOWN],
+            message=str(difference),
+            sameness=f"difference {difference.name}",
+            stream=stream,
+        )
+
+
+def _native_client(oracle: Guest) -> Client:
+    return Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS)
 
 
 class _Side:
     """One of the two servers, the clients that ask it, and all its replies."""
 
-    def __init__(self, server: Guest, connect_one: Callable[[], Client]) -> None:
+    def __init__(self, server: Guest, connect_one: Callable[[], Client], emptying: Emptying) -> None:
         self.replies: list[Reply] = []
-        self._server = server
+        self.is_restored = False
+        """Whether the server and its one client are as they were before."""
+        self.server = server
         self._connect_one = connect_one
+        self._emptying = emptying
         self._clients: list[Client] = []
 
-    def connect(self, number: int, connections: contextlib.ExitStack) -> None:
-        """Take so many new clients, which close with `connections`."""
-        self._clients = [connections.enter_context(self._connect_one()) for _ in range(number)]
+    @property
+    def control(self) -> ControlConnection:
+        """The connection beside those of the clients."""
+        return self._emptying.control(self.server)
 
-    def ask(self, stream: Stream, writes: list[reply_comparison.Write], emptying: Emptying) -> OSError | None:
+    def connect(self, number: int, connections: contextlib.ExitStack) -> None:
+        """Take so many clients, which are new or as new. They close with `connections`."""
+        kept = self._emptying.take_client(self.server)
+        self._clients = [kept or self._connect_one(), *(self._connect_one() for _ in range(number - 1))]
+        for client in self._clients:
+            connections.enter_context(client)
+
+    def ask(self, stream: Stream, writes: list[reply_comparison.Write]) -> OSError | None:
         """Send a stream, of which `writes` are the bytes if one client sends it. Returns why not all replies came."""
         try:
             if writes:
                 reply_comparison.ask_writes_into(self.replies, self._clients[0], writes)
             else:
+                seconds = self.server.deadline_seconds
                 reply_comparison.ask_all_into(
-                    self.replies,
-                    self._clients,
-                    stream,
-                    emptying.control(self._server),
-                    deadline_seconds=self._server.deadline_seconds,
+                    self.replies, self._clients, stream, self.control, deadline_seconds=seconds
                 )
         except OSError as error:
             return error
         return None
+
+    def ask_last(self, content: bytes, count: int, stream: Stream) -> OSError | None:
+        """Send so many more commands in one write. Returns why not all replies came.
+
+        The first command is RESET, and those follow that undo a stream, if there is a stream.
+        """
+        undoing = self._emptying.restoring(self.server, stream) if stream else ()
+        received: list[Reply] = []
+        try:
+            write = content + wire(undoing), count + len(undoing)
+            reply_comparison.ask_writes_into(received, self._clients[0], [write])
+        except OSError as error:
+            return error
+        finally:
+            self.replies += received[:count]
+        self.is_restored = bool(undoing) and (received[0], received[count]) == (b"RESET", b"OK")
+        return None
+
+    def keep_client(self) -> None:
+        """Keep the client for the next stream, for which all is as before."""
+        self._emptying.keep_client(self.server, self._clients[0])
+        self._emptying.sent(self.server, ())
 
 
 def concluded(stream: Stream) -> Stream:
@@ -154,59 +226,25 @@ def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
     )
 
 
-class _Comparison:
-    """Compares the guest's replies with the native build's and the model's, as they become more."""
-
-    def __init__(self, guest: Guest, guest_replies: list[Reply], native_replies: list[Reply]) -> None:
-        self._guest = guest
-        self._guest_replies = guest_replies
-        self._native_replies = native_replies
-        self._model = Model()
-        self._modelled = 0
-        """The number of commands that the model has answered."""
-
-    def failure(self, stream: Stream) -> Failure | None:
-        """The first wrong reply to a stream that begins with the one before."""
-        difference = None
-        # Most streams end here, without a look at single replies.
-        if self._guest_replies != self._native_replies:
-            release = release_of(self._guest.build.server_binary, self._guest.version)
-            target = self._guest.runner.target
-            difference = reply_comparison.first_difference(
-                stream, self._guest_replies, self._native_replies, target, release
-            )
-        if difference is not None:
+def _mistaken(stream: Stream, replies: list[Reply]) -> Failure | None:
+    """The first reply that is not the model's, which knows of one client, and nothing after SELECT or RESET."""
+    if clients_of(stream) > 1 or not any(one.name in MODELLED for one in stream):
+        return None
+    model = Model()
+    for index, (one, reply) in enumerate(zip(stream, replies, strict=True)):
+        expected = model.answer(one)
+        if expected is not UNPREDICTED and expected != reply:
+            says = f"the model says {expected!r:.200}; the native build answers as the guest does"
+            message = f"{one!s:.200}: got {reply_comparison.shown(reply)}, {says}"
             return Failure(
-                index=difference.index,
-                label=difference.name,
-                wrong_command=difference.command[: reply_comparison.SHOWN],
-                message=str(difference),
-                sameness=f"difference {difference.name}",
+                index=index,
+                label=f"{one.name}-model",
+                wrong_command=f"{one!s:.200}",
+                message=message,
+                sameness=f"model {one.name}",
                 stream=stream,
             )
-        # The model knows of one client.
-        return self._mistaken(stream) if clients_of(stream) == 1 else None
-
-    def _mistaken(self, stream: Stream) -> Failure | None:
-        """The first reply that is not the model's."""
-        if not self._modelled and not any(one.name in MODELLED for one in stream):
-            return None
-        for index in range(self._modelled, len(stream)):
-            one, reply = stream[index], self._guest_replies[index]
-            expected = self._model.answer(one)
-            if expected is not UNPREDICTED and expected != reply:
-                says = f"the model says {expected!r:.200}; the native build answers as the guest does"
-                message = f"{one!s:.200}: got {reply_comparison.shown(reply)}, {says}"
-                return Failure(
-                    index=index,
-                    label=f"{one.name}-model",
-                    wrong_command=f"{one!s:.200}",
-                    message=message,
-                    sameness=f"model {one.name}",
-                    stream=stream,
-                )
-        self._modelled = len(stream)
-        return None
+    return None
 
 
 def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
@@ -231,9 +269,9 @@ def _stored(oracle: ControlConnection) -> Stream:
     """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE."""
     listed = oracle.ask(_LIST_KEYS, 1)[0]
     keys = sorted(key for key in listed if isinstance(key, bytes))  # type: ignore[union-attr]
-    commands: list[Command] = [command("SELECT", 0)]
     if not keys:
-        return tuple(commands)
+        return ()
+    commands: list[Command] = []
     questions = [words for key in keys for words in (("TYPE", key), ("OBJECT", "ENCODING", key), ("DUMP", key))]
     answers = oracle.ask(Client.pack(questions), len(questions))
     for key, kind, encoding, payload in zip(keys, answers[::3], answers[1::3], answers[2::3], strict=True):
@@ -269,52 +307,3 @@ def reading(kind: Reply, key: bytes) -> Stream:
         return ()
     name, rest = _READERS[kind]
     return (Command(words=(name, key, *rest)),)
-
-
-def shout(guest: Guest, content: bytes) -> Failure | None:
-    """Send bytes that need not be valid protocol, disconnect, and check that the guest still serves others."""
-    known_faults = guest.faults()
-    try:
-        _send_and_hang_up(guest, content)
-        with guest.client() as client:
-            client.command("PING")
-    except OSError as error:
-        return gone(guest, known_faults, (command("PING"),), 0, error)
-    return None
-
-
-def _send_and_hang_up(guest: Guest, content: bytes) -> None:
-    with (
-        contextlib.closing(guest.connection()) as connection,
-        # After a protocol error the server closes the connection, perhaps before everything is sent.
-        contextlib.suppress(ConnectionError),
-    ):
-        connection.sendall(content)
-        connection.shutdown(socket.SHUT_WR)
-        while connection.recv(65536):
-            pass
-
-
-def taken(start: Callable[[], Guest]) -> str:
-    """The result of starting a server with files: its stored data, REFUSED, or how it DIED."""
-    try:
-        return _contents(start())
-    except StartError as error:
-        # The server panics with this text at a duplicate key, which counts as a refusal.
-        refused = error.detail.startswith("exit status 1;") or PANIC in error.log
-        return REFUSED if refused else f"{DIED}: {error}"
-    except OSError as error:
-        return f"{DIED}: {type(error).__name__}: {error}"
-
-
-def _contents(server: Guest) -> str:
-    with contextlib.closing(connect(server.upstream, deadline_seconds=server.deadline_seconds)) as connection:
-        client = Client(connection)
-        keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
-        types = client.pipeline([["TYPE", key] for key in keys])
-        stream = tuple(one for key, kind in zip(keys, types, strict=True) for one in reading(kind, key))
-        replies = reply_comparison.ask(client, stream)
-    contents = [
-        (one.words[1], reply_comparison.comparable(one.name, reply)) for one, reply in zip(stream, replies, strict=True)
-    ]
-    return f"{len(keys)} keys {contents!r}"

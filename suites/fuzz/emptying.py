@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from harness.protocol import reply_comparison
 from harness.protocol.command_stream import clients_of, command, wire
 from harness.protocol.control_connection import ControlConnection
+from harness.protocol.conversation import SUBSCRIBING
 from suites.fuzz.values import SCRIPT
 
 if TYPE_CHECKING:
     from harness.protocol.command_stream import Command, Stream
+    from harness.protocol.resp import Client
     from harness.run.server_process import Guest
 
-RESET = (
+UNDO = (
     command("CONFIG", "SET", "notify-keyspace-events", ""),
     command("ACL", "DELUSER", "plumb"),
     command("SCRIPT", "LOAD", SCRIPT),
@@ -25,13 +27,32 @@ RESET = (
 """Commands that undo what streams do to a server besides its keys and thresholds, or refused by an older release. The
 script by which EVALSHA names it is known to every stream."""
 FLUSH = (command("FLUSHALL"),)
+RESET = command("RESET")
+"""It makes a client as a new one, in releases from SINCE_RESET on."""
+SINCE_RESET = (6, 2)
+_OWN_CLIENT = SUBSCRIBING | {
+    "ACL",
+    "AUTH",
+    "CLIENT",
+    "FAILOVER",
+    "MIGRATE",
+    "MONITOR",
+    "PSYNC",
+    "QUIT",
+    "REPLCONF",
+    "REPLICAOF",
+    "SLAVEOF",
+    "SYNC",
+}
+"""Commands that change or end connections, their own or others', in ways that RESET does not undo."""
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
 class Emptying:
     """The servers of a cell: what restores their settings, and what they have received since they were emptied.
 
-    Each has a connection that is not recorded, and remains while the server does.
+    Each has a connection that is not recorded, and remains while the server does. It may also have a client that
+    remains from one stream to the next.
     """
 
     def __init__(self) -> None:
@@ -40,6 +61,8 @@ class Emptying:
         self._received: dict[str, Stream] = {}
         """A server's folder -> the one stream that it has received since it was emptied."""
         self._controls: dict[str, tuple[Guest, ControlConnection]] = {}
+        self._clients: dict[str, Client] = {}
+        """A server's folder -> its client, for which RESET was the last command."""
 
     def control(self, server: Guest) -> ControlConnection:
         """The connection to a server."""
@@ -47,6 +70,7 @@ class Emptying:
         if place not in self._controls:
             for other in [other for other, (guest, _) in self._controls.items() if not guest.alive()]:
                 self._controls.pop(other)[1].close()
+                self._drop_client(other)
             deadline_seconds = server.deadline_seconds
             self._controls[place] = server, ControlConnection(server.upstream, deadline_seconds=deadline_seconds)
         return self._controls[place][1]
@@ -56,37 +80,72 @@ class Emptying:
 
         Raises OSError where a server is gone, or a client stays blocked.
         """
-        controls = [self.control(server) for server in servers]
-        received = [self._received.pop(str(server.folder), None) for server in servers]
-        for server, control, stream in zip(servers, controls, received, strict=True):
-            due = self._due(server, control, stream)
-            control.begin(wire(due), len(due))
-        for control, stream in zip(controls, received, strict=True):
+        unclean = []
+        for server in servers:
+            stream = self._received.pop(str(server.folder), None)
+            if stream != ():
+                control = self.control(server)
+                due = self._due(server, control, stream)
+                control.begin(wire(due), len(due))
+                unclean.append((control, stream))
+        for control, stream in unclean:
             control.end()
             if stream is None or clients_of(stream) > 1:
                 control.await_no_blocked_client()
 
     def sent(self, server: Guest, stream: Stream) -> None:
-        """Say that a server has received a stream since it was emptied, and nothing else."""
+        """Say that a server has received a stream since it was emptied, and nothing else; or none, and is empty."""
         self._received[str(server.folder)] = stream
+
+    def restoring(self, server: Guest, stream: Stream) -> Stream:
+        """What a client sends after its stream to restore the server. The first command is FLUSHALL."""
+        return self._due(server, self.control(server), stream)
+
+    def take_client(self, server: Guest) -> Client | None:
+        """The client that remained, if one has. Its owner closes it, or gives it back with all restored."""
+        return self._clients.pop(str(server.folder), None)
+
+    def keep_client(self, server: Guest, client: Client) -> None:
+        """Keep a client for the next stream."""
+        self._clients[str(server.folder)] = client
 
     def forget(self) -> None:
         """Take nothing for granted: others may have used the servers."""
         self._received.clear()
+        self.drop_clients()
+
+    def drop_clients(self) -> None:
+        """Close the clients that remained: what follows may end them, or count them."""
+        for place in list(self._clients):
+            self._drop_client(place)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         for _, control in self._controls.values():
             control.close()
         self._controls.clear()
+        self.drop_clients()
+
+    def _drop_client(self, place: str) -> None:
+        if client := self._clients.pop(place, None):
+            client.close()
 
     def _due(self, server: Guest, control: ControlConnection, stream: Stream | None) -> Stream:
         """What restores a server: all of it where nobody knows what the server has received."""
         place = str(server.folder)
+        if stream is None:
+            self._drop_client(place)
         if place not in self._settings:
             self._settings[place] = _settings(control)
-        whole = reply_comparison.EMPTY + RESET + self._settings[place]
+        whole = reply_comparison.EMPTY + UNDO + self._settings[place]
         return whole if stream is None else FLUSH + undoing(stream, whole)
+
+
+def leaves_client(server: Guest, stream: Stream) -> bool:
+    """Whether the one client that sends a stream is as a new one after RESET, and all other clients are as before."""
+    return (
+        server.version >= SINCE_RESET and clients_of(stream) == 1 and not any(one.name in _OWN_CLIENT for one in stream)
+    )
 
 
 _CHANGING = (b"config", b"function", b"acl", b"script")

@@ -18,9 +18,10 @@ from harness.protocol.stream_shrinker import Shrinker
 from harness.record import run_folder
 from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
-from suites.fuzz.attempt import DIED, KEYS, Failure, attempt, shout, taken
+from suites.fuzz.attempt import Failure, attempt
 from suites.fuzz.corpus import FOUND, Corpus, shapes
 from suites.fuzz.guide import Guide
+from suites.fuzz.survival import DIED, KEYS, shout, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,9 +121,6 @@ class FuzzSession:
         started = time.monotonic()
         guest, oracle = self.run.guest(), self.run.oracle()
         failure, replies = attempt(guest, oracle, stream, self._emptying, checkpoint=True)
-        if failure is None:
-            for server in (guest, oracle):
-                self._emptying.sent(server, stream)
         self.commands += len(stream)
         new = 0
         if failure is None:

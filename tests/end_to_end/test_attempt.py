@@ -1,0 +1,215 @@
+"""Streams on real servers, one after the other: none finds what another left, and every end and lost reply is seen."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hiredis
+import pytest
+
+from harness.core.sockets import connect
+from harness.core.target_model import ORACLE
+from harness.protocol import reply_comparison
+from harness.protocol.allowed_refusals import release_of
+from harness.protocol.command_stream import clients_of, from_text, from_wire
+from harness.protocol.resp import Client
+from harness.run.server_process import Guest
+from suites.fuzz.attempt import attempt
+from suites.fuzz.emptying import Emptying, leaves_client
+from suites.fuzz.generate import generate
+from tests.end_to_end.machines import quiet_workbench, set_up
+from tests.test_recording_proxy import RecordedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from harness.protocol.resp import Reply
+    from suites.fuzz.attempt import Failure
+
+pytestmark = pytest.mark.end_to_end
+
+PROBE = """SET k v
+HSET h f v
+OBJECT ENCODING h
+HGETALL h
+DBSIZE
+FUNCTION LIST
+SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db
+CONFIG GET notify-keyspace-events
+ACL USERS
+CLIENT GETNAME
+"""
+"""What a stream finds: data, encodings, the protocol's version, functions, settings, users."""
+UNKEPT = ("ACL", "CLIENT")
+"""Commands that a client does not remain after."""
+
+
+def started(folder: Path, sockets: Path) -> Guest:
+    tree = quiet_workbench().open_server("redis-7.0.15")
+    setup = set_up((ORACLE,))[ORACLE]
+    return Guest(setup.build(tree, "O2"), setup.runner("signal"), folder, sockets=sockets, version=tree.version)
+
+
+Pair = tuple[Guest, Guest, Emptying]
+"""Two servers, of which the first one is taken for the guest."""
+
+
+@contextlib.contextmanager
+def both(folder: Path) -> Iterator[Pair]:
+    with (
+        tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
+        started(folder / "guest-1", Path(sockets)) as guest,
+        started(folder / "guest-2", Path(sockets)) as oracle,
+    ):
+        emptying = Emptying()
+        yield guest, oracle, emptying
+        emptying.close()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with both(tmp_path_factory.mktemp("pair")) as servers:
+        yield servers
+
+
+@pytest.fixture
+def mortal_pair(tmp_path: Path) -> Iterator[Pair]:
+    """A pair for one test, which ends the guest."""
+    with both(tmp_path) as servers:
+        yield servers
+
+
+def tried(pair: Pair, text: str) -> tuple[Failure | None, list[Reply]]:
+    guest, oracle, emptying = pair
+    return attempt(guest, oracle, from_text(text), emptying, checkpoint=True)
+
+
+def connections_made(guest: Guest) -> int:
+    with Client.at_socket(guest.upstream, deadline_seconds=10) as client:
+        stats = client.command("INFO", "stats")
+    assert isinstance(stats, bytes)
+    return int(stats.split(b"total_connections_received:")[1].split(b"\r\n")[0])
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "MULTI\nSET k w\n",
+        "WATCH k\nSET k w\nMULTI\n",
+        "MULTI\nNONSENSE\n",
+        "SELECT 1\nSET k w\nHSET h f w g x\n",
+        "HELLO 3\nHSET h f v\n",
+        "CONFIG SET hash-max-listpack-entries 0\nCONFIG SET notify-keyspace-events KEA\n",
+        "SCRIPT FLUSH\n",
+        "FUNCTION LOAD \"#!lua name=f\\nredis.register_function('put', function() return 1 end)\"\n",
+        "ACL SETUSER plumb on >word ~* +@all\nAUTH plumb word\n",
+        "CLIENT SETNAME x\nCLIENT REPLY NONSENSE\n",
+        "SUBSCRIBE c\n",
+        "SWAPDB 0 1\nSET k w\nSWAPDB 0 1\n",
+        "SET k v\n@2 HELLO 3\n@2 MULTI\n@2 BLPOP l 0\n",
+    ],
+)
+def test_a_stream_finds_nothing_of_the_one_before(pair: Pair, left: str) -> None:
+    kept = "".join(line + "\n" for line in PROBE.splitlines() if not line.startswith(UNKEPT))
+    for probe in (kept, PROBE):
+        _, expected = tried(pair, probe)
+        tried(pair, left)
+        failure, replies = tried(pair, probe)
+        assert failure is None
+        assert replies == expected
+
+
+def test_a_client_remains_for_the_streams_that_leave_it_as_it_was(pair: Pair) -> None:
+    guest = pair[0]
+    tried(pair, PROBE)
+    before = connections_made(guest)
+    for _ in range(5):
+        tried(pair, "SET k v\nHELLO 3\nMULTI\n")
+    # One that asks for it, and one that remains.
+    assert connections_made(guest) == before + 2
+    for _ in range(5):
+        tried(pair, "CLIENT ID\n")
+    assert connections_made(guest) == before + 2 + 1 + 5
+
+
+def test_a_client_that_remains_is_answered_as_a_new_one(pair: Pair) -> None:
+    guest, oracle, emptying = pair
+    drawn, release = random.Random(11), release_of(guest.build.server_binary, guest.version)
+    kept = 0
+    for stream in (one for one in (generate(drawn) for _ in range(250)) if clients_of(one) == 1):
+        failure, replies = attempt(guest, oracle, stream, emptying, checkpoint=True)
+        assert failure is None
+        kept += leaves_client(guest, stream)
+        # Nobody knows how it uses the servers, and it takes new clients.
+        _, of_new = attempt(guest, oracle, stream, Emptying(), checkpoint=False)
+        for server in (guest, oracle):
+            emptying.sent(server, stream)
+        assert reply_comparison.first_difference(stream, replies, of_new, guest.runner.target, release) is None
+    assert kept > 150
+
+
+def test_an_end_is_that_of_the_command_that_brings_it(mortal_pair: Pair) -> None:
+    assert tried(mortal_pair, "SET k v\n")[0] is None
+    failure, replies = tried(mortal_pair, "SET k w\n\nDEBUG SEGFAULT\n")
+    assert failure is not None
+    assert (failure.label, failure.index, replies) == ("DEBUG-end", 1, [b"OK"])
+
+
+def spoiling(guest: Guest, spoil: Callable[[bytes, bytes], bytes | None]) -> RecordedServer:
+    """Something between a server and its clients that changes what the server replies to a write; None: it hangs up."""
+
+    def answer(write: bytes) -> bytes | None:
+        count = len(from_wire(write))
+        reader = hiredis.Reader(notEnoughData=NOTHING)
+        connection.sendall(write)
+        reply = b""
+        while count:
+            content = connection.recv(65536)
+            reply += content
+            reader.feed(content)
+            while reader.gets() is not NOTHING:
+                count -= 1
+        return spoil(write, reply)
+
+    connection = connect(guest.upstream, deadline_seconds=10)
+    return RecordedServer(answer)
+
+
+NOTHING = object()
+HASH = "HSET h f v\nGET k\n"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "label", "says"),
+    [
+        (lambda write, reply: reply[:-2] if b"GET" in write else reply, "GET-end", "TimeoutError"),
+        (lambda write, reply: reply[:-2] if b"RESET" in write else reply, "HGETALL-end", "TimeoutError"),
+        (
+            lambda write, reply: reply + b"+OK\r\n" if b"GET" in write else reply,
+            "RESET",
+            "b'OK', native b'RESET'",
+        ),
+        (lambda write, reply: reply.replace(b"$1\r\nv", b"$1\r\nw") if b"RESET" in write else reply, "HGETALL", "b'w'"),
+        (lambda write, reply: None if b"RESET" in write else reply, "RESET-end", "closed by the server"),
+        (lambda write, reply: None if b"GET" in write else reply, "HSET-end", "closed by the server"),
+        (lambda write, reply: reply.replace(b"+RESET", b"+OTHER") if b"RESET" in write else reply, "RESET", "b'OTHER'"),
+    ],
+)
+def test_what_is_spoilt_is_seen(
+    mortal_pair: Pair,
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[bytes, bytes], bytes | None],
+    label: str,
+    says: str,
+) -> None:
+    guest = mortal_pair[0]
+    with spoiling(guest, spoil) as between:
+        monkeypatch.setattr(guest, "client", lambda: Client.at_socket(between.path, deadline_seconds=1))
+        failure, _ = tried(mortal_pair, HASH)
+        assert failure is not None
+        assert failure.label == label
+        assert says in failure.message
