@@ -23,6 +23,8 @@ _JUNK = tuple(
     Command(words=tuple(line.split()), inline=True)
     for line in (b"PING", b"PING a", b"ECHO abc", b"PING ab", b"ECHO abcd", b"GET x", b"PING abcde")
 )
+_SHARES_THAT_WAIT = (0.0, 0.0, 0.0, 0.1)
+"""Of a stream's commands, those that wait for the one before. Each of them takes as long as six that do not."""
 _LIMITS = (-2, 0, 1, 2, 3, 4, 8, 16, 64, 128, 512)
 
 
@@ -38,7 +40,7 @@ def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
     commands += [_by_second(line, draw) for theme in listening for line in theme.begins]
     if random.random() < 0.15:
         commands.insert(0, Command(words=(b"HELLO", b"3")))
-    pace = random.choice((0.0, 0.0, 0.1, 0.5))
+    pace = random.choice(_SHARES_THAT_WAIT)
     transaction = 0
     for _ in range(random.choice((4, 12, 25) if listening else (4, 12, 25, 50))):
         if random.random() < 0.06:
