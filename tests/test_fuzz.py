@@ -418,7 +418,7 @@ def test_what_nobody_knows_the_use_of_is_restored_whole(listening: tuple[_Listen
     emptying, stream = Emptying(), from_text("SET k config\n")
     assert "CONFIG" in _emptied(emptying, server, received)
     whole = _emptied(emptying, server, received)
-    assert {"FLUSHALL", "FUNCTION", "CONFIG", "ACL", "SCRIPT", "INFO"} == set(whole)
+    assert {"SLAVEOF", "FLUSHALL", "FUNCTION", "CONFIG", "ACL", "SCRIPT", "INFO"} == set(whole)
     emptying.sent(server, stream)  # type: ignore[arg-type]
     assert _emptied(emptying, server, received) == ["FLUSHALL"]
     assert _emptied(emptying, server, received) == whole
@@ -437,6 +437,24 @@ def test_only_after_several_clients_a_server_is_asked_for_blocked_ones(
     assert _emptied(emptying, server, received) == ["FLUSHALL"]
     emptying.sent(server, from_text("@2 SET k v\n"))  # type: ignore[arg-type]
     assert _emptied(emptying, server, received) == ["FLUSHALL", "INFO"]
+
+
+def test_a_server_that_may_be_a_replica_is_made_none_before_it_is_emptied(
+    listening: tuple[_Listening, list[str]],
+) -> None:
+    server, received = listening
+    emptying = Emptying()
+    assert _emptied(emptying, server, received).index("SLAVEOF") < received.index("FLUSHALL")
+    emptying.sent(server, from_text("REPLICAOF 127.0.0.1 -1\n"))  # type: ignore[arg-type]
+    assert _emptied(emptying, server, received) == ["SLAVEOF", "FLUSHALL"]
+
+
+def test_a_server_that_keeps_its_keys_is_told() -> None:
+    def refuse(piece: bytes) -> bytes:
+        return b"".join(b"-READONLY\r\n" if one.name == "FLUSHALL" else b"+OK\r\n" for one in from_wire(piece))
+
+    with RecordedServer(refuse) as server, pytest.raises(AssertionError, match="keeps its keys: .*READONLY"):
+        Emptying().empty(_Listening(folder=server.path.parent, upstream=server.path))  # type: ignore[arg-type]
 
 
 WHOLE = from_text(

@@ -27,6 +27,9 @@ UNDO = (
 """Commands that undo what streams do to a server besides its keys and thresholds, or refused by an older release. The
 script by which EVALSHA names it is known to every stream."""
 FLUSH = (command("FLUSHALL"),)
+NO_REPLICA = (command("SLAVEOF", "NO", "ONE"),)
+"""It precedes FLUSHALL, which a replica refuses. Before Redis 7 a server becomes one of port -1."""
+_MAKING_REPLICAS = frozenset({"FAILOVER", "REPLICAOF", "SLAVEOF"})
 RESET = command("RESET")
 """It makes a client as a new one, in releases from SINCE_RESET on."""
 SINCE_RESET = (6, 2)
@@ -78,7 +81,8 @@ class Emptying:
     def empty(self, *servers: Guest) -> None:
         """Remove all keys and settings, and wait for clients that were blocked. The servers do it at the same time.
 
-        Raises OSError where a server is gone, or a client stays blocked.
+        Raises OSError where a server is gone, or a client stays blocked, and AssertionError where a server keeps its
+        keys.
         """
         unclean = []
         for server in servers:
@@ -87,9 +91,10 @@ class Emptying:
                 control = self.control(server)
                 due = self._due(server, control, stream)
                 control.begin(wire(due), len(due))
-                unclean.append((control, stream))
-        for control, stream in unclean:
-            control.end()
+                unclean.append((server, control, stream, due.index(*FLUSH)))
+        for server, control, stream, place in unclean:
+            if (reply := control.end()[place]) != b"OK":
+                raise AssertionError(f"{server.folder.name} keeps its keys: {reply!r}")
             if stream is None or clients_of(stream) > 1:
                 control.await_no_blocked_client()
 
@@ -138,7 +143,9 @@ class Emptying:
         if place not in self._settings:
             self._settings[place] = _settings(control)
         whole = reply_comparison.EMPTY + UNDO + self._settings[place]
-        return whole if stream is None else FLUSH + undoing(stream, whole)
+        due = whole if stream is None else FLUSH + undoing(stream, whole)
+        is_replica = stream is None or any(one.name in _MAKING_REPLICAS for one in stream)
+        return NO_REPLICA + due if is_replica else due
 
 
 def leaves_client(server: Guest, stream: Stream) -> bool:
