@@ -453,7 +453,7 @@ def test_a_server_that_keeps_its_keys_is_told() -> None:
     def refuse(piece: bytes) -> bytes:
         return b"".join(b"-READONLY\r\n" if one.name == "FLUSHALL" else b"+OK\r\n" for one in from_wire(piece))
 
-    with RecordedServer(refuse) as server, pytest.raises(AssertionError, match="keeps its keys: .*READONLY"):
+    with RecordedServer(refuse) as server, pytest.raises(AssertionError, match=r"keeps its keys: .*READONLY"):
         Emptying().empty(_Listening(folder=server.path.parent, upstream=server.path))  # type: ignore[arg-type]
 
 
