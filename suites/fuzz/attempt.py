@@ -65,7 +65,7 @@ def attempt(
         emptying.drop_clients()
     with contextlib.ExitStack() as connections:
         pair = _Pair(guest, oracle, emptying, connections)
-        failure = pair.failure_of(stream)
+        failure = pair.failure_of(stream, keeps=keeps)
         if failure is None and checkpoint:
             failure = pair.failure_of_data(stream, keeps=keeps)
     return failure, pair.guest.replies
@@ -80,14 +80,19 @@ class _Pair:
         self._emptying = emptying
         self._connections = connections
         self._known_faults = guest.faults()
+        self._keys: Reply = None
+        """The keys of the native build after the stream; None where nobody has asked."""
 
-    def failure_of(self, stream: Stream) -> Failure | None:
+    def failure_of(self, stream: Stream, *, keeps: bool) -> Failure | None:
         """Send the stream, and compare the replies, the model's too."""
         for side in (self.native, self.guest):
             side.connect(clients_of(stream), self._connections)
         writes = reply_comparison.writes_of(stream) if clients_of(stream) == 1 else []
         # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
-        died = self.native.ask(stream, writes)
+        died = self.native.ask(stream, _listing_keys(writes) if keeps else writes)
+        if keeps and not died:
+            self._keys = self.native.replies.pop()
+            self.native.replies.pop()
         if error := self.guest.ask(stream, writes):
             return self._gone(stream, error)
         if died:
@@ -97,7 +102,7 @@ class _Pair:
     def failure_of_data(self, stream: Stream, *, keeps: bool) -> Failure | None:
         """Compare all data that the stream has stored. With `keeps` its client remains for the next one."""
         sides = self.native, self.guest
-        stored = (RESET if keeps else command("SELECT", 0), *_stored(self.native.control))
+        stored = (RESET if keeps else command("SELECT", 0), *_stored(self.native.control, self._keys))
         if clients_of(stream) > 1:
             # Of two clients each may have been disconnected, or hear of what the other does.
             for side in sides:
@@ -265,9 +270,18 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
     )
 
 
-def _stored(oracle: ControlConnection) -> Stream:
-    """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE."""
-    listed = oracle.ask(_LIST_KEYS, 1)[0]
+def _listing_keys(writes: list[reply_comparison.Write]) -> list[reply_comparison.Write]:
+    """The writes of a stream, and RESET and KEYS with the last one."""
+    content, count = writes[-1]
+    return [*writes[:-1], (content + wire((RESET,)) + _LIST_KEYS, count + 2)]
+
+
+def _stored(oracle: ControlConnection, listed: Reply) -> Stream:
+    """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE.
+
+    `listed`: its keys, if they are known.
+    """
+    listed = oracle.ask(_LIST_KEYS, 1)[0] if listed is None else listed
     keys = sorted(key for key in listed if isinstance(key, bytes))  # type: ignore[union-attr]
     if not keys:
         return ()
