@@ -287,16 +287,25 @@ def test_an_archive_that_lacks_the_asked_folder_is_not_published_as_an_empty_tre
 APT_GET = r"""#!/bin/sh
 case "$*" in
 *indextargets*) echo "http://archive.ubuntu.example/ubuntu|noble|main|" ;;
+*--print-uris*) cat "$PLANNED" ;;
 *update*) cp "$(echo "$*" | sed -n 's/.*sourcelist=\([^ ]*\) .*/\1/p')" "$SEEN" ;;
 esac
 exit 1
 """
 
 
+def planned_at(folder: Path) -> str:
+    """The program that stands for apt-get, and reads and writes in a folder."""
+    return APT_GET.replace("$SEEN", str(folder / "seen")).replace("$PLANNED", str(folder / "planned"))
+
+
 @pytest.fixture
 def ubuntu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host whose apt knows Ubuntu's archive alone: the file that gets the sources which apt was asked to read."""
-    fakes.write(tmp_path / "bin" / "apt-get", APT_GET.replace("$SEEN", str(tmp_path / "seen")), mode=0o755)
+    fakes.write(tmp_path / "bin" / "apt-get", planned_at(tmp_path), mode=0o755)
+    fakes.write(
+        tmp_path / "planned", "'http://archive.ubuntu.example/ubuntu/dists/noble/InRelease' ubuntu_InRelease 0\n"
+    )
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
     monkeypatch.setattr(debian_archive, "DEBIAN_TEMPLATE", tmp_path / "Debian.info")
     monkeypatch.setattr(debian_archive, "DEBIAN_KEYRING", tmp_path / "keyring.gpg")
@@ -314,6 +323,21 @@ def test_a_host_that_is_no_debian_reads_debians_archive_where_python_apt_says(tm
         from_debian(tmp_path)
     expected = f"deb-src [signed-by={tmp_path}/keyring.gpg] https://debian.example/debian/ bookworm main\n"
     assert expected == ubuntu.read_text()
+
+
+def test_a_debian_without_lists_reads_the_archive_of_its_sources(tmp_path: Path, ubuntu: Path) -> None:
+    fakes.write(
+        tmp_path / "planned",
+        "'http://deb.example/debian/dists/bookworm-updates/InRelease' deb.example_updates_InRelease 0\n"
+        "'http://deb.example/debian/dists/bookworm/InRelease' deb.example_InRelease 0\n"
+        "'http://deb.example/debian/dists/bookworm/main/binary-amd64/Packages.xz' deb.example_Packages 0\n",
+    )
+    fakes.write(tmp_path / "keyring.gpg", "")
+    with pytest.raises(InfrastructureError):
+        from_debian(tmp_path)
+    assert ubuntu.read_text() == (
+        f"deb-src [signed-by={tmp_path}/keyring.gpg] http://deb.example/debian bookworm main\n"
+    )
 
 
 def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:

@@ -152,11 +152,17 @@ def _debian_archive() -> tuple[str, str]:
         if len(fields) == 4 and fields[2] == "main" and "-" not in fields[1] and "debian" in fields[0]:
             signed_by = fields[3] if "/" in fields[3] else ""
             return fields[0], signed_by
+    # Without lists, as in a container whose image has none, apt tells of its sources what it would fetch.
+    planned = process.run(
+        ["apt-get", "update", "--print-uris"], deadline_seconds=60, environment=environment.for_registry()
+    )
+    if found := re.search(r"^'(\S*debian\S*)/dists/\w+/InRelease'", planned.text, re.MULTILINE):
+        return found[1], str(DEBIAN_KEYRING) if DEBIAN_KEYRING.is_file() else ""
     template = DEBIAN_TEMPLATE.read_text("utf-8") if DEBIAN_TEMPLATE.is_file() else ""
     if found := re.search(r"^BaseURI: *(\S+)", template, re.MULTILINE):
         return found[1], str(DEBIAN_KEYRING)
     raise InfrastructureError(
         "this machine's apt knows no Debian archive",
-        because=result.text.strip() or "apt-get indextargets lists none",
+        because=result.text.strip() or "neither apt-get indextargets nor apt-get update --print-uris names it",
         remedy="plumb doctor --install; for a server alone, --server PATH takes any source tree that you have",
     )
