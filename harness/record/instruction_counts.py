@@ -30,8 +30,10 @@ _WORD = struct.Struct("<Q")
 _ROW, _ROWS, _ROWS_AT = struct.Struct("<11Q40x"), 256, 4096
 _BLOCK, _BLOCKS = struct.Struct("<3Q"), 1 << 17
 _BLOCKS_AT = _ROWS_AT + _ROWS * _ROW.size
-SIZE_BYTES = _BLOCKS_AT + _BLOCKS * _BLOCK.size
+_CHILD_BLOCKS_AT = _BLOCKS_AT + _BLOCKS * _BLOCK.size
+SIZE_BYTES = _CHILD_BLOCKS_AT + _BLOCKS * _BLOCK.size
 _MAGIC_AT, _ROWS_USED, _FAULTS, _HOLD, _HOLD_CHILDREN, _WAITS, _HELD_CHILDREN, _BLOCKS_USED = range(8)
+_CHILD_BLOCKS_BEGUN, _CHILD_BLOCKS_USED = 8, 9
 _FAULT_TEXTS = {1: "more than 256 threads and children", 2: "more than 131,072 translated blocks", 4: "lost its orders"}
 ANSWER_SLICE_SECONDS = 0.5
 """How long to wait for an answer before looking whether the server still lives."""
@@ -61,7 +63,7 @@ class ThreadCounts(Record, frozen=True):
 
 
 class BlockTable:
-    """How often the first thread has executed each translated block, at one moment."""
+    """How often a thread has executed each translated block, at one moment."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -103,6 +105,7 @@ class InstructionCounts:
         self._orders, self._answers = (os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in (orders, answers))
         with counts.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), SIZE_BYTES)
+        self._child_blocks_read = 0
 
     @property
     def arguments(self) -> list[str]:
@@ -172,6 +175,19 @@ class InstructionCounts:
         # The counter answers again when it has written them.
         self.await_held(alive, deadline_seconds=deadline_seconds)
         return BlockTable(self._map[_BLOCKS_AT : _BLOCKS_AT + self._get(_BLOCKS_USED) * _BLOCK.size])
+
+    def child_blocks(self) -> BlockTable:
+        """The blocks that children executed which have ended since the last call.
+
+        While a child is ending, the answer is empty, and the next one has all. Children of a server that have executed
+        more than 131,072 blocks are left out from there on.
+        """
+        begun, used = self._get(_CHILD_BLOCKS_BEGUN), self._get(_CHILD_BLOCKS_USED)
+        if begun != used:
+            return BlockTable(b"")
+        first, self._child_blocks_read = self._child_blocks_read, used
+        places = (_CHILD_BLOCKS_AT + min(place, _BLOCKS) * _BLOCK.size for place in (first, used))
+        return BlockTable(self._map[slice(*places)])
 
     def _get(self, word: int) -> int:
         return int(_WORD.unpack_from(self._map, word * _WORD.size)[0])

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.analysis.executed_code import code_lines
 from harness.core.errors import ExitCode
+from harness.protocol.resp import Client, info_fields
+from harness.run.coverage.covered_guest import CoveredGuest
 from harness.workflows.mutation_testing import campaign, mutations
+from harness.workflows.target_setup import counter_for, set_up_target
 from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import PLUMB, run
 
@@ -24,6 +29,40 @@ def planted() -> Path:
     row = campaign.mutate(quiet_workbench(), mutations.mutations()["getrange-length-type"], targets=["armv5"])
     assert row.caught
     return Path(row.run)
+
+
+def test_what_a_child_executes_is_covered(tmp_path: Path) -> None:
+    bench = quiet_workbench()
+    setup = set_up_target(bench, bench.catalog.targets["armv5"])
+    tree = bench.open_server("redis-7.0.15")
+    build = setup.build(tree, "O2")
+    named: list[set[str]] = []
+    for commands in ([("SET", "k", "v")], [("SET", "k", "v"), ("BGSAVE",)]):
+        executed: set[int] = set()
+        home = tmp_path / str(len(commands))
+        guest = CoveredGuest(
+            build,
+            setup.runner("signal"),
+            home,
+            counter=counter_for(bench, setup),
+            sockets=tmp_path,
+            version=tree.version,
+        )
+        guest.report = executed.update
+        with guest, Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds) as client:
+            for words in commands:
+                client.command(*words)
+            deadline = time.monotonic() + guest.deadline_seconds
+            while (
+                len(commands) > 1
+                and info_fields(client.command("INFO", "persistence"))["rdb_bgsave_in_progress"] != "0"
+            ):
+                assert time.monotonic() < deadline
+        lines = code_lines(setup.toolchain.prefix, build.server_binary, sorted(executed))
+        named.append({place.function for places in lines.values() for place in places})
+    assert "setCommand" in named[0]
+    assert "rdbSaveRio" not in named[0]
+    assert "rdbSaveRio" in named[1]
 
 
 def finding_of(folder: Path) -> dict[str, Any]:

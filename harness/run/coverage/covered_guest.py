@@ -9,6 +9,7 @@ threads execute is not looked at.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import TYPE_CHECKING, Self
 
 from harness.analysis.executed_code import executed_addresses
@@ -52,12 +53,13 @@ class CoveredGuest(CountedGuest):
         if self._before is None or not self.alive():
             return
         before, self._before = self._before, self._table()
-        if reported and self._before is not None and self.report is not None:
-            machine = self.runner.target.emulator.qemu
-            with contextlib.suppress(OSError):
-                self.report(
-                    executed_addresses(self._before.since(before), self.maps(), self.build.server_binary, machine)
-                )
+        if self._before is None or not reported or self.report is None:
+            self.counts.child_blocks()
+            return
+        blocks = self._before.since(before) + Counter(self.counts.child_blocks().executions())
+        machine = self.runner.target.emulator.qemu
+        with contextlib.suppress(OSError):
+            self.report(executed_addresses(blocks, self.maps(), self.build.server_binary, machine))
 
     def _table(self) -> BlockTable | None:
         """What it has executed so far; None, for ever, if it does not come back to wait for events.
