@@ -73,21 +73,21 @@ def ranked(scores: Mapping[int, Score], lines: Mapping[int, Sequence[CodeLine]],
     """The functions with the highest scores: each has that of its code with the highest one.
 
     `lines`: address -> the places that it belongs to, innermost first. An inlined function's code is its caller's, too,
-    and counts for both. Of functions alike, that one stands first whose executed code has the higher mean score: the
-    whole of it runs when the result is wrong, and not a branch of it alone. Then the one with more code stands first: a
-    fault is as likely in each instruction.
+    and counts for both. Of functions alike, that one stands first of which the larger share never ran in a passing run:
+    others have a branch of that kind. Then the one with more code of that score: a fault is as likely in each
+    instruction.
     """
     code: dict[tuple[str, str], list[tuple[Score, CodeLine]]] = {}
     for address, score in scores.items():
         for place in lines.get(address, ()):
             code.setdefault((place.function, place.file), []).append((score, place))
-    best: list[tuple[Score, float, int, CodeLine]] = []
+    best: list[tuple[float, float, int, CodeLine, Score]] = []
     for pairs in code.values():
         highest = max(score for score, _ in pairs)
-        first_line = min((place for score, place in pairs if score == highest), key=lambda place: place.line)
-        mean = round(sum(score.ochiai for score, _ in pairs) / len(pairs), 6)
-        best.append((highest, mean, len(pairs), first_line))
-    first = sorted(best, key=lambda each: (-each[0].ochiai, -each[1], -each[2], each[3]))[:MOST]
+        at_highest = [place for score, place in pairs if score == highest]
+        apart = sum(score.passing == 0 for score, _ in pairs) / len(pairs)
+        first_line = min(at_highest, key=lambda place: place.line)
+        best.append((-highest.ochiai, -apart, -len(at_highest), first_line, highest))
     return [
         Suspect(
             function=place.function,
@@ -97,7 +97,7 @@ def ranked(scores: Mapping[int, Score], lines: Mapping[int, Sequence[CodeLine]],
             why=f"ran in {score.failing} of {len(runs.failing)} runs that show it, and in {score.passing} of "
             f"{len(runs.passing)} that do not",
         )
-        for score, _, _, place in first
+        for *_, place, score in sorted(best)[:MOST]
     ]
 
 
