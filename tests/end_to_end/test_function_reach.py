@@ -62,7 +62,8 @@ int main(int count, char **words)
     puts("ready");
     fflush(stdout);
     /* What follows is entered after the reader has looked once. */
-    while (getchar() != 'x') {
+    if (getchar() != 'x') {
+        return 1;
     }
     by_the_first_thread();
     puts("done");
