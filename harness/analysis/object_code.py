@@ -36,7 +36,7 @@ _RESERVED = 0xFF00
 _UNWINDING = (".eh_frame", ".ARM.exidx", ".ARM.extab", ".gcc_except_table")
 """Sections that describe code, and follow from it."""
 _PADDING_BYTES = 32
-"""Code between functions, up to this length, fills the space to an alignment."""
+"""Up to this length, one instruction over and over between functions fills the space to an alignment."""
 _CUT = 16
 """Hexadecimal digits of a digest."""
 
@@ -223,7 +223,12 @@ class _Object:
         functions = sorted(
             (one.value & ~1, one.size) for one in self._symbols if one.section == number and one.kind == _FUNCTION
         )
-        return [gap for gap in _gaps(functions, len(self._content[number])) if gap[1] > _PADDING_BYTES]
+        content = self._content[number]
+        return [
+            (start, size)
+            for start, size in _gaps(functions, len(content))
+            if not _is_padding(content[start : start + size])
+        ]
 
     def _digest(self, number: int | None) -> str:
         """The digest of a section, and of all sections without names that it leads to; empty for none."""
@@ -279,6 +284,10 @@ class _Object:
             if self._symbol_first:
                 kind, symbol = info >> 32, info & 0xFFFFFFFF
             yield offset, kind, symbol, addend[0] if addend else 0
+
+
+def _is_padding(code: bytes) -> bool:
+    return len(code) <= _PADDING_BYTES and any(code == (code[:unit] * len(code))[: len(code)] for unit in (1, 2, 4))
 
 
 def _gaps(taken: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
