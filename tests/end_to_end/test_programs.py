@@ -681,6 +681,17 @@ def test_a_program_that_was_overwritten_names_no_function(tmp_path: Path) -> Non
     )
 
 
+def test_a_probe_that_is_gone_is_no_remark(traced_arm: TracedRun) -> None:
+    """A configure script removes what it asks by."""
+    traced_arm.run(
+        "sh", "-c", "exec 5>config.log; cp odd conftest; ./conftest odd; rm conftest; cp odd gone; ./gone odd; rm gone"
+    )
+    changed = [
+        program_launch.lines_of(guest, program_launch.CHANGED) for guest in program_launch.guests(traced_arm.cell)
+    ]
+    assert changed == [[], [str(traced_arm.folder / "gone")]]
+
+
 def test_an_audit_counts_every_access_and_enforces_nothing(tmp_path: Path) -> None:
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
     code, found = executed(tmp_path, "armv5", ["sh", "-c", "./odd odd; ./odd fork"], "--audit")

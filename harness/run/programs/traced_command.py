@@ -231,7 +231,7 @@ def _keep_objects(cell: Path) -> None:
     """
     for guest in program_launch.guests(cell):
         log, launch = guest / fault_log.NAME, program_launch.read_launch(guest)
-        if not log.is_file() or launch is None:
+        if not log.is_file() or launch is None or launch.is_probe:
             continue
         paths = {one.path for fault in fault_log.read_faults(log) for one in fault.maps}
         own = [path for path in sorted(paths) if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
