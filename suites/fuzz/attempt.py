@@ -85,18 +85,23 @@ class _Pair:
 
     def failure_of(self, stream: Stream, *, keeps: bool) -> Failure | None:
         """Send the stream, and compare the replies, the model's too."""
-        for side in (self.native, self.guest):
+        sides = self.native, self.guest
+        for side in sides:
             side.connect(clients_of(stream), self._connections)
-        writes = reply_comparison.writes_of(stream) if clients_of(stream) == 1 else []
-        # The native build runs first: if it dies of the stream, the guest should die too, and its death is recorded.
-        died = self.native.ask(stream, _listing_keys(writes) if keeps else writes)
-        if keeps and not died:
+        if clients_of(stream) > 1:
+            for side in sides:
+                side.converse(stream)
+        else:
+            writes = reply_comparison.writes_of(stream)
+            self._ask(_listing_keys(writes) if keeps else writes, writes)
+        if keeps and not self.native.error:
             self._keys = self.native.replies.pop()
             self.native.replies.pop()
-        if error := self.guest.ask(stream, writes):
+        # If the native build dies of the stream, the guest should die too, and its death is recorded.
+        if error := self.guest.error:
             return self._gone(stream, error)
-        if died:
-            return _native_gone(stream, len(self.native.replies), died)
+        if error := self.native.error:
+            return _native_gone(stream, len(self.native.replies), error)
         return self._compared(stream) or _mistaken(stream, self.guest.replies)
 
     def failure_of_data(self, stream: Stream, *, keeps: bool) -> Failure | None:
@@ -108,9 +113,12 @@ class _Pair:
             for side in sides:
                 side.connect(1, self._connections)
         content = wire(stored)
-        if error := self.native.ask_last(content, len(stored), stream if keeps else ()):
+        restoring = [self._emptying.restoring(side.server, stream) if keeps else () for side in sides]
+        self._ask(*([(content + wire(after), len(stored) + len(after))] for after in restoring))
+        if error := self.native.error:
             raise error
-        if error := self.guest.ask_last(content, len(stored), stream if keeps else ()):
+        restored = [side.end_of_replies(len(stream + stored)) for side in sides]
+        if error := self.guest.error:
             return self._gone(stream + stored, error)
         failure = self._compared(stream + stored)
         if failure is not None:
@@ -118,11 +126,19 @@ class _Pair:
         if not keeps:
             for side in sides:
                 self._emptying.sent(side.server, stream)
-        elif all(side.is_restored for side in sides):
+        elif all(side.replies[len(stream)] == b"RESET" for side in sides) and all(one[0] == b"OK" for one in restored):
             self._connections.pop_all()
             for side in sides:
                 side.keep_client()
         return None
+
+    def _ask(self, native: list[reply_comparison.Write], guest: list[reply_comparison.Write]) -> None:
+        """Send each write to both servers, which work at the same time, before the next one."""
+        for (to_native, native_count), (to_guest, guest_count) in zip(native, guest, strict=True):
+            self.native.send(to_native)
+            self.guest.send(to_guest)
+            self.native.receive(native_count)
+            self.guest.receive(guest_count)
 
     def _gone(self, stream: Stream, error: OSError) -> Failure:
         return gone(self.guest.server, self._known_faults, stream, len(self.guest.replies), error)
@@ -156,8 +172,8 @@ class _Side:
 
     def __init__(self, server: Guest, connect_one: Callable[[], Client], emptying: Emptying) -> None:
         self.replies: list[Reply] = []
-        self.is_restored = False
-        """Whether the server and its one client are as they were before."""
+        self.error: OSError | None = None
+        """Why not all replies came; nothing more is sent then."""
         self.server = server
         self._connect_one = connect_one
         self._emptying = emptying
@@ -175,36 +191,35 @@ class _Side:
         for client in self._clients:
             connections.enter_context(client)
 
-    def ask(self, stream: Stream, writes: list[reply_comparison.Write]) -> OSError | None:
-        """Send a stream, of which `writes` are the bytes if one client sends it. Returns why not all replies came."""
-        try:
-            if writes:
-                reply_comparison.ask_writes_into(self.replies, self._clients[0], writes)
-            else:
-                seconds = self.server.deadline_seconds
-                reply_comparison.ask_all_into(
-                    self.replies, self._clients, stream, self.control, deadline_seconds=seconds
-                )
-        except OSError as error:
-            return error
-        return None
+    def send(self, content: bytes) -> None:
+        """Send what the one client sends."""
+        if not self.error:
+            try:
+                self._clients[0].send(content)
+            except OSError as error:
+                self.error = error
 
-    def ask_last(self, content: bytes, count: int, stream: Stream) -> OSError | None:
-        """Send so many more commands in one write. Returns why not all replies came.
+    def receive(self, count: int) -> None:
+        """Receive so many replies."""
+        if not self.error:
+            try:
+                self._clients[0].receive_into(self.replies, count)
+            except OSError as error:
+                self.error = error
 
-        The first command is RESET, and those follow that undo a stream, if there is a stream.
-        """
-        undoing = self._emptying.restoring(self.server, stream) if stream else ()
-        received: list[Reply] = []
+    def converse(self, stream: Stream) -> None:
+        """Send what several clients send, and receive the replies."""
+        seconds = self.server.deadline_seconds
         try:
-            write = content + wire(undoing), count + len(undoing)
-            reply_comparison.ask_writes_into(received, self._clients[0], [write])
+            reply_comparison.ask_all_into(self.replies, self._clients, stream, self.control, deadline_seconds=seconds)
         except OSError as error:
-            return error
-        finally:
-            self.replies += received[:count]
-        self.is_restored = bool(undoing) and (received[0], received[count]) == (b"RESET", b"OK")
-        return None
+            self.error = error
+
+    def end_of_replies(self, count: int) -> list[Reply]:
+        """Take away the replies after so many."""
+        end = self.replies[count:]
+        del self.replies[count:]
+        return end
 
     def keep_client(self) -> None:
         """Keep the client for the next stream, for which all is as before."""
