@@ -33,9 +33,9 @@ LEAST_KEPT = 8
 MIXED = 2
 """Number of themes in a new stream."""
 EMPTYING = 20
-"""Cost of a stream besides its own commands, in commands: two connections, no keys, default settings."""
+"""Cost of a stream besides its own commands, in commands: all stored data are read and compared, and removed."""
 USUAL_COMMANDS = 25
-WAITING = 4
+WAITING = 8
 """Cost of a command that waits for the one before it, as those of two clients do, in commands that do not."""
 DISAPPOINTMENT, LEAST_HOPE = 0.9, 0.05
 """Factor by which a child without anything new lowers its parent's chance, and the lower limit of that chance."""
