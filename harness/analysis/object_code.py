@@ -18,6 +18,7 @@ from elftools.elf.elffile import ELFFile
 
 from harness.core.digests import sha256_of
 from harness.core.model import Record
+from harness.isa.registry import SYMBOL_FIRST, UNWINDING_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ _LOCAL = 0
 """STB_LOCAL."""
 _RESERVED = 0xFF00
 """SHN_LORESERVE: from here on, numbers of sections are none."""
-_UNWINDING = (".eh_frame", ".ARM.exidx", ".ARM.extab", ".gcc_except_table")
+_UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
 """Sections that describe code, and follow from it."""
 _PADDING_BYTES = 32
 """Up to this length, one instruction over and over between functions fills the space to an alignment."""
@@ -129,8 +130,7 @@ class _Object:
             raise ELFError("no object")
         self._order = "<" if elf.little_endian else ">"
         self._wide = elf.elfclass == 64
-        self._symbol_first = self._wide and elf["e_machine"] == "EM_MIPS" and elf.little_endian
-        """MIPS N64 ABI: the index of a relocation's symbol comes first, whatever the order of bytes."""
+        self._symbol_first = self._wide and elf.little_endian and elf["e_machine"] in SYMBOL_FIRST
         sections: list[Any] = list(elf.iter_sections())
         if any(section.name.startswith(".gnu.lto_") for section in sections):
             raise ELFError("code that is generated when it is linked")

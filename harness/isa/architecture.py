@@ -131,6 +131,13 @@ class Architecture(NamedTuple):
     misaligned_signal: signal.Signals = signal.Signals.SIGBUS
     """What a misaligned access raises."""
     alignment_switch: AlignmentSwitch | None = None
+    unwinding_sections: tuple[str, ...] = ()
+    """What the names of sections begin with that describe an object's code, besides those that all architectures have.
+    """
+    symbol_first: str = ""
+    """ELF's name of the machine whose 64-bit little-endian objects have a relocation's symbol where others have its
+    type; empty where there is none.
+    """
     ignored_warnings: tuple[str, ...] = ()
     """Self tests of servers that misread the emulator and stop the start: values of the option `ignore-warnings`."""
 

@@ -89,6 +89,7 @@ _NOTATION = AccessNotation(
 ARM = Architecture(
     isas=("arm",),
     macros=r"arm|thumb|ARM_\w+",
+    unwinding_sections=(".ARM.exidx", ".ARM.extab"),
     # The lowest bit of a return address selects Thumb.
     variants={"arm": Variant(4, False, CallFrames(14, 13, FIRST_16, flag_bits=1), _ARM, _in_state)},
     # As linux-user/plumbline.c classifies the bits of instructions.

@@ -30,6 +30,11 @@ ARCHITECTURES: tuple[Architecture, ...] = (
 MACROS = "|".join(architecture.macros for architecture in ARCHITECTURES)
 """A pattern of macros that tell architectures apart in C, without underscores around them."""
 
+UNWINDING_SECTIONS = tuple(name for architecture in ARCHITECTURES for name in architecture.unwinding_sections)
+"""What the names of sections begin with that describe an object's code, of all architectures."""
+SYMBOL_FIRST = frozenset(architecture.symbol_first for architecture in ARCHITECTURES) - {""}
+"""See `Architecture.symbol_first`: ELF's names of these machines."""
+
 
 def of_isa(isa: str) -> Architecture:
     """The architecture that targets call so. Raises UsageError for a name that no module claims."""
