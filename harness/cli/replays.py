@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from harness.analysis import suspects as suspect_lists
 from harness.cli import options, output
 from harness.cli.parameters import completion
 from harness.cli.run_options import may_install
@@ -21,7 +22,6 @@ from harness.report import finding_list
 from harness.report.finding import suspect_lines
 from harness.report.formats import registry as formats
 from harness.workflows import debug_shell, suspect_search
-from harness.workflows.rejudge import rejudge
 from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.replay import shortening
 from harness.workflows.workbench import Workbench
@@ -127,11 +127,10 @@ def _show_replay(result: replay_workflow.Replay, finding: str, *, as_json: bool)
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("finding", metavar="ID")
-@options.known
 @options.trust
 @options.offline
 @options.as_json
-def suspects(run: Path, finding: str, known: Path, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
+def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
     """Rank the functions behind a wrong result.
 
     The command runs tests of the finding's suite, and neighbours of its shortest commands, on a target that shows it.
@@ -139,11 +138,11 @@ def suspects(run: Path, finding: str, known: Path, *, trust: bool, offline: bool
     The ranking becomes part of the run's report. ID may be a glob, or the beginning of the id.
     """
     stored_run.refuse_ways_out(run)
-    found = finding_list.named(formats.read(run), finding, run=run)
-    bench = Workbench.default(offline=offline)
-    ranking = suspect_search.find_suspects(bench, run, found, trust=trust)
-    judgement, _ = rejudge(bench.cache, bench.progress, run, known)
-    formats.write(run, judgement)
+    judgement = formats.read(run)
+    found = finding_list.named(judgement, finding, run=run)
+    ranking = suspect_search.find_suspects(Workbench.default(offline=offline), run, found, trust=trust)
+    findings = suspect_lists.collect(run, judgement.findings)
+    formats.write(run, msgspec.structs.replace(judgement, findings=findings))
     if as_json:
         output.print_json({"finding": found.id, **msgspec.to_builtins(ranking)})
     else:

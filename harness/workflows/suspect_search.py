@@ -8,6 +8,7 @@ runs.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import shutil
@@ -31,6 +32,7 @@ from harness.record import event_log, stored_run
 from harness.record.instruction_counts import read_executed
 from harness.record.run_folder import TestEvent
 from harness.run.coverage.covered_guest import CoveredGuest
+from harness.run.server_process import StartError
 from harness.workflows.check import Check
 from harness.workflows.replay.covered_streams import covered_streams
 from harness.workflows.replay.recurrence import WRONG_RESULT
@@ -156,7 +158,11 @@ class _Search:
                 version=self.tree.version,
             )
             guest.counts_start, guest.report = True, executed.update
-            with guest, Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds):
+            with (
+                contextlib.suppress(StartError),
+                guest,
+                Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds),
+            ):
                 # Its timers run by the clock.
                 time.sleep(IDLE_SECONDS)
         return executed
