@@ -94,6 +94,8 @@ def test_of_functions_alike_the_one_with_more_code_stands_first() -> None:
     small, large = CodeLine("a", "src/a.c", 1, "server"), CodeLine("b", "src/a.c", 9, "server")
     lines = {FAULTY: [large], FAULTY + 4: [large], CALLER: [small]}
     assert [one.function for one in suspects.ranked(suspects.scores(runs), lines, runs)] == ["b", "a"]
+    named = suspects.ranked(suspects.scores(runs), lines, runs, implicated="a")
+    assert [one.function for one in named] == ["a", "b"]
 
 
 def test_a_ranking_is_kept_with_the_run_and_a_damaged_one_is_none(tmp_path: Path) -> None:

@@ -69,25 +69,27 @@ def scores(runs: Spectrum) -> dict[int, Score]:
     }
 
 
-def ranked(scores: Mapping[int, Score], lines: Mapping[int, Sequence[CodeLine]], runs: Spectrum) -> list[Suspect]:
+def ranked(
+    scores: Mapping[int, Score], lines: Mapping[int, Sequence[CodeLine]], runs: Spectrum, *, implicated: str = ""
+) -> list[Suspect]:
     """The functions with the highest scores: each has that of its code with the highest one.
 
     `lines`: address -> the places that it belongs to, innermost first. An inlined function's code is its caller's, too,
-    and counts for both. Of functions alike, that one stands first of which the larger share never ran in a passing run:
-    others have a branch of that kind. Then the one with more code of that score: a fault is as likely in each
-    instruction.
+    and counts for both. Of functions alike, the one that the finding points to (`implicated`) stands first. Then comes
+    that one of which the larger share never ran in a passing run: others have a branch of that kind. Then the one with
+    more code of that score: a fault is as likely in each instruction.
     """
     code: dict[tuple[str, str], list[tuple[Score, CodeLine]]] = {}
     for address, score in scores.items():
         for place in lines.get(address, ()):
             code.setdefault((place.function, place.file), []).append((score, place))
-    best: list[tuple[float, float, int, CodeLine, Score]] = []
-    for pairs in code.values():
+    best: list[tuple[float, bool, float, int, CodeLine, Score]] = []
+    for (function, _), pairs in code.items():
         highest = max(score for score, _ in pairs)
         at_highest = [place for score, place in pairs if score == highest]
         apart = sum(score.passing == 0 for score, _ in pairs) / len(pairs)
         first_line = min(at_highest, key=lambda place: place.line)
-        best.append((-highest.ochiai, -apart, -len(at_highest), first_line, highest))
+        best.append((-highest.ochiai, function != implicated, -apart, -len(at_highest), first_line, highest))
     return [
         Suspect(
             function=place.function,

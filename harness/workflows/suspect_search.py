@@ -138,8 +138,14 @@ class _Search:
         binary = build.server_binary
         runs.add(self._idle(setup, build), fails=False)
         scores = suspects.scores(runs)
+        implicated = self.finding.implicated
         return SuspectList(
-            suspects=suspects.ranked(scores, code_lines(setup.toolchain.prefix, binary, sorted(scores)), runs),
+            suspects=suspects.ranked(
+                scores,
+                code_lines(setup.toolchain.prefix, binary, sorted(scores)),
+                runs,
+                implicated=implicated.function if implicated else "",
+            ),
             failing=len(runs.failing),
             passing=len(runs.passing),
         )
