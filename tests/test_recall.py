@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -290,3 +291,25 @@ def test_an_option_without_effect_is_refused(words: list[str], option: str) -> N
     assert isinstance(result.exception, UsageError)
     assert result.exception.exit_code is ExitCode.USAGE
     assert result.exception.what == f"{option} has no effect here"
+
+
+def test_a_ranking_counts_up_to_its_place_and_one_beyond_the_list_never(tmp_path: Path) -> None:
+    entry = """
+[[rankings]]
+bug = "drop-1"
+function = "save"
+target = "sparc64"
+suite = "sds"
+rank = {rank}
+failing = 1
+passing = 9
+points_to = "{points_to}"
+"""
+    ranks = ((1, "save"), (5, ""), (6, "load"), (0, ""))
+    text = "".join(entry.format(rank=rank, points_to=points_to) for rank, points_to in ranks)
+    (tmp_path / "suspects.toml").write_text(f'commit = "abc"\n{text}')
+    *rows, blank, shares, named = recall.suspect_rows(tmp_path)[2:]
+    assert [row.split(" | ")[5] for row in rows] == ["1", "5", "6", "beyond 10"]
+    assert blank == ""
+    assert re.findall(r"(\d) of 4", shares) == ["1", "2", "3"]
+    assert "points to it: 1 of 4" in named

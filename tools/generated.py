@@ -68,6 +68,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/workflows/mutation_testing/bugs/NAME.toml", Mutation),
     ("harness/workflows/mutation_testing/generator/operators.toml", OperatorTable),
     ("docs/recall/survivors.toml", recall.SurvivorList),
+    ("docs/recall/suspects.toml", recall.MeasuredRankings),
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
     ("harness/workflows/measure/tier_differences.toml", tier_agreement.TierDifferenceTable),
@@ -286,7 +287,12 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     UPSTREAM_CI: lambda: with_tables(UPSTREAM_CI, {"arrivals": lambda: bugs.arrival_rows(bugs.read_bugs())}),
     RECALL: lambda: with_tables(
         RECALL,
-        {"samples": recall.sample_rows, "operators": recall.operator_rows, "results": recall.result_rows},
+        {
+            "samples": recall.sample_rows,
+            "suspects": recall.suspect_rows,
+            "operators": recall.operator_rows,
+            "results": recall.result_rows,
+        },
     ),
     MATRIX: lambda: with_tables(MATRIX, matrix_page.tables()),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.rows}),

@@ -1,7 +1,7 @@
 """docs/RECALL.md: which mutants the suites find, from the documents of samples in docs/recall.
 
 The documents are those of `plumb mutate --generate --sample N`. docs/recall/survivors.toml says of every survivor why
-it survives, or which test finds it now.
+it survives, or which test finds it now. docs/recall/suspects.toml has where `plumb suspects` ranked changed functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from harness.core.strict_toml import ROOT, read_toml
 from harness.report.markdown_table import table
 from harness.workflows.mutation_testing.generator.operators import read_operators
 from harness.workflows.mutation_testing.recall import tables
-from harness.workflows.mutation_testing.recall.document import JUDGED, RecallDocument, joined, read_document, share_of
+from harness.workflows.mutation_testing.recall.document import (
+    JUDGED,
+    RecallDocument,
+    Share,
+    joined,
+    read_document,
+    share_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +57,59 @@ class SurvivorList(Record, frozen=True):
     """Mutants of these seeds that a list had, too, which had been read: operators with few mutants give the same ones
     to several seeds.
     """
+
+
+class MeasuredRanking(Record, frozen=True):
+    """Where a ranking of suspects has the function that a bug changes."""
+
+    bug: str
+    """A mutant made by rule, or a planted bug."""
+    function: str
+    """The function that it changes."""
+    target: str
+    suite: str
+    """The suite of the finding."""
+    rank: int
+    """Its place in the list; 0 where it is not among the ten."""
+    failing: int
+    passing: int
+    points_to: str = ""
+    """The function that the finding points to without a ranking (`implicated`); empty for none."""
+
+
+class MeasuredRankings(Record, frozen=True):
+    """docs/recall/suspects.toml."""
+
+    commit: str
+    """Plumbline's."""
+    rankings: list[MeasuredRanking]
+
+
+def suspect_rows(folder: Path = STORED) -> list[str]:
+    """A row for each bug whose ranking was measured, and what they come to."""
+    measured = read_toml(folder / "suspects.toml", MeasuredRankings)
+    rows = [
+        (
+            f"`{one.bug}`",
+            f"`{one.function}`",
+            one.target,
+            one.suite,
+            f"`{one.points_to}`" if one.points_to else "",
+            one.rank or "beyond 10",
+            one.failing,
+            one.passing,
+        )
+        for one in measured.rankings
+    ]
+    heads = ["bug", "changed function", "target", "suite", "points to", "rank", "failing runs", "passing runs"]
+    ranks = [one.rank for one in measured.rankings]
+    shares = [
+        f"{words}: {Share(found=sum(0 < rank <= most for rank in ranks), judged=len(ranks))}"
+        for words, most in (("first", 1), ("among the first five", 5), ("among the ten that are listed", 10))
+    ]
+    named = Share(found=sum(one.points_to == one.function for one in measured.rankings), judged=len(ranks))
+    sentence = f"Commit {measured.commit}. The changed function is {'; '.join(shares)}."
+    return [*table(heads, rows), "", sentence, f"Without a ranking the finding points to it: {named}."]
 
 
 def documents(folder: Path = STORED) -> list[RecallDocument]:
