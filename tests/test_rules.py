@@ -215,6 +215,7 @@ def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
         ("s390x-kernel", "cas", 2, "kill"),
         ("powerpc-kernel", "double", 2, "fixup"),
         ("powerpc-kernel", "linked", 2, "kill"),
+        ("powerpc64le-kernel", "linked", 2, "kill"),
         ("mips", "word", 2, "fixup"),
         ("mipsel", "word", 2, "fixup"),
         ("alpha", "word", 2, "fixup"),

@@ -50,5 +50,13 @@ POWERPC64 = Architecture(
             8, False, _FRAMES, _instructions(capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN), meson_family="ppc64"
         ),
     },
+    # The others are done at any address.
+    accesses=[
+        (r"(lharx|sthcx\.) .*", "linked", 2),
+        (r"(lwarx|stwcx\.) .*", "linked", 4),
+        (r"(ldarx|stdcx\.) .*", "linked", 8),
+        (r"(lqarx|stqcx\.) .*", "linked", 16),
+    ],
+    stores="st",
     notation=_NOTATION,
 )

@@ -100,6 +100,7 @@ def call_chains(finding: dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
         beyond("riscv64", "SIGBUS, si_code BUS_ADRALN (1)"),
         beyond("s390x", "SIGILL, si_code ILL_ILLOPN (2)"),
         beyond("powerpc", "SIGBUS, si_code BUS_ADRALN (1)"),
+        beyond("powerpc64le", "SIGBUS, si_code BUS_ADRALN (1)"),
         beyond("aarch64", "SIGBUS, si_code BUS_ADRALN (1)"),
     ],
 )
@@ -146,7 +147,7 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
     [
         beyond("riscv64-kernel", {"at-pc"}),
         beyond("mips-kernel", {"unaddressed"}),
-        *(beyond(f"{machine}-kernel", set()) for machine in ("aarch64", "s390x", "powerpc")),
+        *(beyond(f"{machine}-kernel", set()) for machine in ("aarch64", "s390x", "powerpc", "powerpc64le")),
     ],
 )
 def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, told: set[str]) -> None:
@@ -160,7 +161,9 @@ def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, told: 
     }
 
 
-@pytest.mark.parametrize("name", [*REQUIRED, *(beyond(name) for name in ("mips", "riscv64", "s390x", "powerpc"))])
+@pytest.mark.parametrize(
+    "name", [*REQUIRED, *(beyond(name) for name in ("mips", "riscv64", "s390x", "powerpc", "powerpc64le"))]
+)
 def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(name: str, tmp_path: Path) -> None:
     """The kernel tier has no other source than the instruction; the user tier has both."""
     catalog = Catalog()

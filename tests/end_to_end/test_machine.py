@@ -58,6 +58,7 @@ CELLS = [
     *[machines.beyond("malta", "mips-kernel", f"linux-mips{suffix}") for suffix in ("", "-nofixade", "-show")],
     machines.beyond("ccw-s390x", "s390x-kernel", "linux-s390"),
     machines.beyond("mac99", "powerpc-kernel", "linux-powerpc"),
+    machines.beyond("pseries", "powerpc64le-kernel", "linux-powerpc"),
 ]
 """Modes 0 and 1 of ARMv5 are missing: QEMU neither rotates words nor lets anything but words and halfwords pass with
 the check switched off, so that the kernel repeats those accesses for ever."""
@@ -191,6 +192,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         machines.beyond("virt-riscv64", "riscv64"),
         machines.beyond("ccw-s390x", "s390x"),
         machines.beyond("mac99", "powerpc"),
+        machines.beyond("pseries", "powerpc64le"),
     ],
 )
 def test_a_fault_of_a_child_or_a_thread_is_recorded_and_a_sent_signal_is_not(

@@ -39,6 +39,7 @@ MACHINES = {
     "malta": "mips",
     "ccw-s390x": "s390x",
     "mac99": "powerpc",
+    "pseries": "powerpc64le",
 }
 """Machine -> the target whose server it runs."""
 

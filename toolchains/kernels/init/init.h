@@ -61,6 +61,7 @@ struct registers {
     union {
         uint32_t narrow[80];
         uint64_t wide[40];
+        unsigned long longs[320 / sizeof(long)];
         unsigned char bytes[320];
     };
     size_t size;

@@ -34,8 +34,16 @@ static void append_absent_registers(int count)
 #endif
 
 #if defined(__powerpc__)
-/* Words of the regset (Linux arch/powerpc/include/uapi/asm/ptrace.h). */
+/* Longs of the regset (Linux arch/powerpc/include/uapi/asm/ptrace.h). */
 enum { POWERPC_NIP = 32, POWERPC_MSR, POWERPC_CTR = 35, POWERPC_LINK, POWERPC_XER, POWERPC_CR };
+
+/* Of a register that the stub has in 32 bits on every machine. */
+static void append_low_word(const struct registers *registers, size_t index)
+{
+    size_t words = sizeof(long) / 4;
+
+    append_register(registers, 4, index * words + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? words - 1 : 0));
+}
 #endif
 
 #if defined(__mips__)
@@ -73,8 +81,8 @@ bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *regist
     registers->pc = registers->narrow[MIPS_EPC] + (registers->narrow[MIPS_CAUSE] >> 31 ? 4 : 0);
     registers->stack = registers->narrow[MIPS_R0 + 29];
 #elif defined(__powerpc__)
-    registers->pc = registers->narrow[POWERPC_NIP];
-    registers->stack = registers->narrow[1];
+    registers->pc = registers->longs[POWERPC_NIP];
+    registers->stack = registers->longs[1];
 #elif defined(__s390__)
     /* PSW, r0 to r15 (Linux arch/s390/include/uapi/asm/ptrace.h). The PSW is behind an instruction that raised these. */
     registers->pc = signal->si_signo == SIGILL || signal->si_signo == SIGFPE ? (uint64_t)(uintptr_t)signal->si_addr
@@ -146,16 +154,16 @@ void append_registers(const struct registers *registers)
         append_register(registers, 4, after_r31[i]);
     }
 #elif defined(__powerpc__)
-    static const unsigned char after_floats[] = {POWERPC_NIP,  POWERPC_MSR, POWERPC_CR,
-                                                 POWERPC_LINK, POWERPC_CTR, POWERPC_XER};
-
     for (size_t i = 0; i < 32; i++) {
-        append_register(registers, 4, i);
+        append_register(registers, sizeof(long), i);
     }
     append_absent_registers(32);
-    for (size_t i = 0; i < sizeof after_floats; i++) {
-        append_register(registers, 4, after_floats[i]);
-    }
+    append_register(registers, sizeof(long), POWERPC_NIP);
+    append_register(registers, sizeof(long), POWERPC_MSR);
+    append_low_word(registers, POWERPC_CR);
+    append_register(registers, sizeof(long), POWERPC_LINK);
+    append_register(registers, sizeof(long), POWERPC_CTR);
+    append_low_word(registers, POWERPC_XER);
 #elif defined(__s390__)
     for (size_t i = 0; i < 18; i++) {
         append_register(registers, 8, i);
