@@ -9,12 +9,13 @@ import pytest
 
 from harness.analysis.object_code import CodeChange, CodeMap
 from harness.core.finding import Verdict
+from harness.core.model import Cell
 from harness.judge import left_out
 from harness.record import run_folder
 from harness.record.reach.cell_reach import CellReach
 from harness.record.run_folder import CellRecord, LeftOut
 from harness.report.verdict_sentence import sentence
-from harness.workflows.preparation.reach_selection import EVERY_TEST, KeptReach, selected
+from harness.workflows.preparation.reach_selection import EVERY_TEST, KeptReach, select, selected
 from tests import judgements
 from tests.stored import StoredRun
 
@@ -27,7 +28,7 @@ REACH = CellReach(
     tests={"bits": ["bitopCommand", "setKey"], "texts": ["setKey", "getCommand"], "ping": ["pingCommand"]},
     count=4,
 )
-KEPT = KeptReach(code=CodeMap(objects={}, link=["ld"], recipe="1"), reach=REACH, run="/runs/1")
+KEPT = KeptReach(code=CodeMap(objects={}, link=["ld"], recipe="1"), reach=REACH, functions=[], run="/runs/1")
 
 
 def chosen(
@@ -76,6 +77,37 @@ def test_functions_that_no_test_of_the_target_reaches_are_told_apart() -> None:
     told = selected(KEPT, change, {"bitopCommand"}).left_out
     assert told is not None
     assert (told.functions, told.unreached) == (["bitopCommand"], ["printBits"])
+
+
+BITOPS, UNITS, ELSEWHERE = (
+    Cell(target=target, server="redis", suite=suite)
+    for target, suite in (("armv5", "bitops"), ("armv5", "units"), ("sparc64", "bitops"))
+)
+
+
+def of_cells(functions: Iterable[str], *, unknown: bool = False) -> dict[Cell, list[str]]:
+    """Cell -> what does not run, where these functions differ in all programs."""
+    names = {name for entered in REACH.tests.values() for name in entered} | {"unitMain", "printBits"}
+    bitops = msgspec.structs.replace(KEPT, functions=sorted(names - ({"printBits"} if unknown else set())))
+    unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, count=1)
+    kept = {BITOPS: bitops, UNITS: msgspec.structs.replace(bitops, reach=unit), ELSEWHERE: bitops}
+    change = CodeChange(functions=frozenset(functions), elsewhere=[])
+    return {cell: one.without for cell, one in select(kept, dict.fromkeys(kept, change)).items()}
+
+
+def test_a_cell_that_the_change_does_not_reach_does_not_run_where_another_of_its_target_does() -> None:
+    assert of_cells(["bitopCommand"]) == {BITOPS: ["texts", "ping"], UNITS: ["unit"], ELSEWHERE: ["texts", "ping"]}
+
+
+def test_where_no_test_of_a_target_reaches_the_change_all_run() -> None:
+    assert of_cells(["unitMain"]) == {BITOPS: ["bits", "texts"], UNITS: []}
+    assert of_cells(["printBits"]) == {}
+
+
+def test_a_function_of_no_program_may_be_reached_by_any_test() -> None:
+    """As one of a module: nobody noted what enters it."""
+    assert of_cells(["bitopCommand", "printBits"])[UNITS] == ["unit"]
+    assert of_cells(["bitopCommand", "printBits"], unknown=True) == {}
 
 
 def told(tmp_path: Path, *cells: tuple[str, str, LeftOut | None]) -> list[str]:

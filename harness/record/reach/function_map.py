@@ -31,6 +31,12 @@ def blank_map(base: int, functions: Mapping[int, Iterable[str]]) -> bytes:
     return head + bytes(2 * count) + names.encode()
 
 
+def names_in(blank: bytes) -> list[tuple[str, ...]]:
+    """The names of each function of a map, in the order of their addresses."""
+    _, count, _ = _HEADER.unpack_from(blank)
+    return [tuple(row.split(" ")) for row in blank[_HEADER.size + 10 * count :].decode().split("\n")]
+
+
 class FunctionMap:
     """The functions that one process, with its threads and children, enters."""
 
@@ -43,8 +49,7 @@ class FunctionMap:
         _, self._count, _ = _HEADER.unpack_from(blank)
         self._first = _HEADER.size + 8 * self._count
         self._others = self._first + self._count
-        rows = blank[self._others + self._count :].decode().split("\n")
-        self._names = [tuple(row.split(" ")) for row in rows]
+        self._names = names_in(blank)
 
     def take(self) -> frozenset[str]:
         """The names of the functions that the first thread entered since the last call."""

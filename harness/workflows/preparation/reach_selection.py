@@ -29,11 +29,13 @@ from harness.core.model import Record
 from harness.core.strict_toml import OWN_FOLDERS
 from harness.record.reach import cell_reach
 from harness.record.reach.cell_reach import CellReach  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.record.reach.function_map import names_in
 from harness.record.run_folder import LeftOut
 from harness.run.cell_spec import ReachSpec
 from harness.workflows.target_setup import oracle_setup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from harness.core.model import Cell
@@ -53,6 +55,8 @@ class KeptReach(Record, frozen=True):
     code: CodeMap
     """The program's."""
     reach: CellReach
+    functions: list[str]
+    """All functions of the program: of others, nobody knows which tests enter them."""
     run: str
     """The run's folder."""
 
@@ -79,10 +83,13 @@ class ReachSelection:
         self._folder = folder
         self._guard = threading.Lock()
         self._blanks: dict[Path, Path] = {}
+        self._functions: dict[Path, list[str]] = {}
+        """Program -> all of its functions."""
         cells = [cell for cell in request.plan.cells if self._is_noted(cell)]
         self._codes = {cell: code for cell in cells if (code := build_code.read(self._program(cell).parent))}
         self._keys = {cell: self._key(cell) for cell in self._codes}
-        self._selections = self._select()
+        kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
+        self._selections = select(kept, {cell: differences(one.code, self._codes[cell]) for cell, one in kept.items()})
 
     def of(self, cell: Cell) -> CellSelection:
         """The tests of a cell."""
@@ -111,8 +118,9 @@ class ReachSelection:
         with self._guard:
             if program not in self._blanks:
                 blank = self._folder / f"functions-{len(self._blanks)}"
-                blank.write_bytes(functions_of(program))
+                blank.write_bytes(content := functions_of(program))
                 self._blanks[program] = blank
+                self._functions[program] = sorted({name for names in names_in(content) for name in names})
         return ReachSpec(plugin=self._plugin, blanks={str(program): self._blanks[program]})
 
     def keep(self, judgement: Judgement) -> None:
@@ -122,7 +130,10 @@ class ReachSelection:
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
         for cell, code in self._codes.items():
             noted = cell_reach.read(self._request.run / cell.target / cell.suite)
-            if noted is None or noted.problem or not noted.tests or (cell.target, cell.suite) not in judged:
+            functions = self._functions.get(self._program(cell))
+            if functions is None or noted is None or noted.problem or not noted.tests:
+                continue
+            if (cell.target, cell.suite) not in judged:
                 continue
             # An example of a test has its name, with the example in brackets.
             tests = {
@@ -130,7 +141,12 @@ class ReachSelection:
                 for name, entered in noted.tests.items()
                 if not any(one == name or one.startswith(f"{name}[") for one in found)
             }
-            kept = KeptReach(code=code, reach=msgspec.structs.replace(noted, tests=tests), run=str(self._request.run))
+            kept = KeptReach(
+                code=code,
+                reach=msgspec.structs.replace(noted, tests=tests),
+                functions=functions,
+                run=str(self._request.run),
+            )
             content = gzip.compress(json_codec.encode(kept), 6, mtime=0)
             key = f"{self._keys[cell]}-{self._prepared.tree.digest[:16]}"
             self._bench.cache.folder(KIND, key, partial(_write, content))
@@ -168,20 +184,6 @@ class ReachSelection:
     def _plugin(self) -> Path | None:
         return compile_reach(self._bench.cache, oracle_setup(self._bench).toolchain)
 
-    def _select(self) -> dict[Cell, CellSelection]:
-        kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
-        changes = {cell: differences(one.code, self._codes[cell]) for cell, one in kept.items()}
-        reached: dict[str, set[str]] = {}
-        for cell, one in kept.items():
-            entered = set(one.reach.every).union(*one.reach.tests.values())
-            reached.setdefault(cell.target, set()).update(changes[cell].functions & entered)
-        return {
-            cell: selected(one, changes[cell], reached[cell.target])
-            for cell, one in kept.items()
-            # No test reaches the change: that is no reason to run none.
-            if reached[cell.target]
-        }
-
     def _newest(self, cell: Cell) -> KeptReach | None:
         """What the newest run kept of such a cell."""
         folder = self._bench.cache.path(KIND, "")
@@ -218,6 +220,22 @@ class ReachSelection:
 
 def _write(content: bytes, into: Path) -> None:
     (into / NAME).write_bytes(content)
+
+
+def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -> dict[Cell, CellSelection]:
+    """The tests of the cells of which something was kept. `changes`: in what their programs differ from then."""
+    reached: dict[str, set[str]] = {}
+    known: dict[str, set[str]] = {}
+    for cell, one in kept.items():
+        entered = set(one.reach.every).union(*one.reach.tests.values())
+        reached.setdefault(cell.target, set()).update(changes[cell].functions & entered)
+        known.setdefault(cell.target, set()).update(one.functions)
+    return {
+        cell: selected(one, changes[cell], reached[cell.target])
+        for cell, one in kept.items()
+        # Where no test reaches the change, that is no reason to run none. What is in no program may be in a module.
+        if reached[cell.target] and changes[cell].functions <= known[cell.target]
+    }
 
 
 def selected(kept: KeptReach, change: CodeChange, reached: set[str]) -> CellSelection:
