@@ -147,6 +147,15 @@ def test_a_run_says_what_was_left_out_where_and_why(tmp_path: Path) -> None:
     ]
 
 
+def test_cells_that_were_compared_with_different_runs_are_told_apart(tmp_path: Path) -> None:
+    later = msgspec.structs.replace(left(3, 9, "bitopCommand"), before="/runs/2")
+    assert told(tmp_path, ("armv5", "bitops", left(1, 2, "bitopCommand")), ("armv5", "units", later)) == [
+        "4",
+        "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand): 1 of 2 in bitops on armv5",
+        "left out, since they passed in /runs/2 and do not reach what differs (bitopCommand): 3 of 9 in units on armv5",
+    ]
+
+
 def test_many_functions_are_counted(tmp_path: Path) -> None:
     (_, remark) = told(tmp_path, ("armv5", "bitops", left(1, 2, *(f"f{number}" for number in range(10)))))
     assert "(f0, f1, f2, f3, f4, f5, f6, f7 and 2 more)" in remark

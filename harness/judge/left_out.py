@@ -26,16 +26,18 @@ def remarks(run: RunRecord) -> list[str]:
         if cell.left_out is not None:
             by_target.setdefault(cell.target, {})[cell.suite] = cell.left_out
     for target, suites in by_target.items():
-        first = next(iter(suites.values()))
-        reason = (first.before, _named(first.functions))
-        counts = [f"{one.tests} of {one.of} in {suite}" for suite, one in suites.items()]
-        what.setdefault(reason, {}).setdefault(", ".join(counts), []).append(target)
-        if first.unreached:
-            unreached.setdefault(_named(first.unreached), []).append(target)
+        counts: dict[tuple[str, str], list[str]] = {}
+        for suite, one in suites.items():
+            # Cells may be compared with different runs.
+            counts.setdefault((one.before, _named(one.functions)), []).append(f"{one.tests} of {one.of} in {suite}")
+        for reason, tests_of in counts.items():
+            what.setdefault(reason, {}).setdefault(", ".join(tests_of), []).append(target)
+        for functions in dict.fromkeys(_named(one.unreached) for one in suites.values() if one.unreached):
+            unreached.setdefault(functions, []).append(target)
     found = []
     for (before, functions), groups in what.items():
-        tests_of = "; ".join(f"{counts} on {', '.join(names)}" for counts, names in groups.items())
-        found.append(f"left out, since they passed in {before} and do not reach what differs ({functions}): {tests_of}")
+        told = "; ".join(f"{counts_there} on {', '.join(names)}" for counts_there, names in groups.items())
+        found.append(f"left out, since they passed in {before} and do not reach what differs ({functions}): {told}")
     return found + [
         f"no test reaches {functions}, which {'differ' if ', ' in functions else 'differs'}, on {', '.join(names)}"
         for functions, names in unreached.items()
