@@ -42,6 +42,8 @@ AUTOCONF_PROBE = "conftest"
 """The name of programs by which a configure script of Autoconf tries what a machine does."""
 PROBES = (("cmTC_*", "CMakeFiles"), ("*.exe", "meson-private"))
 """Names of such programs of CMake and Meson, and a folder that each keeps them below."""
+SKIPPED = 77
+"""The exit status of a test that was skipped, for Automake (its manual, "Scripts-based Testsuites") and Meson."""
 _WORDS_BEFORE = 6
 """Words of a launch before its arguments."""
 
@@ -212,6 +214,14 @@ def read_ends(guest: Path) -> list[ProcessNote]:
 def guests(cell: Path) -> list[Path]:
     """The folders of the programs that were executed, in order."""
     return sorted(cell.glob("guest-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def is_skipped_test(guest: Path) -> bool:
+    """Whether a program said by its exit status that it is a test which was skipped."""
+    launch = read_launch(guest)
+    return launch is not None and any(
+        one.pid == launch.pid and one.how == "exited" and one.number == SKIPPED for one in read_ends(guest)
+    )
 
 
 def unwatched(guest: Path) -> ProcessNote | None:

@@ -537,6 +537,14 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "cp odd conftest; (./conftest odd) 2>>config.log; ./odd": (Verdict.PASS, [], ""),
     # A project's program of that name is none.
     "cp odd conftest; ./conftest odd; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
+    # Tests that are skipped test nothing.
+    "./odd status 77; ./odd status 77; true": (
+        Verdict.UNKNOWN,
+        [],
+        "each program of armv5 that ran below it ended with status 77",
+    ),
+    "./odd status 77; ./odd": (Verdict.PASS, [], ""),
+    "./odd status 77": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_77"], ""),
     # A child that asks the kernel not to have it traced.
     "./odd; ./untraced clone ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd; ./untraced clone3 ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),

@@ -77,6 +77,9 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
     )
     if killed:
         yield f"processes of {target} that another signal than that of a crash ended: {killed}"
+    skipped = sum(map(program_launch.is_skipped_test, guests))
+    if skipped:
+        yield f"programs of {target} that ended with status {program_launch.SKIPPED}, as a skipped test does: {skipped}"
     changed = [path for guest in guests for path in program_launch.lines_of(guest, program_launch.CHANGED)]
     if changed:
         paths = _listed(list(dict.fromkeys(changed)))

@@ -264,7 +264,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(run_folder.CollectedEvent(tests=1))
     failed: list[str] = []
-    count = before = unwatched = 0
+    count = before = unwatched = skipped = 0
     for guest in program_launch.guests(cell):
         launch, ends = program_launch.read_launch(guest), program_launch.read_ends(guest)
         if (guest / program_launch.REFUSED).is_file():
@@ -273,7 +273,9 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
         if launch is not None and launch.is_probe:
             continue
         count += 1
-        before += launch is not None and launch.began_ms < counts_from_ms
+        is_before = launch is not None and launch.began_ms < counts_from_ms
+        before += is_before
+        skipped += not is_before and program_launch.is_skipped_test(guest)
         unwatched += launch is None or program_launch.unwatched(guest) is not None
         first = next((one for one in ends if launch is not None and one.pid == launch.pid), None)
         crashed = first is not None and first.how == "killed" and first.number in fault_log.CRASHES
@@ -290,7 +292,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
                 left=(fault_log.ledger_of(guest / fault_log.NAME).name,),
             )
         )
-    outcome, message, doubt = _outcome(command, target, end, count, before, [] if unwatched else failed)
+    outcome, message, doubt = _outcome(command, target, end, count, before, skipped, [] if unwatched else failed)
     log.append(
         run_folder.TestEvent(
             name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
@@ -301,15 +303,18 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
 
 
 def _outcome(
-    command: CommandRecord, target: str, end: CommandEnd, count: int, before: int, failed: list[str]
+    command: CommandRecord, target: str, end: CommandEnd, count: int, before: int, skipped: int, failed: list[str]
 ) -> tuple[run_folder.Outcome, str, str]:
     """The outcome of the command, its message, and why that says nothing about the target.
 
-    `count`: the number of programs that ran, of which so many did `before` the tests.
+    `count`: the number of programs that ran, of which so many did `before` the tests, and were tests that are skipped.
     """
+    where = "in its tests" if before else "below it"
     if count == before:
-        where = "in its tests" if before else "below it"
         return "skipped", f"Skipped: no program of {target} ran {where}, and {end.text}", ""
+    if not end.code and count - before == skipped:
+        told = f"each program of {target} that ran {where} ended with status {program_launch.SKIPPED}"
+        return "skipped", f"Skipped: {told}, as a test does that is skipped", ""
     if not end.code:
         return "passed", "", ""
     shown = [
