@@ -192,3 +192,14 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
         one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
     ]
     assert recorded.doubt == f"the native build, with which answers are compared, did not start: {reason}"
+
+
+def test_a_guest_counts_the_faults_of_a_log_that_has_grown(tmp_path: Path) -> None:
+    build = fakes.build(tmp_path)
+    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    assert guest.faults() == 0
+    guest.folder.mkdir()
+    for count in (1, 2):
+        with guest.fault_log.open("ab") as log:
+            log.write(b'{"event":"fault"}\n{"event":"count"}\n')
+        assert [guest.faults(), guest.faults()] == [count, count]
