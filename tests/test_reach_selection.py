@@ -151,7 +151,10 @@ def test_cells_that_were_compared_with_different_runs_are_told_apart(tmp_path: P
     later = msgspec.structs.replace(left(3, 9, "bitopCommand"), before="/runs/2")
     assert told(tmp_path, ("armv5", "bitops", left(1, 2, "bitopCommand")), ("armv5", "units", later)) == [
         "4",
-        "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand): 1 of 2 in bitops on armv5",
+        (
+            "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand): "
+            "1 of 2 in bitops on armv5"
+        ),
         "left out, since they passed in /runs/2 and do not reach what differs (bitopCommand): 3 of 9 in units on armv5",
     ]
 
