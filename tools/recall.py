@@ -104,12 +104,16 @@ def suspect_rows(folder: Path = STORED) -> list[str]:
     heads = ["bug", "changed function", "target", "suite", "points to", "rank", "failing runs", "passing runs"]
     ranks = [one.rank for one in measured.rankings]
     shares = [
-        f"{words}: {Share(found=sum(0 < rank <= most for rank in ranks), judged=len(ranks))}"
-        for words, most in (("first", 1), ("among the first five", 5), ("among the ten that are listed", 10))
+        (words, str(Share(found=found, judged=len(ranks))))
+        for words, found in (
+            ("first", sum(rank == 1 for rank in ranks)),
+            ("among the first five", sum(0 < rank <= 5 for rank in ranks)),
+            ("among the ten that are listed", sum(rank > 0 for rank in ranks)),
+            ("what the finding points to", sum(one.points_to == one.function for one in measured.rankings)),
+        )
     ]
-    named = Share(found=sum(one.points_to == one.function for one in measured.rankings), judged=len(ranks))
-    sentence = f"Commit {measured.commit}. The changed function is {'; '.join(shares)}."
-    return [*table(heads, rows), "", sentence, f"Without a ranking the finding points to it: {named}."]
+    summary = table([f"the changed function is, at commit {measured.commit}", "bugs"], shares)
+    return [*table(heads, rows), "", *summary]
 
 
 def documents(folder: Path = STORED) -> list[RecallDocument]:
