@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from elftools.elf.elffile import ELFFile
 
 from harness.analysis.function_symbols import function_symbols
-from harness.build import instruction_counter
-from harness.build.helper_program import compiled
+from harness.build.instruction_counter import PLUGIN_HEADER, compile_plugin
 from harness.build.qemu_user import QEMU_FOLDER, Qemu
 from harness.build.sources.archives import archive_name
 from harness.core.strict_toml import ROOT, read_toml
@@ -33,20 +32,17 @@ def compile_reach(cache: Cache, tools: Toolchain) -> Path | None:
     InfrastructureError when it does not compile.
     """
     qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-    header = cache.path("sources", archive_name(f"qemu-{qemu.version}", qemu.sha256)) / "include/qemu/qemu-plugin.h"
+    header = cache.path("sources", archive_name(f"qemu-{qemu.version}", qemu.sha256)) / PLUGIN_HEADER
     # The one file is part of the plugin's identity: the other ten thousand need no look.
     if not header.is_file():
         return None
-    return compiled(
+    return compile_plugin(
         cache,
         tools,
+        header,
+        FOLDER / "reach.c",
         title="the plugin that notes functions",
-        kind="instruction-counters",
         owner=f"reach-{qemu.version}",
-        file="reach.so",
-        flags=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"],
-        sources=[FOLDER / "reach.c"],
-        headers=[instruction_counter.FOLDER / "glib.h", header],
     )
 
 

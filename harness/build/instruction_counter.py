@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
 
 FOLDER = ROOT / "toolchains" / "instruction_counter"
+PLUGIN_HEADER = "include/qemu/qemu-plugin.h"
+"""The emulator's header for plugins, below its source."""
 CALLS = {
     "wait": ("epoll_wait", "epoll_pwait", "epoll_pwait2"),
     "write": ("write", "writev", "pwrite64", "pwritev", "pwritev2"),
@@ -46,16 +48,31 @@ def compile_counter(cache: Cache, tools: Toolchain, fetcher: Fetcher) -> Path:
     """
     qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
     source = fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    return compile_plugin(
+        cache,
+        tools,
+        source / PLUGIN_HEADER,
+        FOLDER / "counter.c",
+        title="the instruction counter",
+        owner=f"qemu-{qemu.version}",
+    )
+
+
+def compile_plugin(cache: Cache, tools: Toolchain, header: Path, source: Path, *, title: str, owner: str) -> Path:
+    """A plugin of the emulator, compiled for this machine (`tools`) against the emulator's own header.
+
+    Raises InfrastructureError, with `title`, when it does not compile.
+    """
     return compiled(
         cache,
         tools,
-        title="the instruction counter",
+        title=title,
         kind="instruction-counters",
-        owner=f"qemu-{qemu.version}",
-        file="counter.so",
+        owner=owner,
+        file=f"{source.stem}.so",
         flags=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"],
-        sources=[FOLDER / "counter.c"],
-        headers=[FOLDER / "glib.h", source / "include" / "qemu" / "qemu-plugin.h"],
+        sources=[source],
+        headers=[FOLDER / "glib.h", header],
     )
 
 
