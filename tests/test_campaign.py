@@ -24,7 +24,7 @@ from harness.core.model import BuildSettings
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.workflows.campaign import archive, drive, task
+from harness.workflows.campaign import archive, task
 from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
 from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import lines_of, status_of
@@ -453,4 +453,3 @@ def test_the_words_of_a_job_are_a_command_that_plumb_takes(tmp_path: Path, plumb
 def test_a_folder_that_has_no_campaign_is_told(tmp_path: Path, plumb: Plumb) -> None:
     code, _, err = plumb("campaign", "status", tmp_path)
     assert (code, "not a campaign's folder" in err) == (ExitCode.USAGE, True)
-    assert drive.ATTEMPTS > 1

@@ -10,17 +10,17 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.core import json_codec
-from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, PlumblineError
+from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
 from harness.core.processes import process
 from harness.workflows.campaign import shared_store, task
 from harness.workflows.campaign.campaign_folder import CampaignState, JobReport
 from harness.workflows.campaign.engine.cluster import security_of
+from harness.workflows.campaign.job_ledger import JobLedger
 from harness.workflows.campaign.version import resource_of
 from harness.workflows.campaign.workers import PATIENCE_SECONDS, STRANGERS_SECONDS, Workers
 
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.2
 """How long the campaign waits for a result before it looks after workers and processes."""
-ATTEMPTS = 4
-"""How often a job is given to a worker whose machine cannot carry it out."""
-LOSSES = 50
-"""How often a job is given again because its worker was lost. More than this is the job's doing."""
 UNSEEN_SECONDS = 5.0
 CONNECT_SECONDS = 20.0
 GATHER_SECONDS = 60.0
@@ -47,10 +43,6 @@ GATHER_SECONDS = 60.0
 
 class _SchedulerLostError(Exception):
     """The engine's scheduler is gone, and with it everything that it was given."""
-
-
-class JobFailedError(PlumblineError):
-    """A job said nothing about the server, and another worker would not change that."""
 
 
 class Drive:
@@ -82,21 +74,12 @@ class Drive:
         self._watch = watch
         self._patience = patience_seconds
         self._store = shared_store.SharedStore(cluster.store) if cluster.store else None
-        arrived = folder.arrived()
-        missing = [job for job in folder.record.jobs if job.name not in arrived]
-        self._pending = deque(sorted(missing, key=lambda job: -job.expected_seconds))
+        self._jobs = JobLedger(folder, say)
         self._given: dict[str, Future[Any]] = {}
         """Job → what stands for its result."""
         self._taken: dict[str, Future[Any]] = {}
         """The same of jobs that have ended, while their results are taken."""
         self._ended = threading.Event()
-        self._tries: dict[str, int] = {}
-        self._failed_on: dict[str, list[str]] = {}
-        """Job → the workers that could not carry it out, or whose result was refused."""
-        self._losses: dict[str, int] = {}
-        self._failed: dict[str, JobReport] = {}
-        self._barren = 0
-        """Failures of machines since the last result."""
         self._lost_with_scheduler: set[str] = set()
         self._workers = Workers(
             folder, cluster, say, patience_seconds=patience_seconds, strangers_seconds=strangers_seconds
@@ -108,7 +91,7 @@ class Drive:
     def state(self) -> str:
         """`12/40 jobs, 4 given, 4 cells on 4 workers`."""
         total = len(self.folder.record.jobs)
-        done = total - len(self._pending) - len(self._given) - len(self._failed)
+        done = total - len(self._jobs.waiting) - len(self._given) - self._jobs.given_up
         offered = f"{self._workers.cells} cells on {len(self._workers)} workers"
         return f"{done}/{total} jobs arrived, {len(self._given)} given, {offered}"
 
@@ -124,12 +107,11 @@ class Drive:
         finally:
             self._write_state()
             self.folder.note("ended")
-        if self._failed:
-            self._raise_failed()
+        self._jobs.refuse_failures()
 
     def _run(self) -> None:
         lost = 0.0
-        while self._pending or self._given:
+        while self._jobs or self._given:
             try:
                 with self._connected() as client:
                     lost = 0.0
@@ -181,7 +163,7 @@ class Drive:
         jobs = self.folder.jobs
         lost = [name for name in jobs if name in self._lost_with_scheduler]
         for name in lost:
-            self._pending.appendleft(jobs[name])
+            self._jobs.give_back(jobs[name], first=True)
         if lost or self._workers:
             self.folder.note("scheduler", why=why[:200])
             self.say(f"the scheduler is gone: {len(lost)} jobs are given again")
@@ -192,7 +174,7 @@ class Drive:
         """Give and take until nothing is left. Raises _SchedulerLostError."""
         self._workers.note_work()
         try:
-            while self._pending or self._given:
+            while self._jobs or self._given:
                 process.refuse_after_stop()
                 self._watch()
                 self._mend()
@@ -208,8 +190,8 @@ class Drive:
                     # The next job begins with what these have learned.
                     self._take_ended()
                 # Before results are unpacked and verified, so that no worker waits for that.
-                while self._pending and len(self._given) < self._workers.cells:
-                    self._give(client, self._pending.popleft())
+                while self._jobs and len(self._given) < self._workers.cells:
+                    self._give(client, *self._jobs.take())
                 if idle:
                     self._ended.wait(TICK_SECONDS)
                 self._take_ended()
@@ -223,8 +205,7 @@ class Drive:
             self._take(name, self._taken[name])
             del self._taken[name]
 
-    def _give(self, client: Client, job: CampaignJob) -> None:
-        attempt = self._tries[job.name] = self._tries.get(job.name, -1) + 1
+    def _give(self, client: Client, job: CampaignJob, attempt: int) -> None:
         tree: Any = None
         if job.tree and self._store is None:
             # A task of the engine's own: workers hand the source on to each other, and it can be made again.
@@ -239,7 +220,7 @@ class Drive:
             resources={resource_of(job.version): 1},
             priority=job.expected_seconds,
             # Others than those that have failed in it, if there are others.
-            workers=self._workers.others_than(failed) if (failed := self._failed_on.get(job.name)) else None,
+            workers=self._workers.others_than(failed) if (failed := self._jobs.failed_on(job)) else None,
             pure=False,
         )
         future.add_done_callback(lambda _: self._ended.set())
@@ -266,73 +247,29 @@ class Drive:
         self._receive(job, described, content)
 
     def _receive(self, job: CampaignJob, described: bytes, content: bytes) -> None:
+        self._workers.note_work()
         report = json_codec.decode(described, JobReport)
         if report.problem:
-            self._fail(job, report)
+            self._jobs.note_failure(job, report, len(self._workers))
             return
         try:
             if report.archive and self._store is not None:
                 content = self._store.get("results", report.archive)
             self.folder.land(job, report, content)
         except InconclusiveError as error:
-            self._fail(job, msgspec.structs.replace(report, problem=str(error), exit_code=ExitCode.INFRASTRUCTURE))
+            refused = msgspec.structs.replace(report, problem=str(error), exit_code=ExitCode.INFRASTRUCTURE)
+            self._jobs.note_failure(job, refused, len(self._workers))
             return
         if report.archive and self._store is not None:
             self._store.remove("results", report.archive)
         if self._islands is not None and job.learns:
             self._islands.learn(job)
-        self._barren = 0
-        self._workers.note_work()
+        self._jobs.note_result()
         self.seconds_of_cells += report.seconds
 
     def _lose(self, job: CampaignJob, why: str) -> None:
-        """A worker was lost with a job, which says nothing about the job. Often, it says something."""
-        number = self._losses[job.name] = self._losses.get(job.name, 0) + 1
-        self.folder.note("lost", job=job.name, why=why[:400])
         self._workers.note_work()
-        if number < LOSSES:
-            self._pending.append(job)
-            return
-        why = f"its worker was lost {number} times, the last time with: {why}"
-        self._failed[job.name] = JobReport(
-            key=job.key, worker="", exit_code=ExitCode.INFRASTRUCTURE, seconds=0, problem=why
-        )
-
-    def _fail(self, job: CampaignJob, report: JobReport) -> None:
-        """A job said nothing about the server. Where the machine may be the reason, another one tries."""
-        self.folder.note("lost", job=job.name, worker=report.worker, why=report.problem[:400])
-        if report.exit_code == ExitCode.INTERRUPTED:
-            self._lose(job, report.problem)
-            return
-        if report.exit_code != ExitCode.INFRASTRUCTURE:
-            self._failed[job.name] = report
-            return
-        self.say(f"{job.name} on {report.worker}: {report.problem}")
-        failed_on = self._failed_on.setdefault(job.name, [])
-        failed_on.append(report.worker)
-        self._barren += 1
-        if len(failed_on) < ATTEMPTS and self._barren < 2 * ATTEMPTS + 2 * len(self._workers):
-            self._pending.append(job)
-        else:
-            self._failed[job.name] = report
-            # Where nothing succeeds at all, the rest is not tried.
-            if self._barren >= 2 * ATTEMPTS + 2 * len(self._workers):
-                self._raise_failed()
-
-    def _raise_failed(self) -> None:
-        """Raise the worst failure, with the number of the others."""
-        name, report = max(self._failed.items(), key=lambda item: item[1].exit_code)
-        arrived = len(self.folder.arrived())
-        kept = f"{arrived} of {len(self.folder.record.jobs)} jobs have arrived and are kept in {self.folder.path}"
-        raised = InfrastructureError if report.exit_code == ExitCode.INFRASTRUCTURE else JobFailedError
-        error = raised(
-            f"{len(self._failed)} jobs of the campaign could not be carried out",
-            where=name + (f" on {report.worker}" if report.worker else ""),
-            because=report.problem.removeprefix("error: "),
-            remedy=f"repeat the command with --run {self.folder.path}: {kept}",
-        )
-        error.exit_code = ExitCode(report.exit_code)
-        raise error
+        self._jobs.note_loss(job, why)
 
     def _look(self, client: Client) -> None:
         """Look after the workers, and write down the state."""
@@ -359,7 +296,7 @@ class Drive:
             if now - since > UNSEEN_SECONDS:
                 future = self._given.pop(name)
                 future.cancel()
-                self._pending.append(self.folder.jobs[name])
+                self._jobs.give_back(self.folder.jobs[name])
 
     def _write_state(self) -> None:
         self.folder.write_state(
@@ -368,7 +305,7 @@ class Drive:
                 pid=os.getpid(),
                 host=os.uname().nodename,
                 workers=self._workers.states,
-                waiting=len(self._pending),
+                waiting=len(self._jobs.waiting),
                 given=len(self._given),
             )
         )
