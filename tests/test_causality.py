@@ -329,11 +329,37 @@ def test_findings_are_ordered_by_how_directly_they_show_their_cause(run: StoredR
     assert [finding.kind for finding in judged(run)[0]] == ["alignment", "wrong-result", "hang"]
 
 
-def test_a_path_with_an_octal_escape_in_a_fault_log_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        (rb"\040", " "),
+        (rb"\001", "\x01"),
+        (rb"\v", "\v"),
+        (rb"\t\b", "\t\b"),
+        (rb"\303\244", "ä"),
+        (rb"\303\244\344", "ä\\xe4"),
+        (rb"\"", '"'),
+        # A backslash before digits is one, but for the kernel's newline.
+        (rb"\\101", "\\101"),
+        (rb"\\012", "\n"),
+        (rb"\\\303\244", "\\ä"),
+    ],
+)
+def test_the_escapes_of_a_path_in_a_fault_log_are_read(tmp_path: Path, written: bytes, path: str) -> None:
+    """The emulator writes those of g_strescape(), and the kernel, whose paths they are, its own for a newline."""
     log = tmp_path / "faults.jsonl"
     record = json_codec.encode(fault(maps=[fault_log.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
-    log.write_bytes(record.replace(b"@", b"\\040") + b"\n")
-    assert "/a\\040b" == fault_log.read_faults(log)[0].maps[0].path  # noqa: SIM300
+    log.write_bytes(record.replace(b"@", written) + b"\n")
+    found = fault_log.read(log)
+    assert ([one.maps[0].path for one in found.faults], found.damage) == ([f"/a{path}b"], [])
+
+
+def test_a_line_of_a_fault_log_with_bytes_that_are_no_text_is_damaged(tmp_path: Path) -> None:
+    log = tmp_path / "faults.jsonl"
+    record = json_codec.encode(fault(maps=[fault_log.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
+    log.write_bytes(record.replace(b"@", b"\xe4") + b"\n")
+    found = fault_log.read(log)
+    assert (found.faults, found.damage) == ([], ["line 1 of faults.jsonl is damaged"])
 
 
 def test_a_test_with_a_very_long_name_is_judged(run: StoredRun) -> None:

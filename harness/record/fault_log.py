@@ -217,6 +217,8 @@ _KINDS: dict[bytes, type[Fault | Count | ProcessEnd]] = {
     b"end": ProcessEnd,
 }
 _HEAD = re.compile(rb'\{"event":"(\w+)"')
+_ESCAPES = re.compile(rb"(?:\\[0-7]{3})+|\\\\012|\\.", re.DOTALL)
+_JSON_OF = {rb"\v": rb"\u000b", rb"\\012": rb"\n"}
 
 
 def _lines(log: Path) -> tuple[list[bytes], list[str]]:
@@ -236,12 +238,26 @@ def _record(line: bytes) -> tuple[Fault | Count | ProcessEnd | None, bool]:
         if kind is None:
             continue
         try:
-            # A path may contain an octal escape, which JSON lacks: read it literally.
-            text = re.sub(rb"\\([0-7]{3})", rb"\\\\\1", line[head.start() :])
-            return json_codec.decode(text, kind), head.start() == 0
+            return json_codec.decode(_as_json(line[head.start() :]), kind), head.start() == 0
         except msgspec.DecodeError:
             continue
     return None, False
+
+
+def _as_json(record: bytes) -> bytes:
+    r"""A record with escapes that JSON has. In paths the emulator writes those of C: `\v`, and `\303` for a byte.
+
+    The kernel, whose paths these are, writes `\012` for a newline (proc(5), /proc/PID/maps).
+    """
+    return _ESCAPES.sub(lambda found: _JSON_OF.get(found[0]) or _text_of(found[0]), record)
+
+
+def _text_of(escapes: bytes) -> bytes:
+    """JSON's form of bytes in octal, or of an escape that JSON has as well."""
+    if not escapes[1:2].isdigit():
+        return escapes
+    text = bytes(int(one, 8) & 0xFF for one in escapes.split(b"\\")[1:]).decode("utf-8", "backslashreplace")
+    return json_codec.encode(text)[1:-1]
 
 
 def _missing(log: Path, lines: int) -> list[str]:

@@ -562,6 +562,11 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
         ["alignment-odd_load-load"],
         "",
     ),
+    # A folder may have any name, and its programs' faults their functions.
+    **{
+        f'd="{name}"; mkdir "$d"; cp odd "$d"; "$d"/odd odd; true': (Verdict.FAIL, ["alignment-odd_load-load"], "")
+        for name in ("$(printf 'a\\nb')", "$(printf 'a\\vb')", "ä", "\\\\101")
+    },
     # Arguments are bytes.
     "./odd odd \"$(printf '\\377')\"; ./odd \"$(printf '\\376')\"": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_printf_377"], ""),
