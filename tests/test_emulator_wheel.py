@@ -11,16 +11,17 @@ import msgspec
 import pytest
 
 from harness.build import host_packages, qemu_user
-from harness.build.qemu_user import QEMU_FOLDER, Emulators, Qemu, emulator_folder, qemu_changes, qemu_key
+from harness.build.qemu_user import QEMU_FOLDER, CrossHost, Emulators, Qemu, emulator_folder, qemu_changes, qemu_key
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.emulator_wheel import IDENTITY, PACKAGE, PROGRAMS, EmulatorWheel
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.digests import sha256_of
-from harness.core.errors import InfrastructureError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
 from tests import fakes
+from tools.emulators import cross_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 QEMU = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
 KEY = qemu_key(QEMU)
+OTHER = "aarch64"
+"""A kind of machine that this one compiles emulators for, unless it is one."""
 
 
 @pytest.fixture
@@ -149,3 +152,32 @@ def test_only_what_is_compiled_needs_qemus_build_dependencies(package: Path, mon
     assert [needed("armv5"), needed("aarch64")] == [False, True]
     identify(package, key="0123456789abcdef")
     assert needed("armv5")
+
+
+@pytest.mark.skipif(platform.machine() == OTHER, reason="it is this machine's kind")
+def test_emulators_for_another_kind_of_machine_are_no_emulators_of_this_one(tmp_path: Path, package: Path) -> None:
+    """Neither those of the cache nor those of an installed wheel serve in their place."""
+    assert package.is_dir()
+    specs = [Catalog().targets["armv5"].emulator]
+    other = cross_host(Catalog(), OTHER)
+    assert other is not None
+    cache = Cache(tmp_path / "cache")
+
+    def put(into: Path) -> None:
+        fakes.write(into / "qemu-arm", "", mode=0o755)
+
+    cache.folder("emulators", f"{KEY}-arm", put)
+    emulators = Emulators(cache, Fetcher(cache, fakes.quiet(), offline=True), fakes.quiet(), host=other)
+    assert emulators.cached(specs) == set()
+    with pytest.raises(InfrastructureError, match="the cache lacks the source of qemu"):
+        emulators.prepare(specs)
+
+
+@pytest.mark.skipif(platform.machine() == OTHER, reason="it is this machine's kind")
+def test_the_other_kind_of_machine_is_known_by_its_cross_compiler() -> None:
+    assert cross_host(Catalog(), "") is None
+    assert cross_host(Catalog(), platform.machine()) is None
+    other = cross_host(Catalog(), OTHER)
+    assert other == CrossHost(machine=OTHER, triple="aarch64-linux-gnu", debian_architecture="arm64")
+    with pytest.raises(UsageError, match="no emulators are compiled here for vax"):
+        cross_host(Catalog(), "vax")

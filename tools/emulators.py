@@ -1,10 +1,10 @@
 """Compiles the pinned emulators, and packs them into the wheel `plumbline-emulators` and its source archive.
 
-    python -m tools.emulators FOLDER [QEMU-NAME…]
+    python -m tools.emulators [--host MACHINE] FOLDER [QEMU-NAME…]
 
-Without names it packs every emulator that a target uses. The wheel is for this kind of machine, with a C library that
-is not older than what the programs ask for. Plumbline takes its emulators where their identity is that of its own
-sources (harness.build.sources.emulator_wheel).
+Without names it packs every emulator that a target uses. The wheel is for this kind of machine, or for that of --host,
+such as aarch64, whose cross compiler must be here. Its C library must not be older than what the programs ask for.
+Plumbline takes its emulators where their identity is that of its own sources (harness.build.sources.emulator_wheel).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 from harness.build import qemu_user
-from harness.build.qemu_user import QEMU_FOLDER, Emulators, Qemu, qemu_changes, qemu_key
+from harness.build.qemu_user import QEMU_FOLDER, CrossHost, Emulators, Qemu, qemu_changes, qemu_key
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.emulator_wheel import DISTRIBUTION, IDENTITY, PACKAGE, PROGRAMS, EmulatorWheel
 from harness.core import json_codec
@@ -40,12 +41,18 @@ if TYPE_CHECKING:
 
 TEMPLATE = ROOT / "ci" / "emulators"
 BUILD_SECONDS = 300.0
+CROSS_COMPILED = {"aarch64": "gcc-aarch64-linux-gnu"}
+"""Processor of a machine that Plumbline runs on -> the toolchain that compiles for it here."""
 OLDEST_C_LIBRARY = (2, 17)
 """The oldest that a tag of Linux wheels names (PEP 600)."""
 
 
-def write_wheel(programs: Mapping[str, Path], folder: Path) -> Path:
-    """Pack compiled emulators, by QEMU's name of the emulated processor, into a wheel in a folder. Returns its path."""
+def write_wheel(programs: Mapping[str, Path], folder: Path, machine: str = "") -> Path:
+    """Pack compiled emulators, by QEMU's name of the emulated processor, into a wheel in a folder. Returns its path.
+
+    `machine`: what runs them; empty: this machine's kind.
+    """
+    machine = machine or platform.machine()
     qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
     identity = EmulatorWheel(
         key=qemu_key(qemu),
@@ -53,7 +60,7 @@ def write_wheel(programs: Mapping[str, Path], folder: Path) -> Path:
         archive=qemu.sha256,
         configure=qemu.configure,
         changes=qemu_changes(),
-        machine=platform.machine(),
+        machine=machine,
         programs={name: sha256_of(program) for name, program in sorted(programs.items())},
     )
     with tempfile.TemporaryDirectory(prefix="plumbline-") as place:
@@ -68,7 +75,7 @@ def write_wheel(programs: Mapping[str, Path], folder: Path) -> Path:
         for name, program in programs.items():
             shutil.copy(program, package / PROGRAMS / f"qemu-{name}")
         major, minor = c_library(programs.values())
-        (project / "tag.txt").write_text(f"py3-none-manylinux_{major}_{minor}_{platform.machine()}\n", "utf-8")
+        (project / "tag.txt").write_text(f"py3-none-manylinux_{major}_{minor}_{machine}\n", "utf-8")
         process.run_successfully(
             [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder.absolute()],
             problem="the wheel of the emulators cannot be made",
@@ -76,7 +83,7 @@ def write_wheel(programs: Mapping[str, Path], folder: Path) -> Path:
             folder=project,
             environment=os.environ,
         )
-    (wheel,) = folder.glob(f"{PACKAGE}-*_{platform.machine()}.whl")
+    (wheel,) = folder.glob(f"{PACKAGE}-*_{machine}.whl")
     return wheel
 
 
@@ -114,23 +121,38 @@ def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def main(words: Sequence[str]) -> int:
+def cross_host(catalog: Catalog, machine: str) -> CrossHost | None:
+    """The kind of machine that has this processor; None for that of this machine.
+
+    Raises UsageError for a processor that nothing is compiled for here.
+    """
+    if machine in {"", platform.machine()}:
+        return None
+    if machine not in CROSS_COMPILED:
+        remedy = f"one of: {', '.join(CROSS_COMPILED)}; on such a machine itself, leave the option out"
+        raise UsageError(f"no emulators are compiled here for {machine}", where="--host", remedy=remedy)
+    tools = catalog.toolchains[CROSS_COMPILED[machine]]
+    return CrossHost(machine=machine, triple=tools.triple, debian_architecture=tools.debian_architecture)
+
+
+@click.command(help=__doc__)
+@click.option("--host", default="", help="The processor of the machines that run the emulators.")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("names", nargs=-1)
+def main(folder: Path, names: Sequence[str], host: str) -> None:
     """Write the wheel and the source archive into a folder, and print their paths."""
-    if not words:
-        raise UsageError("no folder is named", where="tools.emulators", remedy="python -m tools.emulators FOLDER")
-    folder, names = Path(words[0]), set(words[1:])
-    folder.mkdir(parents=True, exist_ok=True)
-    progress = Progress()
-    fetcher = Fetcher(Cache.default(), progress)
-    specs = [one.emulator for one in Catalog().targets.values() if one.emulator.is_qemu_user]
-    chosen = [spec for spec in specs if not names or spec.qemu in names]
-    if unknown := names - {spec.qemu for spec in specs}:
+    catalog, progress = Catalog(), Progress()
+    specs = [one.emulator for one in catalog.targets.values() if one.emulator.is_qemu_user]
+    if unknown := {*names} - {spec.qemu for spec in specs}:
         raise UsageError(f"no target uses {', '.join(sorted(unknown))}", where="tools.emulators")
-    programs = Emulators(Cache.default(), fetcher, progress).prepare(chosen)
-    for path in (write_wheel(programs, folder), write_source(fetcher, folder)):
-        sys.stdout.write(f"{path}\n")
-    return 0
+    other = cross_host(catalog, host)
+    folder.mkdir(parents=True, exist_ok=True)
+    fetcher = Fetcher(Cache.default(), progress)
+    chosen = [spec for spec in specs if not names or spec.qemu in names]
+    programs = Emulators(Cache.default(), fetcher, progress, host=other).prepare(chosen)
+    for path in (write_wheel(programs, folder, host), write_source(fetcher, folder)):
+        click.echo(path)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

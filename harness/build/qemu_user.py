@@ -38,6 +38,8 @@ signal that has no other meaning for the program's (linux-user/signal.c, signal_
 LARGEST_USUAL_PAGE = 8192
 """What a distribution's emulators have for SPARC and Alpha; for most others it is 4096 bytes."""
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
+OLDEST_DEBIAN = "bookworm"
+"""Whose libraries emulators for another kind of machine are linked with: every later release has them as well."""
 
 
 class Qemu(Record, frozen=True):
@@ -47,8 +49,20 @@ class Qemu(Record, frozen=True):
     sha256: str
     python_packages: list[str]
     packages: list[str]
+    libraries: list[str]
+    """What the emulator is linked with, as packages that a machine of another kind is compiled for with."""
     configure: list[str]
     places: list[ArchivePlace]
+
+
+class CrossHost(Record, frozen=True):
+    """A machine of another kind, for which this one compiles emulators."""
+
+    machine: str
+    """Its processor, as `uname --machine` says it."""
+    triple: str
+    """What its cross compiler is called before `-gcc`."""
+    debian_architecture: str
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,11 +138,21 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 class Emulators:
     """The emulators of this machine, built on demand and kept in the cache."""
 
-    def __init__(self, cache: Cache, fetcher: Fetcher, progress: Progress, *, flavour: Flavour = "pinned") -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        fetcher: Fetcher,
+        progress: Progress,
+        *,
+        flavour: Flavour = "pinned",
+        host: CrossHost | None = None,
+    ) -> None:
+        """`host`: whose emulators they are; None: this machine's."""
         self.cache = cache
         self.fetcher = fetcher
         self.progress = progress
         self.flavour = flavour
+        self.host = host
 
     def prepare(self, specs: Sequence[EmulatorSpec]) -> dict[str, Path]:
         """QEMU name -> emulator program, for every user-mode emulator among the specs."""
@@ -136,11 +160,11 @@ class Emulators:
         if self.flavour == "distro":
             return {name: _distribution_qemu(name) for name in names}
         qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-        key = qemu_key(qemu)
+        key = self._key(qemu)
         if self._absent(key, names):
             with self.cache.lock(f"qemu-{key}"):
                 # Another run may have built them while this one waited.
-                if absent := self._absent(key, names):
+                if self.host is None and (absent := self._absent(key, names)):
                     self._take_installed(key, absent)
                 if absent := self._absent(key, names):
                     self._build(qemu, key, absent)
@@ -152,9 +176,12 @@ class Emulators:
         They are in the cache or in an installed wheel.
         """
         names = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
-        key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
+        key = self._key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
         absent = self._absent(key, names)
         return {*names} - ({*absent} - emulator_wheel.search(key, absent).programs.keys())
+
+    def _key(self, qemu: Qemu) -> str:
+        return qemu_key(qemu) if self.host is None else f"{qemu_key(qemu)}-for-{self.host.machine}"
 
     def _absent(self, key: str, names: Sequence[str]) -> list[str]:
         return [name for name in names if self.cache.entry("emulators", f"{key}-{name}") is None]
@@ -174,6 +201,7 @@ class Emulators:
         """Build several emulators in one build folder, because they share most of the work."""
         log = self.cache.log(f"qemu-{key}")
         source = self.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+        cross = _CrossBuild(self.host, self.fetcher, qemu) if self.host is not None else None
         with (
             build_progress.counted_stage(
                 self.cache,
@@ -188,17 +216,21 @@ class Emulators:
             steps.counts(partial(build_progress.ninja_steps, log))
             shutil.copytree(source, work / "source", symlinks=True)
             (work / "build").mkdir()
-            for number, command in enumerate(_build_commands(qemu, work, names)):
+            for number, command in enumerate(_build_commands(qemu, work, names, cross)):
                 process.run_successfully(
                     command,
                     problem="QEMU does not build here",
                     deadline_seconds=BUILD_SECONDS,
                     log=log,
                     folder=work / "source" if number == 0 else work / "build",
-                    environment={**environment.for_registry(), **_object_cache(self.cache, work)},
+                    environment={
+                        **environment.for_registry(),
+                        **_object_cache(self.cache, work),
+                        **(cross.environment if cross is not None else {}),
+                    },
                     remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
                 )
-            refuse_edited(qemu_key(qemu), key, str(QEMU_FOLDER))
+            refuse_edited(self._key(qemu), key, str(QEMU_FOLDER))
             for name in names:
                 built = work / "build" / f"qemu-{name}"
                 self.cache.folder("emulators", f"{key}-{name}", partial(_publish, built))
@@ -335,7 +367,23 @@ def _object_cache(cache: Cache, work: Path) -> dict[str, str]:
     return {"CCACHE_DIR": str(cache.root / "ccache"), "CCACHE_BASEDIR": str(work)}
 
 
-def _build_commands(qemu: Qemu, work: Path, names: list[str]) -> list[list[str]]:
+class _CrossBuild:
+    """What QEMU's configure script is told of another machine, and of its libraries."""
+
+    def __init__(self, host: CrossHost, fetcher: Fetcher, qemu: Qemu) -> None:
+        root = fetcher.packages(OLDEST_DEBIAN, host.debian_architecture, qemu.libraries)
+        folders = [root / one / host.triple for one in ("usr/lib", "lib")]
+        self.compiler = f"{host.triple}-gcc"
+        searched = [f"-L{folders[0]}", *(f"-Wl,-rpath-link,{folder}" for folder in folders)]
+        self.options = [f"--cross-prefix={host.triple}-", f"--extra-ldflags={' '.join(searched)}"]
+        self.environment = {
+            "PKG_CONFIG": "pkg-config",
+            "PKG_CONFIG_SYSROOT_DIR": str(root),
+            "PKG_CONFIG_LIBDIR": ":".join([f"{folders[0]}/pkgconfig", f"{root}/usr/share/pkgconfig"]),
+        }
+
+
+def _build_commands(qemu: Qemu, work: Path, names: list[str], cross: _CrossBuild | None = None) -> list[list[str]]:
     """Commands that patch the source, then prepare tools, configure and compile in the build folder.
 
     If the machine has ccache, a change of ours costs only the files that it concerns.
@@ -344,7 +392,7 @@ def _build_commands(qemu: Qemu, work: Path, names: list[str]) -> list[list[str]]
     targets = ",".join(f"{name}-linux-user" for name in names)
     overlay = str(QEMU_FOLDER / "overlay") + "/."
     jobs = str(os.cpu_count() or 1)
-    compiler = ["--cc=ccache cc"] if shutil.which("ccache") else []
+    compiler = [f"--cc=ccache {cross.compiler if cross else 'cc'}"] if shutil.which("ccache") else []
     return [
         ["patch", "--strip=1", "--fuzz=0", f"--input={QEMU_FOLDER / 'hooks.patch'}"],
         ["cp", "--recursive", overlay, str(work / "source")],
@@ -355,6 +403,7 @@ def _build_commands(qemu: Qemu, work: Path, names: list[str]) -> list[list[str]]
             f"--python={python}",
             f"--target-list={targets}",
             *compiler,
+            *(cross.options if cross else []),
             *qemu.configure,
         ],
         ["ninja", "-j", jobs, *[f"qemu-{name}" for name in names]],

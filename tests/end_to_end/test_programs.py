@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from functools import cache
@@ -29,7 +30,14 @@ from harness.judge.verdict import CellVerdict, cell_verdicts
 from harness.record import evidence_seal, fault_log, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.programs.traced_command import CommandEnd, Tracing, check_command, run_traced, write_events
+from harness.run.programs.traced_command import (
+    CommandEnd,
+    Tracing,
+    check_command,
+    prepare_tracing,
+    run_traced,
+    write_events,
+)
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.target_setup import TargetSetup, set_up_target
 from harness.workflows.workbench import Workbench
@@ -453,6 +461,13 @@ def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
             check_command(traced_arm.tracing, [word], environment, tree)
     for word in ("./odd", "sh", "make"):
         check_command(traced_arm.tracing, [word], environment, tree)
+
+
+def test_a_target_whose_programs_are_those_of_this_machine_is_refused() -> None:
+    """As of `aarch64` on such a machine: the emulator is one of them, and would itself be emulated."""
+    setup = setup_of("armv5")
+    with pytest.raises(UsageError, match="programs of armv5 are programs of this machine"):
+        prepare_tracing(setup.bench.cache, setup.toolchain, setup.runner("signal"), Path(sys.executable))
 
 
 def test_a_static_program_and_one_with_the_set_uid_bit_run(traced_arm: TracedRun) -> None:

@@ -72,6 +72,13 @@ def prepare_tracing(cache: Cache, tools: Toolchain, runner: Runner, example: Pat
     header = header_of(example)
     if header is None or runner.program is None:
         raise UsageError(f"{runner.target.name} has no programs that an emulator runs", where="--target")
+    if header == header_of(Path(sys.executable)):
+        raise UsageError(
+            f"programs of {runner.target.name} are programs of this machine",
+            where="--target",
+            because="nothing tells them from make, the shell and the emulator itself",
+            remedy="a machine with another processor, or plumb check, which runs servers",
+        )
     variant = registry.variant(runner.target.emulator.qemu)
     others = variant.elf_machines if variant is not None else ()
     return Tracing(
