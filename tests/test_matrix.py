@@ -20,11 +20,12 @@ from tests.test_git_checkout import git
 from tools import bugs, project
 from tools.matrix import __main__ as tool
 from tools.matrix import document, page
-from tools.matrix.document import CellFinding, Matrix, MatrixCell, Question
+from tools.matrix.document import CellFinding, Check, Matrix, MatrixCell, Question
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.finding import Finding
     from harness.judge.findings import Judgement
     from tools.matrix.document import Way
 
@@ -33,21 +34,28 @@ NOON = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
 
 
 def judgement(cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]]) -> Judgement:
-    verdict = Verdict.merge([verdict for _, _, verdict in cells])
-    return msgspec.structs.replace(test_found.judgement(cells, findings), verdict=verdict)
+    """Findings are shown by the cells of their own target."""
+    made = test_found.judgement(cells, findings)
+    return msgspec.structs.replace(
+        made,
+        verdict=Verdict.merge([verdict for _, _, verdict in cells]),
+        findings=[with_cells(one, [f"{target}/{suite}" for target, suite, _ in cells]) for one in made.findings],
+    )
+
+
+def with_cells(finding: Finding, cells: list[str]) -> Finding:
+    witnesses = [
+        msgspec.structs.replace(one, cells=[cell for cell in cells if cell.startswith(f"{one.target}/")])
+        for one in finding.witnesses
+    ]
+    return msgspec.structs.replace(finding, witnesses=witnesses)
 
 
 def answer(
     question: Question = ARMV7, judged: Judgement | None = None, *, commit: str = "new", hours: int = 0
 ) -> MatrixCell:
     judged = judged or judgement([(question.target, suite, verdict) for _, suite, verdict in PASSED], [])
-    return document.judged(
-        question,
-        judged,
-        commit=commit,
-        asked=NOON + datetime.timedelta(hours=hours),
-        seconds=60,
-    )
+    return document.judged(question, judged, commit=commit, asked=NOON + datetime.timedelta(hours=hours))
 
 
 def made(way: Way, *findings: tuple[str, str, str], verdict: Verdict = Verdict.FAIL, hours: int = 0) -> MatrixCell:
@@ -80,11 +88,12 @@ def test_the_cells_are_those_that_can_be_made() -> None:
     assert ways["redis-7.0.15", "armv7-kernel"] == ways["redis-7.0.15", "native-asan"] == set()
 
 
-def test_required_targets_and_usual_compilers_come_first() -> None:
+def test_required_targets_come_first_then_usual_compilers_then_packages() -> None:
     required = {one.name for one in Catalog().targets.values() if "required" in one.groups}
-    ranks = [(one.target not in required, one.way not in {"gcc", "clang-musl"}) for one in document.questions()]
-    assert ranks == sorted(ranks)
-    assert len(set(ranks)) == 4
+    ranks: dict[Way, int] = {"gcc": 0, "clang-musl": 0, "shipped": 1, "clang-glibc": 2, "gcc-lto": 2}
+    kinds = [(one.target not in required, ranks[one.way]) for one in document.questions()]
+    assert kinds == sorted(kinds)
+    assert len(set(kinds)) == 6
 
 
 @pytest.mark.parametrize(
@@ -110,6 +119,35 @@ def test_an_answer_has_the_judgements_verdict_findings_and_proof() -> None:
         ("wrong-result-life_test_limit", ("the limit is cut",), ("life/t.py::limit",))
     ]
     assert cell.doubt() == ""
+
+
+BOTH = [
+    ("armv7", "canary", Verdict.PASS),
+    ("armv7", "life", Verdict.PASS),
+    ("armv5", "canary", Verdict.PASS),
+    ("armv5", "life", Verdict.FAIL),
+]
+
+
+def test_each_cell_of_a_check_has_its_own_machines_part_of_the_judgement() -> None:
+    judged = judgement(BOTH, [("wrong-result-life_test_limit", "armv5", "the limit is cut")])
+    armv7, armv5 = (answer(msgspec.structs.replace(ARMV7, target=name), judged) for name in ("armv7", "armv5"))
+    assert (armv7.verdict, armv7.findings, armv7.beside, armv7.seconds) == (Verdict.PASS, (), ("armv5",), 2)
+    assert (armv5.verdict, len(armv5.findings), armv5.beside) == (Verdict.FAIL, 1, ("armv7",))
+    assert armv7.doubt() == armv5.doubt() == ""
+
+
+def test_a_cell_has_what_its_tests_saw_on_another_machine_and_none_of_what_others_saw_of_it() -> None:
+    judged = judgement(BOTH, [("diff-a", "armv5", "cut"), ("diff-a", "armv7", "wraps")])
+    one, other = judged.findings
+    seen = msgspec.structs.replace(one, witnesses=[*other.witnesses, *one.witnesses])
+    both = msgspec.structs.replace(judged, findings=[seen])
+    assert [found.said for found in answer(ARMV7, both).findings] == [("wraps",)]
+    # The file that armv5 wrote is wrong where armv7 reads it.
+    exchanged = [msgspec.structs.replace(one.witnesses[0], cells=["armv7/life"])]
+    both = msgspec.structs.replace(judged, findings=[msgspec.structs.replace(one, witnesses=exchanged)])
+    assert [found.said for found in answer(ARMV7, both).findings] == [("cut",)]
+    assert answer(msgspec.structs.replace(ARMV7, target="armv5"), both).findings == ()
 
 
 def test_another_machines_tests_prove_nothing() -> None:
@@ -193,6 +231,24 @@ def test_what_is_missing_comes_before_what_is_unknown_and_the_oldest_of_other_co
     assert left(again=True) == ["aarch64", "armv5", "mips", "armv7", "armv6"]
 
 
+def test_one_check_asks_the_machines_of_one_server_and_what_is_unknown_is_asked_alone() -> None:
+    left = document.questions(["redis-7.0.15", "valkey-9.1.2"], ["gcc", "shipped"], ["armv5", "armv6", "armv7"])
+    doubtful = msgspec.structs.replace(left[1], target="armv6")
+    stored = Matrix(cells=(msgspec.structs.replace(answer(doubtful), verdict=Verdict.UNKNOWN),))
+
+    def planned(together: int) -> list[tuple[str, list[str]]]:
+        made = tool.checks(left, stored, together=together)
+        return [(one.questions[0].server, [each.target for each in one.questions]) for one in made]
+
+    valkey = "valkey-9.1.2"
+    alone = [("redis-7.0.15", [name]) for name in ("armv5", "armv6", "armv7")]
+    assert planned(6) == [*alone, (valkey, ["armv5", "armv6", "armv7"])]
+    assert planned(2) == [*alone, (valkey, ["armv5", "armv6"]), (valkey, ["armv7"])]
+    assert tool.checks(left, stored, together=6)[-1].command == (
+        "plumb check --server valkey-9.1.2 --target armv5 --target armv6 --target armv7 --tier quick --seed 1"
+    )
+
+
 class Plumb:
     """Stands in for checks, which take minutes: it writes a judgement or ends as it is told."""
 
@@ -215,6 +271,7 @@ class Plumb:
 
 
 GOOD = judgement(PASSED, [])
+TOGETHER = Check((ARMV7, msgspec.structs.replace(ARMV7, target="armv5")))
 SELECTION = ["--server", "redis-7.0.15", "--way", "gcc", "--target", "armv7"]
 
 
@@ -238,23 +295,25 @@ def test_a_check_without_a_judgement_is_unknown_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: Judgement | None
 ) -> None:
     Plumb(monkeypatch, (code, said))
-    cell = tool.ask(ARMV7, tmp_path / "run", jobs=1)
-    assert cell.verdict is Verdict.UNKNOWN
-    assert cell.suites == ()
-    assert cell.reason == f"the check ended with status {code}\nerror: no space left\n  try: plumb clean"
+    cells = tool.ask(TOGETHER, tmp_path / "run", jobs=1)
+    assert [cell.question for cell in cells] == list(TOGETHER.questions)
+    for cell in cells:
+        assert cell.verdict is Verdict.UNKNOWN
+        assert cell.suites == ()
+        assert cell.reason == f"the check ended with status {code}\nerror: no space left\n  try: plumb clean"
 
 
 def test_the_check_is_the_command_of_the_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plumb = Plumb(monkeypatch, (0, GOOD))
-    assert tool.ask(ARMV7, tmp_path / "run", jobs=2).verdict is Verdict.PASS
-    assert plumb.commands == [(*ARMV7.words, "--jobs", "2", "--run", tmp_path / "run")]
+    assert [one.verdict for one in tool.ask(Check((ARMV7,)), tmp_path / "run", jobs=2)] == [Verdict.PASS]
+    assert plumb.commands == [(*Check((ARMV7,)).words, "--jobs", "2", "--run", tmp_path / "run")]
 
 
 def test_a_plan_and_a_limit_of_time_ask_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plumb = Plumb(monkeypatch)
     words = ["--document", str(tmp_path / "matrix.json"), *SELECTION, "--target", "armv6"]
     assert CliRunner().invoke(tool.main, [*words, "--plan"]).output.splitlines() == [
-        msgspec.structs.replace(ARMV7, target=name).command for name in ("armv6", "armv7")
+        Check((msgspec.structs.replace(ARMV7, target="armv6"), ARMV7)).command
     ]
     assert "2 cells are left" in CliRunner().invoke(tool.main, [*words, "--time", "0.0000001s"]).output
     assert plumb.commands == []
@@ -309,7 +368,9 @@ def test_the_tables_have_blanks_dashes_marks_of_age_and_proof() -> None:
     assert "2 of the answers are older" in rows(matrix, "state")
     assert "2 of 314 cells" in rows(matrix, "state")
     every = rows(matrix, "cells")
-    assert "| redis-7.0.15 | gcc | `armv7` | quick | **FAIL** | 3 | 3 / 0 / 0 | 2026-11-25 | at-1† | 60 |  |" in every
+    assert (
+        "| redis-7.0.15 | gcc | `armv7` | quick | **FAIL** | 3 | 3 / 0 / 0 | 0 | 2026-11-25 | at-1† | 2 |  |" in every
+    )
     assert "| at-2 |" in every
 
 

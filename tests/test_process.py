@@ -313,6 +313,24 @@ def test_time_without_a_processor_does_not_count_towards_a_deadline() -> None:
             process.kill_group(one)
 
 
+def test_a_deadline_of_usable_time_waits_for_what_waits_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling.UsableTime, "SAMPLE_SECONDS", 0.05)
+    monkeypatch.setattr(process, "WATCH_SECONDS", 0.05)
+    pinned = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+    others = [process.start([*pinned, "sh", "-c", "while :; do :; done"]) for _ in range(4)]
+    # As a cell's guests do, the loop has a session of its own.
+    command = ["sh", "-c", f"setsid --wait {' '.join(pinned)} sh -c 'while :; do :; done'"]
+    try:
+        for usable, least, most in ((False, 0.5, 1.0), (True, 1.0, 20.0)):
+            result = process.run(command, deadline_seconds=0.5, usable=usable)
+            assert result.expired
+            assert least <= result.seconds < most
+        assert process.run(["sleep", SLEEP], deadline_seconds=0.5, usable=True).seconds < 1
+    finally:
+        for one in others:
+            process.kill_group(one)
+
+
 def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> None:
     processor = min(os.sched_getaffinity(0))
     pinned = ["taskset", "--cpu-list", str(processor)]

@@ -157,7 +157,7 @@ def judged_patched(question: Question, judgement: Judgement, known: dict[str, Bu
     others = {name: bug for name, bug in known.items() if name != question.bug.name}
     excused: dict[str, list[str]] = {}
     for finding in judgement.findings:
-        names = bugs_of(question.server, seen(finding), others)
+        names = bugs_of(question.server, seen(finding, finding.witnesses), others)
         if not names and not finding.known:
             return "unclear", reason
         excused[finding.id] = names or ["known"]

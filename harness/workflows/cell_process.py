@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import ExitCode
 from harness.core.processes import environment, fork_server, process
 from harness.core.processes.fork_server import ForkServer
+from harness.core.processes.scheduling import UsableTime
 from harness.core.strict_toml import ROOT
 from harness.record import run_folder
 from harness.record.run_folder import CellRecord
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}
-"""Tier -> deadline of a cell. A target that faults without end is stopped and not waited for."""
+"""Tier -> deadline of a cell, in the time that its processes can use: on a busy machine a cell takes longer.
+
+A target that faults without end is stopped and not waited for.
+"""
 MARGIN_SECONDS = 300.0
 """How long a cell with a time limit may take beyond the limit: a failure that it finds at the end is still shrunk."""
 BEFORE_PYTEST = ("-I", "-B", "-m", "pytest")
@@ -84,7 +88,9 @@ def run_cell(
         folder=ROOT,
         environment=environment.for_cell(),
         watch=report_progress if spec.limit_seconds or spec.upstream else None,
+        watch_seconds=UsableTime.SAMPLE_SECONDS,
         spawn=server.spawn if server is not None else None,
+        usable=True,
     )
     problem = cell_problem(result, folder)
     kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""

@@ -1,13 +1,15 @@
 """`python -m tools.matrix`: asks the cells of docs/MATRIX.md, one `plumb check` after another.
 
-Each answer is stored in docs/matrix.json when it is there. A tool that is killed loses the running cell alone: the next
-call goes on with what is missing. Cells that are UNKNOWN, as on a machine that is too busy, count as missing. They come
-last.
+One check asks all machines of a server that was made in one way, so that preparation, native build and imports are
+paid once. Its answers are stored in docs/matrix.json when it ends. A tool that is killed loses the running check alone:
+the next call goes on with what is missing. Cells that are UNKNOWN, as on a machine that is too busy, count as missing.
+They come last, each in a check of its own: what spoiled one of them need not spoil others.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import shutil
 import tempfile
 import time
@@ -15,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import click
-import msgspec
 
 from harness.cli.parameters.value_types import Duration
 from harness.core import json_codec
@@ -27,7 +28,7 @@ from harness.judge.findings import Judgement
 from harness.report.formats import findings_json
 from tools import bugs, project, question_options
 from tools.matrix import document, page
-from tools.matrix.document import WAYS, MatrixCell
+from tools.matrix.document import WAYS, Check, MatrixCell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,14 +39,14 @@ DEADLINE_SECONDS = 6 * 3600.0
 LAST_LINES = 5
 
 
-def ask(question: Question, run: Path, *, jobs: int) -> MatrixCell:
-    """Check a cell as a person would. A check that ends without a judgement is UNKNOWN, with what it said.
+def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
+    """Check cells as a person would. All cells of a check that ends without a judgement are UNKNOWN, with what it said.
 
     Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError where it cannot be started.
     """
     at, asked = project.commit(), datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     began = time.monotonic()
-    result = project.plumb(*question.words, "--jobs", str(jobs), "--run", run, deadline_seconds=DEADLINE_SECONDS)
+    result = project.plumb(*check.words, "--jobs", str(jobs), "--run", run, deadline_seconds=DEADLINE_SECONDS)
     seconds = round(time.monotonic() - began)
     if result.code == ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
@@ -56,17 +57,20 @@ def ask(question: Question, run: Path, *, jobs: int) -> MatrixCell:
         and file.is_file()
     ):
         judgement = json_codec.decode(file.read_bytes(), Judgement)
-        return document.judged(question, judgement, commit=at, asked=asked, seconds=seconds)
+        return [document.judged(question, judgement, commit=at, asked=asked) for question in check.questions]
     lines = result.text.strip().splitlines()[-LAST_LINES:]
     ended = "did not end in time" if result.expired else f"ended with status {result.code}"
-    return MatrixCell(
-        question=question,
-        verdict=Verdict.UNKNOWN,
-        commit=at,
-        asked=asked,
-        seconds=seconds,
-        reason="\n".join([f"the check {ended}", *lines]),
-    )
+    return [
+        MatrixCell(
+            question=question,
+            verdict=Verdict.UNKNOWN,
+            commit=at,
+            asked=asked,
+            seconds=seconds,
+            reason="\n".join([f"the check {ended}", *lines]),
+        )
+        for question in check.questions
+    ]
 
 
 def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: bool, commit: str) -> list[Question]:
@@ -81,6 +85,28 @@ def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: boo
     return list(dict.fromkeys([*new, *unknown, *old]))
 
 
+def checks(left: Sequence[Question], stored: Matrix, *, together: int) -> list[Check]:
+    """The checks that ask what is left, in its order: neighbours of one server, way and tier, at most so many at once.
+
+    What is UNKNOWN is asked alone.
+    """
+
+    def kind(question: Question) -> tuple[str, ...]:
+        there = stored.of(question)
+        alone = question.target if there is not None and there.verdict is Verdict.UNKNOWN else ""
+        return (question.server, question.way, question.tier, alone)
+
+    return [
+        Check(tuple(some))
+        for _, neighbours in itertools.groupby(left, kind)
+        for some in _parts(list(neighbours), together)
+    ]
+
+
+def _parts(questions: Sequence[Question], most: int) -> list[Sequence[Question]]:
+    return [questions[at : at + most] for at in range(0, len(questions), most)]
+
+
 @click.command()
 @question_options.servers
 @click.option("--way", "ways", multiple=True, help=f"Only servers made so ({', '.join(WAYS)}); repeat for more.")
@@ -90,13 +116,20 @@ def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: boo
 )
 @click.option("--again", is_flag=True, help="Ask what has an answer, too.")
 @click.option("--stale", is_flag=True, help="Ask what has an answer of another commit, too.")
-@click.option("--time", "limit_seconds", type=Duration(), metavar="TIME", help="Begin no cell after this time.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="As of `plumb check`.")
+@click.option("--time", "limit_seconds", type=Duration(), metavar="TIME", help="Begin no check after this time.")
+@click.option(
+    "--together",
+    type=click.IntRange(1),
+    default=6,
+    show_default=True,
+    help="How many targets one check has at most; the check that runs is lost when the tool is killed.",
+)
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="As of `plumb check`.")
 @question_options.plan
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the runs of cells that do not pass in this folder.",
+    help="Keep the runs with cells that do not pass in this folder.",
 )
 @question_options.answers("--document", document.STORED)
 def main(
@@ -105,6 +138,7 @@ def main(
     targets: tuple[str, ...],
     tier: SuiteTier,
     limit_seconds: float | None,
+    together: int,
     jobs: int,
     keep: Path | None,
     path: Path,
@@ -117,40 +151,47 @@ def main(
     end = time.monotonic() + (limit_seconds or float("inf"))
 
     def ask_all() -> int:
-        asked = document.questions(servers, ways, targets, tier)
-        left = wanted(asked, document.read(path), again=again, stale=stale, commit=project.commit())
+        asked, stored = document.questions(servers, ways, targets, tier), document.read(path)
+        left = wanted(asked, stored, again=again, stale=stale, commit=project.commit())
+        planned = checks(left, stored, together=together)
         if plan:
-            click.echo("\n".join(one.command for one in left))
+            click.echo("\n".join(one.command for one in planned))
             return ExitCode.PASS
-        for number, question in enumerate(left):
+        for number, check in enumerate(planned):
             if time.monotonic() >= end:
-                click.echo(f"{len(left) - number} cells are left: the time is over")
+                rest = sum(len(one.questions) for one in planned[number:])
+                click.echo(f"{rest} cells are left: the time is over")
                 break
-            _answered(question, path, keep, jobs=jobs)
+            _answered(check, path, keep, jobs=jobs)
         click.echo("docs/MATRIX.md shows the answers after: python -m tools.generated")
         return ExitCode.PASS
 
     question_options.exit_with(ask_all)
 
 
-def _answered(question: Question, path: Path, keep: Path | None, *, jobs: int) -> None:
+def _answered(check: Check, path: Path, keep: Path | None, *, jobs: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="plumbline-matrix-"))
     # Also where it is killed.
     process.keep_folder(folder)
     try:
-        cell = ask(question, folder / "run", jobs=jobs)
-        document.store(cell, path)
-        click.echo(f"{question.command}  {cell.verdict}  {cell.seconds:.0f} s  {dict(cell.tests)}")
-        for finding in cell.findings:
-            told = finding.known or page.bugs_of(question.server, finding, bugs.read_bugs()) or "NEW"
-            click.echo(f"    {finding.id}  {told}")
-        if keep and cell.verdict is not Verdict.PASS and (folder / "run").is_dir():
+        click.echo(check.command)
+        cells = ask(check, folder / "run", jobs=jobs)
+        for cell in cells:
+            document.store(cell, path)
+            _tell(cell)
+        if keep and any(cell.verdict is not Verdict.PASS for cell in cells) and (folder / "run").is_dir():
             keep.mkdir(parents=True, exist_ok=True)
-            named = "-".join(msgspec.to_builtins(question).values()).replace(":", "-").replace("/", "-")
-            shutil.rmtree(keep / named, ignore_errors=True)
-            shutil.move(folder / "run", keep / named)
+            shutil.rmtree(keep / check.name, ignore_errors=True)
+            shutil.move(folder / "run", keep / check.name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell(cell: MatrixCell) -> None:
+    click.echo(f"{cell.question.target}  {cell.verdict}  {cell.seconds:.0f} s  {dict(cell.tests)}")
+    for finding in cell.findings:
+        told = finding.known or page.bugs_of(cell.question.server, finding, bugs.read_bugs()) or "NEW"
+        click.echo(f"    {finding.id}  {told}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, DEFAULT_OPTIMISATION, Record, Tier
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import DEFAULT_FAMILY
+from harness.judge.verdict import overall
 from harness.plan.catalog import Catalog
 from tools import question_options
 
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.core.finding import Finding
+    from harness.core.finding import Finding, Witness
     from harness.core.target_model import Target
     from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
 
 STORED = ROOT / "docs" / "matrix.json"
 SERVERS = (
@@ -44,8 +46,8 @@ LONGEST_MESSAGE = 2000
 Way = Literal["gcc", "clang-musl", "clang-glibc", "gcc-lto", "shipped"]
 """How a server is made: by a family of toolchains; by GCC with link-time optimisation; or by a distribution."""
 WAYS: tuple[Way, ...] = get_args(Way)
-USUAL: tuple[Way, ...] = ("gcc", "clang-musl")
-"""The ways that are asked before the others."""
+FIRST: tuple[tuple[Way, ...], ...] = (("gcc", "clang-musl"), ("shipped",))
+"""The ways that are asked before the others: the two that differ most, then what needs no compiler."""
 
 
 class Question(Record, frozen=True):
@@ -57,19 +59,41 @@ class Question(Record, frozen=True):
     tier: Tier = "quick"
 
     @property
+    def command(self) -> str:
+        """The command that asks it alone, for a shell."""
+        return Check((self,)).command
+
+
+class Check(Record, frozen=True):
+    """Questions that one command asks at once: of one server, made in one way, on several machines, in one tier."""
+
+    questions: tuple[Question, ...]
+
+    @property
     def words(self) -> list[str]:
         """The command that asks, without the folder of its run."""
-        words = ["check", "--server", self.server, "--target", self.target, "--tier", self.tier]
-        if self.way == "gcc-lto":
+        of_all = self.questions[0]
+        words = ["check", "--server", of_all.server]
+        for one in self.questions:
+            words += ["--target", one.target]
+        words += ["--tier", of_all.tier]
+        if of_all.way == "gcc-lto":
             words += ["--optimisation", f"{DEFAULT_OPTIMISATION}-lto"]
-        elif self.way not in {DEFAULT_FAMILY, "shipped"}:
-            words += ["--toolchain", self.way]
+        elif of_all.way not in {DEFAULT_FAMILY, "shipped"}:
+            words += ["--toolchain", of_all.way]
         return [*words, "--seed", SEED]
 
     @property
     def command(self) -> str:
         """The same for a shell."""
         return shlex.join(["plumb", *self.words])
+
+    @property
+    def name(self) -> str:
+        """A name for its folder."""
+        of_all = self.questions[0]
+        words = [of_all.server, of_all.way, of_all.tier, *(one.target for one in self.questions)]
+        return "-".join(words).replace(":", "-").replace("/", "-")
 
 
 class SuiteTally(Record, frozen=True):
@@ -105,6 +129,9 @@ class MatrixCell(Record, frozen=True):
     """The last commit of this project that changed what an answer depends on."""
     asked: datetime
     seconds: float
+    """What its suites took together; without a judgement, what the check took."""
+    beside: tuple[str, ...] = ()
+    """The other targets of its check. Their servers have exchanged files with this one's."""
     suites: tuple[SuiteTally, ...] = ()
     """Empty if the check ended without a judgement."""
     findings: tuple[CellFinding, ...] = ()
@@ -227,7 +254,7 @@ def machines(catalog: Catalog) -> list[Target]:
 def questions(
     servers: Sequence[str] = (), ways: Sequence[str] = (), targets: Sequence[str] = (), tier: Tier = "quick"
 ) -> list[Question]:
-    """The cells of what is named, all without names: required targets and usual compilers first.
+    """The cells of what is named, all without names: required targets first, and then by way and server.
 
     Raises UsageError for a name that is none, and where nothing of what is named exists.
     """
@@ -238,7 +265,7 @@ def questions(
         question_options.refuse_unknown(noun, given, names)
     found = [
         (
-            ("required" not in target.groups, way not in USUAL),
+            ("required" not in target.groups, _rank(way), SERVERS.index(server), WAYS.index(way)),
             Question(server=server, way=way, target=target.name, tier=tier),
         )
         for server in SERVERS
@@ -255,14 +282,20 @@ def questions(
     return [question for _, question in sorted(found, key=lambda one: one[0])]
 
 
-def judged(question: Question, judgement: Judgement, *, commit: str, asked: datetime, seconds: float) -> MatrixCell:
-    """What a check's judgement says of its cell."""
+def _rank(way: Way) -> int:
+    return next((rank for rank, ways in enumerate(FIRST) if way in ways), len(FIRST))
+
+
+def judged(question: Question, judgement: Judgement, *, commit: str, asked: datetime) -> MatrixCell:
+    """What a check's judgement says of one of its cells: the verdicts and the findings of the cell's own target."""
+    own = [one for one in judgement.cells if one.target == question.target]
     return MatrixCell(
         question=question,
-        verdict=judgement.verdict,
+        verdict=overall(own),
         commit=commit,
         asked=asked,
-        seconds=seconds,
+        seconds=round(sum(one.seconds for one in own)),
+        beside=tuple(dict.fromkeys(one.target for one in judgement.cells if one.target != question.target)),
         suites=tuple(
             SuiteTally(
                 suite=one.suite,
@@ -272,21 +305,26 @@ def judged(question: Question, judgement: Judgement, *, commit: str, asked: date
                 skipped=one.skipped,
                 reason=one.reason,
             )
-            for one in judgement.cells
-            if one.target == question.target
+            for one in own
         ),
-        findings=tuple(map(seen, judgement.findings)),
+        findings=tuple(seen(finding, shown) for finding in judgement.findings if (shown := _shown(finding, own))),
     )
 
 
-def seen(finding: Finding) -> CellFinding:
-    """What tells a finding from others."""
-    occasions = [one for witness in finding.witnesses for one in witness.occasions]
+def _shown(finding: Finding, cells: Sequence[CellVerdict]) -> list[Witness]:
+    """What these cells of a check showed of a finding."""
+    names = {f"{one.target}/{one.suite}" for one in cells}
+    return [witness for witness in finding.witnesses if names & set(witness.cells)]
+
+
+def seen(finding: Finding, witnesses: Sequence[Witness]) -> CellFinding:
+    """What tells a finding from others, as these of its witnesses saw it."""
+    occasions = [one for witness in witnesses for one in witness.occasions]
     return CellFinding(
         id=finding.id,
         title=finding.title,
         known=finding.known,
-        suites=tuple(sorted({witness.suite for witness in finding.witnesses})),
+        suites=tuple(sorted({witness.suite for witness in witnesses})),
         tests=tuple(sorted({one.test for one in occasions})),
         said=tuple(sorted({one.said[:LONGEST_MESSAGE] for one in occasions} - {""})),
     )

@@ -180,6 +180,7 @@ class _Page:
                     _verdict(cell),
                     cell.canaries,
                     proof,
+                    len(cell.beside),
                     f"{cell.asked:%Y-%m-%d}",
                     at,
                     f"{cell.seconds:.0f}",
@@ -194,6 +195,7 @@ class _Page:
             "verdict",
             "canaries",
             "tests passed / failed / skipped",
+            "others",
             "asked",
         ]
         return table([*heads, "commit", "seconds", "remark"], rows)

@@ -26,6 +26,7 @@ from harness.core.processes.capped_log import capped
 from harness.core.processes.environment import PLAIN
 from harness.core.processes.leftovers import ProcessRegistry
 from harness.core.processes.processor_time import CountedProcess
+from harness.core.processes.scheduling import UsableTime
 from harness.core.processes.supervisor import STOPPING
 
 if TYPE_CHECKING:
@@ -256,12 +257,14 @@ def run(
     watch: Callable[[], None] | None = None,
     watch_seconds: float | None = None,
     spawn: Spawn | None = None,
+    usable: bool = False,
 ) -> Result:
     """Run a command to its end or to the deadline. The output is returned, and appended to `log` after the command.
 
     Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
     every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command. `spawn`: as of
-    `start`.
+    `start`. `usable`: to the deadline counts only the time that the processes could use, not their waits for a
+    processor that others have.
 
     Raises InfrastructureError if the program cannot be started. A non-zero exit status is for the caller to judge.
     """
@@ -275,7 +278,8 @@ def run(
         with capped(stream.fileno(), start=offset):
             process = start(words, output=stream, folder=folder, environment=environment, spawn=spawn)
             try:
-                expired = not _wait(process, deadline_seconds, watch, watch_seconds or WATCH_SECONDS)
+                clock = UsableTime(process.pid).look if usable else _elapsed()
+                expired = not _wait(process, clock, deadline_seconds, watch, watch_seconds or WATCH_SECONDS)
             finally:
                 kill_group(process)
         refuse_after_stop()
@@ -307,14 +311,23 @@ def run_successfully(
     return result
 
 
+def _elapsed() -> Callable[[], float]:
+    began = time.monotonic()
+    return lambda: time.monotonic() - began
+
+
 def _wait(
-    process: subprocess.Popen[bytes], deadline_seconds: float, watch: Callable[[], None] | None, watch_seconds: float
+    process: subprocess.Popen[bytes],
+    clock: Callable[[], float],
+    deadline_seconds: float,
+    watch: Callable[[], None] | None,
+    watch_seconds: float,
 ) -> bool:
-    """Whether the process ended before the deadline."""
-    deadline = time.monotonic() + deadline_seconds
-    while (left := deadline - time.monotonic()) > 0:
+    """Whether the process ended before the deadline, as the clock counts."""
+    while (left := deadline_seconds - clock()) > 0:
         try:
-            process.wait(min(left, watch_seconds) if watch else left)
+            # The clock may be slower than time is.
+            process.wait(min(left, watch_seconds))
         except subprocess.TimeoutExpired:
             if watch:
                 watch()

@@ -38,9 +38,10 @@ def ran_seconds(pid: int) -> float:
 
 
 class UsableTime:
-    """The time that the processes of a session could use: elapsed time without what they waited for a processor.
+    """The time that a process and all that it started could use: elapsed time without their waits for a processor.
 
-    Processes that talk to each other wait by turns, so that their times are added; never more than elapsed counts.
+    What it started is what lies below it in the tree of processes, and its session. Processes that talk to each other
+    wait by turns, so that their times are added; never more than elapsed counts.
     """
 
     SAMPLE_SECONDS = 2.0
@@ -48,8 +49,9 @@ class UsableTime:
     LEAST_SHARE = 0.1
     """The share of elapsed time that counts at least, so that a deadline is reached on any machine."""
 
-    def __init__(self, session: int) -> None:
-        self._session = session
+    def __init__(self, leader: int) -> None:
+        """`leader`: the process, which leads a session of its own."""
+        self._leader = leader
         self._waited: dict[int, float] = {}
         self._looked = time.monotonic()
         self.seconds = 0.0
@@ -61,13 +63,17 @@ class UsableTime:
         elapsed = now - self._looked
         if elapsed < self.SAMPLE_SECONDS:
             return self.seconds
-        among = process_tree.processes(since=self._session).values()
-        waited = {each.pid: waited_seconds(each.pid) for each in among if each.session == self._session}
+        waited = {pid: waited_seconds(pid) for pid in self._processes()}
         # A process that began since the last look waited all its waiting since then.
         more = sum(seconds - self._waited.get(pid, 0.0) for pid, seconds in waited.items())
         self.seconds += max(elapsed - more, elapsed * self.LEAST_SHARE)
         self._waited, self._looked = waited, now
         return self.seconds
+
+    def _processes(self) -> set[int]:
+        among = process_tree.processes(since=self._leader)
+        below = {each.pid for each in process_tree.below(self._leader, among)}
+        return {each.pid for each in among.values() if each.pid in below or each.session == self._leader}
 
 
 def is_stopped(pid: int) -> bool:
