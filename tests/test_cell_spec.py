@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from harness.build.initramfs import Initramfs
 from harness.build.kernel import Kernel
 from harness.core.errors import ExitCode
 from harness.core.model import Abilities
-from harness.core.processes import process
+from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
@@ -64,6 +65,38 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
 def test_a_suite_runs_the_tests_of_others_before_its_own(tmp_path: Path) -> None:
     words = [str(word) for word in pytest_command(["bitops", "sds"], tmp_path / "cell.json")]
     assert words.index(str(ROOT / "suites" / "bitops")) + 1 == words.index(str(ROOT / "suites" / "sds"))
+
+
+def collected(spec: CellSpec) -> list[str]:
+    """The names of a cell's tests in Python."""
+    write_cell(spec.folder / "cell.json", spec)
+    command = [*pytest_command([*spec.tests_of, spec.suite], spec.folder / "cell.json"), "--collect-only"]
+    found = process.run(command, deadline_seconds=120, folder=ROOT, environment=environment.for_cell()).text
+    return re.findall(r"^suites/(\S+\.py::.*)$", found, re.MULTILINE)
+
+
+def test_a_suite_runs_the_tests_of_others_that_it_names_and_no_more(tmp_path: Path) -> None:
+    spec = msgspec.structs.replace(
+        cells.spec_of("limits", tmp_path, fakes.unemulated(Catalog().targets["armv5"])),
+        tests_of=("width",),
+        only=("width/test_width.py::*[[]settings]", "limits/test_info.py::*"),
+    )
+    assert collected(spec) == [
+        "width/test_width.py::test_answers_do_not_depend_on_the_width_of_the_machine[settings]",
+        "limits/test_info.py::test_what_is_counted_is_the_same",
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, suite in Catalog().suites.items() if suite.only])
+def test_each_name_of_a_test_that_a_suite_runs_stands_for_one(name: str, tmp_path: Path) -> None:
+    """A test that is renamed in its own suite would be lost here without a word."""
+    suite = Catalog().suites[name]
+    targets = Catalog().targets
+    peers = {ORACLE: PeerServer(runner=fakes.unemulated(targets[ORACLE]), build=fakes.build(tmp_path))}
+    spec = cells.spec_of(name, tmp_path, fakes.unemulated(targets["armv5"]))
+    names = collected(msgspec.structs.replace(spec, tests_of=suite.tests_of, peers=peers))
+    idle = [glob for glob in suite.only if not any(fnmatch.fnmatchcase(test, glob) for test in names)]
+    assert not idle, f"no test has such a name: {idle}; these are there: {names}"
 
 
 def test_servers_start_with_the_suites_settings_that_they_know_and_the_oracle_without(tmp_path: Path) -> None:

@@ -139,9 +139,11 @@ CASES: list[tuple[str, str, list[str]]] = [
             "struct inner {\n char e;\n struct taken f;\n} three;\nstruct macro {\n char g;\n int h;\n} four;\n"
             "struct unknown {\n char i;\n buffer j;\n} five;\n"
             "struct plain {\n char k;\n size_t l;\n callback m;\n int (*n)(void);\n char *o;\n} six;\n"
+            "struct bytes {\n int t;\n unsigned char p[3][4];\n char *q;\n} seven;\n"
+            "struct pointers {\n char r;\n char (*s)[2], t[2];\n} eight;\n"
             "void f(void) {\n g(&one.b);\n THROUGH(four.h);\n use(six.l, &six);\n BOTH(six.l);\n}\n"
         ),
-        [f"}} __attribute__((packed)) {name};" for name in ("one", "two", "three", "four", "five")],
+        [f"}} __attribute__((packed)) {name};" for name in ("one", "two", "three", "four", "five", "eight")],
     ),
     (
         "header-field-order",

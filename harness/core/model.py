@@ -209,7 +209,7 @@ class Suite(Record, frozen=True):
     role: SuiteRole = ""
     """`canary` for the suite that proves that a target enforces alignment: every plan has it, and runs it first."""
     module: str = ""
-    """The C source, in the suite's folder, of a module that its servers load (harness.build.server_module)."""
+    """The C source of a module that its servers load (harness.build.server_module), by its path from the suite."""
     preload: str = ""
     """The C source, in the suite's folder, of a shared object that its servers may preload."""
     programs: bool = False
@@ -221,6 +221,9 @@ class Suite(Record, frozen=True):
     The oracle keeps its defaults."""
     tests_of: tuple[str, ...] = ()
     """Other suites whose tests it runs as well, before its own."""
+    only: tuple[str, ...] = ()
+    """Globs of the tests that it runs, as `SUITE/FILE::TEST`; none for all. So a quick suite can run the shortest tests
+    of larger ones."""
     tier: SuiteTier = "quick"
     """The lowest tier that includes it by default."""
     guided: bool = False

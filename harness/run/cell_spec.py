@@ -108,6 +108,8 @@ class CellSpec(Record, frozen=True):
     """Parameters with which its servers start, except the oracle; a release that lacks one starts without it."""
     tests_of: tuple[str, ...] = ()
     """Other suites whose tests it runs before its own."""
+    only: tuple[str, ...] = ()
+    """Globs of the tests that belong to the suite; none for all of them."""
     upstream: UpstreamSpec | None = None
     """None where the suite runs tests of its own."""
     machine: VmImage | None = None

@@ -6,6 +6,7 @@ It judges nothing. Without --plumb-cell only tests that need no guest can run.
 from __future__ import annotations
 
 import time
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,14 +88,16 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of the cell's suite that were not requested."""
+    """Deselect the tests that are no part of the cell's suite, and those that were not requested."""
     run = config.stash.get(_CELL, None)
-    if run is None or not (run.cell.tests or run.cell.without):
+    if run is None or not (run.cell.tests or run.cell.without or run.cell.only):
         return
     wanted = [
         item
         for item in items
-        if (not run.cell.tests or _is_wanted(item, run.cell.tests)) and _name(item) not in run.cell.without
+        if (not run.cell.tests or _is_wanted(item, run.cell.tests))
+        and _name(item) not in run.cell.without
+        and (not run.cell.only or any(fnmatchcase(_name(item), glob) for glob in run.cell.only))
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
     items[:] = wanted

@@ -63,7 +63,7 @@ class CellSpecs:
         elif suite.needs_server and target.build is None:
             why, kind = target.problem, "crash" if target.blameless else "build"
         elif suite.module and suite.name not in target.modules:
-            why = "its programs contain their C library, and load no module"
+            why = "servers on a real kernel, and programs that contain their C library, load no module"
         elif suite.programs and not suite.tls and target.programs is None:
             why = "the programs beside the server run under user-mode emulators alone"
         elif suite.tls and target.tls_problem:
@@ -112,6 +112,7 @@ class CellSpecs:
             programs=_programs_of(suite, target, prepared),
             settings=suite.settings,
             tests_of=suite.tests_of,
+            only=suite.only,
             upstream=self._upstream_spec(target) if suite.upstream else None,
             deadline_seconds=suite.deadline_seconds,
             # The canary suite always runs whole: without it no result of the target counts.

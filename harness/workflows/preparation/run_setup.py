@@ -276,7 +276,12 @@ class RunSetup:
         return CompilerReport(warnings=[], problem=problem)
 
     def _modules(self, setup: TargetSetup) -> dict[str, Path]:
-        """The module that the servers of each suite load, where it has one that suits the server's release."""
+        """The module that the servers of each suite load, where it has one that suits the server's release.
+
+        Nothing where a real kernel runs them: its machine's file system has no modules.
+        """
+        if setup.target.emulator.has_kernel:
+            return {}
         return self._loaded(setup, lambda suite: suite.module)
 
     def _preloads(self, setup: TargetSetup) -> dict[str, Path]:

@@ -183,6 +183,7 @@ def packed(place: Place) -> Iterator[Replacement]:
 
     The compiler knows that a field may be misaligned wherever the code names the structure. It does not behind a
     pointer: one that `&` makes, one to an array or to a structure inside, or one that a macro makes.
+    Arrays of bytes may lie anywhere.
     """
     source = place.source
     addressed = source.with_address_taken()
@@ -203,15 +204,29 @@ def _field_name(field: Node) -> Node | None:
 
 
 def _is_scalar(place: Place, field: Node) -> bool:
-    """Whether a field is a pointer or a number."""
+    """Whether a field is a pointer, a number or an array of bytes."""
     kind = field.child_by_field_name("type")
     declarators = field.children_by_field_name("declarator")
+    arrays = all(each.type == "array_declarator" and _is_of_names(each) for each in declarators)
+    if kind is not None and declarators and arrays and place.source.text(kind) in _BYTES:
+        return True
     if any(each.type == "pointer_declarator" or _is_function_pointer(each) for each in declarators):
         return len(declarators) == 1
     if kind is None or not declarators or any(each.type != "field_identifier" for each in declarators):
         return False
     own = place.source.text(kind) in place.release.scalar_types or place.source.text(kind) in place.operator.names
     return own or kind.type in {"primitive_type", "sized_type_specifier", "enum_specifier"}
+
+
+_BYTES = {"char", "signed char", "unsigned char", "int8_t", "uint8_t"}
+
+
+def _is_of_names(array: Node) -> bool:
+    """Whether an array has elements of the declaration's own type, and not pointers to it."""
+    inner = array.child_by_field_name("declarator")
+    return inner is not None and (
+        inner.type == "field_identifier" or (inner.type == "array_declarator" and _is_of_names(inner))
+    )
 
 
 def _is_function_pointer(declarator: Node) -> bool:

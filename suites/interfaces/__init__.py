@@ -1,0 +1,1 @@
+"""The shortest tests of suites of the tier `full` on settings and on the module API."""

@@ -1,0 +1,64 @@
+"""The server's checks of files say the same on every machine, and what they repair is the same file."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suites._shared.formats.handmade import FILES
+
+if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
+    from suites._shared.programs import Programs
+
+SNAPSHOTS = ["integers of each width", "sizes of tables"]
+MOMENT = (1 << 31) - 2
+"""Seconds since 1970 that each machine's `time_t` holds."""
+_OF_ONE_RUN = re.compile(rb"^\d+:[A-Z] [^*#.-]*\.\d{3} ", re.MULTILINE)
+"""The process and the time that begin a line of the server's log, which some checks write (Valkey 9)."""
+
+
+def steady(output: bytes) -> bytes:
+    return _OF_ONE_RUN.sub(b"", output)
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_a_snapshot_is_checked(checks: Programs, cell: CellSpec, name: str) -> None:
+    if cell.version < (6, 2):
+        pytest.skip("earlier releases examine little: what they do with such files is no property of a machine")
+    checks.file("dump.rdb", FILES[name])
+    checks.same("check-rdb", "dump.rdb", shown=steady)
+
+
+def test_a_wrong_checksum_of_a_snapshot_is_found(checks: Programs) -> None:
+    whole = FILES["integers of each width"]
+    checks.file("dump.rdb", whole[:-1] + bytes([whole[-1] ^ 1]))
+    output = checks.same("check-rdb", "dump.rdb", shown=steady)
+    assert b"RDB looks OK" not in output, output[-300:]
+
+
+def words(*command: str) -> bytes:
+    """A command as an append-only file has it."""
+    return b"*%d\r\n" % len(command) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in command)
+
+
+def test_an_append_only_file_is_repaired_up_to_its_damage(checks: Programs) -> None:
+    whole = words("SELECT", "0") + words("SET", "key", "v" * 300)
+    damaged = whole + words("RPUSH", "list", "a", "b")[:-3]
+    file = checks.file("one.aof", damaged)
+    checks.same("check-aof", "one.aof", shown=steady)
+    checks.run("check-aof", "--fix", "one.aof", sent=b"y\n")
+    assert file.read_bytes() == whole, f"{len(damaged)} bytes are cut to {file.stat().st_size}, {len(whole)} are whole"
+
+
+def test_an_append_only_file_is_cut_at_a_moment(checks: Programs, cell: CellSpec) -> None:
+    if cell.version < (7,):
+        pytest.skip("append-only files have times since 7.0")
+    early = b"#TS:%d\r\n" % (MOMENT - 1) + words("SELECT", "0") + words("SET", "key", "1")
+    file = checks.file("one.aof", early + b"#TS:%d\r\n" % MOMENT + words("SET", "key", "2"))
+    checks.run("check-aof", "--truncate-to-timestamp", str(MOMENT - 1), "one.aof")
+    assert file.read_bytes() == early, f"cut at {MOMENT - 1}: {file.read_bytes()!r}"
+    checks.file("one.aof", early + b"#TS:%d\r\n" % MOMENT)
+    checks.same("check-aof", "--truncate-to-timestamp", str(MOMENT), "one.aof", shown=steady)
