@@ -76,8 +76,19 @@ class Builder:
         def compile_into(into: Path) -> None:
             # What `then` makes has steps, too.
             extent = "and-more" if then else "alone"
+            # A user's own tree is built again and again. Libraries are configured in the tree, and are not told apart.
+            keep = tree.copy is not None and linked == "libc" and tls is None
             with self.workshop(
-                tree, target, tools, optimisation, what=what, kind="server", extent=extent, linked=linked, tls=tls
+                tree,
+                target,
+                tools,
+                optimisation,
+                what=what,
+                kind="server",
+                extent=extent,
+                linked=linked,
+                tls=tls,
+                keep=keep,
             ) as shop:
                 made = shop.make_server()
                 with disk_errors(into):
@@ -133,11 +144,12 @@ class Builder:
         extent: str = "alone",
         linked: Linked = "libc",
         tls: OpenSsl | None = None,
+        keep: bool = False,
     ) -> Iterator[BuildDirectory]:
         """A temporary place to compile in.
 
         `what` names the product in messages, `kind` names such products of all trees and targets, and `extent` tells
-        those apart that take more steps than others.
+        those apart that take more steps than others. `keep`: the next build in this place may go on with this one.
         """
         toolchain.check_level(tools, optimisation)
         release = ".".join(map(str, tree.version[:2]))
@@ -161,10 +173,12 @@ class Builder:
                 ],
                 verb="compiling",
             ) as steps,
-            self.cache.work(place) as work,
+            self.cache.work(place, keep=keep) as work,
         ):
             with disk_errors(work):
-                shop = BuildDirectory(self.cache, tree, target, tools, optimisation, work, linked, steps, tls)
+                shop = BuildDirectory(
+                    self.cache, tree, target, tools, optimisation, work, linked, steps, tls, keep=keep
+                )
                 shop.prepare()
             yield shop
 

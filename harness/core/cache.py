@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NEW, _OLD, _SEAL = ".new", ".old", ".seal"
+KEPT = "kept-work"
+"""The folder of work folders that are kept for the next use."""
 _GROWN = "locks/grown"
 """A file that is there while nobody has looked at the cache's size since an entry was added."""
 _FORGOTTEN_SECONDS = 2 * 86400
@@ -218,15 +220,31 @@ class Cache:
         return old
 
     @contextlib.contextmanager
-    def work(self, name: str) -> Iterator[Path]:
-        """An empty, locked folder to build in, removed afterwards. Its path depends only on the name."""
-        folder = self.path("work", name)
+    def work(self, name: str, *, keep: bool = False) -> Iterator[Path]:
+        """An empty, locked folder to build in, removed afterwards. Its path depends only on the name.
+
+        With `keep`, the folder is not empty if it was kept before, and is kept if nothing is raised. A killed command
+        leaves it where the next one removes it.
+        """
+        folder, kept = self.path("work", name), self.path(KEPT, name)
         with self.lock(f"work-{name}"):
             shutil.rmtree(folder, ignore_errors=True)
             try:
                 with disk_errors(folder):
-                    folder.mkdir(parents=True)
+                    folder.parent.mkdir(parents=True, exist_ok=True)
+                    if keep and kept.is_dir():
+                        kept.rename(folder)
+                    else:
+                        folder.mkdir()
                 yield folder
+                if keep:
+                    with disk_errors(kept):
+                        kept.parent.mkdir(exist_ok=True)
+                        shutil.rmtree(kept, ignore_errors=True)
+                        # The limit of the cache goes by the time of the last use.
+                        os.utime(folder)
+                        folder.rename(kept)
+                    self.note_growth()
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -18,7 +18,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from harness.core import json_codec
-from harness.core.cache import write_whole
+from harness.core.cache import KEPT, write_whole
 from harness.core.digests import files_below
 from harness.core.model import Record
 
@@ -37,7 +37,7 @@ _NO_WAYS = ("sources", "archives", "packages", "upstream-native")
 """Kinds whose content comes from elsewhere, or is a result, and names no entry."""
 
 
-_UNSEALED = {"mutants": "mutant", "translations": "translations"}
+_UNSEALED = {"mutants": "mutant", "translations": "translations", KEPT: "work"}
 """Kinds whose folders can be removed without being entries -> how the names of their locks begin. Whoever uses such a
 folder holds its lock; emulators do without their translations."""
 

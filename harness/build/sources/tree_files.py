@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.core.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MOST_BEHIND_LINKS = 50_000
 """The most files that links out of a tree may lead to. A link to the root folder leads to more, none of them
@@ -118,15 +118,46 @@ def source_files(tree: Path) -> Iterator[Path]:
         yield tree / entry.place
 
 
+class SourceFile(NamedTuple):
+    """A file or link of a tree, as it was read."""
+
+    entry: TreeEntry
+    content: bytes
+    """The text of a link."""
+    executable: bool
+
+    @property
+    def digest_input(self) -> bytes:
+        """Unambiguous: different lists of files never have the same input."""
+        kind = "link" if self.entry.link else "program" if self.executable else "file"
+        return os.fsencode(self.entry.place) + f"\0{kind}\0{len(self.content)}\0".encode() + self.content
+
+    @property
+    def sha256(self) -> str:
+        """The digest of this file alone."""
+        return hashlib.sha256(self.digest_input).hexdigest()
+
+
+def read_sources(tree: Path) -> Iterator[SourceFile]:
+    """The tree's sources in a fixed order. Raises UsageError for an unreadable file."""
+    for entry in entries_of(tree):
+        if (read := _read(entry)) is not None:
+            yield SourceFile(entry, *read)
+
+
 def digest_of(tree: Path) -> str:
     """SHA-256 over the sources' names, contents and executable bits: uncommitted changes count.
 
     Raises UsageError for an unreadable file.
     """
+    return digest_of_sources(read_sources(tree))
+
+
+def digest_of_sources(sources: Iterable[SourceFile]) -> str:
+    """The digest of a tree of these."""
     digest = hashlib.sha256()
-    for entry in entries_of(tree):
-        if (read := _read(entry)) is not None:
-            digest.update(_digest_input(entry, *read))
+    for source in sources:
+        digest.update(source.digest_input)
     return digest.hexdigest()
 
 
@@ -137,23 +168,39 @@ def copy_tree(tree: Path, destination: Path) -> str:
     unreadable file.
     """
     digest = hashlib.sha256()
-    for entry in entries_of(tree):
-        if (read := _read(entry)) is None:
-            continue
-        copy = destination / entry.place
+    for source in read_sources(tree):
+        copy_file(source, destination)
+        digest.update(source.digest_input)
+    return digest.hexdigest()
+
+
+def copy_file(source: SourceFile, destination: Path) -> None:
+    """Write a file or link into a copy of its tree, where a file of that name may be already."""
+    entry = source.entry
+    copy = destination / entry.place
+    if not _is_copied(source, copy):
         copy.parent.mkdir(parents=True, exist_ok=True)
-        content, executable = read
+        copy.unlink(missing_ok=True)
         if entry.link:
             copy.symlink_to(entry.link)
         else:
-            copy.write_bytes(content)
-        with contextlib.suppress(FileNotFoundError):
-            shutil.copystat(entry.path, copy, follow_symlinks=False)
-        if not entry.link:
-            # The mode at the time of reading.
-            copy.chmod(copy.stat().st_mode | 0o111 if executable else copy.stat().st_mode & ~0o111)
-        digest.update(_digest_input(entry, content, executable))
-    return digest.hexdigest()
+            copy.write_bytes(source.content)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copystat(entry.path, copy, follow_symlinks=False)
+    if not entry.link:
+        # The mode at the time of reading.
+        mode = copy.stat().st_mode
+        copy.chmod(mode | 0o111 if source.executable else mode & ~0o111)
+
+
+def _is_copied(source: SourceFile, copy: Path) -> bool:
+    """Whether the copy has this content."""
+    try:
+        if source.entry.link:
+            return os.fsencode(os.readlink(copy)) == source.content  # noqa: PTH115 - Path's drops a slash at its end
+        return not copy.is_symlink() and copy.read_bytes() == source.content
+    except OSError:
+        return False
 
 
 def copy_at_rest(tree: Path, destination: Path) -> str:
@@ -186,9 +233,3 @@ def _read(entry: TreeEntry) -> tuple[bytes, bool] | None:
         return None
     except PermissionError as error:
         raise UsageError("a file of the tree cannot be read", where=str(entry.path), because=str(error)) from error
-
-
-def _digest_input(entry: TreeEntry, content: bytes, executable: bool) -> bytes:
-    """An entry's digest input, unambiguous: different lists of entries never have the same input."""
-    kind = "link" if entry.link else "program" if executable else "file"
-    return os.fsencode(entry.place) + f"\0{kind}\0{len(content)}\0".encode() + content

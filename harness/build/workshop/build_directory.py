@@ -6,14 +6,16 @@ The tree of the user is only read.
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Literal
 
 from harness.analysis.compiler_output import complaints, first_error
 from harness.analysis.detectors import registry
 from harness.build import allocator, toolchain
 from harness.build.build_progress import CompilerCalls
-from harness.build.sources.tree_files import copy_tree
-from harness.build.workshop import build_warnings
+from harness.build.sources.tree_files import copy_file, digest_of_sources, read_sources
+from harness.build.workshop import build_warnings, kept_tree
+from harness.core.digests import key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
 from harness.core.model import COMPILED_IN, BuildSettings, level_text
 from harness.core.processes import process
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from harness.build.build_progress import BuildProgress
     from harness.build.sources.openssl import OpenSsl
+    from harness.build.sources.tree_files import SourceFile
+    from harness.build.workshop.kept_tree import KeptTree
     from harness.core.cache import Cache
     from harness.core.model import SourceTree
     from harness.core.target_model import Target, Toolchain
@@ -70,7 +74,10 @@ class BuildDirectory:
         linked: Linked,
         steps: BuildProgress,
         tls: OpenSsl | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
+        """`keep`: the work folder may have the tree of an earlier build, and is kept after this one."""
         self.server = tree
         self.target = target
         self.tools = tools
@@ -90,11 +97,18 @@ class BuildDirectory:
         self.steps = steps
         """Takes what counts the steps, where make's output does not tell them."""
         self._ccache = cache.root / "ccache"
+        self._keep = keep
+        self._kept: KeptTree | None = None
+        """What is known of the tree, where it is an earlier build's with other sources."""
+        self._sources: dict[str, str] = {}
+        self._listed = ""
+        """A digest of the names of the tree's files."""
         self._configured: dict[str, str] = {}
 
     def prepare(self) -> None:
         """Copy the tree and write the compilers' wrappers. Raises InfrastructureError if the tree has been edited."""
-        copied = copy_tree(self.server.content, self.tree)
+        sources = list(read_sources(self.server.content))
+        copied = digest_of_sources(sources)
         if self.server.files and copied != self.server.files:
             raise InfrastructureError(
                 f"the source of {self.server.name} is not what it was when it was opened",
@@ -102,12 +116,16 @@ class BuildDirectory:
                 because="it was edited meanwhile, so a build would not match its name in the cache",
                 remedy="run again",
             )
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.log.unlink(missing_ok=True)
-        self.steps.counts(CompilerCalls(self.log, self.work))
+        self._listed = key_of(source.entry.place.as_posix() for source in sources)
+        kept = kept_tree.take(self.work) if self._keep else None
+        self._empty()
         for compiler in self.compilers:
             self.wrapper(compiler.name)
         toolchain.write_plain_tools(self.work / "tools", self.tools, self.work, self.optimisation)
+        self._fill(sources, kept)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.unlink(missing_ok=True)
+        self.steps.counts(CompilerCalls(self.log, self.work))
         if self.linked == "jemalloc" or (self.linked == "makefile" and allocator.has_jemalloc(self.server)):
             options = allocator.configure_options(settings_of(self.server, self.target))
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work, options)
@@ -115,6 +133,39 @@ class BuildDirectory:
                 command = self.make_command([self.binary.name])
                 asked = self.run([*command, "--dry-run", "--print-data-base"])
                 allocator.refuse_options_of_another_allocator(asked.text)
+
+    def _empty(self) -> None:
+        """Remove what an earlier build has left beside its tree."""
+        for path in self.work.iterdir():
+            if path.is_dir() and path != self.tree:
+                shutil.rmtree(path)
+            elif path != self.tree:
+                path.unlink()
+
+    def _fill(self, sources: Sequence[SourceFile], kept: KeptTree | None) -> None:
+        """Give the tree these sources, and no product that they would not have."""
+        self._sources = kept_tree.digests(sources) if self._keep else {}
+        if kept is not None and kept.recipe == self._recipe():
+            binary = self.binary.relative_to(self.tree).as_posix()
+            if kept_tree.bring_up_to_date(kept, self.tree, sources, [binary]):
+                self._kept = kept
+                return
+        shutil.rmtree(self.tree, ignore_errors=True)
+        for source in sources:
+            copy_file(source, self.tree)
+
+    def _recipe(self) -> str:
+        """A digest of everything beside the sources that decides what make does."""
+        scripts = [*self.compilers, *sorted((self.work / "tools").iterdir())]
+        return key_of(
+            [
+                *map(str, self.make_command([self.binary.name])),
+                *(f"{name}={value}" for name, value in sorted(self.environment().items())),
+                *(f"{path}: {path.read_text('utf-8')}" for path in scripts),
+                toolchain.identity(self.tools),
+                kept_tree.packages_state(),
+            ]
+        )
 
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
         """A wrapper of the compiler `name` that adds the target's flags, followed by `extra`."""
@@ -166,7 +217,26 @@ class BuildDirectory:
         result = self.run([*self.make_command([self.binary.name]), *build_warnings.MAKE_OPTIONS])
         if result.code != 0 or not self.binary.is_file():
             raise self.failure(result, because=first_error(result.text))
-        return result
+        return self._whole(result) if self._keep else result
+
+    def _whole(self, result: process.Result) -> process.Result:
+        """What make would have printed for all of the tree, which the next build goes on with if possible."""
+        made = kept_tree.MadeTree(self.tree, result.text, self.compilers, self._kept)
+        if made.output is None:
+            # Whose warnings they are that make printed the last time, cannot be told.
+            self._kept = None
+            self._fill(list(read_sources(self.server.content)), None)
+            return self.make_server()
+
+        def preprocess(folder: Path, words: list[str]) -> str:
+            environment = self.environment()
+            return process.run(words, deadline_seconds=BUILD_SECONDS, folder=folder, environment=environment).text
+
+        known = made.known(self._sources, self._recipe(), preprocess)
+        if known is not None:
+            kept_tree.put(self.work, known)
+        whole = "".join(block.text for block in made.output).encode()
+        return process.Result(result.command, result.code, whole, expired=False, seconds=result.seconds)
 
     def make_clients(self) -> list[Path]:
         """Make the release's client and benchmark. Raises BuildFailedError with the compiler's first error."""
@@ -199,6 +269,10 @@ class BuildDirectory:
             "CCACHE_COMPILERCHECK": "content",
             # Servers contain the moment of their build: with one for all, a build is the same as another of its tree.
             "SOURCE_DATE_EPOCH": "0",
+            # ccache looks at what a compiler read elsewhere, and would not see a new file that hides one of those
+            # (ccache(1), "The direct mode"). It counts this variable there, which compilers of C ignore, and nowhere
+            # else: the preprocessed text decides then.
+            "OBJC_INCLUDE_PATH": f"/nowhere/{self._listed}",
             **self._configured,
         }
 

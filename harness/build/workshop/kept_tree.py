@@ -1,0 +1,244 @@
+"""A build's tree that is kept for the next build in its place, which compiles only what a change concerns.
+
+Make goes by times, and a changed file may have an old one. Here contents decide: an object stays if every file of the
+tree that its compiler read has the same content as then, and if nothing else differs. A build begins anew after any
+other change: a file that is new, gone or no C source below src, another compiler, flag or package of this machine, a
+product that was altered, a product that is made in an unknown way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.analysis.compiler_output import Compilation, compilations
+from harness.build.sources.tree_files import copy_file
+from harness.core import json_codec
+from harness.core.digests import files_below, sha256_of
+from harness.core.model import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from harness.build.sources.tree_files import SourceFile
+
+NAME = "kept.json"
+_PACKAGES = Path("/var/lib/dpkg/status")
+"""Its time changes with every package: a header of the C library may have, too."""
+_COMPILED = re.compile(r"^src/.*\.[ch]$")
+_SOURCES = "src"
+"""The folder of the objects that the server's own makefile compiles. The libraries' have makefiles of their own."""
+_KNOWN_PRODUCTS = re.compile(r"\.[oad]$|^src/(release\.h|Makefile\.dep)$|(^|/)\.make-[^/]*$")
+"""What a change of C sources cannot alter but by a compiler."""
+_ELF = b"\x7fELF"
+
+
+class OutputBlock(Record, frozen=True):
+    """What make printed between two lines that name folders: with `--output-sync=target`, of one target."""
+
+    objects: list[str]
+    """Those that a compiler made."""
+    text: str
+
+
+class KeptTree(Record, frozen=True):
+    """What is known of a kept tree. All paths are relative to it."""
+
+    recipe: str
+    """A digest of everything beside the sources that decides what make does."""
+    sources: dict[str, str]
+    """Source -> digest."""
+    products: dict[str, str]
+    """What make made -> digest."""
+    reads: dict[str, list[str]]
+    """Object -> the files of the tree that its compiler read."""
+    output: list[OutputBlock]
+    """What make printed for all of it."""
+
+
+def packages_state() -> str:
+    """A text that changes whenever a package of this machine does."""
+    try:
+        status = _PACKAGES.stat()
+    except OSError:
+        return ""
+    return f"{status.st_mtime_ns} {status.st_size}"
+
+
+def take(work: Path) -> KeptTree | None:
+    """What is known of the tree in a work folder; None for none. The tree is no kept one from here on."""
+    place = work / NAME
+    try:
+        return json_codec.decode(place.read_bytes(), KeptTree)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def put(work: Path, kept: KeptTree) -> None:
+    """Store what is known of the tree in a work folder."""
+    (work / NAME).write_bytes(json_codec.encode(kept))
+
+
+def digests(sources: Iterable[SourceFile]) -> dict[str, str]:
+    """The `KeptTree.sources` of these."""
+    return {source.entry.place.as_posix(): source.sha256 for source in sources}
+
+
+def bring_up_to_date(kept: KeptTree, tree: Path, sources: Sequence[SourceFile], programs: Iterable[str]) -> bool:
+    """Give a kept tree other sources, and remove every object that they concern, and the `programs`.
+
+    False where that cannot be known: the tree must be made anew. It may be damaged then.
+    """
+    now = digests(sources)
+    changed = {place for place in now if kept.sources.get(place) != now[place]}
+    if now.keys() != kept.sources.keys() or not all(map(_COMPILED.search, changed)):
+        return False
+    stale = {name for name, read in kept.reads.items() if not changed.isdisjoint(read)}
+    found = {name: path for name, path, _ in files_below(tree) if name not in now}
+    for name, path in found.items():
+        if name not in kept.products:
+            # Drivers of units and what else was compiled after the server.
+            path.unlink()
+    for name, digest in kept.products.items():
+        if name in found and _digest(found[name]) == digest:
+            continue
+        if name not in kept.reads:
+            return False
+        # The units' programs rename a symbol of an object.
+        stale.add(name)
+    if any(_folder(name) != _SOURCES for name in stale):
+        return False
+    for name in [*stale, *(str(PurePosixPath(name).with_suffix(".d")) for name in stale), *programs]:
+        (tree / name).unlink(missing_ok=True)
+    for source in sources:
+        copy_file(source, tree)
+    return True
+
+
+class MadeTree:
+    """A tree in which make has just succeeded."""
+
+    def __init__(self, tree: Path, output: str, compilers: Sequence[Path], before: KeptTree | None) -> None:
+        """`output` is make's, `before` what was known of the tree before make, if it was a kept one."""
+        self._tree = tree
+        self._before = before
+        self._calls: dict[str, Compilation] = {}
+        """Object -> how it was made this time."""
+        self._blocks = []
+        for text in re.split(r"^(?=make(?:\[\d+\])?: Entering directory )", output, flags=re.MULTILINE):
+            found = compilations(text, tuple(map(str, compilers)))
+            made = {name: call for call in found if (name := _object(call, tree))}
+            self._calls |= made
+            self._blocks.append(OutputBlock(objects=list(made), text=text))
+
+    @property
+    def output(self) -> list[OutputBlock] | None:
+        """What make would have printed for the whole tree; None where outputs of several objects are one."""
+        old = self._before.output if self._before is not None else []
+        again = [block for block in old if not self._calls.keys().isdisjoint(block.objects)]
+        if any(len(block.objects) > 1 for block in again):
+            return None
+        return [*(block for block in old if block not in again), *self._blocks]
+
+    def known(
+        self, sources: Mapping[str, str], recipe: str, preprocess: Callable[[Path, list[str]], str]
+    ) -> KeptTree | None:
+        """What is known of it; None where that is too little to keep it.
+
+        `preprocess` runs a compiler in a folder and returns what it prints.
+        """
+        tree, before, output = self._tree, self._before, self.output
+        products = {name: _digest(path) for name, path, _ in files_below(tree) if name not in sources}
+        if output is None or not all(_KNOWN_PRODUCTS.search(name) or _is_elf(tree / name) for name in products):
+            return None
+        reads: dict[str, list[str]] = {}
+        unknown: dict[str, Compilation] = {}
+        for name in (name for name in products if name.endswith(".o")):
+            beside = PurePosixPath(name).with_suffix(".d")
+            same = before is not None and before.products.get(name) == products[name] and name not in self._calls
+            if before is not None and same:
+                reads[name] = before.reads[name]
+            elif name not in self._calls:
+                return None
+            elif str(beside) in products:
+                rule = (tree / beside).read_text("utf-8", "replace")
+                reads[name] = _resolved(_prerequisites(rule), str(beside.parent))
+            else:
+                unknown[name] = self._calls[name]
+        reads |= _asked(unknown, tree, preprocess)
+        known = sources.keys() | products.keys()
+        # A compiler that read nothing, or something outside of the tree, was not understood.
+        if not reads or any(not read or not known.issuperset(read) for read in reads.values()):
+            return None
+        return KeptTree(recipe=recipe, sources=dict(sources), products=products, reads=reads, output=output)
+
+
+def _digest(path: Path) -> str:
+    return f"link to {path.readlink()}" if path.is_symlink() else sha256_of(path)
+
+
+def _is_elf(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(_ELF)) == _ELF
+
+
+def _folder(name: str) -> str:
+    return str(PurePosixPath(name).parent)
+
+
+def _object(call: Compilation, tree: Path) -> str:
+    """The object that a compiler made, relative to the tree; empty for none in it."""
+    words = call.words
+    if "-o" in words[:-1]:
+        name = words[words.index("-o") + 1]
+    elif source := _source(call):
+        name = f"{Path(source).stem}.o"
+    else:
+        return ""
+    whole = os.path.normpath(Path(call.folder) / name)
+    return os.path.relpath(whole, tree) if Path(whole).is_relative_to(tree) else ""
+
+
+def _source(call: Compilation) -> str:
+    """The file that a compiler compiled; empty where it does not say."""
+    found = [word for word in call.words if re.search(r"\.(c|cc|cpp|S|s)$", word) and not word.startswith("-")]
+    return found[0] if len(found) == 1 else ""
+
+
+def _prerequisites(rule: str) -> list[str]:
+    """The files behind the first colon of a makefile's rule."""
+    first = next((line for line in rule.replace("\\\n", " ").splitlines() if ":" in line), "")
+    return first.partition(": ")[2].split()
+
+
+def _resolved(names: Iterable[str], folder: str) -> list[str]:
+    """Paths below the tree, of paths that a compiler wrote in a folder of the tree."""
+    return sorted({os.path.normpath(f"{folder}/{name}") if name[0] != "/" else name for name in names})
+
+
+def _asked(
+    unknown: Mapping[str, Compilation], tree: Path, preprocess: Callable[[Path, list[str]], str]
+) -> dict[str, list[str]]:
+    """What the compilers of these objects read, by the compilers' own word: one call for all of a folder and flags."""
+    alike: dict[tuple[str, ...], dict[str, str]] = {}
+    for name, call in unknown.items():
+        source, words = _source(call), call.words
+        if not source:
+            return {name: []}
+        dropped = {source, "-c", "-o", words[words.index("-o") + 1] if "-o" in words[:-1] else "-c"}
+        flags = [word for word in words if word not in dropped]
+        alike.setdefault((call.folder, *flags), {})[source] = name
+    reads: dict[str, list[str]] = {name: [] for name in unknown}
+    for (folder, *flags), named in alike.items():
+        printed = preprocess(Path(folder), [*flags, "-MM", *named]).replace("\\\n", " ")
+        for line in printed.splitlines():
+            files = _prerequisites(line)
+            if files and files[0] in named:
+                reads[named[files[0]]] = _resolved(files, os.path.relpath(folder, tree))
+    return reads

@@ -1,0 +1,195 @@
+"""A build goes on with the tree of the one before it: it compiles only what a change concerns, and makes the same."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.build.server_build import Builder
+from harness.build.sources.source_tree import take
+from harness.build.workshop import build_code, build_warnings, kept_tree
+from harness.build.workshop.build_directory import BuildFailedError
+from harness.core.cache import KEPT, Cache
+from tests import fakes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from harness.core.model import Build
+
+MAKEFILE = """
+release := $(shell test -f release.h || echo '#define RELEASE 1' >release.h)
+redis-server: main.o one.o two.o ../deps/lib/liblib.a
+\t$(CC) -o redis-server main.o one.o two.o ../deps/lib/liblib.a
+%.o: %.c .make-prerequisites
+\t$(CC) -Wall -I../deps/lib -MMD -o $@ -c $<
+.make-prerequisites:
+\t@touch $@
+../deps/lib/liblib.a:
+\t$(MAKE) -C ../deps/lib
+"""
+LIBRARY = """
+liblib.a: lib.o
+\tar rcs liblib.a lib.o
+lib.o: lib.c lib.h
+\t$(CC) -c lib.c
+"""
+FILES = {
+    "src/Makefile": MAKEFILE,
+    "src/main.c": '#include "release.h"\n#include "two.h"\n#include "lib.h"\nint one(void);\n'
+    "int main(void) { return one() + two() + lib() + RELEASE; }\n",
+    "src/one.c": "int one(void) { int unused; return 1; }\n",
+    "src/two.c": '#include "two.h"\nint two(void) { return TWO; }\n',
+    "src/two.h": "#define TWO 2\nint two(void);\nstatic inline int width(void) { int idle; return TWO; }\n",
+    "deps/lib/Makefile": LIBRARY,
+    "deps/lib/lib.c": '#include "lib.h"\nint lib(void) { return LIB; }\n',
+    "deps/lib/lib.h": "#define LIB 3\nint lib(void);\n",
+    "docs/text": "words\n",
+}
+LONG_AGO = 1_000_000_000
+"""A time before every object's: make would see no change."""
+
+
+class _Place:
+    """A user's tree, and a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree = fakes.server_tree(folder / "redis")
+        self.write(FILES)
+        self.cache = Cache(folder / "cache")
+        self._folder = folder
+        self._count = 0
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            os.utime(fakes.write(self.tree / name, text), (LONG_AGO, LONG_AGO))
+
+    def build(self, cache: Cache | None = None) -> Build:
+        self._count += 1
+        tree = take(self.tree, self._folder / f"copy-{self._count}")
+        target = msgspec.structs.replace(fakes.target(), compiler_flags=[])
+        return Builder(cache or self.cache, fakes.quiet()).build(tree, target, fakes.toolchain(""), "O1")
+
+    def compiled(self) -> set[str]:
+        """The objects that the last build made."""
+        (log,) = (self.cache.root / "logs").glob("build-*.log")
+        lines = log.read_text("utf-8").splitlines()
+        calls = [line for line in lines if " -c " in line and "-MM " not in line and not line.startswith("$")]
+        return {line.split(" -c ")[1].strip().replace(".c", ".o") for line in calls}
+
+    def build_and_compare(self) -> set[str]:
+        """The objects that a build makes, whose result is that of a build in an empty cache."""
+        built = self.build()
+        anew = self.build(Cache(self._folder / f"cache-{self._count}"))
+        assert built.server_binary.read_bytes() == anew.server_binary.read_bytes()
+        # Places differ; the content of objects must not.
+        assert build_code.read(built.folder) == build_code.read(anew.folder)
+        warnings = [sorted(build_warnings.read(each).warnings, key=repr) for each in (built, anew)]
+        assert warnings[0] == warnings[1]
+        return self.compiled()
+
+
+ALL = {"main.o", "one.o", "two.o", "lib.o"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> _Place:
+    made = _Place(tmp_path)
+    assert made.build_and_compare() == ALL
+    return made
+
+
+def test_only_what_a_change_concerns_is_compiled_and_the_result_is_the_same(place: _Place) -> None:
+    place.write({"src/one.c": "int one(void) { int unused; return 11; }\n"})
+    assert place.build_and_compare() == {"one.o"}
+    # A header's readers, by content: all files are older than their objects.
+    place.write({"src/two.h": "#define TWO 22\nint two(void);\nstatic inline int width(void) { return TWO; }\n"})
+    assert place.build_and_compare() == {"main.o", "two.o"}
+    place.write({**FILES, "src/one.c": "int one(void) { return 111; }\n"})
+    assert place.build_and_compare() == {"main.o", "one.o", "two.o"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"src/Makefile": MAKEFILE.replace("-Wall", "-Wall -Wextra")},
+        {"deps/lib/lib.h": "#define LIB 33\nint lib(void);\n"},
+        {"src/lib.h": "#define LIB 33\nint lib(void);\n"},
+        {"src/script.sh": "echo\n"},
+        {"docs/text": "other words\n"},
+    ],
+    ids=lambda files: next(iter(files)),
+)
+def test_any_other_change_begins_anew(place: _Place, files: Mapping[str, str]) -> None:
+    place.write(files)
+    assert place.build_and_compare() == ALL
+
+
+def test_a_file_that_is_gone_begins_anew(place: _Place) -> None:
+    (place.tree / "docs" / "text").unlink()
+    assert place.build_and_compare() == ALL
+
+
+@pytest.mark.parametrize("name", ["deps/lib/liblib.a", "deps/lib/lib.o", "src/release.h"])
+def test_a_tree_with_an_altered_product_is_not_trusted(place: _Place, name: str) -> None:
+    (kept,) = (place.cache.root / KEPT).iterdir()
+    (kept / "tree" / name).write_bytes(b"damaged")
+    place.write({"src/one.c": "int one(void) { return 11; }\n"})
+    assert place.build_and_compare() == ALL
+
+
+def test_an_altered_object_and_an_altered_source_are_made_again(place: _Place) -> None:
+    (kept,) = (place.cache.root / KEPT).iterdir()
+    (kept / "tree/src/two.o").write_bytes(b"damaged")
+    (kept / "tree/src/two.c").write_text("int two(void) { return 222; }\n", "utf-8")
+    (kept / "tree/src/left.c").write_text("it was compiled after the server\n", "utf-8")
+    place.write({"src/one.c": "int one(void) { return 11; }\n"})
+    assert place.build_and_compare() == {"one.o", "two.o"}
+    assert not (kept / "tree/src/left.c").exists()
+
+
+@pytest.mark.parametrize("what", ["packages", "compiler"])
+def test_another_machine_begins_anew(place: _Place, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    from harness.build import toolchain
+
+    if what == "packages":
+        monkeypatch.setattr(kept_tree, "packages_state", lambda: "a package was installed")
+    else:
+        monkeypatch.setattr(toolchain, "identity", lambda *_: "another compiler")
+    place.write({"src/one.c": "int one(void) { return 11; }\n"})
+    place.build()
+    assert place.compiled() == ALL
+
+
+def test_what_a_script_makes_of_sources_is_not_kept(tmp_path: Path) -> None:
+    place = _Place(tmp_path)
+    generated = MAKEFILE.replace("main.o one.o", "made.o main.o one.o").replace(
+        ".make-prerequisites:", "made.c: one.c\n\tsed s/one/made/ one.c >made.c\n.make-prerequisites:"
+    )
+    place.write({"src/Makefile": generated})
+    place.build()
+    place.write({"src/one.c": "int one(void) { return 11; }\n"})
+    assert place.build_and_compare() == {*ALL, "made.o"}
+
+
+def test_a_build_that_fails_keeps_nothing(place: _Place) -> None:
+    place.write({"src/one.c": "int one(void) { return }\n"})
+    with pytest.raises(BuildFailedError, match="does not compile"):
+        place.build()
+    assert list((place.cache.root / KEPT).iterdir()) == []
+    assert list((place.cache.root / "work").iterdir()) == []
+    place.write(FILES)
+    place.write({"src/two.c": "int two(void) { return 2; }\n"})
+    assert place.build_and_compare() == ALL
+
+
+def test_a_release_keeps_no_tree(tmp_path: Path) -> None:
+    place = _Place(tmp_path)
+    tree = msgspec.structs.replace(take(place.tree, tmp_path / "copy"), copy=None)
+    target = msgspec.structs.replace(fakes.target(), compiler_flags=[])
+    Builder(place.cache, fakes.quiet()).build(tree, target, fakes.toolchain(""), "O1")
+    assert not (place.cache.root / KEPT).exists()
