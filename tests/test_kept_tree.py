@@ -152,12 +152,14 @@ def test_an_altered_object_and_an_altered_source_are_made_again(place: _Place) -
     assert not (kept / "tree/src/left.c").exists()
 
 
-@pytest.mark.parametrize("what", ["packages", "compiler"])
-def test_another_machine_begins_anew(place: _Place, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+@pytest.mark.parametrize("what", ["package", "header", "compiler"])
+def test_another_machine_begins_anew(place: _Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     from harness.build import toolchain
 
-    if what == "packages":
-        monkeypatch.setattr(kept_tree, "packages_state", lambda: "a package was installed")
+    if what == "package":
+        monkeypatch.setattr(kept_tree, "PACKAGES", fakes.write(tmp_path / "status", "a package was installed"))
+    elif what == "header":
+        monkeypatch.setattr(kept_tree, "OWN_HEADERS", fakes.write(tmp_path / "include/lib.h", "").parent)
     else:
         monkeypatch.setattr(toolchain, "identity", lambda *_: "another compiler")
     place.write({"src/one.c": "int one(void) { return 11; }\n"})

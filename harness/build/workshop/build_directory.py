@@ -163,7 +163,7 @@ class BuildDirectory:
                 *(f"{name}={value}" for name, value in sorted(self.environment().items())),
                 *(f"{path}: {path.read_text('utf-8')}" for path in scripts),
                 toolchain.identity(self.tools),
-                kept_tree.packages_state(),
+                kept_tree.machine_state(),
             ]
         )
 

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from harness.build.sources.tree_files import SourceFile
 
 NAME = "kept.json"
-_PACKAGES = Path("/var/lib/dpkg/status")
+PACKAGES = Path("/var/lib/dpkg/status")
 """Its time changes with every package: a header of the C library may have, too."""
+OWN_HEADERS = Path("/usr/local/include")
+"""Headers that no package brought, which this machine's compiler reads before those of packages."""
 _COMPILED = re.compile(r"^src/.*\.[ch]$")
 _SOURCES = "src"
 """The folder of the objects that the server's own makefile compiles. The libraries' have makefiles of their own."""
@@ -60,12 +62,16 @@ class KeptTree(Record, frozen=True):
     """What make printed for all of it."""
 
 
-def packages_state() -> str:
-    """A text that changes whenever a package of this machine does."""
+def machine_state() -> str:
+    """A text that changes whenever a package or a header of this machine does."""
+    headers = [f"{name} {_state(status)}" for name, _, status in files_below(OWN_HEADERS)]
     try:
-        status = _PACKAGES.stat()
+        return "\n".join([_state(PACKAGES.stat()), *headers])
     except OSError:
-        return ""
+        return "\n".join(headers)
+
+
+def _state(status: os.stat_result) -> str:
     return f"{status.st_mtime_ns} {status.st_size}"
 
 
