@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
+from harness.analysis import symbols
 from harness.analysis.symbols import Symbols, origin_in_tree, place_in_object, place_in_tree
 from harness.core.model import COMPILED_IN
+from harness.core.processes import process
 from harness.record import fault_log
 from tests import fakes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -171,3 +171,51 @@ def test_only_the_folder_that_servers_are_compiled_in_is_a_tree() -> None:
 )
 def test_a_file_that_is_named_from_the_trees_top_needs_no_folder_of_that_name(file: str, origin: str) -> None:
     assert origin_in_tree(file) == origin
+
+
+UNITS = {
+    "main.c": "int first(void);\nint second(void);\nint main(void)\n{\n    return first() + second();\n}\n",
+    "one/part.c": '#include "part.h"\nint first(void)\n{\n    return 1 + shared();\n}\n',
+    "two/part.c": '#include "../one/part.h"\n\n\n\nint second(void)\n{\n    return 2 + shared();\n}\n',
+    "last.c": "int last(void)\n{\n    return 4;\n}\n",
+    "one/part.h": "\n\n\n\n\n\n\nstatic inline int shared(void)\n{\n    return 3;\n}\n",
+}
+
+
+def linked(folder: Path, version: int) -> Path:
+    """A program of four compilation units, with this version of DWARF."""
+    for name, text in UNITS.items():
+        fakes.write(folder / name, text)
+    sources = [folder / name for name in UNITS if name.endswith(".c")]
+    program = folder / "program"
+    command = ["gcc", "-O0", f"-gdwarf-{version}", "-o", str(program)]
+    process.run_successfully([*command, *sources], problem="no program", deadline_seconds=60)
+    return program
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_file_and_a_line_name_the_functions_around_them(tmp_path: Path, version: int) -> None:
+    program = linked(tmp_path, version)
+
+    def around(file: str, line: int) -> set[tuple[str, str]]:
+        return symbols._functions_around(str(program), file, line)  # noqa: SLF001
+
+    first, second = str(tmp_path / "one/part.c"), str(tmp_path / "two/part.c")
+    assert around("part.c", 7) == {("first", first), ("second", second)}
+    assert around("one/part.c", 7) == {("first", first)}
+    assert around("part.c", 4) == {("first", first)}
+    assert around("part.h", 10) == {("shared", str(tmp_path / "one/part.h"))}
+    assert around("art.c", 7) == set()
+
+
+def test_of_a_program_the_units_alone_are_read_that_name_a_file(tmp_path: Path) -> None:
+    with linked(tmp_path, 4).open("rb") as stream:
+        dwarf = ELFFile(stream).get_dwarf_info()
+
+        def named(file: str) -> list[str]:
+            return [Path(unit.get_top_DIE().get_full_path()).name for unit in symbols._units_naming(dwarf, file)]  # noqa: SLF001
+
+        assert named("part.c") == ["part.c", "part.c"]
+        assert named("last.c") == ["last.c"]
+        assert named("two/part.h") == ["part.c", "part.c"], "a folder is compared when the unit is read"
+        assert named("none.c") == []
