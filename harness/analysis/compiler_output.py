@@ -130,14 +130,19 @@ def linking(output: str) -> Linking:
 
 def compilations(output: str, compilers: tuple[str, ...]) -> list[Compilation]:
     """The compilers' command lines that make objects; `compilers` contains their first words."""
-    found = []
-    for folder, line in _by_folder(output):
-        if not line.startswith(tuple(f"{compiler} " for compiler in compilers)):
-            continue
-        words = _words(line)
-        if "-c" in words:
-            found.append(Compilation(folder=folder, words=words))
-    return found
+    lines = ((folder, _words(line)) for folder, line in _called(output, compilers))
+    return [Compilation(folder=folder, words=words) for folder, words in lines if "-c" in words]
+
+
+def compiling_folders(output: str, compilers: tuple[str, ...]) -> set[str]:
+    """The folders of the calls that `compilations` returns, at a tenth of the cost."""
+    return {folder for folder, line in _called(output, compilers) if " -c " in f"{line.partition(';')[0]} "}
+
+
+def _called(output: str, compilers: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The lines that call one of the compilers, each with make's current folder."""
+    first = tuple(f"{compiler} " for compiler in compilers)
+    return ((folder, line) for folder, line in _by_folder(output) if line.startswith(first))
 
 
 def _words(line: str) -> list[str]:

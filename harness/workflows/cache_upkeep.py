@@ -101,39 +101,50 @@ def look(cache: Cache) -> Holding:
 
 
 def measure(cache: Cache) -> Holding:
-    """What the cache holds, with the time of each entry's own use. An entry is measured once: it does not change."""
+    """What the cache holds, with the time of each entry's own use. An entry is measured once: it does not change.
+
+    A folder that is no entry is measured again after its own time has changed.
+    """
     known = _known_sizes(cache)
     sizes: dict[str, int] = {}
     entries: list[CacheEntry] = []
     others: dict[str, int] = {}
     for folder in sorted(cache.root.iterdir()) if cache.root.is_dir() else []:
-        found = list(_entries_in(cache, folder, known))
+        names = sorted(each.name for each in os.scandir(folder)) if folder.is_dir() else []
+        found = list(_entries_in(cache, folder, names, known))
         entries += found
-        sizes |= {entry.name: entry.bytes for entry in found if folder.name not in _UNSEALED}
-        names = {entry.key for entry in found}
+        sizes |= {_remembered_as(entry): entry.bytes for entry in found}
+        keys = {entry.key for entry in found}
         # A seal is counted with its entry.
-        inside = [path for path in _inside(folder) if path.name.removesuffix(_SEAL) not in names]
-        if rest := sum(map(_bytes_of, inside)):
+        inside = [name for name in names if name.removesuffix(_SEAL) not in keys]
+        if rest := sum(_bytes_of(folder / name) for name in inside):
             others[folder.name] = rest
     with contextlib.suppress(OSError):
         write_whole(cache.root / _SIZES, json_codec.encode(sizes))
     return Holding(entries=entries, others=others)
 
 
-def _inside(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
-
-
-def _entries_in(cache: Cache, folder: Path, known: Mapping[str, int]) -> Iterator[CacheEntry]:
+def _entries_in(cache: Cache, folder: Path, names: list[str], known: Mapping[str, int]) -> Iterator[CacheEntry]:
     kind = folder.name
-    for path in _inside(folder):
-        is_entry = path.is_dir() and not path.name.startswith(".")
-        # Others may remove it meanwhile; and most folders of the cache have no seal.
+    seals = {name for name in names if name.endswith(_SEAL)}
+    for name in names:
+        if name.startswith(".") or not (kind in _UNSEALED or f"{name}{_SEAL}" in seals):
+            continue
+        # Others may remove it meanwhile.
         with contextlib.suppress(FileNotFoundError):
-            if is_entry and (kind in _UNSEALED or cache.seal_path(kind, path.name).exists()):
-                used = _used_ns(cache, kind, path.name)
-                size = known.get(f"{kind}/{path.name}") or _bytes_of(path) + _bytes_of(cache.seal_path(kind, path.name))
-                yield CacheEntry(kind=kind, key=path.name, bytes=size, used_ns=used)
+            entry = CacheEntry(kind=kind, key=name, bytes=0, used_ns=_used_ns(cache, kind, name))
+            size = known.get(_remembered_as(entry))
+            if size is None:
+                path = folder / name
+                if not path.is_dir():
+                    continue
+                size = _bytes_of(path) + _bytes_of(cache.seal_path(kind, name))
+            yield msgspec.structs.replace(entry, bytes=size)
+
+
+def _remembered_as(entry: CacheEntry) -> str:
+    """The name of an entry's size."""
+    return f"{entry.name}@{entry.used_ns}" if entry.kind in _UNSEALED else entry.name
 
 
 def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:

@@ -185,12 +185,26 @@ def copy_file(source: SourceFile, destination: Path) -> None:
             copy.symlink_to(entry.link)
         else:
             copy.write_bytes(source.content)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            if _stamp(copy) == _stamp(entry.path) and (entry.link or _is_executable(copy) == source.executable):
+                return
     with contextlib.suppress(FileNotFoundError):
         shutil.copystat(entry.path, copy, follow_symlinks=False)
     if not entry.link:
         # The mode at the time of reading.
         mode = copy.stat().st_mode
         copy.chmod(mode | 0o111 if source.executable else mode & ~0o111)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What make and a later build see of a file beside its content: its time, and its mode."""
+    status = path.lstat()
+    return status.st_mtime_ns, status.st_mode
+
+
+def _is_executable(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o111)
 
 
 def _is_copied(source: SourceFile, copy: Path) -> bool:

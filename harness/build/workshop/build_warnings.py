@@ -28,8 +28,8 @@ NAME = "warnings.json"
 def write(into: Path, output: str, tree: Path, compilers: Sequence[Path]) -> None:
     """Store, beside a server, what compilers say of the files in the server's own folder. `output`: make's."""
     own = tree / "src"
-    calls = compiler_output.compilations(output, tuple(map(str, compilers)))
-    if any(Path(call.folder).is_relative_to(own) for call in calls):
+    folders = compiler_output.compiling_folders(output, tuple(map(str, compilers)))
+    if any(Path(folder).is_relative_to(own) for folder in folders):
         found = compiler_output.read(output, tree, below=own)
         report = CompilerReport(warnings=[each for each in found if each.severity == "warning"])
     else:
