@@ -13,6 +13,7 @@ from harness.build.sources.source_tree import take
 from harness.build.workshop import build_code, build_warnings, kept_tree
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.cache import KEPT, Cache
+from harness.core.processes import process
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -91,6 +92,17 @@ class _Place:
         warnings = [sorted(build_warnings.read(each).warnings, key=repr) for each in (built, anew)]
         assert warnings[0] == warnings[1]
         return self.compiled()
+
+
+def test_objects_of_other_programs_are_none_of_the_servers_code(tmp_path: Path) -> None:
+    place = _Place(tmp_path)
+    place.build()
+    (kept,) = (place.cache.root / KEPT).iterdir()
+    (kept / "suites").mkdir()
+    (kept / "suites" / "driver.o").write_bytes((kept / "tree/src/one.o").read_bytes())
+    place.write({"src/one.c": "int one(void) { return 11; }\n"})
+    assert place.build_and_compare() == {"one.o"}
+    assert (kept / "suites" / "driver.o").is_file()
 
 
 ALL = {"main.o", "one.o", "two.o", "lib.o"}
@@ -195,3 +207,56 @@ def test_a_release_keeps_no_tree(tmp_path: Path) -> None:
     target = msgspec.structs.replace(fakes.target(), compiler_flags=[])
     Builder(place.cache, fakes.quiet()).build(tree, target, fakes.toolchain(""), "O1")
     assert not (place.cache.root / KEPT).exists()
+
+
+class _Beside:
+    """Objects beside a tree, of which one reads a header of the tree."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.folder = work / "suites" / "drivers"
+        self.sources = work.with_name("drivers")
+        self.header = fakes.write(work / "tree" / "src" / "two.h", "#define TWO 2\n")
+        fakes.write(self.sources / "one.c", "int one;\n")
+        fakes.write(self.sources / "two.c", '#include "two.h"\nint two = TWO;\n')
+        self.fill()
+        self.compile()
+        fakes.write(self.folder / "archive.a", "of these objects\n")
+
+    def fill(self, recipe: str = "recipe") -> set[str]:
+        kept_tree.fill_with_kept_objects(self.folder, self.sources, self.work, recipe)
+        return {path.name for path in self.folder.iterdir()} - {"one.c", "two.c"}
+
+    def compile(self) -> None:
+        compiled_in = self.header.parent
+        for name in ("one", "two"):
+            source = f"../../suites/drivers/{name}.c"
+            words = ["gcc", "-MMD", "-iquote", ".", "-c", source, "-o", f"../../suites/drivers/{name}.o"]
+            process.run_successfully(words, problem="no object", deadline_seconds=60, folder=compiled_in)
+        kept_tree.keep_objects(self.folder, compiled_in, self.work, "recipe")
+
+
+BOTH = {"one.o", "one.d", "two.o", "two.d"}
+
+
+def test_objects_beside_a_tree_stay_while_what_they_read_is_the_same(tmp_path: Path) -> None:
+    beside = _Beside(tmp_path / "work")
+    assert beside.fill() == BOTH, "not what was made of them"
+    assert beside.fill() == set(), "what is not noted again is not known"
+    beside.compile()
+    beside.header.write_text("#define TWO 22\n", "utf-8")
+    os.utime(beside.header, (LONG_AGO, LONG_AGO))
+    assert beside.fill() == {"one.o", "one.d"}
+    beside.compile()
+    fakes.write(beside.sources / "one.c", "int one = 1;\n")
+    assert beside.fill() == {"two.o", "two.d"}
+    beside.compile()
+    assert beside.fill("another compiler") == set()
+    beside.compile()
+    (beside.folder / "one.o").write_bytes(b"damaged")
+    (beside.folder / "two.d").unlink()
+    assert beside.fill() == {"two.o"}
+    beside.compile()
+    (beside.folder / "two.d").unlink()
+    kept_tree.keep_objects(beside.folder, beside.header.parent, beside.work, "recipe")
+    assert beside.fill() == {"one.o", "one.d"}, "what the compiler of an object read, nobody knows"

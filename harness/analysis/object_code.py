@@ -72,16 +72,20 @@ class CodeChange(Record, frozen=True):
     """Objects whose named data differ, and those that one of the builds lacks; the link, if that differs."""
 
 
-def read_objects(folder: Path, link: Sequence[str], known: CodeMap | None = None) -> CodeMap | None:
+def read_objects(
+    folder: Path, link: Sequence[str], known: CodeMap | None = None, *, without: Path | None = None
+) -> CodeMap | None:
     """The code of all objects below a folder; None where there are none or one cannot be read, as with -flto.
 
-    `known`: another build's, whose equal objects are not read again.
+    `known`: another build's, whose equal objects are not read again. `without`: a folder whose objects do not count.
     """
     by_digest = {}
     if known is not None and known.recipe == RECIPE:
         by_digest = {each.sha256: each for each in known.objects.values()}
     objects: dict[str, ObjectCode] = {}
     for path in sorted(folder.rglob("*.o")):
+        if without is not None and path.is_relative_to(without):
+            continue
         digest = sha256_of(path)
         found = by_digest.get(digest) or _read(path, digest)
         if found is None:

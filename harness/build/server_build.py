@@ -102,7 +102,8 @@ class Builder:
                             shutil.copy2(client, into)
                     build_warnings.write(into, made.text, shop.tree, shop.compilers)
                     before = build_code.newest(into.parent, f"{tree.name}-{target.name}-{optimisation}-")
-                    build_code.write(into, shop.work, link_words(made.text, shop.binary.name), before)
+                    linked_by = link_words(made.text, shop.binary.name)
+                    build_code.write(into, shop.work, linked_by, before, without=shop.beside)
                     command = shop.make_command([shop.binary.name])
                     (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
                 if then:

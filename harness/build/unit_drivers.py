@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.analysis.compiler_output import first_error
 from harness.build import toolchain
 from harness.build.server_build import build_key
-from harness.build.workshop import build_code
+from harness.build.workshop import build_code, kept_tree
 from harness.build.workshop.build_directory import link_words
 from harness.core import json_codec
 from harness.core.cache import disk_errors
@@ -141,19 +141,24 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
 def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path) -> None:
     """Put the program and the reasons for missing units into a folder. `made`: the output of the server's makefile."""
     work = shop.work / drivers()
+    recipe = key_of([shop.recipe, _compiler(shop).read_text("utf-8")])
     with disk_errors(work):
-        shutil.copytree(folder() / "drivers", work)
+        kept_tree.fill_with_kept_objects(work, folder() / "drivers", shop.work, recipe)
     objects, broken = _drivers(shop, wanted)
     with disk_errors(work):
         (work / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
     objects += _objects(shop, ["table.c", "main.c"])[0]
+    if shop.keeps:
+        kept_tree.keep_objects(work, shop.tree / "src", shop.work, recipe)
     problem = _link(shop, made, objects, work / "units")
     if problem:
         broken = {unit.name: broken.get(unit.name, problem) for unit in wanted}
     with disk_errors(into):
         if not problem:
             shutil.copy2(work / "units", into)
-            before = build_code.newest(into.parent.with_name("builds"), f"{shop.server.name}-{shop.target.name}-")
+            like = f"{shop.server.name}-{shop.target.name}-"
+            # Units' own have the drivers' code, too.
+            before = build_code.newest(into.parent, like) or build_code.newest(into.parent.with_name("builds"), like)
             build_code.write(into, shop.work, link_words(made, shop.binary.name), before)
         (into / "broken.json").write_bytes(json_codec.pretty(broken))
 
@@ -173,8 +178,7 @@ def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], 
 
 def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
     """Compile drivers as the server's makefile compiles its own files: the objects, and the reason for each failure."""
-    family = ["-DPLUMBLINE_VALKEY"] if shop.server.family == "valkey" else []
-    compiler = shop.wrapper("gcc", ["-iquote", str(shop.tree / "src"), *family], suffix="-drivers")
+    compiler = _compiler(shop)
     goals = {name: str(Path("..", "..", drivers(), name).with_suffix(".o")) for name in files}
     shop.make(list(goals.values()), compiler=compiler, go_on=True)
     objects, errors = [], {}
@@ -187,6 +191,12 @@ def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], di
         else:
             objects.append(found)
     return objects, errors
+
+
+def _compiler(shop: BuildDirectory) -> Path:
+    """The compiler of drivers."""
+    family = ["-DPLUMBLINE_VALKEY"] if shop.server.family == "valkey" else []
+    return shop.wrapper("gcc", ["-iquote", str(shop.tree / "src"), *family], suffix="-drivers")
 
 
 def _table_source(units: Sequence[Unit]) -> str:

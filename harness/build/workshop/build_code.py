@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 NAME = "code.json"
 
 
-def write(into: Path, work: Path, link: Sequence[str], known: CodeMap | None = None) -> CodeMap | None:
+def write(
+    into: Path, work: Path, link: Sequence[str], known: CodeMap | None = None, *, without: Path | None = None
+) -> CodeMap | None:
     """Store the code of all objects in a work folder, and the command that linked them.
 
     Nothing is stored where an object cannot be read, or nobody knows the command. `known`: another build's code, whose
-    equal objects are not read again.
+    equal objects are not read again. `without`: a folder whose objects are another program's.
     """
-    code = read_objects(work, [word.replace(str(work), "") for word in link], known) if link else None
+    words = [word.replace(str(work), "") for word in link]
+    code = read_objects(work, words, known, without=without) if link else None
     if code is not None:
         (into / NAME).write_bytes(json_codec.encode(code))
     return code

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 BUILD_SECONDS = 1800
 CLIENTS = ("cli", "benchmark")
 """What follows the family in the names of the programs that are made beside a server with TLS, to speak it."""
+BESIDE = "suites"
+"""Their folder has the path that it has in Plumbline."""
 WORK_NAME = "/plumbline"
 """The work folder's name in debug information. Objects are the same wherever they are compiled, so that ccache has the
 objects of a release for a checkout of it."""
@@ -89,6 +91,8 @@ class BuildDirectory:
         """The library for TLS; None for a server without TLS."""
         self.tree = work / COMPILED_IN
         """The copied tree."""
+        self.beside = work / BESIDE
+        """Where Plumbline's own sources are compiled with the tree's headers."""
         self.binary = self.tree / "src" / f"{tree.family}-server"
         """The output of `make_server`."""
         self.compilers = [work / name for name in ("gcc", "g++")]
@@ -97,7 +101,7 @@ class BuildDirectory:
         self.steps = steps
         """Takes what counts the steps, where make's output does not tell them."""
         self._ccache = cache.root / "ccache"
-        self._keep = keep
+        self.keeps = keep
         self._kept: KeptTree | None = None
         """What is known of the tree, where it is an earlier build's with other sources."""
         self._sources: dict[str, str] = {}
@@ -117,7 +121,7 @@ class BuildDirectory:
                 remedy="run again",
             )
         self._listed = key_of(source.entry.place.as_posix() for source in sources)
-        kept = kept_tree.take(self.work) if self._keep else None
+        kept = kept_tree.take(self.work) if self.keeps else None
         self._empty()
         for compiler in self.compilers:
             self.wrapper(compiler.name)
@@ -135,26 +139,28 @@ class BuildDirectory:
                 allocator.refuse_options_of_another_allocator(asked.text)
 
     def _empty(self) -> None:
-        """Remove what an earlier build has left beside its tree."""
+        """Remove what an earlier build has left, but for its tree and the objects beside it."""
         for path in self.work.iterdir():
-            if path.is_dir() and path != self.tree:
+            if path.is_dir() and path not in {self.tree, self.beside}:
                 shutil.rmtree(path)
-            elif path != self.tree:
+            elif path.is_file():
                 path.unlink()
 
     def _fill(self, sources: Sequence[SourceFile], kept: KeptTree | None) -> None:
         """Give the tree these sources, and no product that they would not have."""
-        self._sources = kept_tree.digests(sources) if self._keep else {}
-        if kept is not None and kept.recipe == self._recipe():
+        self._sources = kept_tree.digests(sources) if self.keeps else {}
+        if kept is not None and kept.recipe == self.recipe:
             binary = self.binary.relative_to(self.tree).as_posix()
             if kept_tree.bring_up_to_date(kept, self.tree, sources, [binary]):
                 self._kept = kept
                 return
-        shutil.rmtree(self.tree, ignore_errors=True)
+        for folder in (self.tree, self.beside):
+            shutil.rmtree(folder, ignore_errors=True)
         for source in sources:
             copy_file(source, self.tree)
 
-    def _recipe(self) -> str:
+    @property
+    def recipe(self) -> str:
         """A digest of everything beside the sources that decides what make does."""
         scripts = [*self.compilers, *sorted((self.work / "tools").iterdir())]
         return key_of(
@@ -217,7 +223,7 @@ class BuildDirectory:
         result = self.run([*self.make_command([self.binary.name]), *build_warnings.MAKE_OPTIONS])
         if result.code != 0 or not self.binary.is_file():
             raise self.failure(result, because=first_error(result.text))
-        return self._whole(result) if self._keep else result
+        return self._whole(result) if self.keeps else result
 
     def _whole(self, result: process.Result) -> process.Result:
         """What make would have printed for all of the tree, which the next build goes on with if possible."""
@@ -232,7 +238,7 @@ class BuildDirectory:
             environment = self.environment()
             return process.run(words, deadline_seconds=BUILD_SECONDS, folder=folder, environment=environment).text
 
-        known = made.known(self._sources, self._recipe(), preprocess)
+        known = made.known(self._sources, self.recipe, preprocess)
         if known is not None:
             kept_tree.put(self.work, known)
         whole = "".join(block.text for block in made.output).encode()
