@@ -187,7 +187,7 @@ def planted(tmp_path: Path) -> Iterator[Callable[[str], Answer]]:
     file = tmp_path / "planted.testsuite"
     file.write_text(SUITE, "utf-8")
     server = Pong(tmp_path / "s")
-    interpreter = Interpreter(file, cell_in(tmp_path))
+    interpreter = Interpreter([file], cell_in(tmp_path))
     yield lambda number: interpreter.run(f"planted-1.{number}", server)  # type: ignore[arg-type]
     interpreter.close()
     server.close()
@@ -243,7 +243,7 @@ def needing(tmp_path: Path) -> Iterator[Callable[[str, bytes, bytes], str]]:
         paths = [tmp_path / f"{len(servers)}{which}" for which in ("here", "there")]
         here, there = Pong(paths[0], lacks=guest), Pong(paths[1], lacks=oracle)
         servers.extend([here, there])
-        interpreters.append(Interpreter(file, cell_in(tmp_path)))
+        interpreters.append(Interpreter([file], cell_in(tmp_path)))
         return interpreters[-1].run(f"planted-2.{number}", here, there).text  # type: ignore[arg-type]
 
     yield run
@@ -275,15 +275,54 @@ def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
         verdict(needing(number, guest, oracle), expired=False)
 
 
+TWO_FILES = {
+    "one": """
+        proc own {} {return one}
+        constraint has { return 1 }
+        test one-1.1 {a test of the first file} -constraints has -body own -result one
+    """,
+    "two": """
+        proc own {} {return two}
+        constraint has { return 0 }
+        test two-1.1 {a test of the second file} -body own -result two
+        test two-1.2 {a test that needs what the first file's do} -constraints has -body own -result two
+    """,
+}
+
+
+def test_the_tests_of_several_files_share_an_interpreter_and_neither_words_nor_constraints(tmp_path: Path) -> None:
+    files = [fakes.write(tmp_path / f"{name}.testsuite", text) for name, text in TWO_FILES.items()]
+    server = Pong(tmp_path / "s")
+    interpreter = Interpreter(files, cell_in(tmp_path))
+    assert [[name for name, _ in interpreter.tests(file)] for file in files] == [["one-1.1"], ["two-1.1", "two-1.2"]]
+    for name in ("one-1.1", "two-1.1", "one-1.1"):
+        answer = interpreter.run(name, server)  # type: ignore[arg-type]
+        verdict(answer.text, expired=False)
+        assert f"{name.partition('-')[0]}.testsuite:" in answer.text
+    with pytest.raises(pytest.skip.Exception, match="has"):
+        verdict(interpreter.run("two-1.2", server).text, expired=False)  # type: ignore[arg-type]
+    verdict(interpreter.run("one-1.1", server).text, expired=False)  # type: ignore[arg-type]
+    interpreter.close()
+    server.close()
+
+
+def test_a_file_that_is_no_suite_is_named(tmp_path: Path) -> None:
+    files = [fakes.write(tmp_path / f"{name}.testsuite", text) for name, text in (*TWO_FILES.items(), ("bad", "x y"))]
+    with pytest.raises(InfrastructureError, match="the Tcl suite cannot be listed") as caught:
+        Interpreter(files, cell_in(tmp_path)).tests(files[0])
+    assert "bad.testsuite" in caught.value.because
+
+
 def test_an_oracle_that_does_not_answer_is_no_fault_of_the_guests(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     path = fakes.write(tmp_path / "planted.testsuite", NEEDS)
-    file = TclFile.from_parent(request.session, path=path, cell=cell_in(tmp_path))
+    interpreter = Interpreter([path], cell_in(tmp_path))
+    file = TclFile.from_parent(request.session, path=path, interpreter=interpreter)
     here, gone = Pong(tmp_path / "here"), Pong(tmp_path / "gone")
     gone.recorded_path.unlink()
     with pytest.raises(InfrastructureError, match="the native build does not answer"):
         file.run("planted-2.1", here, gone)  # type: ignore[arg-type]
-    file.teardown()
+    interpreter.close()
     here.close()
     gone.close()

@@ -206,6 +206,9 @@ def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_numb
     assert ("--enable-debug-command" in words) is knows
     assert ("--ignore-warnings" in words) is knows
     assert ("--crash-memcheck-enabled" in words) is knows
+    assert guest.hides_crash_maps is not knows
+    guest.tests_memory = True
+    assert not guest.hides_crash_maps
 
 
 def test_a_guest_loads_what_its_makefile_took_out_of_the_server(tmp_path: Path) -> None:

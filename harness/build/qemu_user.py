@@ -93,13 +93,15 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         *,
         preload: Path | None = None,
         fatal_faults: Path | None = None,
+        no_crash_maps: bool = False,
         plugin: str = "",
     ) -> list[str]:
         """The whole command line.
 
         `coverage`: the file of a `coverage.Edges`. `preload`: a shared object to preload into the program.
         `fatal_faults`: a file for the instructions whose misaligned access programs died of. One that faults again ends
-        its program at once, after the log has it. The programs add to the file. `plugin`: what the emulator loads.
+        its program at once, after the log has it. The programs add to the file. `no_crash_maps`: a crash handler finds
+        /proc/self/maps empty, if the faults are recorded. `plugin`: what the emulator loads.
         """
         objects = [*self.preloads, *([preload] if preload else [])]
         setting = f"LD_PRELOAD={':'.join(map(str, objects))}"
@@ -108,6 +110,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         preloading = ["-E", setting] if objects else []
         log = ["-fault-log", str(fault_log)] if fault_log and self.records_faults else []
         log += ["-fatal-faults", str(fatal_faults)] if log and fatal_faults else []
+        log += ["-no-crash-maps"] if log and no_crash_maps else []
         edges = ["-coverage", str(coverage)] if coverage and self.reports_edges else []
         loading = ["-plugin", plugin] if plugin else []
         keeping = [] if edges or loading else self._keeping(program)

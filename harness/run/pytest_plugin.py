@@ -21,7 +21,7 @@ from harness.run.cell_session import CellSession
 from harness.run.cell_spec import CellSpec, fits, read_cell
 from harness.run.environments import environment_canary
 from harness.run.server_process import StartError
-from harness.run.tcl.suite import TclFile
+from harness.run.tcl.suite import Interpreter, TclFile
 from harness.run.upstream.session import UpstreamFailedError
 from harness.run.upstream.test_files import is_selected
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from harness.run.unit_runner import UnitRun
 
 _CELL = pytest.StashKey["CellSession"]()
+_INTERPRETERS = pytest.StashKey[dict[Path, Interpreter]]()
+"""Folder of a Tcl suite -> what runs its tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the cell, with every process that it started."""
+    for interpreter in config.stash.get(_INTERPRETERS, {}).values():
+        interpreter.close()
     run = config.stash.get(_CELL, None)
     if run is not None:
         run.close()
@@ -82,9 +86,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a .testsuite file as a Tcl suite, whose tests need a guest."""
     run = parent.config.stash.get(_CELL, None)
-    if run is not None and file_path.suffix == ".testsuite":
-        return TclFile.from_parent(parent, path=file_path, cell=run.cell)
-    return None
+    if run is None or file_path.suffix != ".testsuite":
+        return None
+    interpreters = parent.config.stash.setdefault(_INTERPRETERS, {})
+    if file_path.parent not in interpreters:
+        interpreters[file_path.parent] = Interpreter(sorted(file_path.parent.glob("*.testsuite")), run.cell)
+    return TclFile.from_parent(parent, path=file_path, interpreter=interpreters[file_path.parent])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

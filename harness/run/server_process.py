@@ -421,12 +421,18 @@ class Guest:
             coverage,
             preload=preload,
             fatal_faults=self.fatal_faults,
+            no_crash_maps=self.hides_crash_maps,
             plugin=self.plugin,
         )
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
             self._capped = CappedLog(log.fileno())
             self._process = process.start(command, output=log, folder=self.folder, environment=environment)
+
+    @property
+    def hides_crash_maps(self) -> bool:
+        """Whether a crash handler shall find no memory to test. Releases before 6.2 have no option for that."""
+        return not self.tests_memory and not crash_arguments(self.build)
 
     def lay_files(self) -> None:
         """Write its files into its working folder."""

@@ -38,10 +38,13 @@ def ran(
     *arguments: str,
     policy: str = "signal",
     fatal_faults: Path | None = None,
+    no_crash_maps: bool = False,
 ) -> tuple[process.Result, FaultLog]:
     log = folder / fault_log.NAME
     fault_log.open_ledger(log)
-    command = machines.runner(target, policy).command(program, arguments, log, fatal_faults=fatal_faults)
+    command = machines.runner(target, policy).command(
+        program, arguments, log, fatal_faults=fatal_faults, no_crash_maps=no_crash_maps
+    )
     return process.run(command, deadline_seconds=120, folder=folder), fault_log.read(log)
 
 
@@ -107,6 +110,15 @@ def test_a_program_that_survives_its_faults_survives_the_next_time(target: str, 
         result, log = ran(target, program, tmp_path / name, "repeat", "3", fatal_faults=fatal)
         assert (result.code, list(log.counts.values()) or len(log.faults)) == (0, 3)
     assert not fatal.exists()
+
+
+@pytest.mark.parametrize(("hidden", "after"), [(False, "maps"), (True, "no maps")])
+def test_a_crash_handler_finds_no_memory_to_test_where_it_shall_not(
+    target: str, program: Path, tmp_path: Path, *, hidden: bool, after: str
+) -> None:
+    result, log = ran(target, program, tmp_path, "maps", no_crash_maps=hidden)
+    assert result.text.splitlines()[:2] == ["maps", after]
+    assert (result.code, len(log.faults), log.damage) == (-signal.SIGBUS, 2, [])
 
 
 def test_several_words_that_one_instruction_moves_are_one_access_each_time(tmp_path: Path) -> None:

@@ -9,19 +9,34 @@
 
 namespace eval ::endpoint {
     namespace export constraint accepted
-    # Constraint name -> namespace and script that finds out.
+    # Namespace and name of a constraint -> script that finds out. Files may mean different things by one name.
     variable probes
-    # Constraint name -> what was found out.
+    # The same, or of a command the name alone -> what was found out.
     variable answers
     array set probes {}
     array set answers {}
 }
 
 # Declares how a constraint is found out: a script, run at most once, before the first test that asks for it. It must
-# return a boolean; the words of this file work in it.
+# return a boolean; the words of this file work in it. The constraint is known to the tests of the same testsuite file,
+# or to all where this file declares it.
 proc ::endpoint::constraint {constraintName script} {
     variable probes
-    set probes($constraintName) [list [uplevel 1 namespace current] $script]
+    set probes([list [uplevel 1 namespace current] $constraintName]) $script
+}
+
+# The key of a constraint, as the tests of a namespace mean it.
+proc ::endpoint::Meant {space constraintName} {
+    variable probes
+    if {[string match command:* $constraintName]} {
+        return $constraintName
+    }
+    foreach declaredIn [list $space ::endpoint] {
+        if {[info exists probes([list $declaredIn $constraintName])]} {
+            return [list $declaredIn $constraintName]
+        }
+    }
+    error "no probe is declared for the constraint $constraintName"
 }
 
 # For probes: false when the server says that it has no such command, subcommand or option, true when it carries it out.
@@ -40,31 +55,33 @@ proc ::endpoint::accepted {args} {
     throw {RESP ERROR} "[join $args] is answered with: $text"
 }
 
-# Finds out those of the constraints that are not known yet, and tells tcltest. Returns those up to the first that is not
-# met: the reason why the test is skipped. A probe may so rely on the constraints before it.
-proc ::endpoint::Probe {constraints} {
+# Finds out those of a test's constraints that are not known yet, and tells tcltest. Returns those up to the first that
+# is not met: the reason why the test is skipped. A probe may so rely on the constraints before it.
+proc ::endpoint::Probe {space constraints} {
     variable answers
     set asked {}
     foreach constraintName $constraints {
         # tcltest's own array has every constraint that is asked of it, as one that is not met.
         lappend asked $constraintName
-        if {![info exists answers($constraintName)]} {
-            set answers($constraintName) [Agreed $constraintName]
-            ::tcltest::testConstraint $constraintName $answers($constraintName)
+        set meant [Meant $space $constraintName]
+        if {![info exists answers($meant)]} {
+            set answers($meant) [Agreed $constraintName $meant]
         }
-        if {!$answers($constraintName)} break
+        # Another file may mean something else by the name.
+        ::tcltest::testConstraint $constraintName $answers($meant)
+        if {!$answers($meant)} break
     }
     return $asked
 }
 
 # What the endpoint answers, and the oracle as well. Throws when they differ.
-proc ::endpoint::Agreed {constraintName} {
+proc ::endpoint::Agreed {constraintName meant} {
     variable told
     if {$told(oracle) eq ""} {
-        return [Answer $constraintName]
+        return [Answer $meant]
     }
-    set there [AtOracle $constraintName]
-    set here [Answer $constraintName]
+    set there [AtOracle $meant]
+    set here [Answer $meant]
     if {$here != $there} {
         throw {CONSTRAINT DIFFERS} "the constraint $constraintName is [lindex {{not met} met} $here] here,\
             and [lindex {{not met} met} $there] by the native build of the same source"
@@ -73,12 +90,12 @@ proc ::endpoint::Agreed {constraintName} {
 }
 
 # Asks the oracle. What keeps it from answering is said in a line of its own: it is nothing that a server did wrong.
-proc ::endpoint::AtOracle {constraintName} {
+proc ::endpoint::AtOracle {meant} {
     variable told
     set here $told(endpoint)
     set told(endpoint) $told(oracle)
     try {
-        return [Answer $constraintName]
+        return [Answer $meant]
     } on error {message options} {
         if {[lrange [dict get $options -errorcode] 0 1] in {{RESP CLOSED} {RESP TIMEOUT} {RESP REFUSED}}} {
             puts "oracle lost: $message"
@@ -90,17 +107,14 @@ proc ::endpoint::AtOracle {constraintName} {
 }
 
 # Runs a probe, on connections of its own.
-proc ::endpoint::Answer {constraintName} {
+proc ::endpoint::Answer {meant} {
     variable probes
     Open
     try {
-        if {[string match command:* $constraintName]} {
-            set answer [HasCommand [string range $constraintName 8 end]]
-        } elseif {[info exists probes($constraintName)]} {
-            lassign $probes($constraintName) space script
-            set answer [apply [list {} $script $space]]
+        if {[string match command:* $meant]} {
+            set answer [HasCommand [string range $meant 8 end]]
         } else {
-            error "no probe is declared for the constraint $constraintName"
+            set answer [apply [list {} $probes($meant) [lindex $meant 0]]]
         }
     } finally {
         DeleteKeys

@@ -20,7 +20,7 @@ namespace eval ::endpoint {
     variable name ""
     variable connections {}
     variable own ""
-    # Test name -> description, options, namespace.
+    # Test name -> description, options, namespace, file.
     variable tests
     # What the test has configured: name and value before.
     variable configured {}
@@ -44,9 +44,11 @@ proc ::endpoint::test {testName description args} {
             error "test $testName has the unknown option $option ([info script])"
         }
     }
-    set tests($testName) [list $description $args [uplevel 1 namespace current]]
+    set file [info script]
+    set tests($testName) [list $description $args [uplevel 1 namespace current] $file]
     switch -exact -- $told(mode) {
         list { puts "$testName\t$description" }
+        serve { puts "$file\t$testName\t$description" }
         run {
             if {[string match $told(match) $testName]} {
                 runTest $testName
@@ -55,16 +57,16 @@ proc ::endpoint::test {testName description args} {
     }
 }
 
-# Runs a test that was declared, with tcltest's own command.
+# Runs a test that was declared, with tcltest's own command. Returns its file.
 proc ::endpoint::runTest {testName} {
     variable tests
     if {![info exists tests($testName)]} {
         error "no test is called $testName ([info script])"
     }
-    lassign $tests($testName) description options space
+    lassign $tests($testName) description options space file
     set body [dict get $options -body]
     if {[dict exists $options -constraints]} {
-        if {[catch {Probe [dict get $options -constraints]} answer outcome]} {
+        if {[catch {Probe $space [dict get $options -constraints]} answer outcome]} {
             # An endpoint that cannot be asked is a failure of the test, never a reason to skip it.
             set body [list return -options [dict replace $outcome -level 0] "while probing constraints: $answer"]
             set answer {}
@@ -73,6 +75,7 @@ proc ::endpoint::runTest {testName} {
     }
     dict set options -body [list ::endpoint::Run $testName $space $body]
     namespace eval $space [list ::tcltest::test $testName $description {*}$options]
+    return $file
 }
 
 # Opens one more connection to the endpoint, closed when the test ends.

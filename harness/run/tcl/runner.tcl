@@ -1,16 +1,18 @@
 #!/usr/bin/env tclsh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# Lists the tests of one testsuite file, runs them against an endpoint, or serves: runs the one that is asked for.
+# Lists the tests of one testsuite file, runs them against an endpoint, or serves: runs those of several files that are
+# asked for, one at a time.
 #
 #     tclsh runner.tcl --list [--client LIBRARY] FILE
 #     tclsh runner.tcl --endpoint ENDPOINT --deadline-seconds N [--oracle ENDPOINT] [--seed N] [--tier TIER]
 #                      [--match GLOB] [--client LIBRARY] FILE
-#     tclsh runner.tcl --serve [--seed N] [--tier TIER] [--client LIBRARY] FILE
+#     tclsh runner.tcl --serve [--seed N] [--tier TIER] [--client LIBRARY] FILE...
 #
 # An endpoint is HOST:PORT, or the absolute path of a Unix socket. The library is the compiled resp.c, by default resp.so
-# beside it. Serving, it reads lines of words between tabs, ENDPOINT DEADLINE-SECONDS TEST [ORACLE-ENDPOINT], until there
-# are no more. What a test prints ends with a line `over: TEST`.
+# beside it. Serving, it first prints a line for each test, FILE NAME DESCRIPTION between tabs, and a line `over: TESTS`.
+# It reads lines of words between tabs, ENDPOINT DEADLINE-SECONDS TEST [ORACLE-ENDPOINT], until there are no more. What a
+# test prints ends with a line `over: TEST`.
 #
 # It owns the command line, the exit code and the output, which is tcltest's own, one line at a time. It refuses to
 # start a server, and to connect while listing. Exit codes: 0 all tests passed or were skipped, 1 a test failed,
@@ -38,7 +40,7 @@ proc failUsage {what where} {
     fail 4 $what $where "tclsh runner.tcl --endpoint 127.0.0.1:6379 --deadline-seconds 10 framing.testsuite"
 }
 
-# Turns the command line into the array ::endpoint::told. Returns the testsuite file.
+# Turns the command line into the array ::endpoint::told. Returns the testsuite files: one, unless it serves.
 proc readArguments {arguments} {
     upvar #0 ::endpoint::told told
     array set told {mode run match * seed 1 tier quick oracle {} client {}}
@@ -62,11 +64,13 @@ proc readArguments {arguments} {
             }
         }
     }
-    if {[llength $files] != 1} {
+    if {[llength $files] == 0 || ([llength $files] > 1 && $told(mode) ne "serve")} {
         failUsage "one testsuite file is needed, [llength $files] are given" [expr {[llength $files] ? $files : "FILE"}]
     }
-    if {![file readable [lindex $files 0]]} {
-        failUsage "no such testsuite file" [lindex $files 0]
+    foreach file $files {
+        if {![file readable $file]} {
+            failUsage "no such testsuite file" $file
+        }
     }
     array set taken {
         list --client
@@ -79,7 +83,7 @@ proc readArguments {arguments} {
         }
     }
     readValues [array get options]
-    return [lindex $files 0]
+    return $files
 }
 
 proc readValues {options} {
@@ -147,11 +151,15 @@ proc readDeadline {text} {
     }
 }
 
-# Sources the testsuite file, in a namespace where the words of endpoint.tcl and of resp.c are at hand.
+# Sources a testsuite file, in a namespace of its own where the words of endpoint.tcl and of resp.c are at hand.
 proc readTestsuite {file} {
-    namespace eval ::suite { namespace path {::endpoint ::data ::resp ::} }
+    set space ::suite::[file rootname [file tail $file]]
+    if {[namespace exists $space]} {
+        failUsage "two testsuite files have one name" $file
+    }
     # A word both have means the one of endpoint.tcl, which closes behind itself.
-    if {[catch {namespace eval ::suite [list source -encoding utf-8 $file]} message options]} {
+    namespace eval $space { namespace path {::endpoint ::data ::resp ::} }
+    if {[catch {namespace eval $space [list source -encoding utf-8 $file]} message options]} {
         puts stderr [dict get $options -errorinfo]
         fail 3 "the testsuite file is broken: [lindex [split $message \n] 0]" $file "tclsh runner.tcl --list $file"
     }
@@ -167,15 +175,16 @@ proc printTotals {file} {
 }
 
 # Runs one test a line, as standard input asks, until it ends.
-proc serve {file} {
+proc serve {} {
     upvar #0 ::endpoint::told told
+    puts "over: TESTS"
+    flush stdout
     while {[gets stdin line] >= 0} {
         lassign [split $line \t] endpoint deadlineSeconds testName oracle
         set told(endpoint) [readEndpoint $endpoint]
         set told(oracle) [expr {$oracle eq "" ? {} : [readEndpoint $oracle]}]
         readDeadline $deadlineSeconds
-        ::endpoint::runTest $testName
-        printTotals $file
+        printTotals [::endpoint::runTest $testName]
         puts "over: $testName"
         flush stdout
     }
@@ -183,7 +192,7 @@ proc serve {file} {
 
 proc main {arguments} {
     upvar #0 ::endpoint::told told
-    set file [readArguments $arguments]
+    set files [readArguments $arguments]
     # Whoever kills this program must find every line written so far. Serving, it writes twice a test: at its begin, and
     # all of its outcome. Each write wakes up the reader.
     chan configure stdout -buffering [expr {$told(mode) eq "serve" ? "full" : "line"}]
@@ -195,10 +204,12 @@ proc main {arguments} {
         puts "endpoint $told(endpoint), deadline $told(deadlineSeconds) seconds, tier $told(tier), seed $told(seed)"
     }
     ::data::seed $told(seed)
-    readTestsuite $file
+    foreach file $files {
+        readTestsuite $file
+    }
     switch $told(mode) {
         list { return 0 }
-        serve { serve $file; return 0 }
+        serve { serve; return 0 }
     }
     if {$::tcltest::numTests(Total) == 0} {
         failUsage "no test of [file tail $file] matches $told(match)" --match

@@ -1,5 +1,5 @@
-"""Tcl suites as pytest tests: one item for each tcltest test, judged by its printed summary, and one tclsh for each
-file.
+"""Tcl suites as pytest tests: one item for each tcltest test, judged by its printed summary, and one tclsh for all
+files of a cell.
 
 tcltest exits 0 when tests fail, so that only its summary line counts, and a missing summary is a failure.
 """
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.errors import InfrastructureError
-from harness.core.processes import process
 from harness.core.processes.line_process import LineProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from harness.core.processes.line_process import Answer
     from harness.run.cell_spec import CellSpec
@@ -31,26 +30,31 @@ TEST_REPLIES = 24
 
 
 class Interpreter:
-    """One tclsh that has read one testsuite file and runs its tests on request; replaced when it does not end well.
+    """One tclsh that has read testsuite files and runs their tests on request; replaced when it does not end well.
 
-    Starting a tclsh for every test would take longer than most tests run. The tests share only the constraints found so
-    far: each has its own connections, keys, variables and random numbers.
+    Starting a tclsh for every test would take longer than most tests run, and one for every file a second for a suite.
+    The tests share only the constraints found so far: each has its own connections, keys, variables and random numbers,
+    and the tests of each file a namespace.
     """
 
-    def __init__(self, file: Path, cell: CellSpec) -> None:
+    def __init__(self, files: Sequence[Path], cell: CellSpec) -> None:
         options = ["--client", str(cell.tcl_client), "--seed", str(cell.seed), "--tier", cell.tier]
-        self._command = ["tclsh", str(RUNNER), "--serve", *options, str(file)]
+        self._command = ["tclsh", str(RUNNER), "--serve", *options, *map(str, files)]
         self._dialogue: LineProcess | None = None
+        self._tests: dict[Path, list[tuple[str, str]]] = {file: [] for file in files}
+
+    def tests(self, file: Path) -> list[tuple[str, str]]:
+        """Name and description of each test of a file. Raises InfrastructureError if the files cannot be read."""
+        self._open()
+        return self._tests[file]
 
     def run(self, name: str, guest: Guest, oracle: Guest | None = None) -> Answer:
         """Run one test against a guest and return what tcltest printed. A feature that a test needs must be the
-        oracle's too.
+        oracle's too. Raises InfrastructureError if the files cannot be read.
         """
         servers = [guest] if oracle is None else [guest, oracle]
         endpoint, *beside = [str(server.recorded_path) for server in servers]
-        if self._dialogue is None:
-            self._dialogue = LineProcess(self._command)
-        answer = self._dialogue.ask(
+        answer = self._open().ask(
             "\t".join([endpoint, f"{guest.deadline_seconds:.0f}", name, *beside]),
             last=f"over: {name}",
             deadline_seconds=guest.deadline_seconds * TEST_REPLIES,
@@ -58,6 +62,24 @@ class Interpreter:
         if answer.end != "complete":
             self.close()
         return answer
+
+    def _open(self) -> LineProcess:
+        if self._dialogue is None:
+            if shutil.which("tclsh") is None:
+                raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
+            self._dialogue = LineProcess(self._command)
+            answer = self._dialogue.ask("", last="over: TESTS", deadline_seconds=LIST_SECONDS)
+            if answer.end != "complete":
+                self.close()
+                where = str(next(iter(self._tests)).parent)
+                raise InfrastructureError(
+                    "the Tcl suite cannot be listed", where=where, because=answer.text.strip() or answer.end
+                )
+            self._tests = {file: [] for file in self._tests}
+            for line in answer.text.splitlines():
+                file, name, description = line.split("\t", 2)
+                self._tests[Path(file)].append((name, description))
+        return self._dialogue
 
     def close(self) -> None:
         """End the tclsh."""
@@ -67,40 +89,23 @@ class Interpreter:
 
 
 class TclFile(pytest.File):
-    """One .testsuite file, and the interpreter that runs its tests."""
+    """One .testsuite file, whose tests an interpreter runs."""
 
-    def __init__(self, *, cell: CellSpec, **more: Any) -> None:
+    def __init__(self, *, interpreter: Interpreter, **more: Any) -> None:
         super().__init__(**more)
-        self._cell = cell
-        self._interpreter: Interpreter | None = None
+        self._interpreter = interpreter
 
     def collect(self) -> Iterator[pytest.Item]:
-        """List the file's tests with the runner; this opens no connection."""
-        if shutil.which("tclsh") is None:
-            raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
-        words = ["tclsh", str(RUNNER), "--list", "--client", str(self._cell.tcl_client), str(self.path)]
-        result = process.run(words, deadline_seconds=LIST_SECONDS)
-        if result.code != 0:
-            raise InfrastructureError(
-                "the Tcl suite cannot be listed", where=str(self.path), because=result.text.strip()
-            )
-        for line in result.text.splitlines():
-            name, _, description = line.partition("\t")
+        """List the file's tests; this opens no connection."""
+        for name, description in self._interpreter.tests(self.path):
             yield TclItem.from_parent(self, name=name, description=description)
 
     def run(self, name: str, guest: Guest, oracle: Guest) -> None:
-        """Run one test in the file's interpreter. Raises InfrastructureError when the oracle does not answer."""
-        if self._interpreter is None:
-            self._interpreter = Interpreter(self.path, self._cell)
+        """Run one test of the file. Raises InfrastructureError when the oracle does not answer."""
         answer = self._interpreter.run(name, guest, oracle)
         if lost := re.search(r"^oracle lost: (.*)$", answer.text, re.MULTILINE):
             raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.log))
         verdict(answer.text, expired=answer.end == "expired")
-
-    def teardown(self) -> None:
-        """End the interpreter: pytest calls this after the file's last test."""
-        if self._interpreter is not None:
-            self._interpreter.close()
 
 
 class TclFailedError(Exception):

@@ -995,6 +995,18 @@ void plumbline_set_fatal_faults(const char *path)
     fatal_faults = path;
 }
 
+static bool no_crash_maps, has_crashed;
+
+void plumbline_set_no_crash_maps(void)
+{
+    no_crash_maps = true;
+}
+
+bool plumbline_hides_maps(void)
+{
+    return no_crash_maps && has_crashed;
+}
+
 static bool is_fatal(vaddr pc)
 {
     g_autofree char *text = NULL, *line = g_strdup_printf("\n%" VADDR_PRIx "\n", pc);
@@ -1051,6 +1063,7 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
             seen.host_sig = target_to_host_signal(sig);
         }
     }
+    has_crashed = has_crashed || handled;
     last.is_pending = false;
 }
 

@@ -14,6 +14,13 @@ void plumbline_set_fault_log(const char *path);
  */
 void plumbline_set_fatal_faults(const char *path);
 
+/*
+ * The -no-crash-maps option: once a handler of the program has seen a synchronous signal, /proc/self/maps is empty. Crash
+ * handlers that test all memory which it names then test none, which would take longer than the process has lived.
+ */
+void plumbline_set_no_crash_maps(void);
+bool plumbline_hides_maps(void);
+
 /* The -coverage option: the host's file, of a size that is a power of two. Refuses bad input by exiting. */
 void plumbline_set_coverage(const char *path);
 bool plumbline_has_coverage(void);
