@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import tempfile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +24,7 @@ from harness.run.cell_spec import PeerServer, fits, write_cell
 from harness.run.extra_servers import new_guest
 from harness.run.server_process import Guest, StartError
 from harness.run.vm.guest import VmImage
-from harness.workflows.cell_process import cell_problem, pytest_command
+from harness.workflows.cell_process import cell_problem, cell_server, pytest_command
 from tests import cells, fakes
 
 if TYPE_CHECKING:
@@ -154,6 +155,21 @@ def test_tests_that_are_left_out_do_not_run(tmp_path: Path) -> None:
         command = [*pytest_command(["bitops"], folder / "cell.json"), "--collect-only"]
         collected = process.run(command, deadline_seconds=60).text
         assert (f"suites/{left_out}" in collected) == (not without), collected
+
+
+def test_a_suite_is_compiled_once_for_the_cells_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    write_cell(tmp_path / "cell.json", cell_on_a_machine_without_emulator(tmp_path, "bitops"))
+    command = [*pytest_command(["bitops"], tmp_path / "cell.json"), "--collect-only"]
+    written = []
+    with cell_server() as server:
+        for _ in range(2):
+            result = process.run(command, deadline_seconds=60, environment=environment.for_cell(), spawn=server.spawn)
+            assert (result.code, "test_bitops.py::" in result.text) == (0, True), result.text
+            (compiled,) = tmp_path.rglob("test_bitops*.pyc")
+            written.append(compiled.stat().st_mtime_ns)
+    assert written[0] == written[1]
+    assert not compiled.parent.exists()
 
 
 def test_a_process_that_ends_without_a_word_is_told_by_its_last_line(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ these once.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import re
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 from harness.core.errors import ExitCode
@@ -22,7 +25,7 @@ from harness.record.run_folder import CellRecord
 from harness.run.cell_spec import write_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from harness.core.progress import Progress
@@ -46,14 +49,35 @@ IMPORTED = (
     "harness.run.upstream.test_files",
 )
 """What cells import, besides pytest. The plugin and the suites are not among it: pytest rewrites their assertions."""
+WITHOUT = (
+    "logging",
+    "threadexception",
+    "unraisableexception",
+    "doctest",
+    "junitxml",
+    "pastebin",
+    "setuponly",
+    "stepwise",
+)
+"""Plugins of pytest that a cell has no use for: they take a fifth of what pytest takes for each test, and half of what
+it takes to end. Python itself prints what two of them turn into warnings."""
+MANY_OBJECTS = 100_000
+"""So many new ones are looked through at a time for garbage. By default Python begins with 700: a cell spent one part in
+thirty of its time on it."""
 TESTS_FAILED, NO_TESTS_COLLECTED = 1, 5
 """Of pytest.ExitCode; importing pytest for them would slow down the start of every command."""
 
 
-def cell_server() -> ForkServer:
-    """What becomes the processes of many cells, to be entered first."""
-    command = [sys.executable, "-I", "-B", "-m", "harness.workflows.cell_process"]
-    return ForkServer(command, folder=ROOT, environment=environment.for_cell())
+@contextlib.contextmanager
+def cell_server() -> Iterator[ForkServer]:
+    """What becomes the processes of many cells.
+
+    Those of one suite share a folder of what Python compiles the suite to, which pytest else does for each of them.
+    """
+    with tempfile.TemporaryDirectory(prefix="plumbline-", ignore_cleanup_errors=True) as compiled:
+        command = [sys.executable, "-I", "-B", "-m", "harness.workflows.cell_process", compiled]
+        with ForkServer(command, folder=ROOT, environment=environment.for_cell()) as server:
+            yield server
 
 
 def run_cell(
@@ -123,6 +147,7 @@ def pytest_command(suites: Sequence[str], cell: Path) -> list[str | Path]:
     options = ["-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--import-mode=importlib"]
     # Loading plugins takes a quarter of a short cell's time, and no suite uses one from outside the project.
     options.append("--disable-plugin-autoload")
+    options += [f"-pno:{plugin}" for plugin in WITHOUT]
     return [
         sys.executable,
         *BEFORE_PYTEST,
@@ -150,17 +175,23 @@ def _last_line(text: str) -> str:
     return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "no output"
 
 
-def _serve_cells() -> int:
-    """Become the processes of cells, until the run has started its last. Returns the exit status of pytest in each."""
+def _serve_cells(compiled: str) -> int:
+    """Become the processes of cells, until the run has started its last. Returns the exit status of pytest in each.
+
+    `compiled`: the folder for compiled suites.
+    """
     # pytest would slow down the start of every command.
     import pytest  # noqa: PLC0415
     from _pytest.config import default_plugins  # noqa: PLC0415
 
     for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), *IMPORTED):
         importlib.import_module(name)
+    # The folder is empty and of this run alone, so that nothing stale is in it.
+    sys.pycache_prefix, sys.dont_write_bytecode = compiled, False
+    gc.set_threshold(MANY_OBJECTS)
     words = fork_server.serve()
     return 0 if words is None else int(pytest.main(words[1 + len(BEFORE_PYTEST) :]))
 
 
 if __name__ == "__main__":
-    sys.exit(_serve_cells())
+    sys.exit(_serve_cells(sys.argv[1]))
