@@ -47,8 +47,11 @@ def test_what_runs_without_an_emulator_is_of_the_machine_that_it_runs_on(
     monkeypatch.setattr("platform.machine", lambda: machine)
     catalog = Catalog()
     here = [target for target in catalog.targets.values() if target.emulator.runs_here]
-    assert {target.machine for target in here} == {machine}
-    assert {catalog.toolchain_of(target).debian_architecture for target in here} == {debian}
+    assert {target.machine for target in here if target.width_bits == 64} == {machine}
+    # A compiler of its own makes programs of 32 bits, for a machine that its name tells.
+    assert {target.machine for target in here if target.width_bits == 32} == {"i686"}
+    hosts = [target for target in here if target.width_bits == 64]
+    assert {catalog.toolchain_of(target).debian_architecture for target in hosts} == {debian}
     assert (catalog.targets["armv5"].machine, catalog.toolchains["gcc-sparc64-linux-gnu"].debian_architecture) == (
         Catalog().targets["armv5"].machine,
         "",

@@ -64,8 +64,8 @@ class Catalog:
         """targets/*.toml."""
         found = {path.stem: read_toml(path, Target, name=path.stem) for path in _tomls(self.root / "targets")}
         for name, target in found.items():
-            if target.emulator.runs_here:
-                # Which machine that is, no file knows.
+            if target.emulator.runs_here and target.width_bits == 64:
+                # Which machine that is, no file knows. One of 32 bits is of a compiler of its own.
                 found[name] = msgspec.structs.replace(target, machine=platform.machine())
         for target in found.values():
             where = f"targets/{target.name}.toml"
