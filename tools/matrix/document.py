@@ -246,8 +246,14 @@ def possible_ways(catalog: Catalog, server: str, target: Target) -> list[Way]:
 
 
 def machines(catalog: Catalog) -> list[Target]:
-    """The targets of the matrix, the required ones first: what the emulator runs without a kernel of its own."""
-    chosen = [one for one in catalog.targets.values() if one.emulator.is_qemu_user]
+    """The targets of the matrix, the required ones first: what the emulator runs without a kernel of its own, and other
+    machines whose programs this one runs.
+    """
+    chosen = [
+        one
+        for one in catalog.targets.values()
+        if one.emulator.is_qemu_user or (one.emulator.runs_here and one.width_bits == 32)
+    ]
     return sorted(chosen, key=lambda one: "required" not in one.groups)
 
 
