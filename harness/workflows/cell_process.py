@@ -62,8 +62,8 @@ WITHOUT = (
 """Plugins of pytest that a cell has no use for: they take a fifth of what pytest takes for each test, and half of what
 it takes to end. Python itself prints what two of them turn into warnings."""
 MANY_OBJECTS = 100_000
-"""So many new ones are looked through at a time for garbage. By default Python begins with 700: a cell spent one part in
-thirty of its time on it."""
+"""So many new ones are looked through at a time for garbage. By default Python begins with 700: a cell spent one part
+in thirty of its time on it."""
 TESTS_FAILED, NO_TESTS_COLLECTED = 1, 5
 """Of pytest.ExitCode; importing pytest for them would slow down the start of every command."""
 
