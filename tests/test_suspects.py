@@ -13,14 +13,13 @@ from hypothesis import given
 from rich.console import Console
 
 from harness.analysis import suspects
-from harness.analysis.executed_code import CodeLine, executed_addresses, parsed
+from harness.analysis.executed_code import CodeLine, parsed
 from harness.analysis.suspects import Score, Spectrum, SuspectList
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Suspect
 from harness.protocol.command_stream import clients_of, from_text, text_of
 from harness.protocol.stream_neighbours import neighbours, with_fewer_commands
-from harness.record.fault_log import MapRecord
-from harness.record.instruction_counts import ExecutedTest, append_executed, read_executed
+from harness.record.executed_blocks.executed_tests import ExecutedTest, append_executed, read_executed
 from harness.report import issue, terminal
 from harness.report.formats import markdown, sarif
 from harness.report.formats import registry as formats
@@ -119,22 +118,6 @@ def test_what_a_test_executed_is_read_as_it_was_written(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("machine", "expected"),
-    [("sparc64", {0x10, 0x14, 0x18}), ("arm", {0x10, 0x12, 0x14}), ("x86_64", {0x10, 0x11, 0x12})],
-)
-def test_a_block_covers_its_shortest_instructions_and_no_more(tmp_path: Path, machine: str, expected: set[int]) -> None:
-    # No ELF file: addresses are then offsets in the file.
-    program, library = tmp_path / "redis-server", tmp_path / "libc.so"
-    program.write_bytes(bytes(64))
-    maps = [
-        MapRecord(start=0x4000, end=0x5000, offset=0, path=str(program)),
-        MapRecord(start=0x6000, end=0x7000, offset=0, path=str(library)),
-    ]
-    blocks = {(0x4010, 3): 2, (0x4020, 3): 0, (0x6010, 3): 1, (0x9000, 1): 1}
-    assert executed_addresses(blocks, maps, program, machine) == expected
-
-
 def test_the_names_of_inlined_functions_are_read_with_their_callers() -> None:
     printed = """addr2line: DWARF error: mangled line number section
 0x0000000000001200
@@ -204,7 +187,7 @@ def test_a_finding_with_a_place_has_no_ranking(tmp_path: Path) -> None:
     for changes, why in (
         ({}, "its evidence names the function"),
         ({"kind": "wrong-result", "unit": "crc64"}, "the test calls crc64 alone"),
-        ({"kind": "wrong-result", "targets": ["kernel-armv5"]}, "nothing counts blocks on kernel-armv5"),
+        ({"kind": "wrong-result", "targets": ["kernel-armv5"]}, "nothing notes blocks on kernel-armv5"),
     ):
         with pytest.raises(UsageError) as caught:
             find_suspects(Workbench.default(offline=True), folder, msgspec.structs.replace(finding, **changes))

@@ -1,7 +1,7 @@
 """Names the functions and lines that executed code belongs to, with functions that the compiler inlined into others.
 
-Code is a set of addresses at which instructions of the server's own program begin, or which lie inside one: where
-instructions differ in length, a block of N of them covers at least N times the shortest. So what is named was executed.
+Code is a set of addresses at which instructions of the server's own program begin, or which lie inside one where
+instructions differ in length.
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.analysis import unwind
 from harness.analysis.debug_file import debug_file
 from harness.analysis.symbols import place_in_tree, tool_of
 from harness.core.processes import process
-from harness.isa import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from harness.record.fault_log import MapRecord
 
 _AT_ONCE = 1000
 """Addresses of one call: its output stays whole, and a call that needs few of them ends early."""
@@ -35,34 +32,6 @@ class CodeLine(NamedTuple):
     line: int
     origin: str
     """As in harness.core.finding.Frame."""
-
-
-def executed_addresses(
-    blocks: Mapping[tuple[int, int], int], maps: Sequence[MapRecord], server_binary: Path, machine: str
-) -> frozenset[int]:
-    """The addresses in the server's program, as it was linked, of blocks that were executed.
-
-    `blocks`: (guest address, instructions) -> executions. `machine`: QEMU's name of it.
-    """
-    step = _least_instruction_bytes(machine)
-    binary = server_binary.resolve()
-    own = [record for record in maps if record.path == str(binary) or record.path == str(server_binary)]
-    found: set[int] = set()
-    for (address, length), times in blocks.items():
-        place = unwind.locate(own, address) if times > 0 else None
-        if place is not None:
-            found.update(range(place[1], place[1] + step * length, step))
-    return frozenset(found)
-
-
-def _least_instruction_bytes(machine: str) -> int:
-    """The length of the shortest instruction; 1 where no more is known."""
-    variant = registry.variant(machine)
-    if variant is None:
-        return 1
-    if variant.state_instructions is not None:
-        return 2
-    return variant.instructions.instruction_bytes or 1
 
 
 def code_lines(triple: str, server_binary: Path, addresses: Iterable[int]) -> dict[int, list[CodeLine]]:

@@ -63,4 +63,4 @@ class Request(Record, frozen=True):
     profiled: bool = False
     """Whether each cell's process records where it spends its processor time."""
     covered: bool = False
-    """Whether each test's executed code is kept. The target's servers then run under the emulator's counter."""
+    """Whether each test's executed code is kept. The target's servers then run under the plugin that notes it."""

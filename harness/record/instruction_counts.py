@@ -6,23 +6,19 @@ numbers of other threads and of children are as of their last call of the kernel
 
 from __future__ import annotations
 
-import base64
 import mmap
 import os
 import select
 import struct
 import time
-import zlib
-from array import array
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from harness.core import json_codec
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
 _MAGIC = 0x31544E43424D4C50
@@ -30,10 +26,8 @@ _WORD = struct.Struct("<Q")
 _ROW, _ROWS, _ROWS_AT = struct.Struct("<11Q40x"), 256, 4096
 _BLOCK, _BLOCKS = struct.Struct("<3Q"), 1 << 17
 _BLOCKS_AT = _ROWS_AT + _ROWS * _ROW.size
-_CHILD_BLOCKS_AT = _BLOCKS_AT + _BLOCKS * _BLOCK.size
-SIZE_BYTES = _CHILD_BLOCKS_AT + _BLOCKS * _BLOCK.size
+SIZE_BYTES = _BLOCKS_AT + _BLOCKS * _BLOCK.size
 _MAGIC_AT, _ROWS_USED, _FAULTS, _HOLD, _HOLD_CHILDREN, _WAITS, _HELD_CHILDREN, _BLOCKS_USED = range(8)
-_CHILD_BLOCKS_BEGUN, _CHILD_BLOCKS_USED = 8, 9
 _FAULT_TEXTS = {1: "more than 256 threads and children", 2: "more than 131,072 translated blocks", 4: "lost its orders"}
 ANSWER_SLICE_SECONDS = 0.5
 """How long to wait for an answer before looking whether the server still lives."""
@@ -105,7 +99,6 @@ class InstructionCounts:
         self._orders, self._answers = (os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in (orders, answers))
         with counts.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), SIZE_BYTES)
-        self._child_blocks_read = 0
 
     @property
     def arguments(self) -> list[str]:
@@ -176,60 +169,8 @@ class InstructionCounts:
         self.await_held(alive, deadline_seconds=deadline_seconds)
         return BlockTable(self._map[_BLOCKS_AT : _BLOCKS_AT + self._get(_BLOCKS_USED) * _BLOCK.size])
 
-    def child_blocks(self) -> BlockTable:
-        """The blocks that children executed which have ended since the last call.
-
-        While a child is ending, the answer is empty, and the next one has all. Children of a server that have executed
-        more than 131,072 blocks are left out from there on.
-        """
-        begun, used = self._get(_CHILD_BLOCKS_BEGUN), self._get(_CHILD_BLOCKS_USED)
-        if begun != used:
-            return BlockTable(b"")
-        first, self._child_blocks_read = self._child_blocks_read, used
-        places = (_CHILD_BLOCKS_AT + min(place, _BLOCKS) * _BLOCK.size for place in (first, used))
-        return BlockTable(self._map[slice(*places)])
-
     def _get(self, word: int) -> int:
         return int(_WORD.unpack_from(self._map, word * _WORD.size)[0])
 
     def _set(self, word: int, value: int) -> None:
         _WORD.pack_into(self._map, word * _WORD.size, value)
-
-
-EXECUTED = "executed.jsonl"
-"""RUN/TARGET/SUITE/executed.jsonl: a line for each test of a cell whose servers run under the counter."""
-
-
-class ExecutedTest(Record, frozen=True):
-    """The code that the target's servers executed during one test."""
-
-    test: str
-    failed: bool
-    packed: str
-    """The addresses, in order, as 64-bit numbers of this machine: compressed by zlib, in base 64."""
-
-    @classmethod
-    def of(cls, test: str, addresses: Iterable[int], *, failed: bool) -> ExecutedTest:
-        """The record of a test, from addresses of the server's program."""
-        content = array("Q", sorted(addresses)).tobytes()
-        return cls(test=test, failed=failed, packed=base64.b64encode(zlib.compress(content)).decode())
-
-    @property
-    def addresses(self) -> frozenset[int]:
-        """The addresses; see harness.analysis.executed_code."""
-        numbers = array("Q")
-        numbers.frombytes(zlib.decompress(base64.b64decode(self.packed)))
-        return frozenset(numbers)
-
-
-def append_executed(folder: Path, executed: ExecutedTest) -> None:
-    """Add a test to a cell's folder."""
-    with (folder / EXECUTED).open("ab") as file:
-        file.write(json_codec.encode(executed) + b"\n")
-
-
-def read_executed(folder: Path) -> list[ExecutedTest]:
-    """The tests of a cell's folder in their order; none where nothing was covered. Raises msgspec.DecodeError."""
-    path = folder / EXECUTED
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    return [json_codec.decode(line, ExecutedTest) for line in lines]

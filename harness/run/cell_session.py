@@ -21,11 +21,10 @@ from harness.core.processes import processor_time
 from harness.core.processes.profiler import Profiler
 from harness.record import event_log, run_cost, run_folder
 from harness.record.event_log import EventLog
-from harness.record.reach.cell_reach import ReachRecorder
+from harness.record.executed_blocks.recorder import ExecutionRecorder
 from harness.record.recording_proxy import PURPOSE
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
-from harness.run.coverage.test_coverage import TestCoverage
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
 from harness.run.server_process import WAITED, StartError, answers_ping
 from harness.run.upstream.session import UpstreamSession
@@ -74,12 +73,9 @@ class CellSession:
         self._oracle: Guest | None = None
         self._host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
         self._numbers = count(1)
-        self._coverage = TestCoverage(cell.folder) if cell.counter is not None else None
-        self.reach = _reach_recorder(cell)
-        """Notes which functions the tests enter; None where nobody wants to know."""
-        self.start_guest = StartGuest(
-            cell, self.log, self._host, self._numbers, coverage=self._coverage, reach=self.reach
-        )
+        self.recorder = _execution_recorder(cell)
+        """Notes what the tests execute; None where nobody wants to know."""
+        self.start_guest = StartGuest(cell, self.log, self._host, self._numbers, recorder=self.recorder)
         """Starts servers for the present test alone."""
         self._upstream_result: UpstreamResult | None = None
         self._scratched = 0
@@ -123,9 +119,7 @@ class CellSession:
         if self._host is not None and self.counters_before is None:
             self._host.machine()
             self.counters_before = self._host.counters()
-        guest = new_guest(self.cell, self._host, folder, reach=self.reach, shared=True)
-        if self._coverage is not None:
-            self._coverage.watch(guest)
+        guest = new_guest(self.cell, self._host, folder, recorder=self.recorder, shared=True)
         guest.tests_memory = not self._deaths
         guest.fatal_faults = self._fatal_faults if self._deaths >= FULL_REPORTS else None
         self._guest, self.faults_before, self.log_before = guest, 0, 0
@@ -137,8 +131,8 @@ class CellSession:
             raise
         # Reports from the server's start do not belong to a test.
         self.log_before = guest.log_bytes()
-        if self.reach is not None:
-            self.reach.ready()
+        if self.recorder is not None:
+            self.recorder.ready()
         return guest
 
     def oracle(self) -> Guest:
@@ -174,7 +168,7 @@ class CellSession:
         assert self.cell.canary is not None
         if self._host is None:
             # Canaries speak for the emulator as the target's other cells use it.
-            plugin_for = self.reach.plugin_for if self.reach is not None else None
+            plugin_for = self.recorder.plugin_for if self.recorder is not None else None
             return emulated(self.cell.canary, self.cell.runner, plugin_for=plugin_for)
         return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
 
@@ -186,7 +180,7 @@ class CellSession:
         runner = self.cell.runner
         if self._host is None:
             program = self.cell.units.program
-            plugin = self.reach.plugin_for(program) if self.reach is not None and program is not None else ""
+            plugin = self.recorder.plugin_for(program) if self.recorder is not None and program is not None else ""
             return unit_runner.run_emulated(self.cell.units, runner, name, folder, plugin=plugin)
         return unit_runner.run_on_machine(self.cell.units, self._host.machine(), runner.target.slowdown, name, folder)
 
@@ -214,8 +208,8 @@ class CellSession:
         self.test = self._whole_test = name
         self.examples_failed = False
         self.note = ""
-        if self._coverage is not None:
-            self._coverage.begin(self._guest)
+        if self.recorder is not None:
+            self.recorder.begin_test()
         self.begin_example()
 
     def begin_example(self) -> None:
@@ -225,8 +219,8 @@ class CellSession:
         self.unit = self.wrong_line = ""
         self._upstream_result = None
         self.difference = None
-        if self.reach is not None:
-            self.reach.begin_example()
+        if self.recorder is not None:
+            self.recorder.begin_example()
         self.counters_before = self._counters()
         if self._guest is not None:
             self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
@@ -252,17 +246,14 @@ class CellSession:
             self.finish(outcome, message, seconds)
         self._finished += 1
         self._failed += outcome == "failed"
-        if self._coverage is not None:
-            self._coverage.look(self._guest)
-            self._coverage.end(self._whole_test, failed=outcome == "failed" or self.examples_failed)
-        if self.reach is not None:
-            self.reach.end_test(self._whole_test, passed=outcome == "passed" and not self.examples_failed)
+        if self.recorder is not None:
+            self.recorder.end_test(self._whole_test, outcome if not self.examples_failed else "failed")
 
     def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that a test has ended, with its evidence and the state of the guest."""
-        if self._coverage is not None and outcome == "failed":
-            # What explains the failure may end the server.
-            self._coverage.look(self._guest)
+        if self.recorder is not None:
+            # What explains a failure asks the server more.
+            self.recorder.end_commands()
         self.start_guest.finish(self.test, outcome)
         if self.unit:
             record = unit_runner.event_of(
@@ -348,8 +339,8 @@ class CellSession:
         commands = guest.commands() if guest.started() else 0
         self._deaths += not guest.alive()
         guest.__exit__()
-        if self.reach is not None:
-            self.reach.retire()
+        if self.recorder is not None:
+            self.recorder.retire()
         # A failed start does not belong to a test.
         test = self.test if self._failure is None else ""
         self.log.append(msgspec.structs.replace(ended(guest, test), commands=commands))
@@ -369,8 +360,8 @@ class CellSession:
             with contextlib.suppress(InfrastructureError):
                 self.retire()
                 self._retire_oracle()
-                if self.reach is not None:
-                    self.reach.write(self.cell.folder)
+                if self.recorder is not None:
+                    self.recorder.finish()
                 used = processor_time.seconds() - self._used_before
                 if self._profiler is not None:
                     run_cost.write_profile(self.cell.folder, self._profiler.stop())
@@ -430,9 +421,9 @@ class CellSession:
         return f"the native build, with which answers are compared, was {oracle.detail}" if killed else ""
 
 
-def _reach_recorder(cell: CellSpec) -> ReachRecorder | None:
-    """What notes the functions that a cell's tests enter; None if nobody wants to know, or the run that did is over."""
-    spec = cell.reach
-    if spec is None or not all(blank.is_file() for blank in spec.blanks.values()):
+def _execution_recorder(cell: CellSpec) -> ExecutionRecorder | None:
+    """What notes what a cell's tests execute; None if nobody wants to know, or the run that did is over."""
+    spec = cell.execution
+    if spec is None or not all(code.is_file() for code in spec.programs.values()):
         return None
-    return ReachRecorder(spec.plugin, spec.blanks, Path(tempfile.mkdtemp()))
+    return ExecutionRecorder(spec.plugin, spec.programs, cell.folder, Path(tempfile.mkdtemp()), kept=spec.kept)

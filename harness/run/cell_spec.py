@@ -12,7 +12,7 @@ from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the an
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core import json_codec
 from harness.core.model import Abilities, Build, Record, Tier, Transport
-from harness.run.counted_server import Counter  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.record.executed_blocks.recorder import Kept  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.run.vm.guest import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
@@ -61,13 +61,14 @@ class PeerServer(Record, frozen=True):
     """The server's own self-tests on that target; None where no suite of the run needs them."""
 
 
-class ReachSpec(Record, frozen=True):
-    """What a cell needs to note which functions its tests enter."""
+class ExecutionSpec(Record, frozen=True):
+    """What a cell needs to note what its tests execute."""
 
     plugin: Path
     """What the emulator loads."""
-    blanks: dict[str, Path]
-    """Program -> its functions, none of which was entered."""
+    programs: dict[str, Path]
+    """Program -> the file of its ProgramCode."""
+    kept: Kept
 
 
 class CellSpec(Record, frozen=True):
@@ -118,8 +119,6 @@ class CellSpec(Record, frozen=True):
     """How clients reach the cell's servers, the oracle included."""
     coverage: bool = False
     """Whether the guest records the edges of its code that it takes, if its emulator supports this."""
-    counter: Counter | None = None
-    """Under which the target's servers run, so that each test's executed code is kept; None: nothing is kept."""
     tests: list[str] = msgspec.field(default_factory=list)
     """Parts of names, or globs: the cell runs only the matching tests, or all tests where the list is empty."""
     without: list[str] = msgspec.field(default_factory=list)
@@ -132,8 +131,8 @@ class CellSpec(Record, frozen=True):
     """Number of examples for open-ended suites; None: the tier's number."""
     corpus: Path | None = None
     """The folder in which an open-ended suite keeps its corpus between runs; None: it keeps none."""
-    reach: ReachSpec | None = None
-    """None where nobody wants to know which functions the tests enter."""
+    execution: ExecutionSpec | None = None
+    """None where nobody wants to know what the tests execute."""
     profiled: bool = False
     """Whether the cell's process records where it spends its processor time."""
     development: bool = False

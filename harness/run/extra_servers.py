@@ -13,7 +13,6 @@ import msgspec
 from harness.core.target_model import ORACLE
 from harness.record import run_folder
 from harness.record.transcript import save, unanswered
-from harness.run.coverage.covered_guest import CoveredGuest
 from harness.run.server_process import LOG_LINES, PANIC, StartError
 from harness.run.vm.guest import guest_of
 
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.record.event_log import EventLog
-    from harness.record.reach.cell_reach import ReachRecorder
+    from harness.record.executed_blocks.recorder import ExecutionRecorder
     from harness.run.cell_spec import CellSpec
-    from harness.run.coverage.test_coverage import TestCoverage
     from harness.run.server_process import Guest
     from harness.run.vm.guest import VirtualMachine
 
@@ -38,27 +36,15 @@ def new_guest(
     options: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
     preload: Path | None = None,
-    reach: ReachRecorder | None = None,
+    recorder: ExecutionRecorder | None = None,
     shared: bool = False,
 ) -> Guest:
-    """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine. `reach`
-    notes which functions it enters: for all tests if it is `shared`.
+    """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine. `recorder`
+    notes what it executes: for all tests if it is `shared`.
     """
     here = cell.peers[target] if target else cell
     assert here.build is not None
     build = msgspec.structs.replace(here.build, preload=preload) if preload else here.build
-    if cell.counter is not None and not target:
-        return CoveredGuest(
-            build,
-            here.runner,
-            folder,
-            counter=cell.counter,
-            sockets=cell.sockets,
-            version=cell.version,
-            options=[*cell.options, *options],
-            files=files,
-            io=cell.io,
-        )
     guest = guest_of(
         build,
         here.runner,
@@ -71,8 +57,8 @@ def new_guest(
         coverage=cell.coverage,
         io=cell.io,
     )
-    if reach is not None and target != ORACLE:
-        guest.plugin = reach.plugin_for(here.build.server_binary, shared=shared)
+    if recorder is not None and target != ORACLE:
+        guest.execution = recorder.process(here.build.server_binary, shared=shared, counts_start=bool(files))
     return guest
 
 
@@ -86,13 +72,11 @@ class StartGuest:
         host: VirtualMachine | None,
         numbers: Iterator[int],
         *,
-        coverage: TestCoverage | None = None,
-        reach: ReachRecorder | None = None,
+        recorder: ExecutionRecorder | None = None,
     ) -> None:
-        """`coverage` notes which code of the cell's target the servers execute, `reach` which functions they enter."""
-        self._coverage = coverage
+        """`recorder` notes what the servers execute."""
         self._cell = cell
-        self._reach = reach
+        self._recorder = recorder
         self._log = log
         self._host = host
         self._numbers = numbers
@@ -126,10 +110,8 @@ class StartGuest:
             options=options,
             files=files,
             preload=preload,
-            reach=self._reach,
+            recorder=self._recorder,
         )
-        if self._coverage is not None:
-            self._coverage.watch(guest)
         # The server may change or remove its files: the evidence is a copy.
         _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)

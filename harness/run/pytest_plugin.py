@@ -168,13 +168,13 @@ def pytest_fixture_setup(
 ) -> Generator[None, object, object]:
     """Tell what a fixture enters that outlives a test: the present test is not alone in needing it."""
     run = request.config.stash.get(_CELL, None)
-    if run is None or run.reach is None or fixturedef.scope == "function":
+    if run is None or run.recorder is None or fixturedef.scope == "function":
         return (yield)
-    run.reach.begin_fixture()
+    run.recorder.begin_fixture()
     try:
         return (yield)
     finally:
-        run.reach.end_fixture()
+        run.recorder.end_fixture()
 
 
 _REPORTS = pytest.StashKey[list[pytest.TestReport]]()

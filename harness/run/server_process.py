@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from harness.build.qemu_user import Runner
     from harness.core.model import Build, Transport
     from harness.core.sockets import Address
+    from harness.record.executed_blocks.process_blocks import ProcessBlocks
     from harness.record.run_folder import End
 
 START_SECONDS = 10.0
@@ -104,8 +105,8 @@ class Guest:
         self.fatal_faults: Path | None = None
         """Where servers note of which misaligned accesses they died, after a report of their own. One that meets such
         an access again dies without a report."""
-        self.plugin = ""
-        """What its emulator loads; empty for nothing."""
+        self.execution: ProcessBlocks | None = None
+        """Notes which blocks it executes; None where nobody wants to know."""
         self.files = dict(files or {})
         self.fault_log = folder / "faults.jsonl"
         self.log = folder / "log"
@@ -258,6 +259,8 @@ class Guest:
         if self._monitors is not None:
             self._monitors.close()
             self._monitors = None
+        if self.execution is not None:
+            self.execution.stopping()
         if self.started():
             if self.alive():
                 self._stop()
@@ -422,7 +425,7 @@ class Guest:
             preload=preload,
             fatal_faults=self.fatal_faults,
             no_crash_maps=self.hides_crash_maps,
-            plugin=self.plugin,
+            plugin=self.execution.plugin if self.execution else "",
         )
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
@@ -452,6 +455,8 @@ class Guest:
                 self._end, self._detail = "hang", STOPPED if scheduling.is_stopped(self.pid) else NO_PONG
                 raise StartError("hang", self._detail)
             time.sleep(POLL_SECONDS)
+        if self.execution is not None:
+            self.execution.ready()
         self.start_recording()
 
     def arguments(self) -> list[str]:

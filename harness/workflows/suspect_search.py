@@ -1,9 +1,9 @@
 """Looks for the functions behind a wrong result, and keeps their ranking in the run folder.
 
-The finding's suite runs once more on a target that shows it, with its servers under the emulator's counter: its tests
-are the first runs that are compared. A test judges by the oracle or by a model of its own, so that this works for
-what the target and the native build have alike. If the finding's commands alone show it, neighbours of them are more
-runs.
+The finding's suite runs once more on a target that shows it, with its servers under the emulator's plugin that notes
+executed blocks: its tests are the first runs that are compared. A test judges by the oracle or by a model of its own,
+so that this works for what the target and the native build have alike. If the finding's commands alone show it,
+neighbours of them are more runs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from harness.analysis import suspects
 from harness.analysis.executed_code import code_lines
 from harness.analysis.suspects import Spectrum, SuspectList
+from harness.build.executed_blocks import code_of
 from harness.core.errors import InconclusiveError, UsageError
 from harness.isa import rules
 from harness.judge import known_findings
@@ -29,14 +30,14 @@ from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.protocol.resp import Client
 from harness.record import event_log, stored_run
-from harness.record.instruction_counts import read_executed
+from harness.record.executed_blocks.executed_tests import read_executed
+from harness.record.executed_blocks.process_blocks import ProcessBlocks
 from harness.record.run_folder import TestEvent
-from harness.run.coverage.covered_guest import CoveredGuest
-from harness.run.server_process import StartError
+from harness.run.server_process import Guest, StartError
 from harness.workflows.check import Check
 from harness.workflows.replay.covered_streams import covered_streams
 from harness.workflows.replay.recurrence import WRONG_RESULT
-from harness.workflows.target_setup import counter_for, emulated_target, set_up_target
+from harness.workflows.target_setup import blocks_plugin, emulated_target, set_up_target
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
@@ -83,20 +84,20 @@ def _refuse(finding: Finding, run: RunRecord) -> None:
 
 
 def _target(bench: Workbench, run: RunRecord, finding: Finding, reproducer: Reproducer | None) -> str:
-    """A target that shows the finding and whose emulator counts blocks. Raises UsageError without one."""
+    """A target that shows the finding and whose emulator notes blocks. Raises UsageError without one."""
     shown = [*([reproducer.target] if reproducer else []), *finding.targets]
-    able = [name for name in shown if name in finding.targets and _counts(bench, name)]
+    able = [name for name in shown if name in finding.targets and _notes(bench, name)]
     if not able:
         raise UsageError(
             "no ranking of functions",
             where=finding.id,
-            because=f"nothing counts blocks on {', '.join(finding.targets)}: a kernel, or a detector, runs the server",
+            because=f"nothing notes blocks on {', '.join(finding.targets)}: a kernel, or a detector, runs the server",
             remedy=f"plumb check --server {run.server} on targets of the user tier",
         )
     return able[0]
 
 
-def _counts(bench: Workbench, name: str) -> bool:
+def _notes(bench: Workbench, name: str) -> bool:
     target = bench.catalog.targets.get(name)
     return target is not None and target.emulator.is_qemu_user
 
@@ -106,7 +107,7 @@ OPEN_ENDED_SECONDS = 30.0
 IDLE_SECONDS = 6.0
 """The server does some things once in five seconds."""
 OTHERS, OTHERS_SECONDS = 40, 15.0
-"""How many tests of other files run at most, and the time that they took in the run, without the counter."""
+"""How many tests of other files run at most, and the time that they took in the run, without the plugin."""
 
 
 class _Search:
@@ -150,20 +151,15 @@ class _Search:
             passing=len(runs.passing),
         )
 
-    def _idle(self, setup: TargetSetup, build: Build) -> set[int]:
+    def _idle(self, setup: TargetSetup, build: Build) -> frozenset[int]:
         """What a server executes that starts and serves nobody: it stands behind whatever takes time."""
-        executed: set[int] = set()
+        program = build.server_binary
+        code = code_of(program, setup.target.emulator.qemu)
         with tempfile.TemporaryDirectory(prefix="plumbline-idle-") as name:
             folder = Path(name)
-            guest = CoveredGuest(
-                build,
-                setup.runner("signal"),
-                folder / "guest",
-                counter=counter_for(self.bench, setup),
-                sockets=folder,
-                version=self.tree.version,
-            )
-            guest.counts_start, guest.report = True, executed.update
+            guest = Guest(build, setup.runner("signal"), folder / "guest", sockets=folder, version=self.tree.version)
+            blocks = ProcessBlocks(blocks_plugin(self.bench), program, folder / "blocks", code, counts_start=True)
+            guest.execution = blocks
             with (
                 contextlib.suppress(StartError),
                 guest,
@@ -171,6 +167,8 @@ class _Search:
             ):
                 # Its timers run by the clock.
                 time.sleep(IDLE_SECONDS)
+            executed = blocks.served_addresses()
+            blocks.close()
         return executed
 
     def _tests(self) -> tuple[Spectrum, str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from harness.build import initramfs
 from harness.build.environments import guest_environment
+from harness.build.executed_blocks import compile_blocks
 from harness.build.instruction_counter import call_numbers, compile_counter
 from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
@@ -220,6 +221,14 @@ def counter_for(bench: Workbench, setup: TargetSetup) -> Counter:
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     program = compile_counter(bench.cache, here, bench.fetcher)
     return Counter(program=program, numbers=call_numbers(bench.cache, setup.target, setup.toolchain))
+
+
+def blocks_plugin(bench: Workbench) -> Path:
+    """What the emulator loads to note executed blocks. Raises InfrastructureError where it cannot be had."""
+    here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
+    plugin = compile_blocks(bench.cache, here, bench.fetcher)
+    assert plugin is not None, "its source was fetched"
+    return plugin
 
 
 def kernel_target(catalog: Catalog, name: str) -> Target:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from harness.analysis.executed_code import code_lines
+from harness.build.executed_blocks import code_of
 from harness.core.errors import ExitCode
 from harness.protocol.resp import Client, info_fields
-from harness.run.coverage.covered_guest import CoveredGuest
+from harness.record.executed_blocks.process_blocks import ProcessBlocks
+from harness.run.server_process import Guest
 from harness.workflows.mutation_testing import campaign, mutations
-from harness.workflows.target_setup import counter_for, set_up_target
+from harness.workflows.target_setup import blocks_plugin, set_up_target
 from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import PLUMB, run
 
@@ -36,19 +38,14 @@ def test_what_a_child_executes_is_covered(tmp_path: Path) -> None:
     setup = set_up_target(bench, bench.catalog.targets["armv5"])
     tree = bench.open_server("redis-7.0.15")
     build = setup.build(tree, "O2")
+    code = code_of(build.server_binary, setup.target.emulator.qemu)
     named: list[set[str]] = []
     for commands in ([("SET", "k", "v")], [("SET", "k", "v"), ("BGSAVE",)]):
-        executed: set[int] = set()
         home = tmp_path / str(len(commands))
-        guest = CoveredGuest(
-            build,
-            setup.runner("signal"),
-            home,
-            counter=counter_for(bench, setup),
-            sockets=tmp_path,
-            version=tree.version,
-        )
-        guest.report = executed.update
+        guest = Guest(build, setup.runner("signal"), home, sockets=tmp_path, version=tree.version)
+        place = tmp_path / f"blocks-{len(commands)}"
+        blocks = ProcessBlocks(blocks_plugin(bench), build.server_binary, place, code, counts_start=False)
+        guest.execution = blocks
         with guest, Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds) as client:
             for words in commands:
                 client.command(*words)
@@ -58,6 +55,7 @@ def test_what_a_child_executes_is_covered(tmp_path: Path) -> None:
                 and info_fields(client.command("INFO", "persistence"))["rdb_bgsave_in_progress"] != "0"
             ):
                 assert time.monotonic() < deadline
+        executed = blocks.served_addresses()
         lines = code_lines(setup.toolchain.prefix, build.server_binary, sorted(executed))
         named.append({place.function for places in lines.values() for place in places})
     assert "setCommand" in named[0]

@@ -2,8 +2,7 @@
  *
  * Counts what an emulated server does: instructions by thread and process, executions of translated blocks, and calls
  * that write to files. The emulator loads it: -plugin counter.so,counts=FILE,orders=FIFO,answers=FIFO,wait=N+N,...
- * harness/record/instruction_counts.py reads FILE, whose layout `struct shared` defines. A child adds the blocks that
- * it has executed when it ends.
+ * harness/record/instruction_counts.py reads FILE, whose layout `struct shared` defines.
  *
  * A hold stops the first thread of the server where it waits for events, so that a client can prepare the next events
  * before the server sees any of them. Without it, the number of clients that one wake-up serves would depend on the
@@ -62,12 +61,9 @@ struct shared {
     _Atomic uint64_t waits;         /* how often the server's first thread has waited for events */
     _Atomic uint64_t held_children;
     uint64_t blocks;
-    _Atomic uint64_t child_blocks_begun; /* places in `child_block` that ended children have taken */
-    _Atomic uint64_t child_blocks;       /* those of them that are written */
-    uint64_t reserved[502];
+    uint64_t reserved[504];
     struct row row[MAX_ROWS];
     struct block block[MAX_BLOCKS];
-    struct block child_block[MAX_BLOCKS];
 };
 
 /* What each thread counts while it runs, without a call. */
@@ -175,27 +171,6 @@ static void write_blocks(unsigned int thread)
     pthread_mutex_unlock(&lock);
 }
 
-/* What a child has executed, behind what other children have. What has no room is left out. */
-static void add_child_blocks(unsigned int thread)
-{
-    struct counts *counts = counts_of(thread);
-    uint64_t executed = 0;
-    for (uint32_t at = 0; at < blocks; at++) {
-        executed += counts->executions[at] > 0;
-    }
-    uint64_t place = atomic_fetch_add(&shared->child_blocks_begun, executed);
-    for (uint32_t at = 0; at < blocks; at++) {
-        if (counts->executions[at] > 0) {
-            if (place < MAX_BLOCKS) {
-                shared->child_block[place] = known[at];
-                shared->child_block[place].executions = counts->executions[at];
-            }
-            place++;
-        }
-    }
-    atomic_fetch_add(&shared->child_blocks, executed);
-}
-
 static bool transfer(int fd, char *byte, bool reads)
 {
     ssize_t done;
@@ -269,7 +244,6 @@ static void called(qemu_plugin_id_t id, unsigned int thread, int64_t number, uin
     } else if (is(END, number)) {
         if (in_child) {
             measure_memory(row);
-            add_child_blocks(thread);
         }
         row->ended = 1;
     } else if (thread == 0 && !in_child && is(WAIT, number)) {

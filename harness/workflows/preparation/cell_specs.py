@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.build.executed_blocks import code_of
 from harness.build.sources import openssl
+from harness.core import json_codec
 from harness.core.target_model import ORACLE
 from harness.record.run_folder import CellRecord
-from harness.run.cell_spec import CellSpec, PeerServer
+from harness.run.cell_spec import CellSpec, ExecutionSpec, PeerServer
 from harness.run.selftests import without_native_faults
 from harness.run.tcl.client import compile_client
 from harness.run.upstream.test_files import has_tests
-from harness.workflows.target_setup import counter_for
+from harness.workflows.target_setup import blocks_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,16 +120,24 @@ class CellSpecs:
             # The canary suite always runs whole: without it no result of the target counts.
             tests=request.tests if suite.needs_server else [],
             without=[*self._without, *(selection.of(cell).without if selection else [])],
-            reach=selection.reach(cell) if selection else None,
+            execution=selection.execution(cell) if selection else self._covered(target, suite),
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
             # What another suite runs as well learns in its own cell, on servers as they are by default.
             corpus=corpora_of(self._bench, request) / f"{tree.name}-{cell.target}"
             if request.learns and not suite.tests_of
             else None,
-            counter=counter_for(self._bench, target.setup) if request.covered and suite.needs_server else None,
             profiled=request.profiled,
         )
+
+    def _covered(self, target: PreparedTarget, suite: Suite) -> ExecutionSpec | None:
+        """What a cell needs to keep the addresses that each of its tests executes; None where nobody wants them."""
+        if not self._request.covered or not suite.needs_server or target.build is None:
+            return None
+        program = target.build.server_binary
+        file = self._sockets / f"code-{target.target.name}"
+        file.write_bytes(json_codec.encode(code_of(program, target.target.emulator.qemu)))
+        return ExecutionSpec(plugin=blocks_plugin(self._bench), programs={str(program): file}, kept="addresses")
 
     @functools.cached_property
     def _tcl_client(self) -> Path:

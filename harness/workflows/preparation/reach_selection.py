@@ -1,8 +1,8 @@
 """Chooses the tests of a changed tree that its change can reach: by what earlier runs noted, and by machine code.
 
-A run in which all tests of a cell run notes which functions each of them enters (harness.record.reach). The cache keeps
-that with the code of the server, if the cell was judged and had nothing new. In a later run, a test is left out if it
-passed then and entered no function whose code is another now. It would do the same again.
+A run in which all tests of a cell run notes which functions each of them enters (harness.record.executed_blocks). The
+cache keeps that with the code of the server, if the cell was judged and had nothing new. In a later run, a test is left
+out if it passed then and entered no function whose code is another now. It would do the same again.
 
 Everything that is not known runs: a cell of which nothing is kept, a test that did not pass, a build whose data or link
 differ, a suite whose servers are not all of its own target, another seed, another file of Plumbline.
@@ -19,7 +19,7 @@ import msgspec
 
 from harness.analysis.object_code import CodeChange, CodeMap, differences
 from harness.build import toolchain
-from harness.build.function_reach import compile_reach, functions_of
+from harness.build.executed_blocks import code_of, compile_blocks
 from harness.build.sources import tree_files
 from harness.build.workshop import build_code
 from harness.core import json_codec
@@ -27,11 +27,12 @@ from harness.core.digests import key_of
 from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.strict_toml import OWN_FOLDERS
-from harness.record.reach import cell_reach
-from harness.record.reach.cell_reach import CellReach  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.record.reach.function_map import names_in
+from harness.record.executed_blocks import cell_reach
+from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec reads the annotations when it decodes
+    CellReach,
+)
 from harness.record.run_folder import LeftOut
-from harness.run.cell_spec import ReachSpec
+from harness.run.cell_spec import ExecutionSpec
 from harness.workflows.target_setup import oracle_setup
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class ReachSelection:
         self._prepared = prepared
         self._folder = folder
         self._guard = threading.Lock()
-        self._blanks: dict[Path, Path] = {}
+        self._code_files: dict[Path, Path] = {}
+        """Program -> the file that tells where its code lies."""
         self._functions: dict[Path, list[str]] = {}
         """Program -> all of its functions."""
         cells = [cell for cell in request.plan.cells if self._is_noted(cell)]
@@ -100,8 +102,8 @@ class ReachSelection:
         """How many tests do not run."""
         return sum(len(one.without) for one in self._selections.values())
 
-    def reach(self, cell: Cell) -> ReachSpec | None:
-        """What a cell needs to note what its tests enter; None where that is kept already, or cannot be noted.
+    def execution(self, cell: Cell) -> ExecutionSpec | None:
+        """What a cell needs to note what its tests execute; None where that is kept already, or cannot be noted.
 
         The target's canaries run as its other cells do.
         """
@@ -116,12 +118,13 @@ class ReachSelection:
         if self._plugin is None:
             return None
         with self._guard:
-            if program not in self._blanks:
-                blank = self._folder / f"functions-{len(self._blanks)}"
-                blank.write_bytes(content := functions_of(program))
-                self._blanks[program] = blank
-                self._functions[program] = sorted({name for names in names_in(content) for name in names})
-        return ReachSpec(plugin=self._plugin, blanks={str(program): self._blanks[program]})
+            if program not in self._code_files:
+                code = code_of(program, self._prepared.targets[cell.target].target.emulator.qemu)
+                file = self._folder / f"code-{len(self._code_files)}"
+                file.write_bytes(json_codec.encode(code))
+                self._code_files[program] = file
+                self._functions[program] = sorted({name for one in code.functions for name in one.names})
+        return ExecutionSpec(plugin=self._plugin, programs={str(program): self._code_files[program]}, kept="functions")
 
     def keep(self, judgement: Judgement) -> None:
         """Keep what the cells noted that were judged and have nothing new. Tests with a finding are not among it."""
@@ -182,7 +185,7 @@ class ReachSelection:
 
     @cached_property
     def _plugin(self) -> Path | None:
-        return compile_reach(self._bench.cache, oracle_setup(self._bench).toolchain)
+        return compile_blocks(self._bench.cache, oracle_setup(self._bench).toolchain)
 
     def _newest(self, cell: Cell) -> KeptReach | None:
         """What the newest run kept of such a cell."""

@@ -1,7 +1,7 @@
 """Runs the commands of a wrong result, and neighbours of them, and keeps what the server executes in each run.
 
-Every stream is sent to a fresh server on the target, which runs under the emulator's counter of blocks, and to a native
-one. Those whose replies differ as in the finding are the failing runs, and those that agree the passing ones.
+Every stream is sent to a fresh server on the target, which runs under the plugin that notes executed blocks, and to a
+native one. Those whose replies differ as in the finding are the failing runs, and those that agree the passing ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.workflows.replay import shortening
 from harness.workflows.replay.recurrence import STREAM
 from harness.workflows.replay.replay import Replayer
 from harness.workflows.replay.rerun import chunks_of
-from harness.workflows.target_setup import counter_for
+from harness.workflows.target_setup import blocks_plugin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,11 +49,11 @@ def covered_streams(
     # Of wrong bytes only these very ones are recognised: other words make other bytes, of which nobody knows more.
     drawn = with_fewer_commands(stream) if reproducer.again is not None else neighbours(stream)
     replayer = Replayer(bench, reproducer, server="")
-    counter = counter_for(bench, replayer.setup)
+    plugin = blocks_plugin(bench)
     runs = Spectrum()
     for path in _stored_streams(bench):
         bench.progress.say(f"{reproducer.finding}: {path.name}")
-        result, executed = replayer.replay_covered(_other(reproducer, read_stream(path)), counter)
+        result, executed = replayer.replay_covered(_other(reproducer, read_stream(path)), plugin)
         # If it differs, it may show the finding or another one.
         if result.outcome == "gone":
             runs.add(executed, fails=False)
@@ -62,7 +62,7 @@ def covered_streams(
         if time.monotonic() > deadline:
             break
         bench.progress.say(f"{reproducer.finding}: stream {number}, of which {len(runs.failing)} show it")
-        result, executed = replayer.replay_covered(shortening.with_commands(reproducer, candidate), counter)
+        result, executed = replayer.replay_covered(shortening.with_commands(reproducer, candidate), plugin)
         if result.outcome != "unknown":
             runs.add(executed, fails=result.outcome == "reproduced")
     return runs, ""

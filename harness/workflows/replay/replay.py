@@ -19,6 +19,7 @@ import msgspec
 from harness.analysis import disassembly, symbols
 from harness.analysis.assertion_log import asserting_frames
 from harness.analysis.detectors.registry import own_frames
+from harness.build.executed_blocks import code_of
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record, level_flags
@@ -27,8 +28,8 @@ from harness.judge.sightings.places import FORBIDDEN_CALL
 from harness.plan.catalog import select
 from harness.protocol.command_stream import read_stream
 from harness.record import fault_log
+from harness.record.executed_blocks.process_blocks import ProcessBlocks
 from harness.run import silence_check
-from harness.run.coverage.covered_guest import CoveredGuest
 from harness.run.server_process import Guest
 from harness.run.vm.guest import VirtualMachine, guest_of
 from harness.workflows.replay.program_rerun import run_program
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Allocator, Build, Flavour, SourceTree
     from harness.core.target_model import Target
-    from harness.run.counted_server import Counter
     from harness.workflows.replay.recurrence import Observation
     from harness.workflows.replay.rerun import ReplayedRun
     from harness.workflows.target_setup import TargetSetup
@@ -169,12 +169,12 @@ class Replayer:
         """The build of the target that a reproducer runs."""
         return self.setup.build(self._tree, reproducer.optimisation, reproducer.allocator, tls=reproducer.tls)
 
-    def replay_covered(self, reproducer: Reproducer, counter: Counter) -> tuple[Replay, frozenset[int]]:
+    def replay_covered(self, reproducer: Reproducer, plugin: Path) -> tuple[Replay, frozenset[int]]:
         """Run one of them, and see which addresses of its program the server executed meanwhile.
 
-        Empty where it ended by itself. No canary proves that a finding which does not come is gone.
+        `plugin`: what notes executed blocks. No canary proves that a finding which does not come is gone.
         """
-        replayed = _Replayed(self.setup, self._tree, reproducer, counter)
+        replayed = _Replayed(self.setup, self._tree, reproducer, plugin)
         result = self._replay(replayed, silence_proved=False)
         return result, frozenset(replayed.executed)
 
@@ -211,15 +211,15 @@ class _Replayed:
     """One reproducer on one source tree."""
 
     def __init__(
-        self, setup: TargetSetup, tree: SourceTree, reproducer: Reproducer, counter: Counter | None = None
+        self, setup: TargetSetup, tree: SourceTree, reproducer: Reproducer, plugin: Path | None = None
     ) -> None:
-        """`counter`: run the server under it."""
+        """`plugin`: what notes the blocks that the server executes."""
         self.setup = setup
         self.tree = tree
         self.reproducer = reproducer
         self.executed: set[int] = set()
-        """With a counter, the addresses that the server has executed."""
-        self._counter = counter
+        """With a plugin, the addresses that the server has executed."""
+        self._plugin = plugin
 
     def run(self, *, silence_proved: bool) -> tuple[Recurrence, str]:
         """Whether the finding came again, and what happened. Raises BuildFailedError."""
@@ -284,22 +284,11 @@ class _Replayed:
         if units is not None:
             return run_unit(units, runner, reproducer, folder / "guest-1", host)
 
+        watched: list[ProcessBlocks] = []
+        code = code_of(build.server_binary, runner.target.emulator.qemu) if self._plugin else None
+
         def guest(name: str, files: dict[str, bytes]) -> Guest:
-            if self._counter is not None:
-                covered = CoveredGuest(
-                    build,
-                    runner,
-                    folder / name,
-                    counter=self._counter,
-                    sockets=folder,
-                    version=self.tree.version,
-                    options=reproducer.options,
-                    files=files,
-                    io=reproducer.io,
-                )
-                covered.report = self.executed.update
-                return covered
-            return guest_of(
+            made = guest_of(
                 build,
                 runner,
                 folder / name,
@@ -310,6 +299,11 @@ class _Replayed:
                 files=files,
                 io=reproducer.io,
             )
+            if self._plugin is not None and code is not None:
+                place = folder / f"{name}.blocks"
+                made.execution = ProcessBlocks(self._plugin, build.server_binary, place, code, counts_start=bool(files))
+                watched.append(made.execution)
+            return made
 
         def oracle() -> Guest:
             setup = oracle_setup(self.setup.bench)
@@ -325,7 +319,12 @@ class _Replayed:
                 io=reproducer.io,
             )
 
-        return run_server(guest("guest-1", files_of(reproducer)), reproducer, oracle, lambda: guest("guest-2", {}))
+        try:
+            return run_server(guest("guest-1", files_of(reproducer)), reproducer, oracle, lambda: guest("guest-2", {}))
+        finally:
+            for each in watched:
+                self.executed |= each.served_addresses()
+                each.close()
 
 
 def _named(

@@ -1,0 +1,84 @@
+"""Compiles the emulator's plugin that notes which blocks of a program are executed, and tells it where these lie.
+
+The plugin is a program of this machine (toolchains/executed_blocks/blocks.c).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from elftools.elf.elffile import ELFFile
+
+from harness.analysis.function_symbols import function_symbols
+from harness.build.instruction_counter import PLUGIN_HEADER, compile_plugin
+from harness.build.qemu_user import QEMU_FOLDER, Qemu
+from harness.build.sources.archives import archive_name
+from harness.core.strict_toml import ROOT, read_toml
+from harness.isa import registry
+from harness.record.executed_blocks.block_map import Function, ProgramCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build.sources.archives import Fetcher
+    from harness.core.cache import Cache
+    from harness.core.target_model import Toolchain
+
+FOLDER = ROOT / "toolchains" / "executed_blocks"
+_EXECUTABLE = 1
+"""PF_X of <elf.h>."""
+
+
+def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = None) -> Path | None:
+    """The plugin, compiled for this machine (`tools`) against the emulator's own header.
+
+    Without a `fetcher`, None where the emulator's source is not there: emulators of a wheel need none, and it is large.
+    Raises InfrastructureError when it does not compile.
+    """
+    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+    if fetcher is not None:
+        fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    header = cache.path("sources", archive_name(f"qemu-{qemu.version}", qemu.sha256)) / PLUGIN_HEADER
+    # The one file is part of the plugin's identity: the other ten thousand need no look.
+    if not header.is_file():
+        return None
+    return compile_plugin(
+        cache,
+        tools,
+        header,
+        FOLDER / "blocks.c",
+        title="the plugin that notes executed blocks",
+        owner=f"blocks-{qemu.version}",
+    )
+
+
+def code_of(program: Path, machine: str) -> ProgramCode:
+    """Where a program's code and functions lie. `machine`: QEMU's name of what runs it."""
+    with program.open("rb") as stream:
+        segments = [segment.header for segment in ELFFile(stream).iter_segments("PT_LOAD")]
+    code = [each for each in segments if each["p_flags"] & _EXECUTABLE]
+    names: dict[int, tuple[int, set[str]]] = {}
+    for symbol in function_symbols(str(program)).found:
+        # What other objects define has no address here.
+        if symbol.start:
+            size, named = names.get(symbol.start, (0, set()))
+            names[symbol.start] = max(size, symbol.size), named | {symbol.name}
+    return ProgramCode(
+        base=segments[0]["p_vaddr"] - segments[0]["p_offset"],
+        begin=min(each["p_vaddr"] for each in code),
+        end=max(each["p_vaddr"] + each["p_memsz"] for each in code),
+        step=_least_instruction_bytes(machine),
+        functions=[
+            Function(start=start, size=size, names=sorted(named)) for start, (size, named) in sorted(names.items())
+        ],
+    )
+
+
+def _least_instruction_bytes(machine: str) -> int:
+    """The length of the shortest instruction; 1 where no more is known."""
+    variant = registry.variant(machine)
+    if variant is None:
+        return 1
+    if variant.state_instructions is not None:
+        return 2
+    return variant.instructions.instruction_bytes or 1

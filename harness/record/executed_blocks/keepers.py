@@ -1,0 +1,130 @@
+"""What a cell's folder keeps of each test: the functions, in reach.json, or the addresses, in executed.jsonl."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+from harness.record.executed_blocks import cell_reach
+from harness.record.executed_blocks.cell_reach import CellReach
+from harness.record.executed_blocks.executed_tests import ExecutedTest, append_executed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.record.executed_blocks.block_map import ProgramCode
+    from harness.record.executed_blocks.process_blocks import Executed
+    from harness.record.run_folder import Outcome
+
+LATE_SECONDS = 0.25
+"""A server that has something to do later does it within 0.1 s: its timer runs ten times a second."""
+
+
+class Keeper(Protocol):
+    """Receives what is executed, in the order of time."""
+
+    def of_shared(self, code: ProgramCode, executed: Executed, *, between: bool) -> None:
+        """What the server that tests share executed; `between` tests, or as it ended."""
+
+    def of_own(self, code: ProgramCode, executed: Executed) -> None:
+        """What a process executed that the present test, or an example of it, had for itself."""
+
+    def of_all(self, code: ProgramCode, executed: Executed) -> None:
+        """What nobody can tell a test for."""
+
+    def end_test(self, name: str, outcome: Outcome) -> None:
+        """The present test has ended."""
+
+    def finish(self, count: int, problem: str) -> None:
+        """The last of so many tests has ended. `problem`: why something may be missing."""
+
+
+class FunctionKeeper:
+    """Keeps the functions, for every test that passed: one that did not has to run, whatever changes.
+
+    Work that a server postpones shows late, so that a test also has what begins within LATE_SECONDS of its end. What
+    other threads and children of a shared server do cannot be told apart: it counts for every test.
+    """
+
+    def __init__(self, cell: Path) -> None:
+        self._cell = cell
+        self._every: set[str] = set()
+        self._test: set[str] = set()
+        self._tests: dict[str, set[str]] = {}
+        self._late: deque[tuple[float, str]] = deque()
+        """Tests whose postponed work may show yet, and when they ended."""
+        self._collected = 0.0
+        """When the shared server was last looked at."""
+
+    def of_shared(self, code: ProgramCode, executed: Executed, *, between: bool) -> None:
+        """What is executed between tests counts for the next one."""
+        del between
+        entered = code.names_in(chain(executed.serving, executed.apart))
+        self._test |= entered
+        self._every |= code.names_in(chain(executed.beside, executed.beside_apart))
+        while self._late and self._late[0][0] < self._collected - LATE_SECONDS:
+            self._late.popleft()
+        for _, earlier in self._late:
+            self._tests[earlier] |= entered
+        self._collected = time.monotonic()
+
+    def of_own(self, code: ProgramCode, executed: Executed) -> None:
+        """All of it is the test's."""
+        self._test |= code.names_in(chain(*executed))
+
+    def of_all(self, code: ProgramCode, executed: Executed) -> None:
+        """It counts for every test."""
+        self._every |= code.names_in(chain(*executed))
+
+    def end_test(self, name: str, outcome: Outcome) -> None:
+        """The present test has ended."""
+        if outcome == "passed":
+            self._tests[name] = set(self._test)
+            self._late.append((time.monotonic(), name))
+        self._test.clear()
+
+    def finish(self, count: int, problem: str) -> None:
+        """Write reach.json."""
+        # Whatever runs, its servers are stopped.
+        every = self._every | self._test
+        every |= set.intersection(*self._tests.values()) if self._tests else set()
+        found = CellReach(
+            every=sorted(every),
+            tests={name: sorted(entered - every) for name, entered in self._tests.items()},
+            count=count,
+            problem=problem,
+        )
+        cell_reach.write(self._cell, found)
+
+
+class AddressKeeper:
+    """Keeps the addresses, for every test: those that its own commands have executed.
+
+    Neither the start nor the end of servers is among them, nor what happens between tests.
+    """
+
+    def __init__(self, cell: Path) -> None:
+        self._cell = cell
+        self._test: set[int] = set()
+
+    def of_shared(self, code: ProgramCode, executed: Executed, *, between: bool) -> None:
+        """Only what is executed while the test runs counts."""
+        if not between:
+            self.of_own(code, executed)
+
+    def of_own(self, code: ProgramCode, executed: Executed) -> None:
+        """What the process did while it served."""
+        self._test |= code.addresses(chain(executed.serving, executed.beside))
+
+    def of_all(self, code: ProgramCode, executed: Executed) -> None:
+        """Nothing: it explains no test's result."""
+
+    def end_test(self, name: str, outcome: Outcome) -> None:
+        """Add the test to executed.jsonl."""
+        append_executed(self._cell, ExecutedTest.of(name, self._test, failed=outcome == "failed"))
+        self._test.clear()
+
+    def finish(self, count: int, problem: str) -> None:
+        """Nothing is left to write."""
