@@ -1,9 +1,10 @@
 """The machine code of a build's objects, function by function, so that two builds can be compared.
 
 A function's digest covers its bytes and its relocations: what it calls and refers to, by name. Tables of jumps, and
-other constants without a name, count for each function of the object that may refer to them. All other data have one
-digest for each object, their sizes included: where data move, an access may be misaligned that was aligned by chance.
-Whatever cannot be told apart counts as different, never as the same.
+other constants without a name, count for each function of the object that may refer to them. A table among the
+instructions counts for one function, if that one alone refers to it, and all of its jumps end there. All other data
+have one digest for each object, their sizes included: where data move, an access may be misaligned that was aligned by
+chance. Whatever cannot be told apart counts as different, never as the same.
 """
 
 from __future__ import annotations
@@ -18,24 +19,27 @@ from elftools.elf.elffile import ELFFile
 
 from harness.core.digests import sha256_of
 from harness.core.model import Record
-from harness.isa.registry import SYMBOL_FIRST, UNWINDING_SECTIONS
+from harness.isa.registry import SYMBOL_FIRST, TABLE_RELOCATIONS, UNWINDING_SECTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-RECIPE = "1"
+RECIPE = "2"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _ALLOCATED, _EXECUTABLE, _MERGED = 1, 2, 4, 0x10
 """SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE of <elf.h>."""
-_OBJECT, _FUNCTION = 1, 2
-"""STT_OBJECT, STT_FUNC."""
+_OBJECT, _FUNCTION, _SECTION = 1, 2, 3
+"""STT_OBJECT, STT_FUNC, STT_SECTION."""
 _LOCAL = 0
 """STB_LOCAL."""
 _RESERVED = 0xFF00
 """SHN_LORESERVE: from here on, numbers of sections are none."""
 _UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
 """Sections that describe code, and follow from it."""
+_OFFSET_TABLE = "_GLOBAL_OFFSET_TABLE_"
+_ENTRY_BYTES = 4
+"""Of a table of jumps among instructions: the distance from the table's own start, signed."""
 _PADDING_BYTES = 32
 """Up to this length, one instruction over and over between functions fills the space to an alignment."""
 _CUT = 16
@@ -126,6 +130,15 @@ class _Symbol(NamedTuple):
     is_global: bool
 
 
+class _Table(NamedTuple):
+    """A table of jumps among instructions."""
+
+    number: int
+    """Of those of its function."""
+    entries: tuple[int, ...]
+    """The places in its function where jumps end."""
+
+
 class _Object:
     """One object while it is read. Symbols and relocations are many, and read without the library."""
 
@@ -152,6 +165,7 @@ class _Object:
         for found in self._relocations.values():
             found.sort()
         self._of_section: dict[int, str] = {}
+        self._table_types = TABLE_RELOCATIONS.get(elf["e_machine"], ())
 
     def code(self, digest: str) -> ObjectCode:
         """Everything of the object."""
@@ -164,15 +178,18 @@ class _Object:
                 named = sorted((one for one in own if one.kind == _OBJECT), key=lambda one: (one.value, one.name))
                 self._add_data(number, named, data)
                 continue
-            # Tables of jumps lie between functions: any function of the section may use them.
+            # Tables of jumps lie between functions: any function of the section may use them, if nothing tells which.
             shared = hashlib.sha256()
-            for start, size in self._unnamed_code(number):
+            tables = self._tables(number)
+            for start, size in self._unnamed_code(number) if tables is None else ():
                 # Other objects know by name what assembly does not call a function.
                 visible = any(one.is_global and start <= one.value < start + size for one in own)
                 (data if visible else shared).update(self._part(number, start, size))
             for one in sorted((one for one in own if one.kind == _FUNCTION), key=lambda one: (one.value, one.name)):
                 made = functions.setdefault(one.name, hashlib.sha256())
-                made.update(self._part(number, one.value & ~1, one.size))
+                of_function = (tables or {}).get((one.value, one.size), {})
+                made.update(self._part(number, one.value & ~1, one.size, of_function))
+                made.update(repr(list(of_function.values())).encode())
                 made.update(shared.digest())
         commons = (one for one in self._symbols if one.section >= _RESERVED and one.kind == _OBJECT)
         data.update("".join(sorted(f"{one.name} {one.size}\n" for one in commons)).encode())
@@ -199,11 +216,17 @@ class _Object:
     def _size(self, number: int) -> int:
         return int(self._sections[number]["sh_size"])
 
-    def _part(self, section: int, start: int, size: int) -> bytes:
-        """A digest's input for a part of a section: its bytes, and what its relocations refer to."""
+    def _part(self, section: int, start: int, size: int, tables: Mapping[int, _Table] | None = None) -> bytes:
+        """A digest's input for a part of a section: its bytes, and what its relocations refer to.
+
+        The places of the `tables` do not count.
+        """
         parts = [bytes(self._content[section][start : start + size])]
         for offset, kind, symbol, addend in self._relocations_in(section, start, size):
             name, unnamed = self._referred(symbol)
+            if tables and self._finds_table(kind, name) and (table := tables.get(offset - addend)):
+                parts.append(f"{offset - start} {kind} table {table.number}\n".encode())
+                continue
             parts.append(f"{offset - start} {kind} {name}+{addend} {self._digest(unnamed)}\n".encode())
         return b"".join(parts)
 
@@ -233,6 +256,73 @@ class _Object:
             for start, size in _gaps(functions, len(content))
             if not _is_padding(content[start : start + size])
         ]
+
+    def _finds_table(self, kind: int, name: str) -> bool:
+        return kind in self._table_types and name == _OFFSET_TABLE
+
+    def _tables(self, number: int) -> dict[tuple[int, int], dict[int, _Table]] | None:
+        """Function, as its place and size, -> its tables of jumps in a section of code, by their places.
+
+        None where some of the section's unnamed code is no table, or is not one function's alone.
+        """
+        unnamed = self._unnamed_code(number) if self._table_types else []
+        owners = self._owners(number, unnamed)
+        if not unnamed or owners is None:
+            return None
+        tables: dict[tuple[int, int], dict[int, _Table]] = {}
+        for start, size in unnamed:
+            places = sorted(place for place in owners if start <= place < start + size)
+            if places[:1] != [start]:
+                return None
+            for place, end in zip(places, [*places[1:], start + size], strict=True):
+                entries = self._entries(number, place, end, owners[place])
+                if entries is None:
+                    return None
+                own = tables.setdefault(owners[place], {})
+                own[place] = _Table(len(own), entries)
+        return tables
+
+    def _owners(self, number: int, unnamed: list[tuple[int, int]]) -> dict[int, tuple[int, int]] | None:
+        """Places in the unnamed code of a section -> the function that finds a table there; None where one is not
+        alone, or something else refers to that code.
+        """
+
+        def is_unnamed(place: int) -> bool:
+            return any(start <= place < start + size for start, size in unnamed)
+
+        own = [one for one in self._symbols if one.section == number and one.kind != _SECTION]
+        referred = (
+            self._symbols[symbol].value + addend
+            for found in self._relocations.values()
+            for _, _, symbol, addend in found
+            if self._symbols[symbol].section == number
+        )
+        if any(is_unnamed(one.value) for one in own) or any(map(is_unnamed, referred)):
+            return None
+        owners: dict[int, set[tuple[int, int]]] = {}
+        for place, kind, symbol, addend in self._relocations.get(number, ()):
+            if is_unnamed(place):
+                return None
+            if self._finds_table(kind, self._referred(symbol)[0]) and is_unnamed(place - addend):
+                around = {(one.value, one.size) for one in own if one.value <= place < one.value + one.size}
+                owners.setdefault(place - addend, set()).update(around)
+        alone = {place: next(iter(found)) for place, found in owners.items() if len(found) == 1}
+        return alone if len(alone) == len(owners) else None
+
+    def _entries(self, number: int, place: int, end: int, owner: tuple[int, int]) -> tuple[int, ...] | None:
+        """Where the jumps of a table end in its function; None if one ends elsewhere."""
+        content = self._content[number]
+        if (end - place) % _ENTRY_BYTES:
+            return None
+        distances = [one for (one,) in struct.iter_unpack(f"{self._order}i", content[place:end])]
+        # The space up to an alignment is filled with an instruction, which leads out of the section.
+        while distances and abs(distances[-1]) > len(content):
+            distances.pop()
+        filled = content[place + _ENTRY_BYTES * len(distances) : end]
+        if filled and not _is_padding(filled):
+            return None
+        ends = tuple(place + one - owner[0] for one in distances)
+        return ends if ends and all(0 <= one < owner[1] for one in ends) else None
 
     def _digest(self, number: int | None) -> str:
         """The digest of a section, and of all sections without names that it leads to; empty for none."""

@@ -138,6 +138,11 @@ class Architecture(NamedTuple):
     """ELF's name of the machine whose 64-bit little-endian objects have a relocation's symbol where others have its
     type; empty where there is none.
     """
+    table_relocations: Mapping[str, tuple[int, ...]] = {}
+    """ELF's name of a machine -> the types of relocations by which its code finds a table of jumps among instructions,
+    by the distance from the global offset table: the table is at the relocation's own place less its addend. Empty
+    where tables are elsewhere, or found in another way.
+    """
     ignored_warnings: tuple[str, ...] = ()
     """Self tests of servers that misread the emulator and stop the start: values of the option `ignore-warnings`."""
 

@@ -34,6 +34,10 @@ UNWINDING_SECTIONS = tuple(name for architecture in ARCHITECTURES for name in ar
 """What the names of sections begin with that describe an object's code, of all architectures."""
 SYMBOL_FIRST = frozenset(architecture.symbol_first for architecture in ARCHITECTURES) - {""}
 """See `Architecture.symbol_first`: ELF's names of these machines."""
+TABLE_RELOCATIONS = {
+    machine: types for architecture in ARCHITECTURES for machine, types in architecture.table_relocations.items()
+}
+"""See `Architecture.table_relocations`."""
 
 
 def of_isa(isa: str) -> Architecture:

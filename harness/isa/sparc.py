@@ -111,6 +111,8 @@ _NOTATION = AccessNotation(
 SPARC = Architecture(
     isas=("sparc",),
     macros="sparc|sparc64|sparcv9",
+    # R_SPARC_PC10 and R_SPARC_PC22 of <elf.h>, in what GCC makes of a switch: _GLOBAL_OFFSET_TABLE_-(TABLE-.).
+    table_relocations=dict.fromkeys(("EM_SPARC", "EM_SPARC32PLUS", "EM_SPARCV9"), (16, 17)),
     variants={
         # 64-bit stacks are biased (SPARC V9 ABI).
         "sparc64": Variant(8, True, _windows(bias=2047), _V9),

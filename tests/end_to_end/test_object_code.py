@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from harness.analysis.object_code import CodeChange, CodeMap, differences, read_objects
 from harness.build import toolchain
@@ -142,6 +143,117 @@ def test_a_table_between_functions_differs_in_each_that_may_use_it(tmp_path: Pat
     assert old is not None
     assert new is not None
     assert differences(old, new) == CodeChange(functions=frozenset(["one", "two"]), elsewhere=[])
+
+
+SWITCHES = """
+int one(int); int two(int); int three(int);
+int before(int n) { return one(n) + 1; }
+int first(int n)
+{
+    switch (n) {
+    case 0: return one(4); case 1: return two(5); case 2: return three(7) + 1;
+    case 3: return one(n) - 8; case 4: return two(n) * 3; case 5: return three(3); default: return 0;
+    }
+}
+int second(int n)
+{
+    switch (n) {
+    case 0: return three(1); case 1: return one(2) + 2; case 2: return two(9);
+    case 3: return one(n) - 5; case 4: return two(n) * 7; case 5: return three(6); default: return 1;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["sparc32plus", "sparc64"])
+@pytest.mark.parametrize(
+    ("function", "anchor", "replacement"),
+    [
+        ("first", "case 0: return one(4)", "case 0: if (two(n)) return 9; return one(4)"),
+        ("first", "case 0: return one(4); case 1: return two(5)", "case 1: return one(4); case 0: return two(5)"),
+        ("second", "case 0: return three(1); case 1: return one(2)", "case 1: return three(1); case 0: return one(2)"),
+        ("second", "case 5: return three(6);", "case 5: return three(6); case 6: return three(8);"),
+        ("before", "one(n) + 1", "one(n) + one(n + 9) + 1"),
+    ],
+)
+def test_a_table_among_instructions_is_its_functions_own(
+    tmp_path: Path, target: str, function: str, anchor: str, replacement: str
+) -> None:
+    assert SWITCHES.count(anchor) == 1
+    old = objects(target, tmp_path, SWITCHES)
+    new = objects(target, tmp_path, SWITCHES.replace(anchor, replacement))
+    assert old is not None
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset([function]), elsewhere=[])
+
+
+def test_an_entry_of_a_table_among_instructions_counts_for_its_function(tmp_path: Path) -> None:
+    """Compilers change the code as well, so that the entries are exchanged in the object itself."""
+    old = objects("sparc64", tmp_path, SWITCHES)
+    assert old is not None
+    path = tmp_path / "some.o"
+    with path.open("rb") as stream:
+        text = ELFFile(stream).get_section_by_name(".text")
+        assert text is not None
+        start = int(text["sh_offset"])
+    content = bytearray(path.read_bytes())
+    one, two = content[start : start + 4], content[start + 4 : start + 8]
+    assert one != two
+    content[start : start + 8] = two + one
+    path.write_bytes(content)
+    new = read_objects(tmp_path, old.link)
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset(["first"]), elsewhere=[])
+
+
+@pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        (".long 1, 2, 3", ".long 1, 2, 5"),
+        ("retl; restore", "retl; nop"),
+        ("words: .long 8, 12, 16", "words: .long 8, 12, 20"),
+    ],
+    ids=["words", "instructions", "a local symbol"],
+)
+@pytest.mark.parametrize("order", ["-ftoplevel-reorder", "-fno-toplevel-reorder"], ids=["behind", "before"])
+def test_what_no_function_owns_among_tables_counts_for_each(
+    tmp_path: Path, words: str, others: str, order: str
+) -> None:
+    text = f'__asm__(".text\\n{words}\\n");\n{SWITCHES}'
+    old = objects("sparc64", tmp_path, text, order)
+    new = objects("sparc64", tmp_path, text.replace(words, others), order)
+    assert old is not None
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset(["before", "first", "second"]), elsewhere=[])
+
+
+def test_what_is_in_front_of_the_first_table_counts_for_each(tmp_path: Path) -> None:
+    lines = [
+        ".text",
+        ".long 5",
+        ".Ltable: .long .Lone-.Ltable, .Ltwo-.Ltable",
+        ".globl jumps",
+        ".type jumps, @function",
+        "jumps: sethi %hi(_GLOBAL_OFFSET_TABLE_-(.Ltable-.)), %g1",
+        ".Lone: or %g1, %lo(_GLOBAL_OFFSET_TABLE_-(.Ltable-.)), %g1",
+        ".Ltwo: retl",
+        "nop",
+        ".size jumps, .-jumps",
+    ]
+    text = "\n".join(f'__asm__("{line}");' for line in lines) + "\n"
+    owned = text.replace('__asm__(".long 5");\n', "")
+    moved = owned.replace('__asm__(".text");', '__asm__(".text");\n__asm__(".skip 64");')
+    old, new, without, behind = (
+        objects("sparc64", tmp_path, each, "-fno-toplevel-reorder")
+        for each in (text, text.replace(".long 5", ".long 6"), owned, moved)
+    )
+    assert old is not None
+    assert new is not None
+    assert without is not None
+    assert behind is not None
+    assert differences(old, new) == CodeChange(functions=frozenset(["jumps"]), elsewhere=[])
+    assert without.objects["some.o"].functions != old.objects["some.o"].functions
+    assert differences(without, behind).functions == {"jumps"}, "the room in front is nobody's either"
 
 
 def test_what_assembly_shows_other_objects_is_data(tmp_path: Path) -> None:
