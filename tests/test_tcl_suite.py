@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
+from harness.record.recording_proxy import Recorder
 from harness.run.cell_spec import LARGEST_SEED, CellSpec
 from harness.run.tcl.client import compile_client
 from harness.run.tcl.suite import RUNNER, Interpreter, TclFailedError, TclFile, verdict
@@ -23,10 +25,10 @@ from tests import cells, fakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from harness.core.model import Tier
     from harness.core.processes.line_process import Answer
+    from harness.record.transcript import Chunk
 
 PASSED = "runner.tcl:\tTotal\t41\tPassed\t1\tSkipped\t40\tFailed\t0\n"
 FAILED = """
@@ -132,6 +134,10 @@ test planted-1.5 {a test that is told the tier} -body { forTier quick full thoro
 """
 
 
+FULL_DISK = Path("/dev/full")
+"""What is written to it fails as on a disk that is full (full(4))."""
+
+
 class Pong:
     """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO.
 
@@ -143,6 +149,7 @@ class Pong:
 
     def __init__(self, recorded_path: Path, *, lacks: bytes = b"-") -> None:
         self.recorded_path = recorded_path
+        self.client_endpoint: tuple[Path, Path | None] = (recorded_path, None)
         self._silent = threading.Event()
         self._lacks = lacks
         self._listener = socket.socket(socket.AF_UNIX)
@@ -273,6 +280,68 @@ def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
 ) -> None:
     with pytest.raises(TclFailedError, match=f"the constraint knowsObjects {message}"):
         verdict(needing(number, guest, oracle), expired=False)
+
+
+def joined(chunks: list[Chunk]) -> dict[str, bytes]:
+    """What was sent on all connections in turn, and what was received."""
+    return {
+        direction: b"".join(chunk.content for chunk in chunks if chunk.direction == direction)
+        for direction in ("request", "reply")
+    }
+
+
+def test_a_client_that_records_by_itself_records_what_the_proxy_does(
+    planted: Callable[[str], Answer], tmp_path: Path
+) -> None:
+    server = Pong(tmp_path / "behind")
+    recorder = Recorder(server.recorded_path, tmp_path / "r")
+    recorded = []
+    interpreter = Interpreter([tmp_path / "planted.testsuite"], cell_in(tmp_path))
+    for endpoint in ((recorder.path, None), (server.recorded_path, recorder.file)):
+        server.client_endpoint = endpoint
+        recorder.begin()
+        assert recorder.chunks() == []
+        verdict(interpreter.run("planted-1.1", server).text, expired=False)  # type: ignore[arg-type]
+        recorded.append(recorder.chunks())
+    by_proxy, by_itself = recorded
+    assert joined(by_itself) == joined(by_proxy)
+    assert b"PING" in joined(by_itself)["request"]
+    # Each on connections of its own.
+    numbers = [{chunk.connection for chunk in chunks} for chunks in recorded]
+    assert len(numbers[0]) == len(numbers[1]) == 2
+    recorder.close()
+    assert joined(recorder.chunks()) == joined(by_itself)
+    assert not recorder.file.exists()
+    interpreter.close()
+    server.close()
+
+
+def test_a_client_that_records_by_itself_sees_a_server_that_is_gone_as_behind_the_proxy(tmp_path: Path) -> None:
+    server = Pong(tmp_path / "behind")
+    recorder = Recorder(server.recorded_path, tmp_path / "r")
+    server.recorded_path.unlink()
+    interpreter = Interpreter([fakes.write(tmp_path / "planted.testsuite", SUITE)], cell_in(tmp_path))
+    for endpoint in ((recorder.path, None), (server.recorded_path, recorder.file)):
+        server.client_endpoint = endpoint
+        with pytest.raises(TclFailedError, match="connection closed by server"):
+            verdict(interpreter.run("planted-1.1", server).text, expired=False)  # type: ignore[arg-type]
+        assert recorder.chunks() == []
+    interpreter.close()
+    recorder.close()
+    server.close()
+
+
+def test_a_record_that_cannot_be_written_is_the_machines_fault(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    path = fakes.write(tmp_path / "planted.testsuite", SUITE)
+    interpreter = Interpreter([path], cell_in(tmp_path))
+    file = TclFile.from_parent(request.session, path=path, interpreter=interpreter)
+    server = Pong(tmp_path / "s")
+    server.client_endpoint = (server.recorded_path, FULL_DISK)
+    with pytest.raises(InfrastructureError, match="what a test sends cannot be recorded") as caught:
+        file.run("planted-1.1", server, server)  # type: ignore[arg-type]
+    assert caught.value.because == "No space left on device"
+    interpreter.close()
+    server.close()
 
 
 TWO_FILES = {

@@ -2,7 +2,8 @@
 
 It listens on a Unix socket in a private folder. For clients that only support TCP it also listens on a loopback port,
 where it rejects the clients of other users. It forwards to the guest byte for byte and chunk for chunk. A client in the
-harness' own process needs no proxy: a RecordedConnection leads to the guest and records by itself.
+harness' own process needs no proxy: a RecordedConnection leads to the guest and records by itself. Nor does a client in
+another process that appends to the recorder's file, as that of Tcl suites does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import errno
 import os
 import select
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -40,6 +42,9 @@ BACKLOG = 4096
 
 _Noted = tuple[int, Direction, bytes]
 """A chunk as it is kept while the test runs: most tests pass, and nobody reads theirs."""
+_HEAD = struct.Struct("=III")
+"""Before each chunk in the file of a client that records by itself: the number that it gives the connection, 1 for a
+reply and 0 for a request, and the length of the bytes that follow."""
 
 
 class RecordedConnection(socket.socket):
@@ -75,6 +80,8 @@ class Recorder:
 
     def __init__(self, upstream: Address, path: Path) -> None:
         self.path = path
+        self.file = path.with_name(f"{path.name}-record")
+        """What clients that record by themselves append to: each chunk in one write(2), behind a head (_HEAD)."""
         self.trouble = ""
         """Why this machine could not accept a client; empty while it can."""
         self.strangers = 0
@@ -108,12 +115,14 @@ class Recorder:
     def begin(self) -> None:
         """Discard the recording. A new test starts, and its reproducer needs only its own requests."""
         self._chunks.clear()
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self.file, 0)
 
     def chunks(self) -> list[Chunk]:
         """The chunks recorded since `begin`."""
         return [
             Chunk(connection=number, direction=direction, data=base64.b64encode(content).decode())
-            for number, direction, content in list(self._chunks)
+            for number, direction, content in [*self._chunks, *self._filed()]
         ]
 
     def connection(self, *, deadline_seconds: float | None = None) -> RecordedConnection:
@@ -145,6 +154,8 @@ class Recorder:
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
         self.path.unlink(missing_ok=True)
+        self._chunks += self._filed()
+        self.file.unlink(missing_ok=True)
         with self._lock:
             first, self._closed = not self._closed, True
         if first:
@@ -153,6 +164,24 @@ class Recorder:
             # It is its client's to close.
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+    def _filed(self) -> list[_Noted]:
+        """The chunks of clients that record by themselves. Of one that was killed, the last may be cut."""
+        try:
+            content = self.file.read_bytes()
+        except FileNotFoundError:
+            return []
+        found: list[_Noted] = []
+        # A client goes on counting from guest to guest and from test to test.
+        numbers: dict[int, int] = {}
+        at = 0
+        while at + _HEAD.size <= len(content):
+            number, is_reply, length = _HEAD.unpack_from(content, at)
+            at += _HEAD.size
+            number = numbers.setdefault(number, self._connections + len(numbers) + 1)
+            found.append((number, "reply" if is_reply else "request", content[at : at + length]))
+            at += length
+        return found
 
     def _listen(self, listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         self._listeners.append(listener)

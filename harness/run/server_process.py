@@ -204,6 +204,15 @@ class Guest:
         """The address for other processes' clients: the recording proxy's Unix socket."""
         return self._socket_folder / "r"
 
+    @property
+    def client_endpoint(self) -> tuple[Path, Path | None]:
+        """The address for a client in another process that can record by itself, and the file that it appends to
+        (Recorder.file); None where the proxy records it.
+        """
+        if self._recorder is not None and isinstance(self.upstream, Path):
+            return self.upstream, self._recorder.file
+        return self.recorded_path, None
+
     def connection(self, *, deadline_seconds: float | None = None) -> socket.socket:
         """A recorded connection for a client in this process: no proxy is between it and the server.
 

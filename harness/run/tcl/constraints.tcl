@@ -92,8 +92,9 @@ proc ::endpoint::Agreed {constraintName meant} {
 # Asks the oracle. What keeps it from answering is said in a line of its own: it is nothing that a server did wrong.
 proc ::endpoint::AtOracle {meant} {
     variable told
-    set here $told(endpoint)
-    set told(endpoint) $told(oracle)
+    lassign [list $told(endpoint) $told(record)] here record
+    # A proxy records what the oracle is asked.
+    array set told [list endpoint $told(oracle) record {}]
     try {
         return [Answer $meant]
     } on error {message options} {
@@ -102,7 +103,7 @@ proc ::endpoint::AtOracle {meant} {
         }
         return -options $options "the native build: $message"
     } finally {
-        set told(endpoint) $here
+        array set told [list endpoint $here record $record]
     }
 }
 

@@ -10,9 +10,12 @@
  * It is written in C because a client in Tcl took more processor time than the server that it tested: Tcl
  * waits for a socket with the help of a thread, and takes each line of a reply apart with a dozen commands.
  *
- *     resp::connect ENDPOINT SECONDS   Connects to HOST:PORT, or to the Unix socket of an absolute path.
+ *     resp::connect ENDPOINT SECONDS [RECORD]
+ *                                      Connects to HOST:PORT, or to the Unix socket of an absolute path.
  *                                      Returns a connection, each operation of which may take SECONDS
- *                                      (fractions allowed).
+ *                                      (fractions allowed). What it sends and receives is appended to the file
+ *                                      RECORD, as harness/record/recording_proxy.py says. A connection to a
+ *                                      server that is gone is then one that the server has closed.
  *     resp::send CONNECTION BYTES      Sends raw bytes. What the kernel has room for leaves in one send(2).
  *     resp::encode WORD...             Returns the bytes of a command: an array of bulks, one for each word.
  *     resp::reply CONNECTION           Reads one whole reply and returns it typed.
@@ -26,6 +29,7 @@
  *                                      done so, who has read all that was sent by then. `close` does not wait
  *                                      for that.
  *     resp::close CONNECTION           Closes a connection. Harmless on one that is closed.
+ *     resp::lost                       Says why a record is not whole; empty if all are.
  *
  * A typed reply is a list of two elements, TYPE and VALUE:
  *
@@ -44,15 +48,18 @@
  *     RESP MALFORMED     the bytes received are not RESP
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,12 +84,16 @@ typedef struct {
     unsigned char *received;
     size_t size, mark, start, end;
     long long until; /* When the operation that runs is late, in milliseconds of the monotonic clock. */
+    int record;      /* What is sent and received is appended to this file, if it is not -1. */
+    uint32_t number; /* The connection's, in the record. */
+    int *lost;       /* The client's. */
 } Connection;
 
 /* The connections by their names, and what is the same in every reply. */
 typedef struct {
     Tcl_HashTable connections;
     unsigned made;
+    int lost; /* Why a record is not whole, as an error number; 0 if all are. */
     Tcl_Obj *types[256]; /* By the first byte of a reply. */
     Tcl_Obj *null, *bulk, *array, *plain;
 } Client;
@@ -170,6 +181,20 @@ static void make_room(Connection *connection)
     }
 }
 
+/* Appends bytes to the connection's record, behind the connection's number, 1 for a reply, and the length. */
+static void record(Connection *connection, bool is_reply, const unsigned char *bytes, size_t count)
+{
+    uint32_t head[] = {connection->number, is_reply, (uint32_t)count};
+    struct iovec parts[] = {{head, sizeof head}, {(void *)bytes, count}};
+    if (connection->record < 0)
+        return;
+    ssize_t written = writev(connection->record, parts, 2);
+    if (written < 0)
+        *connection->lost = errno;
+    else if ((size_t)written != sizeof head + count)
+        *connection->lost = ENOSPC;
+}
+
 typedef enum { RECEIVED, NOTHING_YET, CLOSED } Receipt;
 
 /* Receives what has arrived. */
@@ -183,6 +208,7 @@ static Receipt receive(Connection *connection)
                      connection->size - connection->end, MSG_DONTWAIT);
     while (count < 0 && errno == EINTR);
     if (count > 0) {
+        record(connection, true, connection->received + connection->end, (size_t)count);
         connection->end += (size_t)count;
         return RECEIVED;
     }
@@ -213,6 +239,8 @@ static int send_all(Tcl_Interp *interp, Connection *connection, const unsigned c
         ssize_t taken = send(connection->socket, bytes + sent, count - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         char action[100];
         if (taken >= 0) {
+            /* Afterwards: a server that is gone has received nothing. */
+            record(connection, false, bytes + sent, (size_t)taken);
             sent += (size_t)taken;
         } else if (errno == EAGAIN) {
             if (await(connection, POLLOUT))
@@ -440,6 +468,8 @@ static void forget(Client *client, Tcl_Obj *name)
         return;
     Connection *connection = Tcl_GetHashValue(entry);
     close(connection->socket);
+    if (connection->record >= 0)
+        close(connection->record);
     Tcl_DecrRefCount(connection->written_seconds);
     Tcl_Free((char *)connection->received);
     Tcl_Free((char *)connection);
@@ -541,9 +571,10 @@ static int connect_socket(Connection *connection, const struct sockaddr *address
     return problem == EAGAIN ? ETIMEDOUT : problem;
 }
 
-/* Connects to an endpoint. Returns an error's text, or NULL. `late` becomes true where the deadline passed.
+/* Connects to an endpoint. Returns an error's text, or NULL. `why` becomes the error's number, if it has one:
+ * ETIMEDOUT where the deadline passed.
  */
-static const char *connect_endpoint(Connection *connection, const char *endpoint, bool *late)
+static const char *connect_endpoint(Connection *connection, const char *endpoint, int *why)
 {
     int problem = EADDRNOTAVAIL;
     if (endpoint[0] == '/') {
@@ -571,36 +602,64 @@ static const char *connect_endpoint(Connection *connection, const char *endpoint
         if (problem == 0)
             setsockopt(connection->socket, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     }
-    *late = problem == ETIMEDOUT;
+    *why = problem;
     return problem ? strerror(problem) : NULL;
+}
+
+/* What a client sees through a recording proxy whose server is gone: a connection that is closed. */
+static const char *connect_nowhere(Connection *connection)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+        return strerror(errno);
+    close(ends[1]);
+    connection->socket = ends[0];
+    return NULL;
 }
 
 static int connect_command(ClientData data, Tcl_Interp *interp, int count, Tcl_Obj *const words[])
 {
     Client *client = data;
     double seconds;
-    bool late = false;
-    int new;
-    if (count != 3) {
-        Tcl_WrongNumArgs(interp, 1, words, "endpoint seconds");
+    int why = 0, new;
+    if (count != 3 && count != 4) {
+        Tcl_WrongNumArgs(interp, 1, words, "endpoint seconds ?record?");
         return TCL_ERROR;
     }
     if (Tcl_GetDoubleFromObj(interp, words[2], &seconds) != TCL_OK)
         return TCL_ERROR;
-    Connection connection = {.seconds = seconds, .written_seconds = words[2]};
+    Connection connection = {
+        .seconds = seconds, .written_seconds = words[2], .record = -1, .number = client->made + 1, .lost = &client->lost};
     begin(&connection);
     const char *endpoint = Tcl_GetString(words[1]);
-    const char *problem = connect_endpoint(&connection, endpoint, &late);
-    if (late)
+    const char *problem = connect_endpoint(&connection, endpoint, &why);
+    bool gone = why == ECONNREFUSED || why == ENOENT;
+    if (count == 4 && gone)
+        problem = connect_nowhere(&connection);
+    if (why == ETIMEDOUT)
         return fail_late(interp, &connection, "accept a connection");
     if (problem)
         return fail(interp, "REFUSED", Tcl_ObjPrintf("cannot connect to %s: %s", endpoint, problem));
+    /* Nobody received what is sent to a server that is gone. */
+    if (count == 4 && !gone) {
+        connection.record = open(Tcl_GetString(words[3]), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+        if (connection.record < 0)
+            client->lost = errno;
+    }
     Connection *opened_one = (Connection *)Tcl_Alloc(sizeof *opened_one);
     *opened_one = connection;
     Tcl_IncrRefCount(opened_one->written_seconds);
     Tcl_Obj *name = Tcl_ObjPrintf("connection%u", ++client->made);
     Tcl_SetHashValue(Tcl_CreateHashEntry(&client->connections, Tcl_GetString(name), &new), opened_one);
     Tcl_SetObjResult(interp, name);
+    return TCL_OK;
+}
+
+static int lost_command(ClientData data, Tcl_Interp *interp, int count, Tcl_Obj *const words[])
+{
+    const Client *client = data;
+    (void)count, (void)words;
+    Tcl_SetObjResult(interp, Tcl_NewStringObj(client->lost ? strerror(client->lost) : "", -1));
     return TCL_OK;
 }
 
@@ -707,7 +766,7 @@ int Resp_Init(Tcl_Interp *interp)
         {"::resp::encode", encode_command},   {"::resp::reply", reply_command},
         {"::resp::call", call_command},       {"::resp::replyBytes", reply_bytes_command},
         {"::resp::close", close_command},     {"::resp::closing", closing_command},
-        {"::resp::hangUp", hang_up_command},
+        {"::resp::hangUp", hang_up_command},  {"::resp::lost", lost_command},
     };
     static const struct {
         unsigned char first;
@@ -721,6 +780,7 @@ int Resp_Init(Tcl_Interp *interp)
         return TCL_ERROR;
     Client *client = (Client *)Tcl_Alloc(sizeof *client);
     client->made = 0;
+    client->lost = 0;
     Tcl_InitHashTable(&client->connections, TCL_STRING_KEYS);
     for (size_t index = 0; index < sizeof types / sizeof *types; index++)
         client->types[types[index].first] = kept(types[index].name);

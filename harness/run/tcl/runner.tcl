@@ -11,8 +11,9 @@
 #
 # An endpoint is HOST:PORT, or the absolute path of a Unix socket. The library is the compiled resp.c, by default resp.so
 # beside it. Serving, it first prints a line for each test, FILE NAME DESCRIPTION between tabs, and a line `over: TESTS`.
-# It reads lines of words between tabs, ENDPOINT DEADLINE-SECONDS TEST [ORACLE-ENDPOINT], until there are no more. What a
-# test prints ends with a line `over: TEST`.
+# It reads lines of words between tabs, ENDPOINT DEADLINE-SECONDS TEST ORACLE-ENDPOINT RECORD, the last two of which may
+# be empty, until there are no more. What a test prints ends with a line `over: TEST`. What it sends and receives is
+# appended to the file RECORD.
 #
 # It owns the command line, the exit code and the output, which is tcltest's own, one line at a time. It refuses to
 # start a server, and to connect while listing. Exit codes: 0 all tests passed or were skipped, 1 a test failed,
@@ -43,7 +44,7 @@ proc failUsage {what where} {
 # Turns the command line into the array ::endpoint::told. Returns the testsuite files: one, unless it serves.
 proc readArguments {arguments} {
     upvar #0 ::endpoint::told told
-    array set told {mode run match * seed 1 tier quick oracle {} client {}}
+    array set told {mode run match * seed 1 tier quick oracle {} record {} client {}}
     array set options {}
     set files {}
     while {[llength $arguments] > 0} {
@@ -180,11 +181,15 @@ proc serve {} {
     puts "over: TESTS"
     flush stdout
     while {[gets stdin line] >= 0} {
-        lassign [split $line \t] endpoint deadlineSeconds testName oracle
+        lassign [split $line \t] endpoint deadlineSeconds testName oracle record
         set told(endpoint) [readEndpoint $endpoint]
         set told(oracle) [expr {$oracle eq "" ? {} : [readEndpoint $oracle]}]
+        set told(record) [expr {$record eq "" ? {} : [list $record]}]
         readDeadline $deadlineSeconds
         printTotals [::endpoint::runTest $testName]
+        if {[set lost [::resp::lost]] ne ""} {
+            puts "record lost: $lost"
+        }
         puts "over: $testName"
         flush stdout
     }

@@ -52,10 +52,10 @@ class Interpreter:
         """Run one test against a guest and return what tcltest printed. A feature that a test needs must be the
         oracle's too. Raises InfrastructureError if the files cannot be read.
         """
-        servers = [guest] if oracle is None else [guest, oracle]
-        endpoint, *beside = [str(server.recorded_path) for server in servers]
+        endpoint, record = guest.client_endpoint
+        beside = [oracle.recorded_path if oracle is not None else "", record or ""]
         answer = self._open().ask(
-            "\t".join([endpoint, f"{guest.deadline_seconds:.0f}", name, *beside]),
+            "\t".join([str(endpoint), f"{guest.deadline_seconds:.0f}", name, *map(str, beside)]),
             last=f"over: {name}",
             deadline_seconds=guest.deadline_seconds * TEST_REPLIES,
         )
@@ -101,10 +101,14 @@ class TclFile(pytest.File):
             yield TclItem.from_parent(self, name=name, description=description)
 
     def run(self, name: str, guest: Guest, oracle: Guest) -> None:
-        """Run one test of the file. Raises InfrastructureError when the oracle does not answer."""
+        """Run one test of the file. Raises InfrastructureError when the oracle does not answer, and when what the test
+        sent could not be recorded.
+        """
         answer = self._interpreter.run(name, guest, oracle)
         if lost := re.search(r"^oracle lost: (.*)$", answer.text, re.MULTILINE):
             raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.log))
+        if lost := re.search(r"^record lost: (.*)$", answer.text, re.MULTILINE):
+            raise InfrastructureError("what a test sends cannot be recorded", where=name, because=lost[1])
         verdict(answer.text, expired=answer.end == "expired")
 
 
