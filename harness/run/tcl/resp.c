@@ -13,9 +13,9 @@
  *     resp::connect ENDPOINT SECONDS [RECORD]
  *                                      Connects to HOST:PORT, or to the Unix socket of an absolute path.
  *                                      Returns a connection, each operation of which may take SECONDS
- *                                      (fractions allowed). What it sends and receives is appended to the file
- *                                      RECORD, as harness/record/recording_proxy.py says. A connection to a
- *                                      server that is gone is then one that the server has closed.
+ *                                      (fractions allowed). What it sends and receives is appended to the
+ *                                      file RECORD, as harness/record/recording_proxy.py says. A connection to
+ *                                      a server that is gone is then one that the server has closed.
  *     resp::send CONNECTION BYTES      Sends raw bytes. What the kernel has room for leaves in one send(2).
  *     resp::encode WORD...             Returns the bytes of a command: an array of bulks, one for each word.
  *     resp::reply CONNECTION           Reads one whole reply and returns it typed.
@@ -629,7 +629,12 @@ static int connect_command(ClientData data, Tcl_Interp *interp, int count, Tcl_O
     if (Tcl_GetDoubleFromObj(interp, words[2], &seconds) != TCL_OK)
         return TCL_ERROR;
     Connection connection = {
-        .seconds = seconds, .written_seconds = words[2], .record = -1, .number = client->made + 1, .lost = &client->lost};
+        .seconds = seconds,
+        .written_seconds = words[2],
+        .record = -1,
+        .number = client->made + 1,
+        .lost = &client->lost,
+    };
     begin(&connection);
     const char *endpoint = Tcl_GetString(words[1]);
     const char *problem = connect_endpoint(&connection, endpoint, &why);
