@@ -139,7 +139,8 @@ FULL_DISK = Path("/dev/full")
 
 
 class Pong:
-    """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO.
+    """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO. After
+    a GETSET it is about to die: it still takes connections, and closes each without an answer.
 
     One command it may not know. It has what an interpreter needs of a guest.
     """
@@ -151,6 +152,7 @@ class Pong:
         self.recorded_path = recorded_path
         self.client_endpoint: tuple[Path, Path | None] = (recorded_path, None)
         self._silent = threading.Event()
+        self._dying = threading.Event()
         self._lacks = lacks
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(recorded_path))
@@ -166,6 +168,11 @@ class Pong:
     def _answer(self, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while request := client.recv(65536):
+                if b"GETSET" in request:
+                    self._dying.set()
+                if self._dying.is_set():
+                    client.close()
+                    return
                 if b"ECHO" in request:
                     self._silent.set()
                 if self._silent.is_set():
@@ -326,6 +333,27 @@ def test_a_client_that_records_by_itself_sees_a_server_that_is_gone_as_behind_th
         with pytest.raises(TclFailedError, match="connection closed by server"):
             verdict(interpreter.run("planted-1.1", server).text, expired=False)  # type: ignore[arg-type]
         assert recorder.chunks() == []
+    interpreter.close()
+    recorder.close()
+    server.close()
+
+
+DYING = """
+constraint dies { ask GETSET [key probe] x }
+test planted-3.1 {a test that configures the server, which dies} -body { configure some 1; ask GETSET a b }
+test planted-3.2 {a test whose constraint the server dies of} -constraints dies -body { ask GET a }
+"""
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_the_last_request_of_the_record_is_the_one_that_the_server_died_of(tmp_path: Path, number: str) -> None:
+    server = Pong(tmp_path / "behind")
+    recorder = Recorder(server.recorded_path, tmp_path / "r")
+    server.client_endpoint = (server.recorded_path, recorder.file)
+    interpreter = Interpreter([fakes.write(tmp_path / "planted.testsuite", DYING)], cell_in(tmp_path))
+    with pytest.raises(TclFailedError, match="connection closed by server"):
+        verdict(interpreter.run(f"planted-3.{number}", server).text, expired=False)  # type: ignore[arg-type]
+    assert b"GETSET" in recorder.chunks()[-1].content
     interpreter.close()
     recorder.close()
     server.close()
