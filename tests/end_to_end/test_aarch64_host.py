@@ -8,27 +8,34 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from harness.build.initramfs import cpio
+from harness.build.initramfs import cpio, with_libraries
+from harness.build.qemu_user import OLDEST_DEBIAN, QEMU_FOLDER, Emulators, Qemu
 from harness.build.sources.debian_archive import Apt, unpack_packages
 from harness.core.cache import Cache
 from harness.core.digests import key_of
 from harness.core.processes import process
-from harness.record import program_launch
+from harness.core.strict_toml import read_toml
+from harness.record import fault_log, program_launch
 from harness.run.programs import traced_command
 from tests.end_to_end.test_programs import UNTRACED, odd_program, setup_of
+from tools.emulators import cross_host
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
 
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{traced_command.HERE.parent}"]
-BOOT_SECONDS = 300
+BOOT_SECONDS = 600
 SHOWN = """\
 #include <stdio.h>
 
@@ -185,6 +192,50 @@ def kernel_and_shell() -> Path:
     return Cache.default().folder("test-programs", key_of(["aarch64 kernel and shell"]), fetch) / "root"
 
 
+def booted(tmp_path: Path, files: Mapping[str, bytes]) -> str:
+    """What a machine shows that has these files, and runs /init on Debian's kernel for AArch64."""
+    (tmp_path / "initrd").write_bytes(cpio(files))
+    (kernel,) = (kernel_and_shell() / "boot").glob("vmlinuz-*")
+    machine = ["-M", "virt", "-cpu", "cortex-a57", "-m", "512", "-nographic", "-no-reboot", "-nic", "none"]
+    system = ["-kernel", str(kernel), "-initrd", str(tmp_path / "initrd")]
+    command = ["qemu-system-aarch64", *machine, *system, "-append", "console=ttyAMA0 rdinit=/init quiet panic=-1"]
+    shown = process.run(command, deadline_seconds=BOOT_SECONDS).text.replace("\r", "")
+    assert "the end\n" in shown, shown
+    return shown.partition("the end\n")[0]
+
+
+@pytest.mark.slow
+def test_an_emulator_that_was_compiled_for_aarch64_enforces_and_records_there(tmp_path: Path) -> None:
+    setup = setup_of("armv5")
+    host = cross_host(setup.bench.catalog, "aarch64")
+    assert host is not None
+    bench, spec = setup.bench, setup.target.emulator
+    (emulator,) = Emulators(bench.cache, bench.fetcher, bench.progress, host=host).prepare([spec]).values()
+    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+    root = bench.fetcher.packages(OLDEST_DEBIAN, host.debian_architecture, qemu.libraries)
+    folders = {"usr/lib": root / "usr/lib" / host.triple, "lib/other": root / "lib" / host.triple}
+    sysroot = setup_of("aarch64").toolchain.sysroot | {inside: str(path) for inside, path in folders.items()}
+    tools = msgspec.structs.replace(setup_of("aarch64").toolchain, sysroot=sysroot)
+    files = {inside: path.read_bytes() for inside, path in with_libraries({"/qemu": emulator}, tools).items()}
+    of_target = with_libraries({"/odd": odd_program("armv5")}, setup.toolchain)
+    files |= {f"/arm{inside}": path.read_bytes() for inside, path in of_target.items()}
+    options = setup.runner("signal").options
+    options[options.index("-L") + 1] = "/arm"
+    call = shlex.join(["/qemu", *options, "-fault-log", "/faults", "/arm/odd"])
+    files["/bin/busybox"] = (kernel_and_shell() / "bin" / "busybox").read_bytes()
+    steps = [f"{call} clean", "echo status $?", f"{call} odd", "echo status $?", "cat /faults"]
+    files["/init"] = "\n".join([INIT.partition("cd /t\n")[0], *steps, "echo the end", "poweroff -f", ""]).encode()
+    shown = booted(tmp_path, files)
+    assert re.findall(r"^status (\d+)$", shown, re.MULTILINE) == ["0", str(128 + signal.SIGBUS)], shown
+    (tmp_path / "faults.jsonl").write_text(shown[shown.index('{"event"') :], "utf-8")
+    recorded = fault_log.read(tmp_path / "faults.jsonl")
+    (fault,) = recorded.faults
+    assert fault_log.is_misaligned(fault)
+    assert (fault.access, fault.access_bytes, fault.handled) == ("load", 4, False)
+    assert "/arm/odd" in {one.path for one in fault.maps}
+    assert sorted(end.signal for end in recorded.ends.values()) == [0, signal.SIGBUS]
+
+
 @pytest.mark.slow
 def test_the_tracer_of_an_aarch64_host_sees_what_that_of_this_one_sees(tmp_path: Path) -> None:
     fetched = kernel_and_shell()
@@ -200,14 +251,8 @@ def test_the_tracer_of_an_aarch64_host_sees_what_that_of_this_one_sees(tmp_path:
     files["/bin/busybox"] = (fetched / "bin" / "busybox").read_bytes()
     tries = "".join(f"try {number} {command}\n" for number, command in enumerate(CASES))
     files["/init"] = f"{INIT}{tries}echo the end\npoweroff -f\n".encode()
-    (tmp_path / "initrd").write_bytes(cpio(files))
-    (kernel,) = (fetched / "boot").glob("vmlinuz-*")
-    machine = ["-M", "virt", "-cpu", "cortex-a57", "-m", "512", "-nographic", "-no-reboot", "-nic", "none"]
-    system = ["-kernel", str(kernel), "-initrd", str(tmp_path / "initrd")]
-    command = ["qemu-system-aarch64", *machine, *system, "-append", "console=ttyAMA0 rdinit=/init quiet panic=-1"]
-    shown = process.run(command, deadline_seconds=BOOT_SECONDS).text.replace("\r", "")
-    assert "the end\n" in shown, shown
-    whole = re.sub(r"process \d+", "process N", shown.partition("the end\n")[0])
+    shown = booted(tmp_path, files)
+    whole = re.sub(r"process \d+", "process N", shown)
     whole = re.sub(r" \[-fault-log\] \[[^]]*\]", "", whole)
     parts = re.split(r"^case \d+\n", whole, flags=re.MULTILINE)[1:]
     assert {command: part.splitlines() for command, part in zip(CASES, parts, strict=True)} == CASES
