@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from harness.core import json_codec
-from harness.core.finding import Finding, Suspect
+from harness.core.finding import Finding, Suspect, ValueComparison
 from harness.core.model import Record
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harness.analysis.executed_code import CodeLine
 
 FILE = "suspects.json"
+_PARTED = "; given equal values, it made the first different one"
 MOST = 10
 """The suspects that a finding has at most: nobody reads more."""
 
@@ -111,6 +112,19 @@ class SuspectList(Record, frozen=True):
     """The streams that showed the finding."""
     passing: int
     """The streams that did not."""
+    comparison: ValueComparison | None = None
+    """Where the values of the suspects part on the target and natively; None where nobody looked, or they do not."""
+
+    def compared(self, comparison: ValueComparison) -> SuspectList:
+        """The list with a comparison of values: the function in which they part stands first."""
+        within = comparison.within
+        ahead = [
+            msgspec.structs.replace(one, why=f"{one.why.removesuffix(_PARTED)}{_PARTED}")
+            for one in self.suspects
+            if one.function == within
+        ]
+        others = [one for one in self.suspects if one.function != within]
+        return msgspec.structs.replace(self, suspects=[*ahead, *others], comparison=comparison)
 
 
 class _Stored(Record, frozen=True):
@@ -131,9 +145,16 @@ def collect(folder: Path, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, with the suspects that the run folder has for them."""
     lists = _read(folder).lists
     return [
-        msgspec.structs.replace(finding, suspects=lists[finding.id].suspects) if finding.id in lists else finding
+        msgspec.structs.replace(finding, suspects=found.suspects, comparison=found.comparison)
+        if (found := lists.get(finding.id)) is not None
+        else finding
         for finding in findings
     ]
+
+
+def stored(folder: Path, finding: str) -> SuspectList | None:
+    """A finding's ranking; None where there is none."""
+    return _read(folder).lists.get(finding)
 
 
 def _read(folder: Path) -> _Stored:

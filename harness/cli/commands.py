@@ -44,6 +44,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("known", "known_lists.known", "Add to a list of known findings, or show it"),
         Entry("replay", "replays.replay", "Reproduce a finding, or send a command stream"),
         Entry("suspects", "replays.suspects", "Rank the functions behind a wrong result"),
+        Entry("explain", "replays.explain", "Show where the values behind a wrong result part"),
         Entry("shell", "replays.shell", "Open gdb on a server that runs on a target"),
         Entry("judge", "judgements.judge", "Judge a stored run again and rewrite its report"),
         Entry("report", "judgements.report", "Rewrite a judged run's report, or print one format of it"),

@@ -1,4 +1,4 @@
-"""Commands that run a server once more for a finding: plumb replay, suspects, shell."""
+"""Commands that run a server once more for a finding: plumb replay, suspects, explain, shell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.plan.catalog import DEFAULT_SERVER
 from harness.protocol.command_stream import text_of
 from harness.record import stored_run
 from harness.report import finding_list
-from harness.report.finding import suspect_lines
+from harness.report.finding import comparison_lines, suspect_lines
 from harness.report.formats import registry as formats
 from harness.workflows import debug_shell, suspect_search
 from harness.workflows.replay import replay as replay_workflow
@@ -149,6 +149,35 @@ def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bo
         click.echo(f"{found.id}: {ranking.failing} runs show it, {ranking.passing} do not")
         for line in suspect_lines(ranking.suspects):
             click.echo(visible(line))
+    return ExitCode.PASS
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("finding", metavar="ID")
+@options.trust
+@options.offline
+@options.as_json
+def explain(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
+    """Show where the values behind a wrong result part.
+
+    gdb records what the suspects of `plumb suspects` are given and what they return, on a target and on the native
+    build, for the shortest commands of the finding. The command shows the last equal and the first different value. The
+    function that made it from equal ones moves to the head of the ranking. ID may be a glob, or the beginning of the
+    id.
+    """
+    stored_run.refuse_ways_out(run)
+    judgement = formats.read(run)
+    found = finding_list.named(judgement, finding, run=run)
+    ranking = suspect_search.explain(Workbench.default(offline=offline), run, found, trust=trust)
+    findings = suspect_lists.collect(run, judgement.findings)
+    formats.write(run, msgspec.structs.replace(judgement, findings=findings))
+    if as_json:
+        output.print_json({"finding": found.id, **msgspec.to_builtins(ranking)})
+        return ExitCode.PASS
+    click.echo(f"{found.id}: {len(ranking.suspects)} functions")
+    for line in [*comparison_lines(ranking.comparison), *suspect_lines(ranking.suspects)]:
+        click.echo(visible(line))
     return ExitCode.PASS
 
 

@@ -171,6 +171,22 @@ class Suspect(Record, frozen=True):
     """What was counted, in words."""
 
 
+class ValueComparison(Record, frozen=True):
+    """Where the values of functions part that a target and the native build executed for the same commands."""
+
+    last_equal: str
+    """The moment before the difference at which values were compared and equal; empty if there was none."""
+    first_different: str
+    """The first moment at which a value differs: a function is entered, or left."""
+    differences: list[str]
+    """The values there, `NAME = VALUE on TARGET, VALUE natively`."""
+    within: str
+    """The function in whose activation the difference appears: its arguments were equal. Empty if it is none of those
+    that were looked at."""
+    compared: int
+    """How many moments were compared up to there."""
+
+
 class Finding(Record, frozen=True):
     """One judged misbehaviour, across all the targets that show it."""
 
@@ -201,6 +217,8 @@ class Finding(Record, frozen=True):
     """For a wrong result: the function that it points to, where the tree defines it. It need not be at fault."""
     suspects: list[Suspect] = msgspec.field(default_factory=list)
     """For a wrong result of which `plumb suspects` has made a ranking: the functions, the closest first."""
+    comparison: ValueComparison | None = None
+    """For a wrong result that `plumb explain` has looked at: where the values of the suspects part."""
 
 
 class Cause(Record, frozen=True):

@@ -10,7 +10,7 @@ from harness.core.finding import place_in_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.core.finding import Finding, Frame, Suspect, Witness
+    from harness.core.finding import Finding, Frame, Suspect, ValueComparison, Witness
 
 Level = Literal["error", "warning", "note"]
 _ORDER: tuple[Level, ...] = ("error", "warning", "note")
@@ -72,6 +72,16 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     return [
         f"{rank:2}. {one.function} ({place_in_file(one.file, one.line)})  score {one.score:.2f}: {one.why}"
         for rank, one in enumerate(suspects, 1)
+    ]
+
+
+def comparison_lines(comparison: ValueComparison | None) -> list[str]:
+    """Where the values of two machines part; nothing where nobody looked."""
+    if comparison is None:
+        return []
+    return [
+        f"last equal: {comparison.last_equal or 'nothing'}",
+        f"first different: {comparison.first_different}: {'; '.join(comparison.differences)}",
     ]
 
 

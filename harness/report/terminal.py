@@ -13,7 +13,7 @@ from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
-from harness.report.finding import SHOWN_SUSPECTS, place_of, reported_by, suspect_lines
+from harness.report.finding import SHOWN_SUSPECTS, comparison_lines, place_of, reported_by, suspect_lines
 from harness.report.misaligned_sites import FATES, counters_text, sites
 from harness.report.verdict_sentence import sentence
 
@@ -181,4 +181,6 @@ def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
         else f"    origin       {finding.origin}"
     ]
     listed = suspect_lines(finding.suspects if whole else finding.suspects[:SHOWN_SUSPECTS])
-    return lines + [f"    {'' if number else 'suspects':<12} {text}" for number, text in enumerate(listed)]
+    lines += [f"    {'' if number else 'suspects':<12} {text}" for number, text in enumerate(listed)]
+    parted = comparison_lines(finding.comparison) if whole else []
+    return lines + [f"    {'' if number else 'values':<12} {text}" for number, text in enumerate(parted)]

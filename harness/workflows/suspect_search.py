@@ -37,6 +37,7 @@ from harness.run.server_process import Guest, StartError
 from harness.workflows.check import Check
 from harness.workflows.replay.covered_streams import covered_streams
 from harness.workflows.replay.recurrence import WRONG_RESULT
+from harness.workflows.replay.value_search import first_difference
 from harness.workflows.target_setup import blocks_plugin, emulated_target, set_up_target
 
 if TYPE_CHECKING:
@@ -64,6 +65,35 @@ def find_suspects(bench: Workbench, folder: Path, finding: Finding, *, trust: bo
     )
     search = _Search(bench, folder, run, finding, _target(bench, run, finding, reproducer))
     ranking = search.ranking(reproducer)
+    suspects.store(folder, finding.id, ranking)
+    return ranking
+
+
+def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = False) -> SuspectList:
+    """The ranking of a finding with the comparison of its values, which is kept in the run's folder as well.
+
+    `trust`: as for `find_suspects`. Raises UsageError for a finding without a ranking or without commands, and
+    InconclusiveError where all values are equal.
+    """
+    ranking = suspects.stored(folder, finding.id)
+    path = stored_at(folder, finding.replay)
+    if ranking is None or path is None:
+        raise UsageError(
+            "no values to compare",
+            where=finding.id,
+            because="no functions are under suspicion" if ranking is None else "the finding has no commands",
+            remedy=f"plumb suspects {folder} {finding.id}" if ranking is None else "plumb show",
+        )
+    reproducer = open_reproducer(bench.cache, bench.catalog.servers, str(path), server="", trust=trust)
+    found = first_difference(bench, reproducer, ranking.suspects)
+    if found is None:
+        raise InconclusiveError(
+            "no value differs",
+            where=finding.id,
+            because="what the suspects are given and return is equal on both machines, or cannot be compared: the bug "
+            "may be in both, so that only the test knows what is right",
+        )
+    ranking = ranking.compared(found)
     suspects.store(folder, finding.id, ranking)
     return ranking
 

@@ -1,0 +1,145 @@
+"""Compares what functions were given and what they returned on a target and on the native build.
+
+toolchains/function_values/record.py writes the lines. Calls are told apart by the function and a number. A function
+that is called more often on one machine than on the other is compared after all others, because a compiler may have
+made a part of its calls inline. What differs between two runs of the native build, such as the time, is compared with
+nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core.finding import ValueComparison
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+ENTRY, RETURN = "entry", "return"
+_COMPARED = {"number", "bytes"}
+
+
+class NamedValue(msgspec.Struct, frozen=True, array_like=True):
+    """An argument by its name in the source, or `result`."""
+
+    name: str
+    kind: str
+    """`number`, `bytes`, or a word for what is not compared."""
+    value: int | str
+    """Bytes as hexadecimal digits, and numbers with a fraction as text."""
+    size: int
+    """Of a number, in bytes."""
+
+    def __str__(self) -> str:
+        """As a person reads it."""
+        if self.kind != "bytes":
+            return f"{self.name} = {self.value}"
+        content = bytes.fromhex(str(self.value))
+        shown = repr(content)[1:] if content.isascii() and content.decode().isprintable() else content.hex(" ")
+        return f"{self.name} -> {shown or 'nothing'}"
+
+
+class Moment(msgspec.Struct, frozen=True, array_like=True):
+    """The entry of a function, or its return."""
+
+    function: str
+    call: int
+    """How often the function was called before."""
+    kind: str
+    values: list[NamedValue]
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """The same on every machine."""
+        return self.function, self.call, self.kind
+
+    def __str__(self) -> str:
+        """Without values."""
+        what = "enters" if self.kind == ENTRY else "leaves"
+        return f"call {self.call + 1} {what} {self.function}"
+
+
+def read_moments(path: Path) -> list[Moment]:
+    """What was recorded, in the order of time. A line that was cut off is left out."""
+    found = []
+    for line in path.read_bytes().splitlines() if path.is_file() else []:
+        try:
+            found.append(msgspec.json.decode(line, type=Moment))
+        except msgspec.DecodeError:
+            break
+    return found
+
+
+def compare(
+    target: Sequence[Moment], native: Sequence[Moment], again: Sequence[Moment], *, name: str
+) -> ValueComparison | None:
+    """Where the values part; None where all that can be compared are equal. `again`: another run of the native build.
+    `name`: the target's.
+    """
+    steady = _steady(native, again)
+    often = {one.function: one.call for one in target if one.kind == ENTRY}
+    alike = {one.function for one in native if one.kind == ENTRY} & {
+        function
+        for function, last in often.items()
+        if last == max((one.call for one in native if one.function == function), default=-1)
+    }
+    counted = [one for one in target if one.function in alike]
+    return _first(counted, steady, name) or _first(target, steady, name)
+
+
+def _steady(native: Sequence[Moment], again: Sequence[Moment]) -> dict[tuple[str, int, str], dict[str, NamedValue]]:
+    """Moment -> the values that can be compared: two runs of one build agree on them."""
+    other = {one.key: {value.name: value for value in one.values} for one in again}
+    return {
+        one.key: {
+            value.name: value
+            for value in one.values
+            if value.kind in _COMPARED and other.get(one.key, {}).get(value.name) == value
+        }
+        for one in native
+    }
+
+
+def _first(
+    target: Iterable[Moment], steady: dict[tuple[str, int, str], dict[str, NamedValue]], name: str
+) -> ValueComparison | None:
+    last, compared = "", 0
+    active: list[Moment] = []
+    for one in target:
+        expected = steady.get(one.key, {})
+        pairs = [(value, expected[value.name]) for value in one.values if value.name in expected]
+        different = [(here, there) for here, there in pairs if not _equal(here, there)]
+        compared += bool(pairs)
+        if one.kind == RETURN:
+            active = [each for each in active if (each.function, each.call) != (one.function, one.call)]
+        if different:
+            within = one.function if one.kind == RETURN else active[-1].function if active else ""
+            return ValueComparison(
+                last_equal=last,
+                first_different=str(one),
+                differences=[f"{here} on {name}, {_value(there)} natively" for here, there in different],
+                within=within,
+                compared=compared,
+            )
+        if pairs:
+            last = f"{one}: {', '.join(str(here) for here, _ in pairs)}"
+        if one.kind == ENTRY:
+            active.append(one)
+    return None
+
+
+def _equal(here: NamedValue, there: NamedValue) -> bool:
+    if here.kind != there.kind:
+        return here.kind not in _COMPARED
+    if here.value == there.value:
+        return True
+    # The highest number of a type that has several sizes stands for "none", and -1 was converted to it.
+    sizes = (here.size, there.size)
+    return sizes[0] != sizes[1] and all(one.value == (1 << 8 * one.size) - 1 for one in (here, there))
+
+
+def _value(one: NamedValue) -> str:
+    return str(one).partition(" ")[2].partition(" ")[2]

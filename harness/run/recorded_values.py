@@ -1,0 +1,121 @@
+"""A server that gdb controls, and that writes what some of its functions are given and what they return.
+
+On a target gdb talks to the emulator's stub; it starts a native server itself. The recording begins with the first ECHO
+that the server receives. Children that it forks are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
+from harness.run.server_process import POLL_SECONDS, Guest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from harness.build.qemu_user import Runner
+    from harness.core.model import Build, Transport
+
+RECORDER = ROOT / "toolchains" / "function_values" / "record.py"
+DEBUGGER = "gdb-multiarch"
+TRIGGER = "echoCommand"
+"""The function that carries out ECHO, in every release."""
+SLOWER = 10
+"""How many times longer than without gdb a server may take for anything."""
+MOST_CALLS = 300
+"""Of one function. Each stops the server twice."""
+
+
+class RecordedGuest(Guest):
+    """One server under gdb. Its values are in `values` when it has ended."""
+
+    def __init__(
+        self,
+        build: Build,
+        runner: Runner,
+        folder: Path,
+        *,
+        functions: Sequence[tuple[str, str]],
+        sockets: Path,
+        version: tuple[int, ...],
+        options: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        io: Transport = "unix",
+    ) -> None:
+        """`functions`: the name of each, and the name of its file without folders, or nothing."""
+        patient = msgspec.structs.replace(runner.target, slowdown=runner.target.slowdown * SLOWER)
+        runner = msgspec.structs.replace(runner, target=patient)
+        super().__init__(build, runner, folder, sockets=sockets, version=version, options=options, files=files, io=io)
+        self.values = folder / "values.jsonl"
+        self._functions = functions
+        self._debugger: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
+        """Start the server under gdb. Raises InfrastructureError without one that knows the targets."""
+        if shutil.which(DEBUGGER) is None:
+            raise InfrastructureError(
+                f"no {DEBUGGER} here", because="it reads the values", remedy="plumb doctor --install"
+            )
+        commands = ["set confirm off", f"file {self.build.server_binary}"]
+        if self.runner.target.emulator.runs_here:
+            self._start_natively(commands)
+            return
+        stub = self.folder / "stub"
+        self.runner = msgspec.structs.replace(self.runner, options=[*self.runner.options, "-g", str(stub)])
+        super().launch()
+        deadline = time.monotonic() + self.deadline_seconds
+        while not stub.exists():
+            if not self.alive() or time.monotonic() > deadline:
+                raise InfrastructureError("the emulator's gdb stub does not listen", because=self.log_tail())
+            time.sleep(POLL_SECONDS)
+        root = self.runner.options[self.runner.options.index("-L") + 1]
+        self._debugger = self._debug([*commands, f"set sysroot {root}", f"target remote {stub}"], "continue")
+
+    def __exit__(self, *details: object) -> None:
+        """Stop the server, and gdb with it."""
+        super().__exit__(*details)
+        if self._debugger is not None:
+            process.kill_group(self._debugger)
+
+    def _start_natively(self, commands: list[str]) -> None:
+        self.lay_files()
+        words = " ".join(f"'{word}'" for word in self.arguments())
+        self.log.touch()
+        start = [
+            *commands,
+            "set startup-with-shell on",
+            f"set cwd {self.folder}",
+            f"set args {words} > {self.log} 2>&1",
+        ]
+        self._process = self._debug(start, "run")
+
+    def _debug(self, commands: list[str], start: str) -> subprocess.Popen[bytes]:
+        plan = {
+            "functions": self._functions,
+            "output": str(self.values),
+            "trigger": TRIGGER,
+            "start": start,
+            "most": MOST_CALLS,
+        }
+        script = self.folder / "commands.gdb"
+        script.write_text(
+            "\n".join([*commands, f"source {RECORDER}", f"python record({json.dumps(plan)})", ""]), "utf-8"
+        )
+        environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
+        with (self.folder / "gdb.log").open("wb") as log:
+            return process.start(
+                [DEBUGGER, "-nx", "-batch", "-x", str(script)],
+                output=log,
+                folder=self.folder,
+                environment=environment,
+            )

@@ -1,0 +1,62 @@
+"""What functions of a server are given and return is the same on a strict or big-endian target and on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.analysis.values.comparison import Moment, compare, read_moments
+from harness.core.target_model import ORACLE
+from harness.protocol.resp import Client
+from harness.run.recorded_values import RecordedGuest
+from harness.workflows.target_setup import set_up_target
+from tests.end_to_end.machines import quiet_workbench
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+FUNCTIONS = [("redisPopcount", "bitops.c"), ("createDumpPayload", "cluster.c"), ("crc64", ""), ("noSuchFunction", "")]
+
+
+def recorded(target: str, folder: Path) -> list[Moment]:
+    bench = quiet_workbench()
+    setup = set_up_target(bench, bench.catalog.targets[target])
+    tree = bench.open_server("redis-7.0.15")
+    folder.mkdir()
+    guest = RecordedGuest(
+        setup.build(tree, "O2"),
+        setup.runner("signal"),
+        folder / "guest",
+        functions=FUNCTIONS,
+        sockets=folder,
+        version=tree.version,
+    )
+    with guest, Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds) as client:
+        client.command("SET", "before", "1")
+        client.command("DUMP", "before")
+        client.command("ECHO", "begin")
+        client.command("SET", "k", "hello")
+        assert client.command("BITCOUNT", "k") == 21
+        client.command("DUMP", "k")
+    return read_moments(guest.values)
+
+
+def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
+    native, again, target = (
+        recorded(name, tmp_path / f"{number}") for number, name in enumerate((ORACLE, ORACLE, "sparc64"))
+    )
+    for moments in (native, target):
+        assert [(one.function, one.kind) for one in moments if one.function != "crc64"] == [
+            ("redisPopcount", "entry"),
+            ("redisPopcount", "return"),
+            ("createDumpPayload", "entry"),
+            ("createDumpPayload", "return"),
+        ]
+        entry, left = moments[:2]
+        assert [str(one) for one in entry.values] == ["s = somewhere", "count = 5"], "it may write there"
+        assert [str(one) for one in left.values] == ["result = 21", "s -> 'hello'"]
+        assert "o -> 'hello'" in [str(one) for one in moments[2].values], "what the object contains"
+    assert compare(target, native, again, name="sparc64") is None

@@ -1,0 +1,162 @@
+# ruff: noqa: INP001 - gdb runs the file; it is in no package
+"""Records the arguments and results of functions of a server under gdb, which harness/run/recorded_values.py starts.
+
+gdb calls `record(PLAN)`, where PLAN has the functions, the file to write, and a function whose first call begins the
+recording. Each line of the file is an entry of a function, or its return, with values by the source's names. Addresses
+are left out: of a pointer there is what it points to, where the debug information tells how long that is.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import gdb  # type: ignore[import-not-found, unused-ignore]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MOST_BYTES = 64
+SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR)
+LENGTHS = ("len", "size", "count", "nbytes", "n", "l")
+
+
+def record(plan: dict[str, Any]) -> None:
+    """Run the server until it ends, and write what the functions do."""
+    gdb.execute("set pagination off")
+    gdb.execute("handle all nostop noprint pass")
+    gdb.execute("set print thread-events off")
+    trigger = gdb.Breakpoint("*" + plan["trigger"], internal=True)
+    gdb.execute(plan["start"], to_string=True)
+    trigger.delete()
+    hits = []
+    gdb.events.stop.connect(lambda event: hits.extend(getattr(event, "breakpoints", [])))
+    functions = {}
+    for name, file in plan["functions"]:
+        try:
+            functions[gdb.Breakpoint(f"*'{file}'::{name}" if file else f"*{name}", internal=True)] = name
+        except gdb.error:
+            continue
+    with Path(plan["output"]).open("w", encoding="utf-8", buffering=1) as out:
+        _follow(functions, plan["most"], hits, out)
+
+
+def _follow(functions: dict[Any, str], most: int, hits: list[Any], out: TextIO) -> None:
+    calls = dict.fromkeys(functions.values(), 0)
+    active = {}
+    while any(thread.is_valid() for thread in gdb.selected_inferior().threads()):
+        hits.clear()
+        gdb.execute("continue", to_string=True)
+        # A return comes before an entry at the same address.
+        for point in [each for each in hits if each in active] + [each for each in hits if each in functions]:
+            if point in active:
+                name, call, pointed = active.pop(point)
+                # gdb knows no result where the function has none.
+                result = [["result", *_value(point.return_value)]] if point.return_value is not None else []
+                out.write(json.dumps([name, call, "return", [*result, *pointed()]]) + "\n")
+                continue
+            name = functions[point]
+            call, calls[name] = calls[name], calls[name] + 1
+            if calls[name] >= most:
+                point.enabled = False
+            values, pointed = _arguments(gdb.newest_frame())
+            out.write(json.dumps([name, call, "entry", values]) + "\n")
+            try:
+                active[gdb.FinishBreakpoint(gdb.newest_frame(), internal=True)] = name, call, pointed
+            except (ValueError, gdb.error):
+                continue
+
+
+def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
+    """The values of the arguments, and a function that looks again at what they point to."""
+    found = []
+    for symbol in frame.block():
+        if symbol.is_argument:
+            try:
+                value = symbol.value(frame)
+                value.fetch_lazy()
+            except gdb.error:
+                continue
+            found.append((symbol.name, value))
+    lengths = {}
+    for (name, _), (after, length) in pairwise(found):
+        if _is_scalar(length) and after.lower().endswith(LENGTHS):
+            lengths[name] = min(int(length), MOST_BYTES)
+
+    def pointed() -> list[Any]:
+        values = [
+            [name, *_value(value, lengths.get(name))] for name, value in found if _code(value) == gdb.TYPE_CODE_PTR
+        ]
+        return [one for one in values if one[1] != "pointer"]
+
+    # What a function only writes to has any value at its entry.
+    given = [
+        ("pointer", "somewhere", 0) if _is_output(value) else _value(value, lengths.get(name)) for name, value in found
+    ]
+    return [[name, *value] for (name, _), value in zip(found, given, strict=True)], pointed
+
+
+def _is_output(value: Any) -> bool:
+    """Whether the function may write to a scalar, or to bytes, that an argument points to."""
+    if _code(value) != gdb.TYPE_CODE_PTR or value.type.name == "sds":
+        return False
+    target = value.type.strip_typedefs().target()
+    is_const = str(target.unqualified()) != str(target)
+    return not is_const and target.strip_typedefs().code in (*SCALARS, gdb.TYPE_CODE_VOID)
+
+
+def _code(value: Any) -> int:
+    return value.type.strip_typedefs().code
+
+
+def _is_scalar(value: Any) -> bool:
+    return _code(value) in SCALARS
+
+
+def _value(value: Any, length: int | None = None) -> tuple[str, int | str, int]:
+    """Kind, value, and size in bytes. Numbers are numbers, whatever the machine's order of bytes."""
+    try:
+        if value is None:
+            return "none", 0, 0
+        if _is_scalar(value):
+            return "number", int(value), value.type.sizeof
+        if _code(value) == gdb.TYPE_CODE_FLT:
+            return "number", repr(float(value)), value.type.sizeof
+        if _code(value) == gdb.TYPE_CODE_PTR:
+            return _pointed(value, length)
+    except (gdb.error, OverflowError, ValueError):
+        return "unreadable", 0, 0
+    return "other", 0, 0
+
+
+def _pointed(value: Any, length: int | None) -> tuple[str, int | str, int]:
+    if int(value) == 0:
+        return "pointer", "null", 0
+    target = value.type.strip_typedefs().target().strip_typedefs()
+    if value.type.name == "sds":
+        return "bytes", _memory(value, _sds_length(value)), 0
+    if target.code == gdb.TYPE_CODE_STRUCT and target.tag == "redisObject" and int(value["encoding"]) in (0, 8):
+        text = value["ptr"].cast(gdb.lookup_type("char").pointer())
+        return "bytes", _memory(text, _sds_length(text)), 0
+    if length is not None and (target.code == gdb.TYPE_CODE_VOID or (target.code in SCALARS and target.sizeof == 1)):
+        return "bytes", _memory(value, length), 0
+    if target.code in SCALARS and target.sizeof > 1:
+        return "number", int(value.cast(target.pointer()).dereference()), target.sizeof
+    return "pointer", "somewhere", 0
+
+
+def _sds_length(value: Any) -> int:
+    """The length that the header before a string tells (sds.h)."""
+    octets = value.cast(gdb.lookup_type("unsigned char").pointer())
+    kind = int(octets[-1]) & 7
+    if kind == 0:
+        return int(octets[-1]) >> 3
+    size = 1 << (kind - 1)
+    number = gdb.lookup_type({1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}[size])
+    return int((octets - 1 - 2 * size).cast(number.pointer()).dereference())
+
+
+def _memory(value: Any, length: int) -> str:
+    return bytes(gdb.selected_inferior().read_memory(int(value), min(length, MOST_BYTES))).hex() if length > 0 else ""
