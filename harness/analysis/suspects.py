@@ -123,7 +123,11 @@ class SuspectList(Record, frozen=True):
             for one in self.suspects
             if one.function == within
         ]
-        others = [one for one in self.suspects if one.function != within]
+        others = [
+            msgspec.structs.replace(one, why=one.why.removesuffix(_PARTED))
+            for one in self.suspects
+            if one.function != within
+        ]
         return msgspec.structs.replace(self, suspects=[*ahead, *others], comparison=comparison)
 
 
