@@ -263,7 +263,7 @@ def _audit_of(spec: CellSpec) -> CellSpec:
         folder=spec.folder / run_folder.AUDIT,
         # It learns nothing: under an audit, a stream that kills a server looks like any other.
         corpus=None,
-        reach=None,
+        execution=None,
     )
 
 
