@@ -376,10 +376,10 @@ def test_tab_offers_the_catalogs_names(
     assert ([word.partition(",")[2] for word in out.splitlines()], err) == (offered, "")
 
 
-def test_bash_completes_with_the_script() -> None:
-    """In a real bash, by the real command."""
+def test_bash_completes_with_the_script(tmp_path: Path) -> None:
+    """In a real bash, by the real command. The cache is its own: another one may be full, which is told meanwhile."""
     folder = Path(sys.executable).parent
-    script = f"""PATH={folder}:$PATH; eval "$(plumb completion bash)"
+    script = f"""export PATH={folder}:$PATH PLUMBLINE_CACHE={tmp_path}; eval "$(plumb completion bash)"
 COMP_WORDS=(plumb check --target armv5) COMP_CWORD=3; _plumb_completion plumb; echo "${{COMPREPLY[@]}}" """
     ended = process.run(["bash", "-c", script], deadline_seconds=60)
     assert (ended.code, ended.text.split()) == (0, ["armv5", "armv5-kernel"])

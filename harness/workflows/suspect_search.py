@@ -82,7 +82,7 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
             "no values to compare",
             where=finding.id,
             because="no functions are under suspicion" if ranking is None else "the finding has no commands",
-            remedy=f"plumb suspects {folder} {finding.id}" if ranking is None else "plumb show",
+            remedy=f"plumb suspects {folder} {finding.id}" if ranking is None else f"plumb show {folder} {finding.id}",
         )
     reproducer = open_reproducer(bench.cache, bench.catalog.servers, str(path), server="", trust=trust)
     found = first_difference(bench, reproducer, ranking.suspects)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.core import json_codec
 from harness.core.finding import ValueComparison
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read_moments(path: Path) -> list[Moment]:
     found = []
     for line in path.read_bytes().splitlines() if path.is_file() else []:
         try:
-            found.append(msgspec.json.decode(line, type=Moment))
+            found.append(json_codec.decode(line, Moment))
         except msgspec.DecodeError:
             break
     return found
