@@ -27,6 +27,10 @@ from harness.workflows.replay import shortening
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.analysis.suspects import SuspectList
+    from harness.core.finding import Finding
     from harness.judge.reproducer import Reproducer
 
 
@@ -124,6 +128,17 @@ def _show_replay(result: replay_workflow.Replay, finding: str, *, as_json: bool)
         click.echo(visible(replay_workflow.text_of(result, finding)))
 
 
+def _ranked(run: Path, name: str, rank: Callable[[Finding], SuspectList]) -> tuple[Finding, SuspectList]:
+    """Rank the functions behind a finding, and write the run's report anew."""
+    stored_run.refuse_ways_out(run)
+    judgement = formats.read(run)
+    found = finding_list.named(judgement, name, run=run)
+    ranking = rank(found)
+    findings = suspect_lists.collect(run, judgement.findings)
+    formats.write(run, msgspec.structs.replace(judgement, findings=findings))
+    return found, ranking
+
+
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("finding", metavar="ID")
@@ -137,12 +152,8 @@ def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bo
     Functions that run when the result is wrong, and not when it is right, stand first. None of them need be at fault.
     The ranking becomes part of the run's report. ID may be a glob, or the beginning of the id.
     """
-    stored_run.refuse_ways_out(run)
-    judgement = formats.read(run)
-    found = finding_list.named(judgement, finding, run=run)
-    ranking = suspect_search.find_suspects(Workbench.default(offline=offline), run, found, trust=trust)
-    findings = suspect_lists.collect(run, judgement.findings)
-    formats.write(run, msgspec.structs.replace(judgement, findings=findings))
+    bench = Workbench.default(offline=offline)
+    found, ranking = _ranked(run, finding, lambda one: suspect_search.find_suspects(bench, run, one, trust=trust))
     if as_json:
         output.print_json({"finding": found.id, **msgspec.to_builtins(ranking)})
     else:
@@ -166,12 +177,8 @@ def explain(run: Path, finding: str, *, trust: bool, offline: bool, as_json: boo
     function that made it from equal ones moves to the head of the ranking. ID may be a glob, or the beginning of the
     id.
     """
-    stored_run.refuse_ways_out(run)
-    judgement = formats.read(run)
-    found = finding_list.named(judgement, finding, run=run)
-    ranking = suspect_search.explain(Workbench.default(offline=offline), run, found, trust=trust)
-    findings = suspect_lists.collect(run, judgement.findings)
-    formats.write(run, msgspec.structs.replace(judgement, findings=findings))
+    bench = Workbench.default(offline=offline)
+    found, ranking = _ranked(run, finding, lambda one: suspect_search.explain(bench, run, one, trust=trust))
     if as_json:
         output.print_json({"finding": found.id, **msgspec.to_builtins(ranking)})
         return ExitCode.PASS
