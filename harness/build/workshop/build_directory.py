@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from harness.analysis.compiler_output import complaints, first_error
@@ -149,7 +150,9 @@ class BuildDirectory:
     def _fill(self, sources: Sequence[SourceFile], kept: KeptTree | None) -> None:
         """Give the tree these sources, and no product that they would not have."""
         self._sources = kept_tree.digests(sources) if self.keeps else {}
-        if kept is not None and kept.recipe == self.recipe:
+        # Known before anything is compiled: a package that is installed meanwhile counts for the next build.
+        recipe = self.recipe
+        if kept is not None and kept.recipe == recipe:
             binary = self.binary.relative_to(self.tree).as_posix()
             if kept_tree.bring_up_to_date(kept, self.tree, sources, [binary]):
                 self._kept = kept
@@ -159,7 +162,7 @@ class BuildDirectory:
         for source in sources:
             copy_file(source, self.tree)
 
-    @property
+    @cached_property
     def recipe(self) -> str:
         """A digest of everything beside the sources that decides what make does."""
         scripts = [*self.compilers, *sorted((self.work / "tools").iterdir())]
