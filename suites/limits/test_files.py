@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.protocol.resp import Client
 from suites._shared.formats.handmade import FILES
 
 if TYPE_CHECKING:
@@ -39,14 +40,9 @@ def test_a_wrong_checksum_of_a_snapshot_is_found(checks: Programs) -> None:
     assert b"RDB looks OK" not in output, output[-300:]
 
 
-def words(*command: str) -> bytes:
-    """A command as an append-only file has it."""
-    return b"*%d\r\n" % len(command) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in command)
-
-
 def test_an_append_only_file_is_repaired_up_to_its_damage(checks: Programs) -> None:
-    whole = words("SELECT", "0") + words("SET", "key", "v" * 300)
-    damaged = whole + words("RPUSH", "list", "a", "b")[:-3]
+    whole = Client.pack([("SELECT", "0"), ("SET", "key", "v" * 300)])
+    damaged = whole + Client.pack([("RPUSH", "list", "a", "b")])[:-3]
     file = checks.file("one.aof", damaged)
     checks.same("check-aof", "one.aof", shown=steady)
     checks.run("check-aof", "--fix", "one.aof", sent=b"y\n")
@@ -56,8 +52,8 @@ def test_an_append_only_file_is_repaired_up_to_its_damage(checks: Programs) -> N
 def test_an_append_only_file_is_cut_at_a_moment(checks: Programs, cell: CellSpec) -> None:
     if cell.version < (7,):
         pytest.skip("append-only files have times since 7.0")
-    early = b"#TS:%d\r\n" % (MOMENT - 1) + words("SELECT", "0") + words("SET", "key", "1")
-    file = checks.file("one.aof", early + b"#TS:%d\r\n" % MOMENT + words("SET", "key", "2"))
+    early = b"#TS:%d\r\n" % (MOMENT - 1) + Client.pack([("SELECT", "0"), ("SET", "key", "1")])
+    file = checks.file("one.aof", early + b"#TS:%d\r\n" % MOMENT + Client.pack([("SET", "key", "2")]))
     checks.run("check-aof", "--truncate-to-timestamp", str(MOMENT - 1), "one.aof")
     assert file.read_bytes() == early, f"cut at {MOMENT - 1}: {file.read_bytes()!r}"
     checks.file("one.aof", early + b"#TS:%d\r\n" % MOMENT)

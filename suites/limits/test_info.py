@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from harness.protocol.resp import info_fields
 from suites._shared.paired_servers import differing
 
 if TYPE_CHECKING:
+    from harness.protocol.resp import Client
     from suites._shared.paired_servers import PairedServers
 
 SECTIONS = ("memory", "persistence", "stats", "replication", "keyspace", "errorstats", "cluster")
@@ -48,10 +50,9 @@ def test_what_is_counted_is_the_same(both: PairedServers) -> None:
         raise differing(("INFO",), ours.get(wrong[0], "").encode(), theirs[wrong[0]].encode(), both.target, told)
 
 
-def fields(client: object) -> dict[str, str]:
+def fields(client: Client) -> dict[str, str]:
     """Field -> value, of the sections that count."""
     found: dict[str, str] = {}
     for section in SECTIONS:
-        text = bytes(client.command("INFO", section)).decode("latin-1")  # type: ignore[attr-defined]
-        found |= dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        found |= info_fields(client.command("INFO", section))
     return found
