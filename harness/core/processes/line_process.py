@@ -42,15 +42,21 @@ class LineProcess:
             child_end.close()
 
     def ask(self, line: str, *, last: str, deadline_seconds: float) -> Answer:
-        """Send a line, unless it is empty; returns what the process prints before the line `last`."""
+        """Send a line; returns what the process prints before the line `last`."""
         until = time.monotonic() + deadline_seconds
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(deadline_seconds)
+            self._socket.sendall(line.encode() + b"\n")
+        return self._read(last, until)
+
+    def read(self, *, last: str, deadline_seconds: float) -> Answer:
+        """What the process prints before the line `last` without being asked."""
+        return self._read(last, time.monotonic() + deadline_seconds)
+
+    def _read(self, last: str, until: float) -> Answer:
         mark = f"\n{last}\n".encode()
         output = b"\n"
         end: Literal["complete", "expired", "ended"] = "ended"
-        with contextlib.suppress(OSError):
-            self._socket.settimeout(deadline_seconds)
-            if line:
-                self._socket.sendall(line.encode() + b"\n")
         while not output.endswith(mark):
             self._socket.settimeout(max(0.001, until - time.monotonic()))
             try:

@@ -68,7 +68,7 @@ class Interpreter:
             if shutil.which("tclsh") is None:
                 raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
             self._dialogue = LineProcess(self._command)
-            answer = self._dialogue.ask("", last="over: TESTS", deadline_seconds=LIST_SECONDS)
+            answer = self._dialogue.read(last="over: TESTS", deadline_seconds=LIST_SECONDS)
             if answer.end != "complete":
                 self.close()
                 where = str(next(iter(self._tests)).parent)
