@@ -81,14 +81,15 @@ def compare(
     `name`: the target's.
     """
     steady = _steady(native, again)
-    often = {one.function: one.call for one in target if one.kind == ENTRY}
-    alike = {one.function for one in native if one.kind == ENTRY} & {
-        function
-        for function, last in often.items()
-        if last == max((one.call for one in native if one.function == function), default=-1)
-    }
+    here, there = _last_calls(target), _last_calls(native)
+    alike = {function for function, last in here.items() if there.get(function) == last}
     counted = [one for one in target if one.function in alike]
     return _first(counted, steady, name) or _first(target, steady, name)
+
+
+def _last_calls(moments: Iterable[Moment]) -> dict[str, int]:
+    """Function -> the number of its last call."""
+    return {one.function: one.call for one in moments if one.kind == ENTRY}
 
 
 def _steady(native: Sequence[Moment], again: Sequence[Moment]) -> dict[tuple[str, int, str], dict[str, NamedValue]]:
