@@ -77,7 +77,7 @@ def _read(path: Path, kind: type[Content]) -> Content | None:
         return json_codec.decode(path.read_bytes(), kind)
     except FileNotFoundError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise UsageError(
             "the file is damaged, and nothing can be told from it",
             where=str(path),

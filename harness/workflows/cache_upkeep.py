@@ -85,7 +85,7 @@ def limit(cache: Cache) -> int | None:
     """The cache's limit in bytes; None where the user wants none."""
     try:
         return json_codec.decode((cache.root / _LIMIT).read_bytes(), _Limit).bytes
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError):
         return LIMIT_BYTES
 
 
@@ -252,7 +252,7 @@ def _used_ns(cache: Cache, kind: str, key: str) -> int:
 def _known_sizes(cache: Cache) -> Mapping[str, int]:
     try:
         return json_codec.decode((cache.root / _SIZES).read_bytes(), dict[str, int])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError):
         return {}
 
 

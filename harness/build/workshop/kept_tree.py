@@ -96,7 +96,7 @@ def take(work: Path) -> KeptTree | None:
     place = work / NAME
     try:
         return json_codec.decode(place.read_bytes(), KeptTree)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError):
         return None
     finally:
         place.unlink(missing_ok=True)
@@ -171,7 +171,7 @@ def fill_with_kept_objects(folder: Path, sources: Path, work: Path, recipe: str)
     try:
         kept = json_codec.decode((folder / NAME).read_bytes(), KeptObjects)
         objects = kept.objects if kept.recipe == recipe else {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError):
         objects = {}
     (folder / NAME).unlink(missing_ok=True)
     digests: dict[str, str] = {}

@@ -63,7 +63,7 @@ def read(path: Path) -> Seal | None:
     """The seal in a file; None if there is none or it is damaged."""
     try:
         seal = json_codec.decode(path.read_bytes(), Seal)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError):
         return None
     return seal if seal.digest == _digest(seal.parts) else None
 
