@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
+from harness.build.qemu_user import Emulators
+from harness.build.sources import emulator_wheel
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError
@@ -35,11 +37,14 @@ from harness.report.markdown_table import table
 from harness.workflows.measure.overhead import AUDITED, ENFORCED, Costs
 from harness.workflows.workbench import Workbench
 from tools import project
+from tools.emulators import write_wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 DASH = "–"
+FIRST = ("cold", "cold_packaged")
+"""What is measured only where it is asked for: each call downloads, and builds servers for minutes."""
 STORED = ROOT / "docs" / "bench.json"
 DEADLINE_SECONDS = 3600.0
 SEED = "1"
@@ -48,6 +53,8 @@ BAD_SERVER = "redis-3.2.6"
 CRASHING = ("bitops", "hashing")
 FUZZED = "armv5"
 FUZZ_TIME = "60s"
+KERNELS = ("armv5", "armv6", "armv7", "armv7-on-arm64", "aarch64", "sparc32plus", "sparc64")
+"""The targets of the kernel tier that are the required ones' machines, without `-kernel`."""
 CHANGED = "src/bitops.c"
 CHANGED_FUNCTION = "void bitopCommand(client *c) {\n"
 """Its first line; every test of BITOP enters it."""
@@ -74,6 +81,8 @@ GOALS = {
     "commands": Goal(f"`fuzz` on {FUZZED}: commands for a second of processor", "1/s", 15000, at_least=True),
     "crashes": Goal(f"check of {BAD_SERVER} against {DEFAULT_SERVER}, suites {' and '.join(CRASHING)}", "×", 3),
     "cold": Goal("first check with an empty cache", "s", 360),
+    "cold_packaged": Goal("first check with an empty cache and the wheel of the emulators", "s", 360),
+    "kernels": Goal("check of bitops and protocol on seven real kernels and userlands", "s", 600),
     "enforcement": Goal("least throughput with enforcement, of that without", "", 0.95, at_least=True),
     "audit": Goal("least throughput in an audit, of that without", "", 0.80, at_least=True),
     "memory": Goal("memory of a quick check, all processes", "MiB", float("inf")),
@@ -150,22 +159,26 @@ class _Bench:
         self.figures.setdefault(name, []).append(round(value, 3))
         Progress().say(f"{name}: {value:.2f} {GOALS[name].unit}")
 
-    def plumb(self, *words: str | Path, cache: Path | None = None, fails: bool = False) -> tuple[float, Path]:
+    def plumb(
+        self,
+        *words: str | Path,
+        cache: Path | None = None,
+        fails: bool = False,
+        variables: Mapping[str, str] | None = None,
+    ) -> tuple[float, Path]:
         """The seconds that a command took, and its run folder. Raises InfrastructureError where it ended otherwise."""
         self._count += 1
         run = self.folder / f"run-{self._count}"
-        variables = {"PLUMBLINE_CACHE": str(cache)} if cache else {}
+        added = {**(variables or {}), **({"PLUMBLINE_CACHE": str(cache)} if cache else {})}
         began = time.monotonic()
-        result = project.plumb(
-            *words, "--run", run, "--seed", SEED, deadline_seconds=DEADLINE_SECONDS, variables=variables
-        )
+        result = project.plumb(*words, "--run", run, "--seed", SEED, deadline_seconds=DEADLINE_SECONDS, variables=added)
         seconds = time.monotonic() - began
         expected = ExitCode.FINDINGS if fails else ExitCode.PASS
         if result.expired or result.code != expected:
             raise InfrastructureError(
                 f"plumb {words[0]} ended with status {result.code} and not {int(expected)}: it measures nothing",
                 because=result.text[-2000:],
-                remedy="mend what it says, and measure again",
+                remedy="fix what it says, and measure again",
             )
         return seconds, run
 
@@ -220,9 +233,36 @@ class _Bench:
 
     def cold(self) -> None:
         """The first check of a machine that has the packages. It downloads 150 MB."""
+        self.add("cold", self._first())
+
+    def cold_packaged(self) -> None:
+        """The same, where `plumbline-emulators` is installed: nobody compiles QEMU."""
+        bench, site = Workbench.default(), self.folder / f"site-{self._count}"
+        programs = Emulators(bench.cache, bench.fetcher, Progress()).prepare(
+            [one.emulator for one in bench.catalog.targets.values() if one.emulator.is_qemu_user]
+        )
+        shutil.unpack_archive(write_wheel(programs, self.folder / f"wheel-{self._count}"), site, "zip")
+        for program in (site / emulator_wheel.PACKAGE / emulator_wheel.PROGRAMS).iterdir():
+            # What unpacks archives here forgets the permissions, which pip sets.
+            program.chmod(0o755)
+        self.add("cold_packaged", self._first(PYTHONPATH=str(site)))
+
+    def _first(self, **variables: str) -> float:
         cache = self.folder / f"cache-{self._count}"
-        self.add("cold", self.plumb("check", *self._targets, cache=cache)[0])
+        seconds, _ = self.plumb("check", *self._targets, cache=cache, variables=variables)
+        compiled = any((cache / "logs").glob("qemu-*"))
+        if compiled == bool(variables):
+            raise InfrastructureError(
+                f"QEMU was {'' if compiled else 'not '}compiled: the first check measures something else",
+                where=str(cache / "logs"),
+            )
         shutil.rmtree(cache)
+        return seconds
+
+    def kernels(self) -> None:
+        """Two suites in emulated machines with Linux."""
+        targets = [word for name in KERNELS for word in ("--target", f"{name}-kernel")]
+        self.add("kernels", self.plumb("check", *targets, "--suite", "bitops", "--suite", "protocol")[0])
 
     def enforcement(self) -> None:
         """The least ratio of any target and workload."""
@@ -241,6 +281,8 @@ MEASUREMENTS: dict[str, Callable[[_Bench], None]] = {
     "fuzz": _Bench.fuzz,
     "crashes": _Bench.crashes,
     "cold": _Bench.cold,
+    "cold_packaged": _Bench.cold_packaged,
+    "kernels": _Bench.kernels,
     "enforcement": _Bench.enforcement,
 }
 
@@ -268,8 +310,8 @@ def fuzzed(run: Path) -> tuple[int, int, float]:
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="The median of so many counts.")
 @click.option("--target", "targets", multiple=True, help="Fewer targets, for a trial: nothing is stored.")
 def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
-    """Measure these, or all but `cold`, which downloads; store the figures in docs/bench.json."""
-    chosen = names or tuple(name for name in MEASUREMENTS if name != "cold")
+    """Measure these, or all but first checks, which download; store the figures in docs/bench.json."""
+    chosen = names or tuple(name for name in MEASUREMENTS if name not in FIRST)
     load = round(os.getloadavg()[0], 1)
     Cache.default()
     with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
