@@ -10,7 +10,7 @@ import pytest
 
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import take
-from harness.build.workshop import build_code, build_warnings, kept_tree
+from harness.build.workshop import build_code, build_warnings, kept_objects, kept_tree
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.cache import KEPT, Cache
 from harness.core.processes import process
@@ -224,7 +224,7 @@ class _Beside:
         fakes.write(self.folder / "archive.a", "of these objects\n")
 
     def fill(self, recipe: str = "recipe") -> set[str]:
-        kept_tree.fill_with_kept_objects(self.folder, self.sources, self.work, recipe)
+        kept_objects.fill(self.folder, self.sources, self.work, recipe)
         return {path.name for path in self.folder.iterdir()} - {"one.c", "two.c"}
 
     def compile(self) -> None:
@@ -233,7 +233,7 @@ class _Beside:
             source = f"../../suites/drivers/{name}.c"
             words = ["gcc", "-MMD", "-iquote", ".", "-c", source, "-o", f"../../suites/drivers/{name}.o"]
             process.run_successfully(words, problem="no object", deadline_seconds=60, folder=compiled_in)
-        kept_tree.keep_objects(self.folder, compiled_in, self.work, "recipe")
+        kept_objects.keep(self.folder, compiled_in, self.work, "recipe")
 
 
 BOTH = {"one.o", "one.d", "two.o", "two.d"}
@@ -258,5 +258,5 @@ def test_objects_beside_a_tree_stay_while_what_they_read_is_the_same(tmp_path: P
     assert beside.fill() == {"two.o"}
     beside.compile()
     (beside.folder / "two.d").unlink()
-    kept_tree.keep_objects(beside.folder, beside.header.parent, beside.work, "recipe")
+    kept_objects.keep(beside.folder, beside.header.parent, beside.work, "recipe")
     assert beside.fill() == {"one.o", "one.d"}, "what the compiler of an object read, nobody knows"

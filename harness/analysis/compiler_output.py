@@ -181,6 +181,12 @@ def complaints(output: str) -> frozenset[str]:
     return frozenset(errors or ({_plain(lines[shell])} if shell is not None else set()))
 
 
+def prerequisites(rule: str) -> list[str]:
+    """The files that a compiler read, by the makefile's rule that it wrote (-MD, -MM): those behind the first colon."""
+    first = next((line for line in rule.replace("\\\n", " ").splitlines() if ":" in line), "")
+    return first.partition(": ")[2].split()
+
+
 def _lines(output: str) -> list[str]:
     """The lines without colours, and without the last words of a make whose failure the calling makefile ignores.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.analysis.compiler_output import first_error
 from harness.build import toolchain
 from harness.build.server_build import build_key
-from harness.build.workshop import build_code, kept_tree
+from harness.build.workshop import build_code, kept_objects
 from harness.build.workshop.build_directory import link_words
 from harness.core import json_codec
 from harness.core.cache import disk_errors
@@ -143,13 +143,13 @@ def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path
     work = shop.work / drivers()
     recipe = key_of([shop.recipe, _compiler(shop).read_text("utf-8")])
     with disk_errors(work):
-        kept_tree.fill_with_kept_objects(work, folder() / "drivers", shop.work, recipe)
+        kept_objects.fill(work, folder() / "drivers", shop.work, recipe)
     objects, broken = _drivers(shop, wanted)
     with disk_errors(work):
         (work / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
     objects += _objects(shop, ["table.c", "main.c"])[0]
     if shop.keeps:
-        kept_tree.keep_objects(work, shop.tree / "src", shop.work, recipe)
+        kept_objects.keep(work, shop.tree / "src", shop.work, recipe)
     problem = _link(shop, made, objects, work / "units")
     if problem:
         broken = {unit.name: broken.get(unit.name, problem) for unit in wanted}

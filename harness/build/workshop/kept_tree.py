@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis.compiler_output import Compilation, compilations
+from harness.analysis.compiler_output import Compilation, compilations, prerequisites
 from harness.build.sources.tree_files import copy_file
 from harness.core import json_codec
 from harness.core.digests import files_below, sha256_of
@@ -61,21 +60,6 @@ class KeptTree(Record, frozen=True):
     """Object -> the files of the tree that its compiler read."""
     output: list[OutputBlock]
     """What make printed for all of it."""
-
-
-class KeptObject(Record, frozen=True):
-    """An object that was compiled beside the tree."""
-
-    digest: str
-    reads: dict[str, str]
-    """File below the work folder that its compiler read -> digest."""
-
-
-class KeptObjects(Record, frozen=True):
-    """The objects of a folder beside the tree."""
-
-    recipe: str
-    objects: dict[str, KeptObject]
 
 
 def machine_state() -> str:
@@ -143,51 +127,6 @@ def bring_up_to_date(kept: KeptTree, tree: Path, sources: Sequence[SourceFile], 
     return True
 
 
-def keep_objects(folder: Path, compiled_in: Path, work: Path, recipe: str) -> None:
-    """Note what the compilers of a folder's objects read, which ran in `compiled_in`. Those that do not say are made
-    again the next time.
-    """
-    digests: dict[str, str] = {}
-    objects: dict[str, KeptObject] = {}
-    for path in sorted(folder.glob("*.o")):
-        rule = path.with_suffix(".d")
-        read = _prerequisites(rule.read_text("utf-8", "replace")) if rule.is_file() else []
-        files = {os.path.normpath(compiled_in / name) for name in read}
-        if not files or not all(Path(file).is_relative_to(work) and Path(file).is_file() for file in files):
-            continue
-        for file in files - digests.keys():
-            digests[file] = sha256_of(Path(file))
-        reads = {os.path.relpath(file, work): digests[file] for file in sorted(files)}
-        objects[path.name] = KeptObject(digest=sha256_of(path), reads=reads)
-    (folder / NAME).write_bytes(json_codec.encode(KeptObjects(recipe=recipe, objects=objects)))
-
-
-def fill_with_kept_objects(folder: Path, sources: Path, work: Path, recipe: str) -> None:
-    """Give a folder these sources. Of what is there, only the objects stay that the same compilers would make again."""
-    for path in sorted(folder.glob("*")):
-        if path.suffix not in {".o", ".d"} and path.name != NAME:
-            path.unlink()
-    shutil.copytree(sources, folder, dirs_exist_ok=True)
-    try:
-        kept = json_codec.decode((folder / NAME).read_bytes(), KeptObjects)
-        objects = kept.objects if kept.recipe == recipe else {}
-    except (OSError, msgspec.DecodeError):
-        objects = {}
-    (folder / NAME).unlink(missing_ok=True)
-    digests: dict[str, str] = {}
-
-    def is_same(file: str, digest: str) -> bool:
-        if file not in digests:
-            digests[file] = sha256_of(work / file) if (work / file).is_file() else ""
-        return digests[file] == digest
-
-    for path in sorted(folder.glob("*.o")):
-        one = objects.get(path.name)
-        if one is None or sha256_of(path) != one.digest or not all(is_same(*read) for read in one.reads.items()):
-            path.unlink()
-            path.with_suffix(".d").unlink(missing_ok=True)
-
-
 class MadeTree:
     """A tree in which make has just succeeded."""
 
@@ -235,7 +174,7 @@ class MadeTree:
                 return None
             elif str(beside) in products:
                 rule = (tree / beside).read_text("utf-8", "replace")
-                reads[name] = _resolved(_prerequisites(rule), str(beside.parent))
+                reads[name] = _resolved(prerequisites(rule), str(beside.parent))
             else:
                 unknown[name] = self._calls[name]
         reads |= _asked(unknown, tree, preprocess)
@@ -278,12 +217,6 @@ def _source(call: Compilation) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _prerequisites(rule: str) -> list[str]:
-    """The files behind the first colon of a makefile's rule."""
-    first = next((line for line in rule.replace("\\\n", " ").splitlines() if ":" in line), "")
-    return first.partition(": ")[2].split()
-
-
 def _resolved(names: Iterable[str], folder: str) -> list[str]:
     """Paths below the tree, of paths that a compiler wrote in a folder of the tree."""
     return sorted({os.path.normpath(f"{folder}/{name}") if name[0] != "/" else name for name in names})
@@ -305,7 +238,7 @@ def _asked(
     for (folder, *flags), named in alike.items():
         printed = preprocess(Path(folder), [*flags, "-MM", *named]).replace("\\\n", " ")
         for line in printed.splitlines():
-            files = _prerequisites(line)
+            files = prerequisites(line)
             if files and files[0] in named:
                 reads[named[files[0]]] = _resolved(files, os.path.relpath(folder, tree))
     return reads
