@@ -155,21 +155,58 @@ def test_code_of_another_policy_is_not_used(kept: Kept, first: str, then: str, s
     assert kept.run("load", policy=then)[0] == (-signal if signal else 7)
 
 
-def changed_at(content: bytes, place: int) -> bytes:
-    return content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :]
+def changed_at(content: bytes, *places: int) -> bytes:
+    changed = bytearray(content)
+    for place in places:
+        changed[place] ^= 0x40
+    return bytes(changed)
+
+
+PAGE = 4096
+"""Length of the file's header."""
+BLOCK = 64
+"""Translated blocks begin at a multiple of so many bytes."""
+ENTRY = 48
+"""Length of what the file has of each block: overlay/linux-user/translations.c, `struct entry`."""
+
+
+class Layout:
+    """Where the parts of a file begin, as its header says: code, entries, buckets, instructions."""
+
+    def __init__(self, content: bytes) -> None:
+        code, self.count, instructions = struct.unpack_from("=QQQ", content, 104)
+        self.code = range(PAGE, PAGE + code)
+        self.entries = range(self.code.stop, self.code.stop + self.count * ENTRY)
+        self.buckets = range(self.entries.stop, len(content) - instructions)
+        self.instructions = range(self.buckets.stop, len(content))
+
+
+def with_buckets(content: bytes, number: int) -> bytes:
+    """With each bucket and each entry's successor another entry's number."""
+    layout = Layout(content)
+    changed = bytearray(content)
+    changed[layout.buckets.start : layout.buckets.stop] = struct.pack("=I", number) * (len(layout.buckets) // 4)
+    for entry in layout.entries[::ENTRY]:
+        struct.pack_into("=I", changed, entry + 36, number)
+    return bytes(changed)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
-    "of the header alone": lambda content: content[:4096],
+    "of the header alone": lambda content: content[:PAGE],
     "cut in the code": lambda content: content[: len(content) // 2],
     "cut by a byte": lambda content: content[:-1],
     "longer": lambda content: content + b"\0" * 4096,
     "changed in the header": lambda content: changed_at(content, 20),
+    "with another length of code": lambda content: changed_at(content, 104),
     "with another number of entries": lambda content: changed_at(content, 112),
-    "changed in the code": lambda content: changed_at(content, 4096 + 5000),
-    "changed in the entries": lambda content: changed_at(content, len(content) - 100),
+    "with more instructions": lambda content: changed_at(content, 120),
     "zeros": lambda content: b"\0" * len(content),
+    "changed in each block": lambda content: changed_at(content, *Layout(content).code[::BLOCK]),
+    "changed in each entry": lambda content: changed_at(content, *Layout(content).entries[24::ENTRY]),
+    "changed in each length": lambda content: changed_at(content, *Layout(content).entries[31::ENTRY]),
+    "changed in each instruction": lambda content: changed_at(content, *Layout(content).instructions),
+    "with buckets beyond the entries": lambda content: with_buckets(content, 0x7FFFFFFF),
 }
 
 
@@ -185,6 +222,28 @@ def test_a_damaged_file_costs_only_time(on_arm: Kept, damage: str) -> None:
     assert translated > 0.9 * all_of_it
     # It was replaced.
     assert on_arm.run()[1] < all_of_it / 10
+
+
+@keeps
+def test_a_damaged_block_costs_its_own_translation(on_arm: Kept) -> None:
+    _, all_of_it = on_arm.run()
+    content = on_arm.file.read_bytes()
+    _, left = on_arm.run()
+    layout = Layout(content)
+    # About a tenth of the blocks: in their code, and in what is known of them.
+    for places in (layout.code[:: 100 * BLOCK], layout.entries[40 :: 10 * ENTRY]):
+        on_arm.file.write_bytes(changed_at(content, *places))
+        status, translated = on_arm.run()
+        assert status == 7
+        assert left + 10 < translated < all_of_it / 2
+
+
+@keeps
+def test_a_file_whose_entries_follow_each_other_in_a_circle_ends_the_search(on_arm: Kept) -> None:
+    on_arm.run()
+    content = on_arm.file.read_bytes()
+    on_arm.file.write_bytes(with_buckets(content, Layout(content).count))
+    assert on_arm.run()[0] == 7
 
 
 @keeps

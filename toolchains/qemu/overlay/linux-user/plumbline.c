@@ -1236,6 +1236,11 @@ int plumbline_misaligned_scalars(void)
     return is_repaired ? EMULATED : UNSUPPORTED;
 }
 
+CPUState *plumbline_creator(void)
+{
+    return thread_cpu;
+}
+
 bool plumbline_enforces_stack(void)
 {
     return demand != PLUMBLINE_NONE;

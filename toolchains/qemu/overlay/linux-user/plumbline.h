@@ -42,6 +42,15 @@ void plumbline_load_translations(const struct image_info *program, const char *c
 void plumbline_keep_translations(void);
 
 /*
+ * A SIGSEGV or SIGBUS that somebody sent while the program blocked it (signal.c). Before the program waits with a set of
+ * blocked signals: -TARGET_EINTR if one is to be delivered, or 0. Taken by sigtimedwait(2): the signal, -TARGET_EFAULT
+ * or 0. Added to those that the host says are pending.
+ */
+int plumbline_suspending(const sigset_t *blocked);
+abi_long plumbline_take_arrived(const sigset_t *wanted, abi_ulong into);
+void plumbline_add_arrived(sigset_t *pending);
+
+/*
  * The -system-calls option, which refuses bad input by exiting. A call that the file does not allow is logged and does
  * not return.
  */

@@ -8,6 +8,9 @@
  * translation depends on, the block's entry has the state of the CPU, and the guest's instructions are compared with
  * those that were translated, byte by byte. Blocks that reach into a second page are left out.
  *
+ * A start uses a part of what all programs of many runs left in the file. So nothing looks at the whole of it: entries are
+ * found by a table that the file has too, and each has a digest of its own, which is compared when its block is used.
+ *
  * Translated code has addresses of the emulator's functions and of itself. They stay the same because the emulator runs
  * itself again without the randomisation of addresses, and has its code at a fixed distance from its own.
  *
@@ -40,6 +43,11 @@
 #pragma GCC diagnostic ignored "-Wsign-compare" /* as in plumbline.c */
 
 enum { WORTH_BYTES = 64 * KiB, MOST_BYTES = 48 * MiB };
+/*
+ * Of a file's code, so much is read and not mapped: programs start with what the first of them translated, and change most
+ * of its pages. Large pages of memory take less time than a fault for each.
+ */
+enum { READ_BYTES = 6 * MiB };
 
 /* What must be as it was, for code of another process to be this one's. */
 struct circumstances {
@@ -53,14 +61,17 @@ struct circumstances {
 
 struct header {
     struct circumstances circumstances;
-    uint64_t code_bytes, entries, instruction_bytes, digest; /* the digest is of all that follows the first page */
+    uint64_t code_bytes, entries, instruction_bytes;
+    /* The first page ends here. Code follows, then the entries, the buckets and the instructions. */
 };
 
 struct entry {
     uint64_t pc, cs_base;
     uint32_t flags, cflags;
-    uint32_t block; /* distance of the TranslationBlock from the first translated code */
+    uint32_t block, block_bytes; /* the TranslationBlock and its code: distance from the first translated code, length */
     uint32_t instructions; /* distance of its instructions from those of the first entry */
+    uint32_t next; /* number of the next entry of its bucket, less than its own; 0: none */
+    uint64_t digest; /* of the block, and of what is above but `next` */
 };
 
 static char *path;
@@ -68,12 +79,12 @@ static pid_t keeper; /* the process that writes the file when it ends */
 static void *code; /* where kept code begins; NULL where none is to be kept */
 static struct circumstances here;
 
-/* What was read. Numbers of entries are plus 1: `buckets` has the first of each bucket, and `next` each entry's next. */
+/* What was read. Numbers of entries are plus 1, and `buckets` has the last of each bucket. */
 static struct {
-    size_t code_bytes, entries;
+    size_t code_bytes, entries, instruction_bytes;
     const struct entry *entry;
     const uint8_t *instructions;
-    uint32_t *buckets, *next, mask;
+    const uint32_t *buckets;
     bool *taken; /* by a block of this process */
 } kept;
 
@@ -135,7 +146,7 @@ static bool describe_circumstances(const struct image_info *program, const char 
         return false;
     }
     here = (struct circumstances) {
-        .magic = "translations 1\n",
+        .magic = "translations 2\n",
         .emulator_bytes = emulator.st_size,
         .emulator_written = emulator.st_mtim.tv_sec * 1000000000ull + emulator.st_mtim.tv_nsec,
         .anchor = (uintptr_t)&plumbline_set_translations,
@@ -151,30 +162,57 @@ static bool describe_circumstances(const struct image_info *program, const char 
     return true;
 }
 
-static uint32_t bucket_of(uint64_t pc, uint64_t cs_base, uint32_t flags)
+/* The digest of an entry whose block is at `block`. */
+static uint64_t entry_digest(const struct entry *entry, const void *block)
 {
-    uint64_t mixed = (pc ^ rol64(cs_base, 24) ^ (uint64_t)flags << 32) * 0x9e3779b97f4a7c15u;
+    struct entry plain = *entry;
 
-    return mixed >> 32 & kept.mask;
+    plain.next = 0;
+    plain.digest = 0;
+    return digest(&plain, sizeof(plain)) ^ rol64(digest(block, entry->block_bytes), 8);
+}
+
+/* The number of buckets for so many entries: a power of two. */
+static size_t bucket_count(size_t entries)
+{
+    return pow2ceil(entries + 1);
+}
+
+static uint32_t bucket_of(const struct entry *entry, size_t buckets)
+{
+    uint64_t mixed = (entry->pc ^ rol64(entry->cs_base, 24) ^ (uint64_t)entry->flags << 32) * 0x9e3779b97f4a7c15u;
+
+    return mixed >> 32 & (buckets - 1);
 }
 
 /*
  * Memory behind the code's, of a file or of zeros: where else it lay, the guest's own mappings could depend on its size,
  * and translated code is for the addresses that it was translated at.
  */
-static void *map_beside(size_t bytes, int protection, int file)
+static void *map_beside(size_t bytes, int protection, int file, off_t offset)
 {
     static uintptr_t place;
 
     if (!place) {
         place = ROUND_UP((uintptr_t)tcg_ctx->code_gen_buffer + tcg_ctx->code_gen_buffer_size, 2 * MiB) + 2 * MiB;
     }
-    void *mapped = mmap((void *)place, bytes, protection, MAP_PRIVATE | (file < 0 ? MAP_ANONYMOUS : 0), file, 0);
+    void *mapped = mmap((void *)place, bytes, protection, MAP_PRIVATE | (file < 0 ? MAP_ANONYMOUS : 0), file, offset);
     place += ROUND_UP(bytes, 2 * MiB);
     return mapped;
 }
 
-/* Maps the file's code to where it was; false, and nothing is changed, where the file is not of this emulator. */
+/* Brings the file's code to the place where it was. */
+static bool place_code(int file, size_t bytes)
+{
+    size_t page = qemu_real_host_page_size(), read_bytes = MIN(bytes, READ_BYTES);
+    void *left = code + read_bytes;
+
+    return pread(file, code, read_bytes, page) == read_bytes &&
+           (bytes == read_bytes || mmap(left, bytes - read_bytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+                                        MAP_PRIVATE | MAP_FIXED, file, page + read_bytes) == left);
+}
+
+/* Takes over the file: its code at the place where it was; false, and nothing is used, where it is not of this emulator. */
 static bool map_file(int file)
 {
     struct stat status;
@@ -183,39 +221,28 @@ static bool map_file(int file)
 
     if (fstat(file, &status) < 0 || read(file, &header, sizeof(header)) != sizeof(header) ||
         memcmp(&header.circumstances, &here, sizeof(here)) ||
-        !QEMU_IS_ALIGNED(header.code_bytes, page) || header.code_bytes > MOST_BYTES ||
-        status.st_size != page + header.code_bytes + header.entries * sizeof(struct entry) + header.instruction_bytes) {
+        !QEMU_IS_ALIGNED(header.code_bytes, page) || header.code_bytes > MOST_BYTES || !header.entries ||
+        header.entries > header.code_bytes / sizeof(TranslationBlock) || header.instruction_bytes > MOST_BYTES) {
         return false;
     }
-    uint8_t *whole = map_beside(status.st_size, PROT_READ, file);
-    if (whole == MAP_FAILED) {
+    size_t entry_bytes = header.entries * sizeof(struct entry);
+    size_t bucket_bytes = bucket_count(header.entries) * sizeof(uint32_t);
+    size_t table_bytes = entry_bytes + bucket_bytes + header.instruction_bytes;
+    if (status.st_size != page + header.code_bytes + table_bytes) {
         return false;
     }
-    if (digest(whole + page, status.st_size - page) != header.digest ||
-        mmap(code, header.code_bytes, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, page) != code) {
-        munmap(whole, status.st_size);
+    uint8_t *table = map_beside(table_bytes, PROT_READ, file, page + header.code_bytes);
+    bool *taken = map_beside(header.entries * sizeof(bool), PROT_READ | PROT_WRITE, -1, 0);
+    if (table == MAP_FAILED || taken == MAP_FAILED || !place_code(file, header.code_bytes)) {
         return false;
     }
-    kept.mask = pow2ceil(header.entries + 1) - 1;
-    kept.buckets = map_beside((kept.mask + 1 + header.entries) * sizeof(uint32_t) + header.entries * sizeof(bool),
-                              PROT_READ | PROT_WRITE, -1);
-    if (kept.buckets == MAP_FAILED) {
-        munmap(whole, status.st_size);
-        return false;
-    }
-    kept.next = kept.buckets + kept.mask + 1;
-    kept.taken = (bool *)(kept.next + header.entries);
+    kept.taken = taken;
     kept.code_bytes = header.code_bytes;
+    kept.instruction_bytes = header.instruction_bytes;
+    kept.entry = (const struct entry *)table;
+    kept.buckets = (const uint32_t *)(table + entry_bytes);
+    kept.instructions = table + entry_bytes + bucket_bytes;
     kept.entries = header.entries;
-    kept.entry = (const struct entry *)(whole + page + header.code_bytes);
-    kept.instructions = (const uint8_t *)(kept.entry + header.entries);
-    for (size_t i = 0; i < kept.entries; i++) {
-        const struct entry *entry = &kept.entry[i];
-        uint32_t *bucket = &kept.buckets[bucket_of(entry->pc, entry->cs_base, entry->flags)];
-
-        kept.next[i] = *bucket;
-        *bucket = i + 1;
-    }
     return true;
 }
 
@@ -267,17 +294,34 @@ static TranslationBlock *begin(TranslationBlock *tb, vaddr pc)
     return present;
 }
 
+/* Whether the block of an entry that no process has used yet, and its instructions, are as they were written. */
+static bool is_intact(const struct entry *entry)
+{
+    const TranslationBlock *tb = code + entry->block;
+
+    return entry->block <= kept.code_bytes && entry->block_bytes <= kept.code_bytes - entry->block &&
+           entry->block_bytes >= sizeof(*tb) && entry_digest(entry, tb) == entry->digest &&
+           tb->cflags == entry->cflags && entry->instructions <= kept.instruction_bytes &&
+           tb->size <= kept.instruction_bytes - entry->instructions;
+}
+
 TranslationBlock *plumbline_kept(vaddr pc, uint64_t cs_base, uint32_t flags, uint32_t cflags, const void *instructions)
 {
+    const struct entry wanted = { .pc = pc, .cs_base = cs_base, .flags = flags };
+    uint32_t number, limit = kept.entries + 1;
+
     if (!kept.entries) {
         return NULL;
     }
-    for (uint32_t number = kept.buckets[bucket_of(pc, cs_base, flags)]; number; number = kept.next[number - 1]) {
+    number = kept.buckets[bucket_of(&wanted, bucket_count(kept.entries))];
+    /* Numbers fall, so that a damaged file has no loops. */
+    for (; number && number < limit; limit = number, number = kept.entry[number - 1].next) {
         const struct entry *entry = &kept.entry[number - 1];
         TranslationBlock *tb = code + entry->block;
 
         if (entry->pc == pc && entry->cs_base == cs_base && entry->flags == flags && entry->cflags == cflags &&
-            !kept.taken[number - 1] && !memcmp(kept.instructions + entry->instructions, instructions, tb->size)) {
+            !kept.taken[number - 1] && is_intact(entry) &&
+            !memcmp(kept.instructions + entry->instructions, instructions, tb->size)) {
             kept.taken[number - 1] = true;
             return begin(tb, pc);
         }
@@ -294,7 +338,17 @@ void plumbline_forget_translations(void)
 struct collection {
     GArray *entries;
     GByteArray *instructions;
+    struct entry *open; /* the last entry, whose block ends where the next block begins; NULL: its length is known */
 };
+
+/* The next block is at this distance from the first translated code. */
+static void close_block(struct collection *into, uint32_t end)
+{
+    if (into->open) {
+        into->open->block_bytes = end - into->open->block;
+        into->open = NULL;
+    }
+}
 
 static void collect(struct collection *into, const struct entry *like, const void *instructions, size_t size)
 {
@@ -308,17 +362,37 @@ static void collect(struct collection *into, const struct entry *like, const voi
 static gboolean collect_block(gpointer key, gpointer value, gpointer data)
 {
     const TranslationBlock *tb = value;
+    struct collection *into = data;
     vaddr pc = tb->itree.start, last = pc + tb->size - 1;
     struct entry entry = {
         .pc = pc, .cs_base = tb->cs_base, .flags = tb->flags, .cflags = tb->cflags, .block = (void *)tb - code,
     };
 
     (void)key;
+    /* Blocks come in the order of their addresses. Those of the file are collected by themselves. */
+    if ((void *)tb < code + kept.code_bytes) {
+        return false;
+    }
+    close_block(into, entry.block);
     if (!(tb->cflags & CF_INVALID) && pc != -1 && (pc & TARGET_PAGE_MASK) == (last & TARGET_PAGE_MASK) &&
-        (void *)tb >= code && page_check_range(pc, tb->size, PAGE_READ | PAGE_EXEC)) {
-        collect(data, &entry, g2h_untagged(pc), tb->size);
+        page_check_range(pc, tb->size, PAGE_READ | PAGE_EXEC)) {
+        collect(into, &entry, g2h_untagged(pc), tb->size);
+        into->open = &g_array_index(into->entries, struct entry, into->entries->len - 1);
     }
     return false;
+}
+
+/* The blocks of the file that may be used again. */
+static void collect_kept(struct collection *into)
+{
+    for (size_t i = 0; i < kept.entries; i++) {
+        const struct entry *entry = &kept.entry[i];
+        const TranslationBlock *tb = code + entry->block;
+
+        if (kept.taken[i] ? !(tb->cflags & CF_INVALID) : is_intact(entry)) {
+            collect(into, entry, kept.instructions + entry->instructions, tb->size);
+        }
+    }
 }
 
 static bool write_all(int file, const void *bytes, size_t count)
@@ -343,7 +417,25 @@ static int locked_new_file(const char *name)
     return file;
 }
 
-/* Publishes code of so many bytes with its entries. Other threads still change jumps: the digest is of a copy. */
+/* Completes the entries of code that starts at `copy`. Returns the table by which they are found. */
+static GArray *index_entries(const struct collection *all, const uint8_t *copy)
+{
+    size_t count = bucket_count(all->entries->len);
+    GArray *buckets = g_array_sized_new(false, true, sizeof(uint32_t), count);
+
+    g_array_set_size(buckets, count);
+    for (size_t i = 0; i < all->entries->len; i++) {
+        struct entry *entry = &g_array_index(all->entries, struct entry, i);
+        uint32_t *bucket = &g_array_index(buckets, uint32_t, bucket_of(entry, count));
+
+        entry->next = *bucket;
+        entry->digest = entry_digest(entry, copy + entry->block);
+        *bucket = i + 1;
+    }
+    return buckets;
+}
+
+/* Publishes code of so many bytes with its entries. Other threads still change jumps: digests are of a copy. */
 static void publish(const struct collection *all, size_t code_bytes)
 {
     g_autofree char *name = g_strconcat(path, ".new", NULL), *folder = g_path_get_dirname(path);
@@ -352,11 +444,13 @@ static void publish(const struct collection *all, size_t code_bytes)
     g_autofree uint8_t *first_page = g_malloc0(page);
 
     g_byte_array_append(content, code, code_bytes);
+    g_autoptr(GArray) buckets = index_entries(all, content->data);
     g_byte_array_append(content, (void *)all->entries->data, all->entries->len * sizeof(struct entry));
+    g_byte_array_append(content, (void *)buckets->data, buckets->len * sizeof(uint32_t));
     g_byte_array_append(content, all->instructions->data, all->instructions->len);
     *(struct header *)first_page = (struct header) {
         .circumstances = here, .code_bytes = code_bytes, .entries = all->entries->len,
-        .instruction_bytes = all->instructions->len, .digest = digest(content->data, content->len),
+        .instruction_bytes = all->instructions->len,
     };
     g_mkdir_with_parents(folder, 0777);
     int file = locked_new_file(name);
@@ -387,16 +481,11 @@ void plumbline_keep_translations(void)
     size_t code_bytes = ROUND_UP(tcg_ctx->code_gen_ptr - code, qemu_real_host_page_size());
 
     if (is_worth_keeping(code_bytes)) {
-        struct collection all = { g_array_new(false, false, sizeof(struct entry)), g_byte_array_new() };
+        struct collection all = { g_array_new(false, false, sizeof(struct entry)), g_byte_array_new(), NULL };
 
-        for (size_t i = 0; i < kept.entries; i++) {
-            const TranslationBlock *tb = code + kept.entry[i].block;
-
-            if (!kept.taken[i]) {
-                collect(&all, &kept.entry[i], kept.instructions + kept.entry[i].instructions, tb->size);
-            }
-        }
+        collect_kept(&all);
         tcg_tb_foreach(collect_block, &all);
+        close_block(&all, code_bytes);
         publish(&all, code_bytes);
         g_array_free(all.entries, true);
         g_byte_array_free(all.instructions, true);

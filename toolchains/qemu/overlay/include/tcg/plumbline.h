@@ -17,6 +17,12 @@ enum {
  */
 enum { PLUMBLINE_BYTES = 1 << 14, PLUMBLINE_WORDS = 1 << 15, PLUMBLINE_FLAGS = PLUMBLINE_BYTES | PLUMBLINE_WORDS };
 
+/*
+ * The CPU of the thread that begins another one, whose CPU is being made; NULL while the program's first is made. Both are
+ * of one type.
+ */
+CPUState *plumbline_creator(void);
+
 /* How much alignment the code that this thread is translating is to check for. */
 extern __thread int plumbline_demand;
 
