@@ -4,8 +4,9 @@ The text has one command a line in the quoting of redis-cli (`SET "a b" "\x00"`)
 too. An indented line is sent inline, as it stands; every other line is sent as an array of bulk strings. After an empty
 line the client first waits for all replies; without one, all commands are one write.
 
-Several clients may take turns: a line after `@2` is the second one's. Each command then waits for the reply to the one
-before it. `<client-2>` stands for the number by which the server knows the second client (CLIENT ID).
+Several clients may take turns: a line after `@2` is the second one's. Each turn then waits for the replies to the one
+before it (harness.protocol.conversation). `<client-2>` stands for the number by which the server knows the second one
+(CLIENT ID).
 """
 
 from __future__ import annotations
