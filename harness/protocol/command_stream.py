@@ -85,8 +85,6 @@ def wire(stream: Iterable[Command]) -> bytes:
 
 
 _PLAIN = re.compile(rb"[!#-&(-~]+")
-_ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord('"'): '\\"', ord("\\"): "\\\\"}
-_SHOWN = [_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)]
 _MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 
@@ -102,7 +100,9 @@ def line_of(one: Command) -> str:
 def _quoted(word: bytes) -> str:
     if _PLAIN.fullmatch(word):
         return word.decode("ascii")
-    return '"' + "".join(map(_SHOWN.__getitem__, word)) + '"'
+    # Python escapes what redis-cli does, and quotes: apostrophes here, because of the one in front.
+    escaped = repr(b'"' + word)[3:-1].replace("\\'", "'").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 _WORD = re.compile(

@@ -36,11 +36,12 @@ _TORN = frozenset({"MULTI", "XREADGROUP"})
 server before 7.2 writes a message of RESP3 into the middle of the reply of the client that hears it."""
 ALONE = (
     SUBSCRIBING
-    | _TORN
     | {"ACL", "AUTH", "CLIENT", "FAILOVER", "HELLO", "MONITOR", "PSYNC", "QUIT", "REPLCONF", "REPLICAOF", "RESET"}
     | {"SHUTDOWN", "SLAVEOF", "SYNC"}
 )
-"""Commands that are a turn of their own: they change or end connections, or depend on what was answered before."""
+"""Commands that are a turn of their own: they change or end connections."""
+_OF_ITSELF = frozenset({b"CACHING", b"GETNAME", b"GETREDIR", b"ID", b"SETNAME", b"TRACKING", b"TRACKINGINFO"})
+"""What CLIENT asks of its own connection, or changes so that only later messages show it."""
 LARGEST_TURN_BYTES = 8192
 """A server reads 16 KiB at a time (PROTO_IOBUF_LEN in server.h). It receives a turn whole, or may look at others."""
 _CONFIRMATIONS = frozenset(name.lower().encode() for name in SUBSCRIBING)
@@ -187,13 +188,15 @@ class Conversation:
 def turns_of(stream: Stream) -> list[Stream]:
     """The stream in turns, each of one client and one write.
 
-    A command is a turn of its own if it may block its client, or is one of ALONE. One that waits begins a turn.
+    A command is a turn of its own if it may block its client, changes a connection, or is not sent after some answers.
+    One that waits begins a turn.
     """
+    alone_here = ALONE if SUBSCRIBING.isdisjoint([one.name for one in stream]) else ALONE | _TORN
     turns: list[list[Command]] = []
     size_bytes = 0
     is_open = False
     for one in stream:
-        alone = one.name in ALONE or _may_block(one)
+        alone = _may_block(one) or (one.name in alone_here and not _is_of_itself(one))
         one_bytes = sum(map(len, one.words))
         size_bytes += one_bytes
         if alone or one.waits or not is_open or turns[-1][0].client != one.client or size_bytes > LARGEST_TURN_BYTES:
@@ -202,6 +205,10 @@ def turns_of(stream: Stream) -> list[Stream]:
         turns[-1].append(one)
         is_open = not alone
     return [tuple(turn) for turn in turns]
+
+
+def _is_of_itself(one: Command) -> bool:
+    return one.name == "CLIENT" and len(one.words) > 1 and one.words[1].upper() in _OF_ITSELF
 
 
 def _named(one: Command, numbers: list[bytes]) -> Command:

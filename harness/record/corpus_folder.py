@@ -57,14 +57,21 @@ def tried(folder: Path) -> dict[str, EntryFeatures]:
 
 def keep(entry: Path, content: bytes) -> None:
     """Write an entry."""
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(entry, content)
+    _write(entry, content)
 
 
 def note(entry: Path, features: EntryFeatures) -> None:
     """Record what an entry showed."""
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(features_path(entry), json_codec.encode(features))
+    _write(features_path(entry), json_codec.encode(features))
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_whole(path, content)
+    except FileNotFoundError:
+        # The first one of a corpus.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
 
 
 def minimise(folder: Path, build: str) -> tuple[int, int]:
