@@ -19,7 +19,7 @@ from harness.protocol.command_stream import command, line_of, pieces, wire
 from harness.protocol.conversation import Conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from harness.core.target_model import Target
     from harness.protocol.allowed_refusals import Refusal, Release
@@ -275,37 +275,50 @@ def first_difference(
 
     `release`: of both servers. `slack`: as in `excused`.
     """
-    queues: dict[int, list[Command]] = {}
-    transacts = "MULTI" in [one.name for one in stream]
-    for index, (command_sent, guest_reply, native_reply) in enumerate(zip(stream, guest, native, strict=False)):
-        if not transacts and guest_reply == native_reply:
+    for index, request, mine, other in _answers(stream, guest, native):
+        if mine == other:
+            # Most are; errors never, which Python compares as objects.
             continue
-        queued = queues.setdefault(command_sent.client, [])
-        pairs = [(command_sent, guest_reply, native_reply)]
-        if (
-            command_sent.name == "EXEC"
-            and isinstance(guest_reply, list)
-            and isinstance(native_reply, list)
-            and len(guest_reply) == len(native_reply) == len(queued)
-        ):
-            pairs = list(zip(queued, guest_reply, native_reply, strict=True))
-        if command_sent.name in {"EXEC", "DISCARD"} or (command_sent.name == "MULTI" and guest_reply == b"OK"):
-            queues[command_sent.client] = []
-        elif guest_reply == b"QUEUED":
-            queued.append(command_sent)
-        for request, mine, other in pairs:
-            if mine == other:
-                # Most are; errors never, which Python compares as objects.
-                continue
-            left, right = comparable(request.name, mine), comparable(request.name, other)
-            if left == right:
-                continue
-            excuse = excused(request, left, right, target, release, slack=slack)
-            if excuse is None:
-                return _difference(index, request, left, right)
-            if _parts(excuse, right):
-                return None
+        left, right = comparable(request.name, mine), comparable(request.name, other)
+        if left == right:
+            continue
+        excuse = excused(request, left, right, target, release, slack=slack)
+        if excuse is None:
+            return _difference(index, request, left, right)
+        if _parts(excuse, right):
+            return None
     return None
+
+
+def _answers(
+    stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply]
+) -> Iterator[tuple[int, Command, Reply, Reply]]:
+    """Each command's place, with both replies; the commands of a transaction in the place of EXEC.
+
+    Without transactions, replies that are equal are left out: most are.
+    """
+    transacts = "MULTI" in [one.name for one in stream]
+    queues: dict[int, list[Command]] = {}
+    for index, (sent, mine, other) in enumerate(zip(stream, guest, native, strict=False)):
+        if not transacts:
+            if mine != other:
+                yield index, sent, mine, other
+            continue
+        queued = queues.setdefault(sent.client, [])
+        pairs = [(sent, mine, other)]
+        if (
+            sent.name == "EXEC"
+            and isinstance(mine, list)
+            and isinstance(other, list)
+            and len(mine) == len(other) == len(queued)
+        ):
+            pairs = list(zip(queued, mine, other, strict=True))
+        if sent.name in {"EXEC", "DISCARD"} or (sent.name == "MULTI" and mine == b"OK"):
+            queues[sent.client] = []
+        elif mine == b"QUEUED":
+            queued.append(sent)
+        for request, left, right in pairs:
+            yield index, request, left, right
 
 
 def _parts(excuse: AllowedDifference | Refusal, native: Reply) -> bool:
