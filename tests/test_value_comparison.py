@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.console import Console
 
 from harness.analysis.suspects import SuspectList
 from harness.analysis.values.comparison import Moment, NamedValue, compare, read_moments
-from harness.core.finding import Suspect, ValueComparison
+from harness.core.finding import Finding, Frame, Suspect, ValueComparison
+from harness.report import issue, terminal
 from harness.report.finding import comparison_lines
+from harness.report.formats import markdown, sarif
+from harness.report.formats import registry as formats
+from tests.judgements import HOSTILE, judgement, run_folder
+from tests.test_issue import FACTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +65,22 @@ def test_where_arguments_differ_the_function_around_is_named() -> None:
     outside = compare(*(call("swap", [number("v", given)], []) for given in (6, 5, 5)), name="sparc64")
     assert outside is not None
     assert (outside.within, outside.last_equal) == ("", "")
+
+
+def test_the_place_is_the_call_of_an_entered_function_and_the_definition_of_a_left_one() -> None:
+    def placed(result: int, given: int) -> list[Moment]:
+        call_of = ("save", "/plumbline/tree/src/rdb.c", 180)
+        definition = ("swap", "/plumbline/tree/src/endianconv.c", 70)
+        entry, left = call("swap", [number("v", given)], [number("result", result)])
+        return [msgspec.structs.replace(entry, place=call_of), msgspec.structs.replace(left, place=definition)]
+
+    def place(given: int, result: int) -> Frame | None:
+        found = compare(placed(result, given), placed(8, 5), placed(8, 5), name="sparc64")
+        assert found is not None
+        return found.place
+
+    assert place(given=6, result=8) == Frame(function="save", file="src/rdb.c", line=180, origin="server", pc=0)
+    assert place(given=5, result=7) == Frame(function="swap", file="src/endianconv.c", line=70, origin="server", pc=0)
 
 
 def test_equal_values_have_no_difference() -> None:
@@ -119,5 +142,83 @@ def test_the_function_in_which_values_part_leads_the_ranking() -> None:
     assert comparison_lines(ranking.comparison) == [
         "last equal: call 1 enters swap: v = 5",
         "first different: call 1 leaves swap: result = 7 on sparc64, 8 natively",
+        "place: swap",
     ]
     assert comparison_lines(None) == []
+
+
+PARTED = ValueComparison(
+    last_equal="call 2 enters swap: v = 5",
+    first_different="call 2 leaves swap",
+    differences=["result = 7 on sparc64, 8 natively"],
+    within="swap",
+    compared=3,
+    place=Frame(function="swap", file="src/endianconv.c", line=70, origin="server", pc=0),
+)
+
+
+def explained(comparison: ValueComparison | None) -> Finding:
+    (finding, *_) = judgement().findings
+    return msgspec.structs.replace(finding, kind="wrong-result", comparison=comparison)
+
+
+def test_the_function_around_is_named_beside_one_that_was_not_looked_at() -> None:
+    assert comparison_lines(PARTED)[2:] == ["place: swap (src/endianconv.c:70)"]
+    around = msgspec.structs.replace(PARTED, within="rdbSaveRio")
+    assert comparison_lines(around)[2:] == ["place: swap (src/endianconv.c:70), within rdbSaveRio"]
+    assert comparison_lines(msgspec.structs.replace(around, place=None))[2:] == ["place: rdbSaveRio"]
+    assert comparison_lines(msgspec.structs.replace(PARTED, place=None, within=""))[2:] == []
+
+
+def test_every_format_shows_where_values_part_and_says_that_no_function_need_be_at_fault(tmp_path: Path) -> None:
+    finding = explained(PARTED)
+    whole = msgspec.structs.replace(judgement(), findings=[finding])
+    console = Console(file=(text := io.StringIO()), width=200)
+    terminal.show(console, whole)
+    shown = "last equal: call 2 enters swap: v = 5", "result = 7 on sparc64, 8 natively", "swap (src/endianconv.c:70)"
+    formats.write(run_folder(tmp_path), whole)
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "<h4>Values</h4>" in page
+    texts = {
+        "terminal": text.getvalue(),
+        "sarif": sarif.FORMAT.render(tmp_path, whole),
+        "markdown": markdown.FORMAT.render(tmp_path, whole),
+        "issue": issue.render(whole, finding, FACTS).replace("`", ""),
+        "page": page.replace('</th><td class="long">', ": "),
+    }
+    for name, document in texts.items():
+        assert [one for one in shown if one not in document] == [], name
+        assert name == "terminal" or "need be at fault" in document, name
+    (result,) = json.loads(texts["sarif"])["runs"][0]["results"]
+    assert result["properties"]["comparison"]["differences"] == PARTED.differences
+    related = result["relatedLocations"][-1]
+    assert related["physicalLocation"]["artifactLocation"]["uri"] == "src/endianconv.c"
+    assert "need not be at fault" in related["message"]["text"]
+    stored = json.loads((tmp_path / "run" / "findings.json").read_text("utf-8"))
+    assert stored["findings"][0]["comparison"] == msgspec.to_builtins(PARTED)
+
+
+def test_nobody_reads_of_values_that_nobody_compared(tmp_path: Path) -> None:
+    finding = explained(None)
+    whole = msgspec.structs.replace(judgement(), findings=[finding])
+    formats.write(run_folder(tmp_path), whole)
+    assert "<h4>Values</h4>" not in (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "comparison" not in sarif.FORMAT.render(tmp_path, whole)
+    assert "## Values" not in issue.render(whole, finding, FACTS)
+
+
+def test_values_of_a_hostile_server_are_shown_harmless(tmp_path: Path) -> None:
+    hostile = msgspec.structs.replace(
+        PARTED,
+        last_equal=HOSTILE,
+        differences=[HOSTILE],
+        place=Frame(function=HOSTILE, file="src/a.c", line=1, origin="server", pc=0),
+    )
+    finding = explained(hostile)
+    whole = msgspec.structs.replace(judgement(), findings=[finding])
+    formats.write(run_folder(tmp_path), whole)
+    assert "<script>" not in (tmp_path / "run" / "report.html").read_text("utf-8")
+    console = Console(file=(text := io.StringIO()), width=200)
+    terminal.show(console, whole)
+    documents = [text.getvalue(), sarif.FORMAT.render(tmp_path, whole), markdown.FORMAT.render(tmp_path, whole)]
+    assert all("\x1b" not in each for each in [*documents, issue.render(whole, finding, FACTS)])

@@ -185,6 +185,8 @@ class ValueComparison(Record, frozen=True):
     that were looked at."""
     compared: int
     """How many moments were compared up to there."""
+    place: Frame | None = None
+    """Where a function is entered: the call. Where one is left: its definition. None without debug information."""
 
 
 class Finding(Record, frozen=True):

@@ -19,6 +19,11 @@ SUSPECTS_ARE = (
     "beside the fault stands as high as the fault itself."
 )
 """What reports say above suspects."""
+VALUES_ARE = (
+    "What functions of the ranking were given and returned for the same commands, in the order of time, on the target "
+    "and by the native build of the same source. This is a comparison: none need be at fault."
+)
+"""What reports say above a comparison of values."""
 SHOWN_SUSPECTS = 5
 """How many suspects a finding has where it is shown among others."""
 _ALLOCATION = "src/zmalloc.c"
@@ -75,14 +80,31 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     ]
 
 
-def comparison_lines(comparison: ValueComparison | None) -> list[str]:
-    """Where the values of two machines part; nothing where nobody looked."""
+def comparison_rows(comparison: ValueComparison | None) -> list[tuple[str, str]]:
+    """Where the values of two machines part, as a word and what it stands for; nothing where nobody looked."""
     if comparison is None:
         return []
+    place = comparison.place
+    there = f"{place.function} ({place_in_file(place.file, place.line)})" if place else ""
+    # A function that was not looked at may have made the call.
+    within = comparison.within if place is None or comparison.within != place.function else ""
+    where = ", within ".join(filter(None, [there, within]))
     return [
-        f"last equal: {comparison.last_equal or 'nothing'}",
-        f"first different: {comparison.first_different}: {'; '.join(comparison.differences)}",
+        ("last equal", comparison.last_equal or "nothing"),
+        ("first different", f"{comparison.first_different}: {'; '.join(comparison.differences)}"),
+        *([("place", where)] if where else []),
     ]
+
+
+def comparison_lines(comparison: ValueComparison | None) -> list[str]:
+    """The rows, each as a line."""
+    return [f"{word}: {text}" for word, text in comparison_rows(comparison)]
+
+
+def named_comparison(finding: Finding) -> str:
+    """The comparison of values in one line that says what it is; empty without one."""
+    lines = comparison_lines(finding.comparison)
+    return f"values compared with the native build's, no function need be at fault, {'; '.join(lines)}" if lines else ""
 
 
 def named_suspects(finding: Finding) -> str:

@@ -11,7 +11,7 @@ from harness.core.byte_diff import described
 from harness.core.finding import place_in_file
 from harness.core.model import Record, level_text
 from harness.core.untrusted_text import visible
-from harness.report.finding import SUSPECTS_ARE, frame_in_tree, place_of
+from harness.report.finding import SUSPECTS_ARE, VALUES_ARE, comparison_rows, frame_in_tree, place_of
 from harness.report.formats.markdown import as_code, as_text
 from harness.report.markdown_table import table
 
@@ -91,6 +91,7 @@ def render(judgement: Judgement, finding: Finding, facts: IssueFacts) -> str:
         _what_happens(finding, witness, facts),
         _commands(facts),
         _suspects(finding),
+        _values(finding),
         _reason(finding),
         _how_to_see_it(facts),
     ]
@@ -176,6 +177,12 @@ def _suspects(finding: Finding) -> list[str]:
         for one in finding.suspects
     ]
     return ["## Suspects", "", SUSPECTS_ARE, "", *table(["function", "place", "score", "because it"], rows)]
+
+
+def _values(finding: Finding) -> list[str]:
+    """Where the values of functions part, if somebody looked."""
+    rows = [f"- {word}: {as_code(text)}" for word, text in comparison_rows(finding.comparison)]
+    return ["## Values", "", VALUES_ARE, "", *rows] if rows else []
 
 
 def _commands(facts: IssueFacts) -> list[str]:

@@ -173,7 +173,7 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
 
 
 def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
-    """Whose code it is, or which function the result points to, and the suspects."""
+    """Whose code it is, or which function the result points to, the suspects, and where their values part."""
     place = finding.implicated
     lines = [
         f"    points to    {place.function} ({place_in_file(place.file, place.line)})"
@@ -182,5 +182,5 @@ def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
     ]
     listed = suspect_lines(finding.suspects if whole else finding.suspects[:SHOWN_SUSPECTS])
     lines += [f"    {'' if number else 'suspects':<12} {text}" for number, text in enumerate(listed)]
-    parted = comparison_lines(finding.comparison) if whole else []
+    parted = comparison_lines(finding.comparison)
     return lines + [f"    {'' if number else 'values':<12} {text}" for number, text in enumerate(parted)]

@@ -58,5 +58,10 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
         entry, left = moments[:2]
         assert [str(one) for one in entry.values] == ["s = somewhere", "count = 5"], "it may write there"
         assert [str(one) for one in left.values] == ["result = 21", "s -> 'hello'"]
+        assert [one.place and (one.place[0], one.place[1].rpartition("/tree/")[2]) for one in (entry, left)] == [
+            ("bitcountCommand", "src/bitops.c"),
+            ("redisPopcount", "src/bitops.c"),
+        ], "the call, and the definition"
+        assert all(one.place and one.place[2] > 0 for one in moments), "in a line"
         assert "o -> 'hello'" in [str(one) for one in moments[2].values], "what the object contains"
     assert compare(target, native, again, name="sparc64") is None

@@ -2,8 +2,9 @@
 """Records the arguments and results of functions of a server under gdb, which harness/run/recorded_values.py starts.
 
 gdb calls `record(PLAN)`, where PLAN has the functions, the file to write, and a function whose first call begins the
-recording. Each line of the file is an entry of a function, or its return, with values by the source's names. Addresses
-are left out: of a pointer there is what it points to, where the debug information tells how long that is.
+recording. Each line of the file is an entry of a function, or its return, with values by the source's names, and with
+a place: of an entry the call, of a return the function's definition. Addresses are left out: of a pointer there is what
+it points to, where the debug information tells how long that is.
 """
 
 from __future__ import annotations
@@ -52,21 +53,39 @@ def _follow(functions: dict[Any, str], most: int, hits: list[Any], out: TextIO) 
         # A return comes before an entry at the same address.
         for point in [each for each in hits if each in active] + [each for each in hits if each in functions]:
             if point in active:
-                name, call, pointed = active.pop(point)
+                name, call, pointed, defined = active.pop(point)
                 # gdb knows no result where the function has none.
                 result = [["result", *_value(point.return_value)]] if point.return_value is not None else []
-                out.write(json.dumps([name, call, "return", [*result, *pointed()]]) + "\n")
+                out.write(json.dumps([name, call, "return", [*result, *pointed()], defined]) + "\n")
                 continue
             name = functions[point]
             call, calls[name] = calls[name], calls[name] + 1
             if calls[name] >= most:
                 point.enabled = False
-            values, pointed = _arguments(gdb.newest_frame())
-            out.write(json.dumps([name, call, "entry", values]) + "\n")
+            frame = gdb.newest_frame()
+            values, pointed = _arguments(frame)
+            out.write(json.dumps([name, call, "entry", values, _call_of(frame)]) + "\n")
+            defined = _definition_of(frame)
             try:
-                active[gdb.FinishBreakpoint(gdb.newest_frame(), internal=True)] = name, call, pointed
+                active[gdb.FinishBreakpoint(frame, internal=True)] = name, call, pointed, defined
             except (ValueError, gdb.error):
                 continue
+
+
+def _call_of(frame: Any) -> tuple[str, str, int] | None:
+    """The function that called this one, with the call's file and line; None without debug information."""
+    try:
+        caller = frame.older()
+        line = caller.find_sal() if caller is not None else None
+    except gdb.error:
+        return None
+    return (caller.name(), line.symtab.fullname(), line.line) if line is not None and line.symtab is not None else None
+
+
+def _definition_of(frame: Any) -> tuple[str, str, int] | None:
+    """The function with its file and line; None without debug information."""
+    function = frame.function()
+    return (function.name, function.symtab.fullname(), function.line) if function is not None else None
 
 
 def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:

@@ -1,4 +1,4 @@
 """The arguments and results of functions, as two builds of one server had them.
 
-It imports `core`. Begin with `comparison`.
+It imports `analysis.symbols` and `core`. Begin with `comparison`.
 """

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis.symbols import place_in_tree
 from harness.core import json_codec
-from harness.core.finding import ValueComparison
+from harness.core.finding import Frame, ValueComparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,6 +52,8 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     """How often the function was called before."""
     kind: str
     values: list[NamedValue]
+    place: tuple[str, str, int] | None = None
+    """Function, file and line: of an entry those of the call, of a return those of the definition."""
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -125,12 +128,21 @@ def _first(
                 differences=[f"{here} on {name}, {_value(there)} natively" for here, there in different],
                 within=within,
                 compared=compared,
+                place=_frame(one),
             )
         if pairs:
             last = f"{one}: {', '.join(str(here) for here, _ in pairs)}"
         if one.kind == ENTRY:
             active.append(one)
     return None
+
+
+def _frame(moment: Moment) -> Frame | None:
+    if moment.place is None:
+        return None
+    function, written, line = moment.place
+    file, origin = place_in_tree(written)
+    return Frame(function=function, file=file, line=line, origin=origin, pc=0)
 
 
 def _equal(here: NamedValue, there: NamedValue) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.core.byte_diff import described
 from harness.core.model import level_text
 from harness.core.untrusted_text import one_line
-from harness.report.finding import level_of, named_suspects, place_of, reported_by
+from harness.report.finding import level_of, named_comparison, named_suspects, place_of, reported_by
 from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
 from harness.report.report_format import ReportFormat
@@ -99,6 +99,8 @@ def _finding(finding: Finding) -> list[str]:
             lines.append(f"- {target}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")
     if finding.suspects:
         lines.append(f"- {as_text(named_suspects(finding))}")
+    if finding.comparison:
+        lines.append(f"- {as_text(named_comparison(finding))}")
     if finding.command:
         lines.append(f"- command: {as_code(finding.command)}")
     return [*lines, f"- replay: {as_code(finding.replay)}"]

@@ -25,7 +25,7 @@ from harness.core.untrusted_text import visible
 from harness.isa import rules
 from harness.record import run_folder
 from harness.report import chart
-from harness.report.finding import SUSPECTS_ARE, in_cell, level_of, place_of
+from harness.report.finding import SUSPECTS_ARE, VALUES_ARE, comparison_rows, in_cell, level_of, place_of
 from harness.report.history import history
 from harness.report.misaligned_sites import FATES, counters_text, named_counters, sites, targets_of
 from harness.report.report_format import ReportFormat
@@ -130,6 +130,8 @@ def render(folder: Path, judgement: Judgement, run: RunRecord, *, shows_history:
             history=history(folder) if shows_history else [],
             place_of=place_of,
             suspects_are=SUSPECTS_ARE,
+            values_are=VALUES_ARE,
+            comparison_rows=comparison_rows,
             link=link,
         )
     )

@@ -19,14 +19,15 @@ from harness.analysis.detectors import registry
 from harness.core import json_codec
 from harness.core.byte_diff import described
 from harness.core.ci_streams import in_json
+from harness.core.model import Record
 from harness.core.untrusted_text import one_line, visible
-from harness.report.finding import frame_in_tree, is_in_tree, level_of, named_suspects
+from harness.report.finding import frame_in_tree, is_in_tree, level_of, named_comparison, named_suspects
 from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.core.finding import Difference, Finding, Frame, Suspect, Witness
+    from harness.core.finding import Finding, Frame, Witness
     from harness.judge.findings import Judgement
     from harness.judge.verdict import CellVerdict
 
@@ -154,6 +155,7 @@ def _result(finding: Finding, place: Frame, rule: int, prefix: str) -> dict[str,
             "command": visible(finding.command),
             "replay": visible(finding.replay),
             **({"suspects": [_visible_of(suspect) for suspect in finding.suspects]} if finding.suspects else {}),
+            **({"comparison": _visible_of(finding.comparison)} if finding.comparison else {}),
             **({"difference": _visible_of(finding.difference)} if finding.difference else {}),
         },
     }
@@ -162,10 +164,17 @@ def _result(finding: Finding, place: Frame, rule: int, prefix: str) -> dict[str,
     return result
 
 
-def _visible_of(record: Difference | Suspect) -> dict[str, Any]:
+def _visible_of(record: Record) -> dict[str, Any]:
     """The record's fields, with the server's text escaped."""
-    fields = msgspec.structs.asdict(record)
-    return {name: visible(value) if isinstance(value, str) else value for name, value in fields.items()}
+    return {name: _visible_value(value) for name, value in msgspec.structs.asdict(record).items()}
+
+
+def _visible_value(value: object) -> object:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_visible_value(one) for one in value]
+    return _visible_of(value) if isinstance(value, Record) else value
 
 
 def _message(finding: Finding) -> str:
@@ -176,6 +185,7 @@ def _message(finding: Finding) -> str:
         one_line(instruction),
         one_line(described(finding.difference)) if finding.difference else "",
         one_line(named_suspects(finding)),
+        one_line(named_comparison(finding)),
         f"After: {one_line(finding.command)}" if finding.command else "",
         f"Again: {one_line(finding.replay)}",
     ]
@@ -196,7 +206,7 @@ def _location(file: str, line: int, function: str, prefix: str) -> dict[str, Any
 
 
 def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
-    """The other places in the tree where targets show the finding."""
+    """The other places in the tree where targets show the finding, and where a comparison of values parts."""
     places: dict[tuple[str, int], list[Witness]] = {}
     for witness in finding.witnesses:
         if witness.line and witness.backtrace and is_in_tree(witness.backtrace[0]):
@@ -206,6 +216,11 @@ def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
         accesses = dict.fromkeys(f"{one.target}: {one.instruction or one.access or one.detector}" for one in here)
         text = one_line("; ".join(accesses))
         related.append({"id": number, "message": {"text": text}, **_location(file, line, "", prefix)})
+    parted = finding.comparison.place if finding.comparison else None
+    if parted is not None and is_in_tree(parted):
+        message = {"text": "the first value that differs from the native build's; the function need not be at fault"}
+        location = _location(parted.file, parted.line, parted.function, prefix)
+        related.append({"id": len(related) + 1, "message": message, **location})
     return related
 
 
