@@ -79,6 +79,14 @@ def test_the_c_library_has_lines_and_the_stack_goes_on_into_the_server(tmp_path:
     assert stack[-1]["function"].startswith("redis-check-rdb+0x"), "the server's own symbols are apart, and not here"
 
 
+def test_how_its_allocator_was_compiled_is_no_difference_between_machines(tmp_path: Path) -> None:
+    """Debian compiles libjemalloc2 for each architecture with other options, and MEMORY MALLOC-STATS prints them."""
+    affairs = ["--suite", "limits", "--test", "the server's own affairs"]
+    finished = run("check", "--server", REDIS, "--target", "armv5", *affairs, "--json", "--run", tmp_path / "run")
+    assert finished.returncode == ExitCode.PASS, finished.stdout + finished.stderr
+    assert document(finished)["findings"] == []
+
+
 def test_a_package_that_the_suite_lacks_is_told() -> None:
     finished = run("check", "--server", "debian:bookworm/nosuch-server", "--target", "armv5")
     assert finished.returncode == ExitCode.USAGE
