@@ -145,7 +145,7 @@ class Evidence:
             self._doubt(f"{guest.name}: {trouble}")
         if (trouble or silent) and event is not None and event.end == "signal" and not killed_from_outside(event):
             self._not_the_servers.add(guest.name)
-            self._doubt(f"{guest.name}: its emulator was {event.detail}, and the server was not")
+            self._doubt(f"{guest.name}: its emulator was {event.detail}, and what it ran was not")
 
     def _from_children(
         self, guest: Path, where: CellRecord, event: GuestEvent | None, log: FaultLog, alone: TestEvent | None

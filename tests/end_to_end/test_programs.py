@@ -587,6 +587,19 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_printf_377"], ""),
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs of other machines were executed"),
+    # Without an interpreter the shell reads a script, and with a stranger's the kernel of that machine would.
+    "echo 'exit 0' >s; chmod +x s; ./s": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
+    'echo "#!$PWD/other" >s; chmod +x s; ./odd; ./s 2>&1; true': (
+        Verdict.UNKNOWN,
+        [],
+        "programs of other machines were executed",
+    ),
+    # A copy that the disk had no room for.
+    "head -c 3000 odd >cut; chmod +x cut; ./odd; ./cut; true": (
+        Verdict.UNKNOWN,
+        [],
+        "its emulator was killed by SIGBUS, and what it ran was not",
+    ),
     "./odd limit": (Verdict.UNKNOWN, [], "that the emulator began"),
     # An open file is executed by its path. One that has none would need the kernel of the target.
     f"./odd; {PYTHON} \"os.execve('/proc/self/fd/%d' % os.open('odd', 0), ['odd', 'odd'], os.environ)\"; true": (

@@ -329,6 +329,6 @@ def _outcome(
         *([f"and {len(failed) - SHOWN_PROGRAMS} more"] if len(failed) > SHOWN_PROGRAMS else []),
     ]
     if not failed:
-        why = f"{end.text}, and none of the {count} programs of {target} that ran is known to have failed"
+        why = f"{end.text}, and no program of {target} is known to have failed, of {count} that ran"
         return "failed", f"{command.title}: {end.text}", f"{why}: the reason lies outside of them"
     return "failed", f"the command failed: {end.text}; of its programs: {'; '.join(shown)}", ""
