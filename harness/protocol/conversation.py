@@ -73,6 +73,11 @@ class Conversation:
         self._subscribed: set[int] = set()
         """Clients that have subscribed to anything, and may have given it up since."""
 
+    @property
+    def all_answer(self) -> bool:
+        """Whether no client is blocked or closed: all would answer what comes next."""
+        return not self._waiting and not self._closed
+
     def ask_into(self, replies: list[Reply], stream: Stream) -> None:
         """Send the stream, and append each reply to a list as it arrives.
 

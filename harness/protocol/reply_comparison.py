@@ -138,12 +138,17 @@ def ask_writes_into(replies: list[Reply], client: Client, writes: Iterable[Write
 
 def ask_all_into(
     replies: list[Reply], clients: list[Client], stream: Stream, control: ControlConnection, *, deadline_seconds: float
-) -> None:
-    """`ask_into` for a stream of as many clients, who take turns. `control`: as of a conversation."""
+) -> bool:
+    """`ask_into` for a stream of as many clients, who take turns. `control`: as of a conversation.
+
+    Returns whether each of the clients would answer more.
+    """
     if len(clients) == 1:
         ask_into(replies, clients[0], stream)
-    else:
-        Conversation(clients, control, deadline_seconds=deadline_seconds).ask_into(replies, stream)
+        return True
+    conversation = Conversation(clients, control, deadline_seconds=deadline_seconds)
+    conversation.ask_into(replies, stream)
+    return conversation.all_answer
 
 
 def comparable(name: str, reply: Reply) -> Reply:

@@ -48,15 +48,20 @@ _OWN_CLIENT = SUBSCRIBING | {
     "SLAVEOF",
     "SYNC",
 }
-"""Commands that change or end connections, their own or others', in ways that RESET does not undo."""
+"""Commands that change or end connections, their own or others', in ways that RESET does not undo, or whose replies a
+client alone cannot count."""
+_OWN_CLIENT_OF_TWO = _OWN_CLIENT - SUBSCRIBING - {"ACL", "AUTH", "CLIENT"}
+"""Those of them for streams of several clients, which end with RESET by each."""
+_UNDONE = frozenset({b"CACHING", b"GETNAME", b"GETREDIR", b"ID", b"INFO", b"LIST", b"TRACKING", b"TRACKINGINFO"})
+"""What CLIENT does that RESET undoes, or that changes nothing."""
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
 class Emptying:
     """The servers of a cell: what restores their settings, and what they have received since they were emptied.
 
-    Each has a connection that is not recorded, and remains while the server does. It may also have a client that
-    remains from one stream to the next.
+    Each has a connection that is not recorded, and remains while the server does. It may also have clients that
+    remain from one stream to the next: a guest takes as long to accept and to end one as for a whole stream.
     """
 
     def __init__(self) -> None:
@@ -65,8 +70,8 @@ class Emptying:
         self._received: dict[str, Stream] = {}
         """A server's folder -> the one stream that it has received since it was emptied."""
         self._controls: dict[str, tuple[Guest, ControlConnection]] = {}
-        self._clients: dict[str, Client] = {}
-        """A server's folder -> its client, for which RESET was the last command."""
+        self._clients: dict[str, list[Client]] = {}
+        """A server's folder -> its clients, for each of which RESET was the last command that changed it."""
 
     def control(self, server: Guest) -> ControlConnection:
         """The connection to a server."""
@@ -74,7 +79,7 @@ class Emptying:
         if place not in self._controls:
             for other in [other for other, (guest, _) in self._controls.items() if not guest.alive()]:
                 self._controls.pop(other)[1].close()
-                self._drop_client(other)
+                self._drop_clients(other)
             deadline_seconds = server.deadline_seconds
             self._controls[place] = server, ControlConnection(server.upstream, deadline_seconds=deadline_seconds)
         return self._controls[place][1]
@@ -108,12 +113,13 @@ class Emptying:
         return self._due(server, self.control(server), stream)
 
     def take_client(self, server: Guest) -> Client | None:
-        """The client that remained, if one has. Its owner closes it, or gives it back with all restored."""
-        return self._clients.pop(str(server.folder), None)
+        """A client that remained, if one has. Its owner closes it, or gives it back with all restored."""
+        remaining = self._clients.get(str(server.folder))
+        return remaining.pop() if remaining else None
 
     def keep_client(self, server: Guest, client: Client) -> None:
-        """Keep a client for the next stream."""
-        self._clients[str(server.folder)] = client
+        """Keep a client for later streams."""
+        self._clients.setdefault(str(server.folder), []).append(client)
 
     def forget(self) -> None:
         """Take nothing for granted: others may have used the servers."""
@@ -123,7 +129,7 @@ class Emptying:
     def drop_clients(self) -> None:
         """Close the clients that remained: what follows may end them, or count them."""
         for place in list(self._clients):
-            self._drop_client(place)
+            self._drop_clients(place)
 
     def close(self) -> None:
         """Close all connections."""
@@ -132,15 +138,15 @@ class Emptying:
         self._controls.clear()
         self.drop_clients()
 
-    def _drop_client(self, place: str) -> None:
-        if client := self._clients.pop(place, None):
+    def _drop_clients(self, place: str) -> None:
+        for client in self._clients.pop(place, []):
             client.close()
 
     def _due(self, server: Guest, control: ControlConnection, stream: Stream | None) -> Stream:
         """What restores a server: all of it where nobody knows what the server has received."""
         place = str(server.folder)
         if stream is None:
-            self._drop_client(place)
+            self._drop_clients(place)
         if place not in self._whole:
             self._whole[place] = reply_comparison.EMPTY + UNDO + _settings(control)
         whole = self._whole[place]
@@ -151,9 +157,19 @@ class Emptying:
 
 
 def leaves_client(server: Guest, stream: Stream) -> bool:
-    """Whether the one client that sends a stream is as a new one after RESET, and all other clients are as before."""
+    """Whether each client that sends a stream is as a new one after RESET, and all other clients are as before.
+
+    One of several may be blocked or closed at the end of the stream, though.
+    """
     names = {one.name for one in stream}
-    return server.version >= SINCE_RESET and clients_of(stream) == 1 and _OWN_CLIENT.isdisjoint(names)
+    if server.version < SINCE_RESET:
+        return False
+    if clients_of(stream) == 1:
+        return _OWN_CLIENT.isdisjoint(names)
+    return _OWN_CLIENT_OF_TWO.isdisjoint(names) and (
+        "CLIENT" not in names
+        or all(b"".join(one.words[1:2]).upper() in _UNDONE for one in stream if one.name == "CLIENT")
+    )
 
 
 _CHANGING = (b"config", b"function", b"acl", b"script")

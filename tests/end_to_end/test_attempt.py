@@ -136,6 +136,72 @@ def test_a_client_remains_for_the_streams_that_leave_it_as_it_was(pair: Pair) ->
     assert connections_made(guest) == before + 2 + 1 + 5
 
 
+TWO = """@2 CLIENT TRACKINGINFO
+@2 GET k
+@2 PUBSUB CHANNELS
+@2 BLPOP l 0
+SET k v
+RPUSH l a
+@2 EXEC
+@2 ACL WHOAMI
+@2 DBSIZE
+@2 HGETALL l
+"""
+"""What two clients find, one of which is blocked for a while."""
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "@2 HELLO 3\n@2 CLIENT TRACKING ON\n@2 GET k\nSET k w\n",
+        "@2 SUBSCRIBE c\n@2 PSUBSCRIBE d*\nPUBLISH c x\n",
+        "WATCH k\n@2 WATCH k\n@2 MULTI\n@2 SET k w\nMULTI\n",
+        "SELECT 1\n@2 SELECT 1\n@2 SET k w\n",
+        "ACL SETUSER plumb on >word ~* +@all\n@2 AUTH plumb word\nSET k w\n",
+        "ACL SETUSER plumb on >word ~* +get\n@2 AUTH plumb word\n@2 GET k\n",
+        "CONFIG SET notify-keyspace-events KEA\n@2 HELLO 3\n@2 PSUBSCRIBE __key*\nSET k w\n",
+    ],
+)
+def test_two_clients_remain_and_find_nothing_of_the_stream_before(pair: Pair, left: str) -> None:
+    guest, oracle, emptying = pair
+    emptying.forget()
+    _, expected = tried(pair, TWO)
+    before = connections_made(guest)
+    for _ in range(3):
+        assert tried(pair, left)[0] is None
+        failure, replies = tried(pair, TWO)
+        assert failure is None
+        assert replies == expected
+    # Nobody but who asks here.
+    assert connections_made(guest) == before + 1
+    for server in (guest, oracle):
+        with Client.at_socket(server.upstream, deadline_seconds=10) as client:
+            assert client.pipeline([("DBSIZE",), ("ACL", "USERS"), ("CONFIG", "GET", "notify-keyspace-events")]) == [
+                0,
+                [b"default"],
+                [b"notify-keyspace-events", b""],
+            ]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "SET k v\n@2 BLPOP l 0\n",
+        "@2 QUIT\nSET k v\n",
+        "CLIENT KILL ID <client-2>\n@2 PING\n",
+        "@2 CLIENT SETNAME x\nSET k v\n",
+    ],
+)
+def test_two_clients_end_where_one_is_not_as_a_new_one(pair: Pair, left: str) -> None:
+    guest = pair[0]
+    assert tried(pair, TWO)[0] is None
+    before = connections_made(guest)
+    assert tried(pair, left)[0] is None
+    assert tried(pair, TWO)[0] is None
+    assert connections_made(guest) > before + 2
+    assert tried(pair, PROBE.replace("CLIENT GETNAME\n", ""))[0] is None
+
+
 def test_a_client_that_remains_is_answered_as_a_new_one(pair: Pair) -> None:
     guest, oracle, emptying = pair
     drawn, release = random.Random(11), release_of(guest.build.server_binary, guest.version)
