@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.protocol import reply_comparison
-from harness.protocol.command_stream import clients_of, command, wire
+from harness.protocol.command_stream import Command, clients_of, command, wire
 from harness.protocol.control_connection import ControlConnection
 from harness.protocol.conversation import SUBSCRIBING
 from suites.fuzz.values import SCRIPT
@@ -108,6 +108,14 @@ class Emptying:
         """Say that a server has received a stream since it was emptied, and nothing else; or none, and is empty."""
         self._received[str(server.folder)] = stream
 
+    def sent_bytes(self, server: Guest, content: bytes) -> None:
+        """Say that a client, which may still be blocked, has sent nothing but these bytes since a server was emptied.
+
+        They need not be commands. Where they contain what may change more than keys, nobody knows what they changed.
+        """
+        if not any(name in content.lower() for name in _CHANGING_MORE):
+            self.sent(server, _BY_ANOTHER)
+
     def restoring(self, server: Guest, stream: Stream) -> Stream:
         """What a client sends after its stream to restore the server. The first command is FLUSHALL."""
         return self._due(server, self.control(server), stream)
@@ -174,6 +182,10 @@ def leaves_client(server: Guest, stream: Stream) -> bool:
 
 _CHANGING = (b"config", b"function", b"acl", b"script")
 """Names of the commands that restore a server, besides FLUSHALL. A stream without them has changed keys alone."""
+_CHANGING_MORE = (*_CHANGING, *(name.lower().encode() for name in sorted(_MAKING_REPLICAS)), b"\\x")
+"""What bytes contain that may change more than keys. An inline command may have its name in hexadecimal digits."""
+_BY_ANOTHER = (Command(words=(b"PING",), client=1),)
+"""A stream that changed keys alone, by two clients: one may be blocked."""
 
 
 def undoing(stream: Stream, whole: Stream) -> Stream:
