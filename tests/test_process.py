@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import InfrastructureError
-from harness.core.processes import process, scheduling
+from harness.core.processes import process, process_tree, scheduling
 from harness.core.strict_toml import ROOT
 from tests.survivors import SLEEP, WAIT_SECONDS, eventually, lives, pids_in
 
@@ -61,6 +62,22 @@ def test_a_program_under_test_does_not_see_the_callers_locale(monkeypatch: pytes
     text = process.run(["env"], deadline_seconds=10).text
     assert "LC_ALL=C\n" in text
     assert "REDIS_SECRET" not in text
+
+
+def test_the_addresses_of_one_program_are_steady_and_of_no_other() -> None:
+    permits = process.run(["setarch", "--addr-no-randomize", "true"], deadline_seconds=10).code == 0
+
+    def personality(*, steady: bool = False) -> int:
+        asked = process.run(["cat", "/proc/self/personality"], deadline_seconds=10, steady_addresses=steady)
+        return int(asked.text, 16)
+
+    before = personality()
+    assert personality(steady=True) == before | (process_tree.ADDR_NO_RANDOMIZE if permits else 0)
+    assert personality() == before
+    with ThreadPoolExecutor(1) as other_thread:
+        assert other_thread.submit(personality).result() == before
+        with process_tree.steady_addresses():
+            assert other_thread.submit(personality).result() == before
 
 
 def test_a_program_that_is_not_there_is_an_infrastructure_error_that_names_it() -> None:

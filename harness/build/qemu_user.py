@@ -291,6 +291,14 @@ class Emulators:
         return self.cache.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
 
 
+def keeps_translations(command: Sequence[str]) -> bool:
+    """Whether the emulator of a command line keeps translated code.
+
+    It then needs steady addresses. Where it begins without them, it starts itself again, which takes some 3 ms.
+    """
+    return "-translations" in command
+
+
 def runner_of(build: Build, runner: Runner) -> Runner:
     """How to run the programs of a build: a distribution's find their libraries in its root folder.
 

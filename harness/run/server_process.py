@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import hiredis
 
 from harness.analysis.detectors.registry import reports
-from harness.build.qemu_user import runner_of
+from harness.build.qemu_user import keeps_translations, runner_of
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
@@ -439,7 +439,13 @@ class Guest:
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with self.log.open("wb") as log:
             self._capped = CappedLog(log.fileno())
-            self._process = process.start(command, output=log, folder=self.folder, environment=environment)
+            self._process = process.start(
+                command,
+                output=log,
+                folder=self.folder,
+                environment=environment,
+                steady_addresses=keeps_translations(command),
+            )
 
     @property
     def hides_crash_maps(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.build.qemu_user import keeps_translations
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.record import fault_log, run_folder
@@ -54,11 +55,15 @@ def run_emulated(units: Units, runner: Runner, unit: str, folder: Path, *, plugi
     """
     assert units.program is not None
     folder.mkdir(parents=True)
+    command = runner.command(
+        units.program, units.call(unit), folder / "faults.jsonl", preload=units.preload, plugin=plugin
+    )
     result = process.run(
-        runner.command(units.program, units.call(unit), folder / "faults.jsonl", preload=units.preload, plugin=plugin),
+        command,
         deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS[units.kind]),
         folder=folder,
         environment={**process.PLAIN_ENVIRONMENT, **runner.environment},
+        steady_addresses=keeps_translations(command),
     )
     (folder / "log").write_bytes(result.output)
     return UnitRun(code=result.code, expired=result.expired, output=result.output)

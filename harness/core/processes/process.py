@@ -130,11 +130,13 @@ def start(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     spawn: Spawn | None = None,
+    steady_addresses: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own group, with both outputs in one place. The caller must end it with `kill_group`.
 
     It reads `requests`, which is empty except in harness.core.processes.line_process. `spawn` is tried first: it
-    has its own folder and environment.
+    has its own folder and environment. `steady_addresses`: the program's addresses are the same every time, if the
+    kernel permits that.
 
     Raises InfrastructureError if the program cannot be started, StoppedError after `stop`.
     """
@@ -155,7 +157,8 @@ def start(
             start_new_session=True,
         )
 
-    process = _started(words[0], call)
+    with process_tree.steady_addresses() if steady_addresses else contextlib.nullcontext():
+        process = _started(words[0], call)
     if _STOPPED.is_set():
         # `stop` was called meanwhile, and may have missed this process.
         kill_group(process)
@@ -258,13 +261,14 @@ def run(
     watch_seconds: float | None = None,
     spawn: Spawn | None = None,
     usable: bool = False,
+    steady_addresses: bool = False,
 ) -> Result:
     """Run a command to its end or to the deadline. The output is returned, and appended to `log` after the command.
 
     Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
-    every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command. `spawn`: as of
-    `start`. `usable`: to the deadline counts only the time that the processes could use, not their waits for a
-    processor that others have.
+    every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command. `spawn` and
+    `steady_addresses`: as of `start`. `usable`: to the deadline counts only the time that the processes could use, not
+    their waits for a processor that others have.
 
     Raises InfrastructureError if the program cannot be started. A non-zero exit status is for the caller to judge.
     """
@@ -276,7 +280,14 @@ def run(
             stream.flush()
         offset = stream.tell()
         with capped(stream.fileno(), start=offset):
-            process = start(words, output=stream, folder=folder, environment=environment, spawn=spawn)
+            process = start(
+                words,
+                output=stream,
+                folder=folder,
+                environment=environment,
+                spawn=spawn,
+                steady_addresses=steady_addresses,
+            )
             try:
                 clock = UsableTime(process.pid).look if usable else _elapsed()
                 expired = not _wait(process, clock, deadline_seconds, watch, watch_seconds or WATCH_SECONDS)

@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 MARK = "PLUMBLINE_PROCESS"
 """The environment variable that marks every process of the harness."""
@@ -25,6 +25,7 @@ WATCHDOG = "watchdog"
 """Its value in watchdogs, which end by themselves."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+ADDR_NO_RANDOMIZE = 0x0040000
 KILL_SECONDS = 5.0
 """How long the kernel may take to end a killed process. After that, one that hangs in the kernel is left there."""
 POLL_SECONDS = 0.002
@@ -49,6 +50,22 @@ def die_with_parent(number: signal.Signals, parent: int) -> None:
     _prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
+
+
+@contextlib.contextmanager
+def steady_addresses() -> Iterator[None]:
+    """Have the programs that this thread starts meanwhile use the same addresses every time, if the kernel permits it.
+
+    The kernel keeps that for each thread, and a child has what its parent's thread had (personality(2)).
+    """
+    asked = 0xFFFFFFFF
+    library = ctypes.CDLL(None)
+    before = library.personality(ctypes.c_ulong(asked))
+    library.personality(ctypes.c_ulong(before | ADDR_NO_RANDOMIZE))
+    try:
+        yield
+    finally:
+        library.personality(ctypes.c_ulong(before))
 
 
 def _prctl(option: int, value: int) -> None:
