@@ -73,15 +73,20 @@ class Client:
 
     def pipeline(self, requests: Sequence[Any]) -> list[Reply]:
         """Send all requests at once and return all replies, with error replies in place."""
-        self.send(self.pack(requests))
+        return self.exchange(self.pack(requests), len(requests))
+
+    def exchange(self, packed: bytes, count: int) -> list[Reply]:
+        """As `pipeline`, of so many requests that are packed already."""
+        self.send(packed)
         replies: list[Reply] = []
-        self.receive_into(replies, len(requests))
+        self.receive_into(replies, count)
         return replies
 
     @staticmethod
     def pack(requests: Sequence[Any]) -> bytes:
         """Requests as arrays of bulk strings."""
-        return b"".join(hiredis.pack_command(tuple(request)) for request in requests)
+        pack = hiredis.pack_command
+        return b"".join([pack(tuple(request)) for request in requests])
 
     def send(self, content: bytes) -> None:
         """Send raw bytes."""

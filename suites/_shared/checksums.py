@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from functools import cache
 
 _64 = (1 << 64) - 1
@@ -95,7 +96,8 @@ def crc16(data: bytes) -> int:
 
 
 @cache
-def _crc64_table() -> list[int]:
+def _crc64_tables() -> list[list[int]]:
+    """What each byte makes of the checksum with no, one and up to seven bytes of zero behind it."""
     reflected = int(f"{0xAD93D23594C935A9:064b}"[::-1], 2)
     table = []
     for byte in range(256):
@@ -103,14 +105,23 @@ def _crc64_table() -> list[int]:
         for _ in range(8):
             crc = crc >> 1 ^ (reflected if crc & 1 else 0)
         table.append(crc)
-    return table
+    tables = [table]
+    for _ in range(7):
+        tables.append([crc >> 8 ^ table[crc & 255] for crc in tables[-1]])
+    return tables
 
 
 def crc64(data: bytes, crc: int = 0) -> int:
     """CRC-64/REDIS, Jones' polynomial 0xad93d23594c935a9, reflected (D. T. Jones, "An Improved 64-bit CRC", 2002)."""
-    table = _crc64_table()
-    for byte in data:
-        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
+    t0, t1, t2, t3, t4, t5, t6, t7 = _crc64_tables()
+    whole = len(data) // 8 * 8
+    # A checksum is linear: those of eight bytes, each in its place, add up (Kounavis and Berry, "A Systematic Approach
+    # to Building High Performance Software-based CRC Generators", 2005).
+    for (word,) in struct.iter_unpack("<Q", memoryview(data)[:whole]):
+        a, b, c, d, e, f, g, h = (crc ^ word).to_bytes(8, "little")
+        crc = t7[a] ^ t6[b] ^ t5[c] ^ t4[d] ^ t3[e] ^ t2[f] ^ t1[g] ^ t0[h]
+    for byte in data[whole:]:
+        crc = crc >> 8 ^ t0[(crc ^ byte) & 255]
     return crc
 
 

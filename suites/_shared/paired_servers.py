@@ -81,8 +81,9 @@ class PairedServers:
 
     def ask(self, requests: Sequence[Any]) -> list[Reply]:
         """The guest's replies to a pipeline, after comparing them with the native build's."""
-        expected = [_comparable(reply) for reply in self.oracle.pipeline(requests)]
-        actual = [_comparable(reply) for reply in self.guest.pipeline(requests)]
+        packed = Client.pack(requests)
+        expected = [_comparable(reply) for reply in self.oracle.exchange(packed, len(requests))]
+        actual = [_comparable(reply) for reply in self.guest.exchange(packed, len(requests))]
         for request, reply, native in zip(requests, actual, expected, strict=True):
             if reply != native:
                 raise differing(request, reply, native, self.target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
 import struct
@@ -309,8 +310,9 @@ def keys_of_drawing(text: str, before: str = "") -> tuple[dict[str, int], str]:
 
 def _branch_bytes(keys: Iterable[bytes]) -> int:
     """The sum of the bytes by which keys differ behind beginnings that they share."""
-    edges: dict[bytes, set[int]] = {}
-    for key in keys:
-        for at, byte in enumerate(key):
-            edges.setdefault(key[:at], set()).add(byte)
-    return sum(sum(branches) for branches in edges.values() if len(branches) > 1)
+    branches: dict[bytes, set[int]] = {}
+    # Of the keys that share a beginning, those next to each other in order show where it ends.
+    for key, following in itertools.pairwise(sorted(keys)):
+        shared = next((at for at, byte in enumerate(key) if byte != following[at]), len(key))
+        branches.setdefault(key[:shared], set()).update(key[shared : shared + 1], following[shared : shared + 1])
+    return sum(sum(bytes_there) for bytes_there in branches.values() if len(bytes_there) > 1)

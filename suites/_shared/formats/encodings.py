@@ -48,8 +48,9 @@ def lzf(data: bytes) -> bytes:
         distance = ((control & 31) << 8 | data[at]) + 1
         at += 1
         demand(distance <= len(out), "a match begins before the beginning")
-        for _ in range(length + 2):
-            out.append(out[-distance])
+        begin, count = len(out) - distance, length + 2
+        # A match that is longer than its distance repeats what it has written.
+        out += (out[begin : begin + count] * (count // distance + 1))[:count]
     return bytes(out)
 
 
