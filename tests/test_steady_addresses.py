@@ -1,0 +1,57 @@
+"""An emulator that keeps translated code begins at steady addresses, and no other program of the harness does."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.build.unit_drivers import Units
+from harness.core.processes import process
+from harness.core.processes.process_tree import ADDR_NO_RANDOMIZE
+from harness.run import unit_runner
+from harness.run.server_process import Guest
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.build.qemu_user import Runner
+
+pytestmark = pytest.mark.skipif(
+    process.run(["setarch", platform.machine(), "-R", "true"], deadline_seconds=10).code != 0,
+    reason="seccomp keeps programs from steady addresses: this container keeps no code",
+)
+
+
+def runner_in(cache: Path, *, keeps: bool) -> Runner:
+    """With an emulator that says what personality it has."""
+    emulator = fakes.write(cache / "emulators" / "says", "#!/bin/sh\ncat /proc/self/personality\n", mode=0o755)
+    runner = fakes.unemulated(fakes.target())
+    return msgspec.structs.replace(runner, program=emulator, translations=cache / "translations" if keeps else None)
+
+
+def is_steady(said: str) -> bool:
+    return bool(int(said, 16) & ADDR_NO_RANDOMIZE)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_unit_begins_at_steady_addresses_where_its_code_is_kept(tmp_path: Path, *, keeps: bool) -> None:
+    units = Units(program=tmp_path / "units" / "program", absent={}, broken={})
+    ran = unit_runner.run_emulated(units, runner_in(tmp_path, keeps=keeps), "crc64", tmp_path / "unit")
+    assert is_steady(ran.output.decode()) == keeps
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_server_begins_at_steady_addresses_where_its_code_is_kept(tmp_path: Path, *, keeps: bool) -> None:
+    build = fakes.build(tmp_path / "builds")
+    (tmp_path / "guest").mkdir()
+    guest = Guest(build, runner_in(tmp_path, keeps=keeps), tmp_path / "guest", sockets=tmp_path, version=(7, 0, 15))
+    guest.launch()
+    try:
+        assert guest.await_end() == 0
+        assert is_steady(guest.log.read_text("utf-8")) == keeps
+    finally:
+        guest.__exit__()
