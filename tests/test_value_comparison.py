@@ -100,6 +100,44 @@ def test_the_highest_number_of_a_type_is_the_same_in_every_size() -> None:
     assert compare(told(1, 4), told(2**32 + 1, 8), told(2**32 + 1, 8), name="armv5") is not None
 
 
+def test_a_plain_char_is_the_same_with_and_without_a_sign() -> None:
+    def told(value: int, size: int) -> list[Moment]:
+        return call("put", [number("c", value, size)], [])
+
+    assert compare(told(200, 1), told(-56, 1), told(-56, 1), name="armv5") is None
+    assert compare(told(201, 1), told(-56, 1), told(-56, 1), name="armv5") is not None
+    assert compare(told(200, 4), told(-56, 4), told(-56, 4), name="armv5") is not None
+
+
+def test_the_number_of_an_open_file_is_not_compared() -> None:
+    def told(name: str, value: int) -> list[Moment]:
+        return call("put", [number(name, value)], [])
+
+    assert compare(told("fd", 9), told("fd", 8), told("fd", 8), name="armv5") is None
+    assert compare(told("n", 9), told("n", 8), told("n", 8), name="armv5") is not None
+
+
+def test_a_function_whose_return_was_missed_ended_with_its_caller() -> None:
+    def told(given: int) -> list[Moment]:
+        jumped_to = Moment("_grow", 0, "entry", [])
+        return call("dump", [], [], *call("grow", [], [], jumped_to), *call("swap", [number("v", given)], []))
+
+    found = compare(told(6), told(5), told(5), name="sparc64")
+    assert found is not None
+    assert found.within == "dump"
+
+
+def test_the_caller_is_named_rather_than_what_was_entered_last() -> None:
+    def told(given: int) -> list[Moment]:
+        missed = Moment("_grow", 0, "entry", [])
+        swap = Moment("swap", 0, "entry", [number("v", given)], ("dump", "/plumbline/tree/src/cluster.c", 80))
+        return [Moment("dump", 0, "entry", []), missed, swap]
+
+    found = compare(told(6), told(5), told(5), name="sparc64")
+    assert found is not None
+    assert found.within == "dump"
+
+
 def test_addresses_are_not_compared() -> None:
     def told(where: str) -> list[Moment]:
         return call("free", [NamedValue("p", "pointer", where, 0)], [])
@@ -137,6 +175,20 @@ def test_the_function_in_which_values_part_leads_the_ranking() -> None:
         ("swap", "ran; given equal values, it made the first different one"),
         ("dump", "ran"),
     ]
+    other = msgspec.structs.replace(
+        found, within="grow", place=Frame(function="grow", file="src/sds.c", line=70, origin="server", pc=0)
+    )
+    added = ranking.compared(other)
+    assert [(one.function, one.line, one.score) for one in added.suspects] == [
+        ("grow", 70, 0.0),
+        ("swap", 1, 0.5),
+        ("dump", 1, 0.5),
+    ]
+    assert (
+        added.suspects[0].why == "not among the first by what runs; given equal values, it made the first different one"
+    )
+    assert added.compared(found).suspects == ranking.suspects, "nobody said so before"
+    assert ranking.compared(msgspec.structs.replace(other, within="unknown")).suspects[0].why == "ran"
     # A second comparison says it once.
     assert ranking.compared(found).suspects == ranking.suspects
     assert comparison_lines(ranking.comparison) == [

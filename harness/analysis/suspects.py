@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "suspects.json"
 _PARTED = "; given equal values, it made the first different one"
+_UNRANKED = "not among the first by what runs"
 MOST = 10
 """The suspects that a finding has at most: nobody reads more."""
 
@@ -118,17 +119,18 @@ class SuspectList(Record, frozen=True):
     def compared(self, comparison: ValueComparison) -> SuspectList:
         """The list with a comparison of values: the function in which they part stands first."""
         within = comparison.within
-        ahead = [
-            msgspec.structs.replace(one, why=f"{one.why.removesuffix(_PARTED)}{_PARTED}")
-            for one in self.suspects
-            if one.function == within
-        ]
-        others = [
+        plain = [
             msgspec.structs.replace(one, why=one.why.removesuffix(_PARTED))
             for one in self.suspects
-            if one.function != within
+            if one.why != f"{_UNRANKED}{_PARTED}"
         ]
-        return msgspec.structs.replace(self, suspects=[*ahead, *others], comparison=comparison)
+        ahead = [one for one in plain if one.function == within]
+        place = comparison.place
+        if not ahead and place is not None and place.function == within:
+            ahead = [Suspect(function=within, file=place.file, line=place.line, score=0.0, why=_UNRANKED)]
+        others = [one for one in plain if one not in ahead]
+        marked = [msgspec.structs.replace(one, why=f"{one.why}{_PARTED}") for one in ahead]
+        return msgspec.structs.replace(self, suspects=[*marked, *others][:MOST], comparison=comparison)
 
 
 class _Stored(Record, frozen=True):

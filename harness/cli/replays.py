@@ -172,10 +172,10 @@ def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bo
 def explain(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
     """Show where the values behind a wrong result part.
 
-    gdb records what the suspects of `plumb suspects` are given and what they return, on a target and on the native
-    build, for the shortest commands of the finding. The command shows the last equal and the first different value. The
-    function that made it from equal ones moves to the head of the ranking. ID may be a glob, or the beginning of the
-    id.
+    gdb records what functions are given and what they return, on a target and on the native build, for the shortest
+    commands of the finding. The command shows the last equal and the first different value. The function that made it
+    from equal ones moves to the head of the ranking of `plumb suspects`, if there is one. ID may be a glob, or the
+    beginning of the id.
     """
     bench = Workbench.default(offline=offline)
     found, ranking = _ranked(run, finding, lambda one: suspect_search.explain(bench, run, one, trust=trust))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -30,10 +30,24 @@ RECORDER = ROOT / "toolchains" / "function_values" / "record.py"
 DEBUGGER = "gdb-multiarch"
 TRIGGER = "echoCommand"
 """The function that carries out ECHO, in every release."""
+COMMAND = "processCommand"
+"""The function that carries out any command."""
 SLOWER = 10
 """How many times longer than without gdb a server may take for anything."""
-MOST_CALLS = 300
+MOST_CALLS, FEWEST_CALLS = 300, 20
 """Of one function. Each stops the server twice."""
+ALL_CALLS = 6000
+"""Of all functions, if each is called as often as the others."""
+
+
+class RecordedFunction(NamedTuple):
+    """A function to look at."""
+
+    name: str
+    file: str
+    """Without folders; empty where the name alone says enough."""
+    always: bool = True
+    """Whether its calls count while the server carries out no command, as those of timers."""
 
 
 class RecordedGuest(Guest):
@@ -45,14 +59,13 @@ class RecordedGuest(Guest):
         runner: Runner,
         folder: Path,
         *,
-        functions: Sequence[tuple[str, str]],
+        functions: Sequence[RecordedFunction],
         sockets: Path,
         version: tuple[int, ...],
         options: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
         io: Transport = "unix",
     ) -> None:
-        """`functions`: the name of each, and the name of its file without folders, or nothing."""
         patient = msgspec.structs.replace(runner.target, slowdown=runner.target.slowdown * SLOWER)
         runner = msgspec.structs.replace(runner, target=patient)
         super().__init__(build, runner, folder, sockets=sockets, version=version, options=options, files=files, io=io)
@@ -104,12 +117,14 @@ class RecordedGuest(Guest):
             "functions": self._functions,
             "output": str(self.values),
             "trigger": TRIGGER,
+            "command": COMMAND,
             "start": start,
-            "most": MOST_CALLS,
+            "most": min(MOST_CALLS, max(FEWEST_CALLS, ALL_CALLS // max(len(self._functions), 1))),
         }
         script = self.folder / "commands.gdb"
         script.write_text(
-            "\n".join([*commands, f"source {RECORDER}", f"python record({json.dumps(plan)})", ""]), "utf-8"
+            "\n".join([*commands, f"source {RECORDER}", f"python record(json.loads({json.dumps(plan)!r}))", ""]),
+            "utf-8",
         )
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
         with (self.folder / "gdb.log").open("wb") as log:

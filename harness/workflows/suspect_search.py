@@ -37,6 +37,7 @@ from harness.run.server_process import Guest, StartError
 from harness.workflows.check import Check
 from harness.workflows.replay.covered_streams import covered_streams
 from harness.workflows.replay.recurrence import WRONG_RESULT
+from harness.workflows.replay.transcript_commands import with_commands_of_test
 from harness.workflows.replay.value_search import first_difference
 from harness.workflows.target_setup import blocks_plugin, emulated_target, set_up_target
 
@@ -72,26 +73,29 @@ def find_suspects(bench: Workbench, folder: Path, finding: Finding, *, trust: bo
 def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = False) -> SuspectList:
     """The ranking of a finding with the comparison of its values, which is kept in the run's folder as well.
 
-    `trust`: as for `find_suspects`. Raises UsageError for a finding without a ranking or without commands, and
+    `trust`: as for `find_suspects`. Raises UsageError for a finding that is refused there, too, or has no commands, and
     InconclusiveError where all values are equal.
     """
-    ranking = suspects.stored(folder, finding.id)
+    _refuse(finding, stored_run.read(folder).record)
     path = stored_at(folder, finding.replay)
-    if ranking is None or path is None:
+    if path is None:
         raise UsageError(
             "no values to compare",
             where=finding.id,
-            because="no functions are under suspicion" if ranking is None else "the finding has no commands",
-            remedy=f"plumb suspects {folder} {finding.id}" if ranking is None else f"plumb show {folder} {finding.id}",
+            because="the finding has no commands",
+            remedy=f"plumb show {folder} {finding.id}",
         )
     reproducer = open_reproducer(bench.cache, bench.catalog.servers, str(path), server="", trust=trust)
-    found = first_difference(bench, reproducer, ranking.suspects)
+    target = reproducer.target if reproducer.target in finding.targets else finding.targets[0]
+    witness = next(one for one in finding.witnesses if one.target == target)
+    ranking = suspects.stored(folder, finding.id) or SuspectList(suspects=[], failing=0, passing=0)
+    found = first_difference(bench, with_commands_of_test(folder, witness, reproducer), ranking.suspects)
     if found is None:
         raise InconclusiveError(
             "no value differs",
             where=finding.id,
-            because="what the suspects are given and return is equal on both machines, or cannot be compared: the bug "
-            "may be in both, so that only the test knows what is right",
+            because="what functions are given and return is equal on both machines, or cannot be compared: the bug may "
+            "be in both, so that only the test knows what is right",
         )
     ranking = ranking.compared(found)
     suspects.store(folder, finding.id, ranking)

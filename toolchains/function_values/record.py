@@ -1,10 +1,11 @@
 # ruff: noqa: INP001 - gdb runs the file; it is in no package
 """Records the arguments and results of functions of a server under gdb, which harness/run/recorded_values.py starts.
 
-gdb calls `record(PLAN)`, where PLAN has the functions, the file to write, and a function whose first call begins the
-recording. Each line of the file is an entry of a function, or its return, with values by the source's names, and with
-a place: of an entry the call, of a return the function's definition. Addresses are left out: of a pointer there is what
-it points to, where the debug information tells how long that is.
+gdb calls `record(PLAN)`, where PLAN has the functions, the file to write, a function whose first call begins the
+recording, and the one that carries out a command: some functions count only while it runs. Each line of the file is an
+entry of a function, or its return, with values by the source's names, and with a place: of an entry the call, of a
+return the function's definition. Addresses are left out: of a pointer there is what it points to, where the debug
+information tells how long that is.
 """
 
 from __future__ import annotations
@@ -29,27 +30,66 @@ def record(plan: dict[str, Any]) -> None:
     gdb.execute("set pagination off")
     gdb.execute("handle all nostop noprint pass")
     gdb.execute("set print thread-events off")
+    # Hundreds of them would be removed and inserted again at each stop.
+    gdb.execute("set breakpoint always-inserted on")
     trigger = gdb.Breakpoint("*" + plan["trigger"], internal=True)
     gdb.execute(plan["start"], to_string=True)
     trigger.delete()
     hits = []
     gdb.events.stop.connect(lambda event: hits.extend(getattr(event, "breakpoints", [])))
+    # Of two breakpoints at one address, gdb tells the older one first.
+    serving = Serving(_breakpoint(plan["command"], ""))
     functions = {}
-    for name, file in plan["functions"]:
-        try:
-            functions[gdb.Breakpoint(f"*'{file}'::{name}" if file else f"*{name}", internal=True)] = name
-        except gdb.error:
-            continue
+    for name, file, always in plan["functions"]:
+        point = _breakpoint(name, file)
+        if point is not None:
+            functions[point] = name, always
     with Path(plan["output"]).open("w", encoding="utf-8", buffering=1) as out:
-        _follow(functions, plan["most"], hits, out)
+        _follow(functions, serving, plan, hits, out)
 
 
-def _follow(functions: dict[Any, str], most: int, hits: list[Any], out: TextIO) -> None:
-    calls = dict.fromkeys(functions.values(), 0)
+def _breakpoint(name: str, file: str) -> Any:
+    """At the function's first instruction; None where the program has no such function."""
+    try:
+        return gdb.Breakpoint(f"*'{file}'::{name}" if file else f"*{name}", internal=True)
+    except gdb.error:
+        return None
+
+
+class Serving:
+    """Whether the server carries out a command."""
+
+    def __init__(self, begins: Any) -> None:
+        self._begins = begins
+        self._ends: dict[int, Any] = {}
+        self._serves = False
+
+    def look(self, hits: list[Any]) -> None:
+        """Notice that a command begins or ends, if one does here."""
+        if any(point in hits for point in self._ends.values()):
+            self._serves = False
+        elif self._begins is not None and self._begins in hits:
+            self._serves = True
+            # gdb misses the end of a function that its caller jumps to, but not that it is back in the caller's caller.
+            caller = gdb.newest_frame().older()
+            while caller is not None and caller.type() == gdb.TAILCALL_FRAME:
+                caller = caller.older()
+            if caller is not None and caller.pc() not in self._ends:
+                self._ends[caller.pc()] = gdb.Breakpoint(f"*{caller.pc()}", internal=True)
+
+    def __bool__(self) -> bool:
+        return self._serves
+
+
+def _follow(
+    functions: dict[Any, tuple[str, bool]], serving: Serving, plan: dict[str, Any], hits: list[Any], out: TextIO
+) -> None:
+    calls = {name: 0 for name, _ in functions.values()}
     active = {}
     while any(thread.is_valid() for thread in gdb.selected_inferior().threads()):
         hits.clear()
         gdb.execute("continue", to_string=True)
+        serving.look(hits)
         # A return comes before an entry at the same address.
         for point in [each for each in hits if each in active] + [each for each in hits if each in functions]:
             if point in active:
@@ -58,9 +98,11 @@ def _follow(functions: dict[Any, str], most: int, hits: list[Any], out: TextIO) 
                 result = [["result", *_value(point.return_value)]] if point.return_value is not None else []
                 out.write(json.dumps([name, call, "return", [*result, *pointed()], defined]) + "\n")
                 continue
-            name = functions[point]
+            name, always = functions[point]
+            if not (always or serving):
+                continue
             call, calls[name] = calls[name], calls[name] + 1
-            if calls[name] >= most:
+            if calls[name] >= plan["most"]:
                 point.enabled = False
             frame = gdb.newest_frame()
             values, pointed = _arguments(frame)
@@ -104,11 +146,14 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
         if _is_scalar(length) and after.lower().endswith(LENGTHS):
             lengths[name] = min(int(length), MOST_BYTES)
 
+    outputs = {name: _value(value, lengths.get(name)) for name, value in found if _is_output(value)}
+
     def pointed() -> list[Any]:
         values = [
             [name, *_value(value, lengths.get(name))] for name, value in found if _code(value) == gdb.TYPE_CODE_PTR
         ]
-        return [one for one in values if one[1] != "pointer"]
+        # An output may be left as it was: whatever the memory held.
+        return [one for one in values if one[1] != "pointer" and tuple(one[1:]) != outputs.get(one[0])]
 
     # What a function only writes to has any value at its entry.
     given = [

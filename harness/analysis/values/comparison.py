@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ENTRY, RETURN = "entry", "return"
 _COMPARED = {"number", "bytes"}
+_DESCRIPTORS = {"fd", "cfd"}
+"""Arguments with the number of an open file: the emulator has some open, too."""
 
 
 class NamedValue(msgspec.Struct, frozen=True, array_like=True):
@@ -102,7 +104,9 @@ def _steady(native: Sequence[Moment], again: Sequence[Moment]) -> dict[tuple[str
         one.key: {
             value.name: value
             for value in one.values
-            if value.kind in _COMPARED and other.get(one.key, {}).get(value.name) == value
+            if value.kind in _COMPARED
+            and value.name not in _DESCRIPTORS
+            and other.get(one.key, {}).get(value.name) == value
         }
         for one in native
     }
@@ -119,9 +123,9 @@ def _first(
         different = [(here, there) for here, there in pairs if not _equal(here, there)]
         compared += bool(pairs)
         if one.kind == RETURN:
-            active = [each for each in active if (each.function, each.call) != (one.function, one.call)]
+            active = _left(active, one)
         if different:
-            within = one.function if one.kind == RETURN else active[-1].function if active else ""
+            within = one.function if one.kind == RETURN else _caller(active, one)
             return ValueComparison(
                 last_equal=last,
                 first_different=str(one),
@@ -137,6 +141,20 @@ def _first(
     return None
 
 
+def _left(active: list[Moment], left: Moment) -> list[Moment]:
+    """What is still active. gdb misses the return of a function that its caller jumps to: it ended with the caller."""
+    names = [(each.function, each.call) for each in active]
+    name = (left.function, left.call)
+    return active[: names.index(name)] if name in names else active
+
+
+def _caller(active: list[Moment], entered: Moment) -> str:
+    """The active function that calls, or the innermost one where the caller was not looked at; empty without any."""
+    names = [each.function for each in active]
+    caller = entered.place[0] if entered.place is not None else ""
+    return caller if caller in names else next(reversed(names), "")
+
+
 def _frame(moment: Moment) -> Frame | None:
     if moment.place is None:
         return None
@@ -150,6 +168,9 @@ def _equal(here: NamedValue, there: NamedValue) -> bool:
         return here.kind not in _COMPARED
     if here.value == there.value:
         return True
+    if here.size == there.size == 1 and isinstance(here.value, int) and isinstance(there.value, int):
+        # A plain char has a sign on some machines only.
+        return (here.value - there.value) % 256 == 0
     # The highest number of a type that has several sizes stands for "none", and -1 was converted to it.
     sizes = (here.size, there.size)
     return sizes[0] != sizes[1] and all(one.value == (1 << 8 * one.size) - 1 for one in (here, there))

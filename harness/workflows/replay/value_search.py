@@ -1,8 +1,9 @@
-"""Finds the first value that differs between a target and the native build, among those of functions under suspicion.
+"""Finds the first value that differs between a target and the native build, among those of functions that served.
 
 The shortest commands of the finding are sent to a server of the target, and twice to a native one. gdb records the
-arguments and results of the functions. Where both machines have the same values, the bug is in both: then only the test
-knows what is right, and nothing here shows it.
+arguments and results of the functions that the target executed for these commands, and those of the suspects. Where
+both machines have the same values, the bug is in both: then only the test knows what is right, and nothing here shows
+it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from harness.analysis.executed_code import code_lines
 from harness.analysis.values.comparison import compare, read_moments
 from harness.core.errors import InconclusiveError, UsageError
 from harness.judge.reproducer import files_of
@@ -19,10 +23,10 @@ from harness.protocol.command_stream import clients_of, from_text
 from harness.protocol.control_connection import ControlConnection
 from harness.protocol.reply_comparison import ask, ask_all_into
 from harness.protocol.resp import Client
-from harness.run.recorded_values import RecordedGuest
+from harness.run.recorded_values import RecordedFunction, RecordedGuest
 from harness.workflows.replay import shortening
-from harness.workflows.replay.rerun import sent_stream
-from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
+from harness.workflows.replay.replay import Replayer
+from harness.workflows.target_setup import blocks_plugin, emulated_target, oracle_setup, set_up_target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,39 +40,70 @@ if TYPE_CHECKING:
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 
+MOST_FUNCTIONS = 400
+"""Each is a breakpoint."""
+REPLY_SECONDS = 120.0
+"""How long a reply is waited for. What was recorded until then is compared."""
+LAST_COMMANDS = 10
+"""The commands at the end of a stream that is longer: its values are recorded for these alone."""
+UNCOMPARED_FILES = {"zmalloc.c"}
+"""How large memory is differs by machine, and is no result."""
+_FOREGROUND = {"BGSAVE": b"SAVE"}
+"""gdb leaves children alone: the server does their work itself, by the same functions."""
+
 
 def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequence[Suspect]) -> ValueComparison | None:
-    """Where the values of the suspects part; None where all that can be compared are equal.
+    """Where the values of functions part; None where all that can be compared are equal.
 
     Raises UsageError for a finding whose commands are not known, and InconclusiveError where nothing was recorded.
     """
     bench = bench.with_toolchain(reproducer.toolchain)
     shortened = shortening.shorten(bench, reproducer)
-    stream = shortened.stream or _commands(reproducer)
-    if not stream:
+    if not shortened.stream:
         raise UsageError("no values to compare", where=reproducer.finding, because="its commands are not known")
+    stream = _in_the_foreground(shortened.stream)
     tree = bench.open_server(reproducer.server, reproducer.settings, packages=True)
-    functions = [(one.function, PurePosixPath(one.file).name) for one in suspects]
     target, native = set_up_target(bench, emulated_target(bench.catalog, reproducer.target)), oracle_setup(bench)
+    functions = _functions(bench, shortening.with_commands(shortened.reproducer, stream), suspects)
     with tempfile.TemporaryDirectory(prefix="plumbline-values-") as name:
-        recorded = [
-            _recorded(setup, tree, reproducer, stream, functions, Path(name) / f"{number}")
-            for number, setup in enumerate((target, native, native))
-        ]
+        recorded = []
+        for number, setup in enumerate((target, native, native)):
+            bench.progress.say(f"{reproducer.finding}: values of {len(functions)} functions on {setup.target.name}")
+            folder = Path(name) / f"{number}"
+            recorded.append(_recorded(setup, tree, reproducer, stream, functions, folder))
     for moments, where in zip(recorded, (reproducer.target, "this machine"), strict=False):
         if not moments:
             raise InconclusiveError(
                 "no values to compare",
                 where=reproducer.finding,
-                because=f"none of {', '.join(one for one, _ in functions)} was called on {where}",
+                because=f"none of {len(functions)} functions was called on {where}",
             )
     return compare(*recorded, name=reproducer.target)
 
 
-def _commands(reproducer: Reproducer) -> Stream:
-    if reproducer.again is not None:
-        return tuple(from_text("\n".join(reproducer.again.requests)))
-    return sent_stream(reproducer.chunks)
+def _in_the_foreground(stream: Stream) -> Stream:
+    return tuple(
+        msgspec.structs.replace(one, words=(_FOREGROUND[one.name],)) if one.name in _FOREGROUND else one
+        for one in stream
+    )
+
+
+def _functions(bench: Workbench, reproducer: Reproducer, suspects: Sequence[Suspect]) -> list[RecordedFunction]:
+    """The suspects, then what the target executes for the commands, as far as it has machine code of its own."""
+    found = {(one.function, PurePosixPath(one.file).name): True for one in suspects}
+    replayer = Replayer(bench, reproducer, server="")
+    _, executed = replayer.replay_covered(reproducer, blocks_plugin(bench))
+    binary = replayer.build(reproducer).server_binary
+    lines = code_lines(replayer.setup.toolchain.prefix, binary, sorted(executed))
+    for places in lines.values():
+        outermost = places[-1]
+        found.setdefault((outermost.function, PurePosixPath(outermost.file).name), False)
+    some = [
+        RecordedFunction(name, file, always)
+        for (name, file), always in found.items()
+        if file not in UNCOMPARED_FILES or always
+    ]
+    return some[:MOST_FUNCTIONS]
 
 
 def _recorded(
@@ -76,7 +111,7 @@ def _recorded(
     tree: SourceTree,
     reproducer: Reproducer,
     stream: Stream,
-    functions: Sequence[tuple[str, str]],
+    functions: Sequence[RecordedFunction],
     folder: Path,
 ) -> list[Moment]:
     """What the functions did while a server served the commands, however that ended."""
@@ -94,13 +129,16 @@ def _recorded(
         io=reproducer.io,
     )
     with guest, contextlib.suppress(OSError), contextlib.ExitStack() as connections:
-        seconds = guest.deadline_seconds
+        seconds = min(guest.deadline_seconds, REPLY_SECONDS)
         clients = [
             connections.enter_context(Client.at_socket(guest.recorded_path, deadline_seconds=seconds))
             for _ in range(clients_of(stream))
         ]
         control = connections.enter_context(ControlConnection(guest.upstream, deadline_seconds=seconds))
-        ask(clients[0], from_text("ECHO begin"))
         replies: list[Reply] = []
-        ask_all_into(replies, clients, stream, control, deadline_seconds=seconds)
+        # Clients that wait for one another cannot be told apart from the middle on.
+        before = max(len(stream) - LAST_COMMANDS, 0) if len(clients) == 1 else 0
+        ask_all_into(replies, clients, stream[:before], control, deadline_seconds=seconds)
+        ask(clients[0], from_text("ECHO begin"))
+        ask_all_into(replies, clients, stream[before:], control, deadline_seconds=seconds)
     return read_moments(guest.values)

@@ -1,0 +1,50 @@
+"""The commands of a failed test that names no server, because it looked at a file or at several servers.
+
+Such a finding has a reproducer without commands. The transcripts of the servers that the test started have them.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.record import event_log
+from harness.record.run_folder import INPUTS, GuestEvent
+from harness.record.transcript import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.finding import Witness
+    from harness.judge.reproducer import Reproducer
+
+
+def with_commands_of_test(folder: Path, witness: Witness, reproducer: Reproducer) -> Reproducer:
+    """The reproducer with what the test sent to its own server on the witness's target, if it has no commands.
+
+    Of several servers, that one which was sent the most.
+    """
+    if reproducer.chunks or reproducer.again is not None or reproducer.unit or reproducer.upstream:
+        return reproducer
+    cell = folder / witness.target / witness.suite
+    tests = {witness.test, *(occasion.test for occasion in witness.occasions)}
+    sent = [
+        (path.stat().st_size, event, path)
+        for event in event_log.read_events(cell / event_log.NAME)
+        if isinstance(event, GuestEvent) and event.own and event.test in tests and not event.target
+        if event.transcript and (path := cell / event.name / event.transcript).is_file()
+    ]
+    if not sent:
+        return reproducer
+    _, event, path = max(sent, key=lambda one: one[0])
+    inputs = cell / event.name / INPUTS
+    files = {
+        str(one.relative_to(inputs)): base64.b64encode(one.read_bytes()).decode()
+        for one in sorted(inputs.rglob("*"))
+        if one.is_file() and not one.is_symlink()
+    }
+    return msgspec.structs.replace(
+        reproducer, target=witness.target, chunks=load(path), options=event.options, files=files, tls=event.tls
+    )
