@@ -255,10 +255,14 @@ def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
 
 def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     later = msgspec.structs.replace(HEADER, commit="later")
-    (tmp_path / "one.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=3)))
+    (tmp_path / "one.json").write_bytes(
+        json_codec.pretty(a_document(an_outcome("drop-1"), an_outcome("drop-3"), seed=3))
+    )
     (tmp_path / "two.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=4, header=later)))
     (tmp_path / "three.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-2"), seed=3, header=later)))
-    said = 'held_back = [3]\nread_before = ["drop-1"]\nsurvivors = []\n'
+    said = "survivors = []\n" + "".join(
+        f'[[held_back]]\nseed = {seed}\nread_before = ["{name}"]\n' for seed, name in ((3, "drop-1"), (5, "drop-3"))
+    )
     (tmp_path / "survivors.toml").write_text(said, "utf-8")
     documents, survivors = recall.documents(tmp_path), recall.survivors(tmp_path)
     monkeypatch.setattr(recall, "documents", lambda: documents)
@@ -266,7 +270,7 @@ def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.Monke
     *rows, blank, sentence = recall.sample_rows()[2:]
     assert blank == ""
     assert "of seed 3, 1 were in the list" in sentence, "and the training sample has no such sentence"
-    assert sentence.endswith("Without them the share is none.")
+    assert "Without them the share is 0 of 1" in sentence, "another seed's list counts for that seed"
     uses = [row.split(" | ")[0] for row in rows]
     # One seed that was read is enough: both samples of the later commit count as one.
     assert dict(zip([each.header.commit for each in documents], uses, strict=True)) == {
@@ -304,11 +308,21 @@ rank = {rank}
 failing = 1
 passing = 9
 points_to = "{points_to}"
+{explained}
 """
-    ranks = ((1, "save"), (5, ""), (6, "load"), (0, ""))
-    text = "".join(entry.format(rank=rank, points_to=points_to) for rank, points_to in ranks)
+    ranks = (
+        (1, "save", ""),
+        (5, "", 'explained = 1\nparts_in = "save"'),
+        (6, "load", ""),
+        (0, "", 'explained = 0\nparts_in = "load"'),
+    )
+    text = "".join(
+        entry.format(rank=rank, points_to=points_to, explained=explained) for rank, points_to, explained in ranks
+    )
     (tmp_path / "suspects.toml").write_text(f'commit = "abc"\n{text}')
     lines = recall.suspect_rows(tmp_path)
     blank = lines.index("")
     assert [row.split(" | ")[5] for row in lines[2:blank]] == ["1", "5", "6", "beyond 10"]
-    assert re.findall(r"(\d) of 4", "\n".join(lines[blank:])) == ["1", "2", "3", "1"]
+    said = "no value differs"
+    assert [row.split(" | ")[6] for row in lines[2:blank]] == [said, "1", said, "beyond 10"]
+    assert re.findall(r"(\d) of 4", "\n".join(lines[blank:])) == ["1", "2", "3", "2", "2", "1", "1"]

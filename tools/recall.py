@@ -47,16 +47,29 @@ class Survivor(Record, frozen=True):
     """
 
 
+class HeldBack(Record, frozen=True):
+    """A seed whose list of mutants nobody had read when the commit of its sample was made."""
+
+    seed: int
+    read_before: list[str] = msgspec.field(default_factory=list)
+    """Its mutants that a list had, too, which had been read by then: operators with few mutants give the same ones to
+    several seeds.
+    """
+
+
 class SurvivorList(Record, frozen=True):
     """docs/recall/survivors.toml."""
 
     survivors: list[Survivor]
-    held_back: list[int] = msgspec.field(default_factory=list)
-    """The seeds whose lists of mutants nobody had read when the commit of their sample was made."""
-    read_before: list[str] = msgspec.field(default_factory=list)
-    """Mutants of these seeds that a list had, too, which had been read: operators with few mutants give the same ones
-    to several seeds.
-    """
+    held_back: list[HeldBack] = msgspec.field(default_factory=list)
+
+    def is_held_back(self, sample: RecallDocument) -> bool:
+        """Whether all seeds of a sample are held back."""
+        return set(sample.seeds) <= {one.seed for one in self.held_back}
+
+    def read_before(self, sample: RecallDocument) -> set[str]:
+        """The sample's mutants that had been read."""
+        return {name for one in self.held_back if one.seed in sample.seeds for name in one.read_before}
 
 
 class MeasuredRanking(Record, frozen=True):
@@ -75,6 +88,12 @@ class MeasuredRanking(Record, frozen=True):
     passing: int
     points_to: str = ""
     """The function that the finding points to without a ranking (`implicated`); empty for none."""
+    explained: int | None = None
+    """Its place after `plumb explain`; absent where the command showed no difference."""
+    unexplained: str = "no value differs"
+    """Why it showed none."""
+    parts_in: str = ""
+    """The function at the place where values part; empty where none differed."""
 
 
 class MeasuredRankings(Record, frozen=True):
@@ -96,19 +115,26 @@ def suspect_rows(folder: Path = STORED) -> list[str]:
             one.suite,
             f"`{one.points_to}`" if one.points_to else "",
             one.rank or "beyond 10",
+            one.unexplained if one.explained is None else one.explained or "beyond 10",
+            f"`{one.parts_in}`" if one.parts_in else "",
             one.failing,
             one.passing,
         )
         for one in measured.rankings
     ]
-    heads = ["bug", "changed function", "target", "suite", "points to", "rank", "failing runs", "passing runs"]
+    heads = ["bug", "changed function", "target", "suite", "points to", "rank", "rank after `plumb explain`"]
+    heads += ["values part in", "failing runs", "passing runs"]
     ranks = [one.rank for one in measured.rankings]
+    after = [one.rank if one.explained is None else one.explained for one in measured.rankings]
     shares = [
         (words, str(Share(found=found, judged=len(ranks))))
         for words, found in (
             ("first", sum(rank == 1 for rank in ranks)),
             ("among the first five", sum(0 < rank <= 5 for rank in ranks)),
             ("among the ten that are listed", sum(rank > 0 for rank in ranks)),
+            ("first after `plumb explain`", sum(rank == 1 for rank in after)),
+            ("among the first five after `plumb explain`", sum(0 < rank <= 5 for rank in after)),
+            ("where values part", sum(one.parts_in == one.function for one in measured.rankings)),
             ("what the finding points to", sum(one.points_to == one.function for one in measured.rankings)),
         )
     ]
@@ -170,7 +196,7 @@ def sample_rows() -> list[str]:
     same = {(each.server, each.mutant) for each in said.survivors if each.same}
     for each in documents():
         header = each.header
-        use = "held back" if set(each.seeds) <= set(said.held_back) else "training"
+        use = "held back" if said.is_held_back(each) else "training"
         states = [len(each.of(state)) for state in ("survived", "equivalent", "invalid", "unjudged")]
         seeds = ", ".join(map(str, each.seeds))
         share = str(share_of(each.outcomes))
@@ -201,9 +227,10 @@ def _without_read(said: SurvivorList) -> list[str]:
     """A sentence for each held-back sample of which a list that was read had mutants."""
     lines = []
     for each in documents():
-        read = [one for one in each.of(*JUDGED) if one.mutant.name in said.read_before]
-        if set(each.seeds) <= set(said.held_back) and read:
-            others = share_of(one for one in each.outcomes if one.mutant.name not in said.read_before)
+        names = said.read_before(each)
+        read = [one for one in each.of(*JUDGED) if one.mutant.name in names]
+        if said.is_held_back(each) and read:
+            others = share_of(one for one in each.outcomes if one.mutant.name not in names)
             seeds = ", ".join(map(str, each.seeds))
             sentence = (
                 f"Of the judged mutants of seed {seeds}, {len(read)} were in the list of a training sample as well"
