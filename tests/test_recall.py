@@ -261,14 +261,16 @@ def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.Monke
     (tmp_path / "two.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-1"), seed=4, header=later)))
     (tmp_path / "three.json").write_bytes(json_codec.pretty(a_document(an_outcome("drop-2"), seed=3, header=later)))
     said = "survivors = []\n" + "".join(
-        f'[[held_back]]\nseed = {seed}\nread_before = ["{name}"]\n' for seed, name in ((3, "drop-1"), (5, "drop-3"))
+        f'[[held_back]]\nseed = {seed}\nwanted = {wanted}\nread_before = ["{name}"]\n'
+        for seed, wanted, name in ((3, 9, "drop-1"), (5, 7, "drop-3"))
     )
     (tmp_path / "survivors.toml").write_text(said, "utf-8")
     documents, survivors = recall.documents(tmp_path), recall.survivors(tmp_path)
     monkeypatch.setattr(recall, "documents", lambda: documents)
     monkeypatch.setattr(recall, "survivors", lambda: survivors)
-    *rows, blank, sentence = recall.sample_rows()[2:]
-    assert blank == ""
+    *rows, blank, cut, another_blank, sentence = recall.sample_rows()[2:]
+    assert (blank, another_blank) == ("", "")
+    assert cut == "Of seed 3, 9 mutants were to be judged. Time was over after 2, the first that were drawn."
     assert "of seed 3, 1 were in the list" in sentence, "and the training sample has no such sentence"
     assert "Without them the share is 0 of 1" in sentence, "another seed's list counts for that seed"
     uses = [row.split(" | ")[0] for row in rows]

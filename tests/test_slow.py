@@ -34,6 +34,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_push_to_unstable_says_what_a_check_of_the_release_says",
         "test_another_effect_of_a_68000s_instruction_is_told",
         "test_a_bug_is_found_behind_a_failure_of_the_release",
+        "test_the_changed_function_is_where_values_part",
         "test_a_sample_finds_what_shows_drops_what_is_equivalent_and_resumes",
         "test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict",
         "test_a_package_of_the_archive_is_fetched_and_its_tests_pass",

@@ -55,6 +55,8 @@ class HeldBack(Record, frozen=True):
     """Its mutants that a list had, too, which had been read by then: operators with few mutants give the same ones to
     several seeds.
     """
+    wanted: int = 0
+    """How many of its mutants were to be judged, where time was over before; else 0."""
 
 
 class SurvivorList(Record, frozen=True):
@@ -66,6 +68,10 @@ class SurvivorList(Record, frozen=True):
     def is_held_back(self, sample: RecallDocument) -> bool:
         """Whether all seeds of a sample are held back."""
         return set(sample.seeds) <= {one.seed for one in self.held_back}
+
+    def wanted(self, sample: RecallDocument) -> int:
+        """How many of the sample's mutants were to be judged; 0 where all of them are."""
+        return sum(one.wanted for one in self.held_back if one.seed in sample.seeds)
 
     def read_before(self, sample: RecallDocument) -> set[str]:
         """The sample's mutants that had been read."""
@@ -220,13 +226,18 @@ def sample_rows() -> list[str]:
         )
     heads = ["sample", "release", "tier", "targets", "seeds", "commit", "found", "survived"]
     heads += ["equivalent", "invalid", "unjudged", "another test", "same", "found of the others"]
-    return [*table(heads, rows), *_without_read(said)]
+    return [*table(heads, rows), *_remarks(said)]
 
 
-def _without_read(said: SurvivorList) -> list[str]:
-    """A sentence for each held-back sample of which a list that was read had mutants."""
+def _remarks(said: SurvivorList) -> list[str]:
+    """A sentence for each held-back sample that is cut short, and one where a list that was read had mutants of it."""
     lines = []
     for each in documents():
+        if said.is_held_back(each) and said.wanted(each):
+            seeds = ", ".join(map(str, each.seeds))
+            judged = len(each.of(*JUDGED))
+            wanted = f"Of seed {seeds}, {said.wanted(each)} mutants were to be judged."
+            lines += ["", f"{wanted} Time was over after {judged}, the first that were drawn."]
         names = said.read_before(each)
         read = [one for one in each.of(*JUDGED) if one.mutant.name in names]
         if said.is_held_back(each) and read:

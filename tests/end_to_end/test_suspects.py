@@ -91,3 +91,21 @@ def test_a_finding_that_is_none_says_what_to_type(planted: Path) -> None:
     finished = run("suspects", planted, "wrong-result-of-nothing", program=PLUMB)
     assert finished.returncode == ExitCode.USAGE, finished.stderr
     assert "no finding 'wrong-result-of-nothing'" in finished.stderr
+
+
+@pytest.mark.slow
+def test_the_changed_function_is_where_values_part() -> None:
+    row = campaign.mutate(quiet_workbench(), mutations.mutations()["bitcount-signedness"], targets=["sparc64"])
+    folder = Path(row.run)
+    (finding, *_) = [
+        one
+        for one in json.loads((folder / "findings.json").read_text("utf-8"))["findings"]
+        if one["kind"] == "wrong-result"
+    ]
+    finished = run("explain", folder, finding["id"], "--json", program=PLUMB)
+    assert finished.returncode == ExitCode.PASS, finished.stderr
+    explained = json.loads(finished.stdout)
+    place = explained["comparison"]["place"]
+    assert (place["function"], place["file"]) == ("redisPopcount", "src/bitops.c"), explained
+    shown = run("show", folder, finding["id"], program=PLUMB).stdout
+    assert f"place: redisPopcount (src/bitops.c:{place['line']})" in shown

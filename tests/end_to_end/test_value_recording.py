@@ -71,7 +71,7 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
         ]
         entry, left = moments[:2]
         assert [str(one) for one in entry.values] == ["s = somewhere", "count = 5"], "it may write there"
-        assert [str(one) for one in left.values] == ["result = 21"], "what it leaves alone is not told again"
+        assert [str(one) for one in left.values] == ["result = 21", "s -> 'hello'"]
         assert [one.place and (one.place[0], one.place[1].rpartition("/tree/")[2]) for one in (entry, left)] == [
             ("bitcountCommand", "src/bitops.c"),
             ("redisPopcount", "src/bitops.c"),

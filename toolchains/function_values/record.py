@@ -150,16 +150,34 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
 
     def pointed() -> list[Any]:
         values = [
-            [name, *_value(value, lengths.get(name))] for name, value in found if _code(value) == gdb.TYPE_CODE_PTR
+            (name, _written(outputs.get(name), _value(value, lengths.get(name))))
+            for name, value in found
+            if _code(value) == gdb.TYPE_CODE_PTR
         ]
-        # An output may be left as it was: whatever the memory held.
-        return [one for one in values if one[1] != "pointer" and tuple(one[1:]) != outputs.get(one[0])]
+        return [[name, *value] for name, value in values if value[0] != "pointer"]
 
     # What a function only writes to has any value at its entry.
     given = [
         ("pointer", "somewhere", 0) if _is_output(value) else _value(value, lengths.get(name)) for name, value in found
     ]
     return [[name, *value] for (name, _), value in zip(found, given, strict=True)], pointed
+
+
+def _written(before: tuple[str, int | str, int] | None, now: tuple[str, int | str, int]) -> tuple[str, int | str, int]:
+    """What a function wrote: not what it left as it was, which is whatever the memory held.
+
+    Bytes that are all as they were are what the function was given.
+    """
+    kind, content, _ = now
+    if before is None or before[0] != kind:
+        return now
+    if before == now:
+        return ("pointer", "somewhere", 0) if kind == "number" else now
+    if kind != "bytes":
+        return now
+    pairs = list(zip(bytes.fromhex(str(before[1])), bytes.fromhex(str(content)), strict=True))
+    last = max(number for number, (old, new) in enumerate(pairs) if old != new)
+    return kind, str(content)[: 2 * (last + 1)], 0
 
 
 def _is_output(value: Any) -> bool:
