@@ -218,3 +218,23 @@ def test_everything_that_is_excused_has_a_reason() -> None:
         len(reason) > 20
         for reason in [*(one.reason for one in listed.rounded), *(one.reason for one in listed.excuses)]
     )
+
+
+@pytest.mark.parametrize(
+    ("release", "narrow", "guest", "native", "agree"),
+    [
+        (Release("valkey", (8, 1, 1)), True, b"embstr", b"raw", True),
+        (Release("valkey", (8, 1, 1)), False, b"embstr", b"raw", False),
+        (Release("valkey", (8, 1, 1)), True, b"raw", b"embstr", False),
+        (Release("valkey", (8, 0, 9)), True, b"embstr", b"raw", False),
+        (Release("valkey", (9, 0)), True, b"embstr", b"raw", False),
+        (Release("redis", (8, 1, 1)), True, b"embstr", b"raw", False),
+    ],
+)
+def test_an_excuse_is_one_of_the_releases_that_it_names(
+    release: Release, narrow: bool, guest: bytes, native: bytes, agree: bool
+) -> None:
+    stream = from_text("OBJECT ENCODING k")
+    machine = NARROW if narrow else WIDE
+    found = reply_comparison.first_difference(stream, [guest], [native], machine, release)
+    assert (found is None) == agree

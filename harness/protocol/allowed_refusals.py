@@ -60,7 +60,7 @@ class Refusal(Record, frozen=True):
 
     def applies_to(self, request: Command, release: Release) -> bool:
         """Whether the request contains such a number, and the release reads it in this way."""
-        if request.name not in self.commands or not _within(release, self.redis, self.valkey):
+        if request.name not in self.commands or not is_among(release, self.redis, self.valkey):
             return False
         return any(
             _INTEGER.fullmatch(word) and not self.least <= int(word[:NUMBER_BYTES]) <= self.most
@@ -104,7 +104,8 @@ def refused(
     )
 
 
-def _within(release: Release, redis: list[str], valkey: list[str]) -> bool:
+def is_among(release: Release, redis: list[str], valkey: list[str]) -> bool:
+    """Whether a release is one of its family's: [first], [first, first that is none], or none."""
     bounds = [tuple(map(int, text.split("."))) for text in (valkey if release.family == "valkey" else redis)]
     return bool(bounds) and bounds[0] <= release.version and not (bounds[1:] and release.version >= bounds[1])
 

@@ -12,9 +12,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from harness.core.model import Record
 from harness.core.strict_toml import read_toml
-from harness.protocol.allowed_refusals import refused
+from harness.protocol.allowed_refusals import is_among, refused
 from harness.protocol.command_stream import command, line_of, pieces, wire
 from harness.protocol.conversation import Conversation
 
@@ -61,6 +63,9 @@ class AllowedDifference(Record, frozen=True):
     reason: str
     width_bits: Literal[32, 64, "any"] = "any"
     """Width of the targets that it applies to."""
+    redis: list[str] = msgspec.field(default_factory=lambda: ["0"])
+    """Releases that it applies to, as of a refusal: [first], [first, first without it], or none. No key: all."""
+    valkey: list[str] = msgspec.field(default_factory=lambda: ["0"])
     asked: str = ""
     """Regular expression that one of the command's words must contain; empty: any command matches."""
     unless: str = ""
@@ -197,6 +202,7 @@ def excused(
             entry
             for entry in _entries_of(request.name)
             if entry.width_bits in {target.width_bits, "any"}
+            and is_among(release, entry.redis, entry.valkey)
             and _concerns(entry, request)
             and re.fullmatch(entry.guest.encode(), _text(guest), re.DOTALL)
             and re.fullmatch(entry.native.encode(), _text(native), re.DOTALL)
