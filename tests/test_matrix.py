@@ -82,7 +82,7 @@ def test_the_cells_are_those_that_can_be_made() -> None:
     assert ways["valkey-9.1.2", "sparc64"] == {"gcc", "clang-glibc", "gcc-lto"}
     assert ways["redis-8.0.6", "loongarch64"] == {"clang-musl"}
     # This machine runs the programs of another.
-    assert ways["redis-8.0.6", "i386"] == {"gcc", "gcc-lto"}
+    assert ways["redis-8.0.6", "i386"] == {"gcc", "clang-musl", "gcc-lto"}
     assert ways["debian:bookworm/redis-server", "armv5"] == {"shipped"}
     assert ways["debian:bookworm/redis-server", "sparc64"] == set()
     # A package for ARM has a time_t of 32 bits or of 64, as its distribution chose.
@@ -368,12 +368,22 @@ def test_the_tables_have_blanks_dashes_marks_of_age_and_proof() -> None:
     assert "| `armv7` | **FAIL**†, 1 new |  |  | **FAIL**, full |" in servers
     assert "| `sparc64` |  | – |  |  |" in servers
     assert "2 of the answers are older" in rows(matrix, "state")
-    assert "2 of 332 cells" in rows(matrix, "state")
+    assert "2 of 336 cells" in rows(matrix, "state")
     every = rows(matrix, "cells")
     assert (
         "| redis-7.0.15 | gcc | `armv7` | quick | **FAIL** | 3 | 3 / 0 / 0 | 0 | 2026-11-25 | at-1† | 2 |  |" in every
     )
     assert "| at-2 |" in every
+
+
+def test_a_long_reason_is_shortened_in_the_page_and_whole_in_the_file(tmp_path: Path) -> None:
+    reason = "the check ended with status 7\n" + "E: Failed to fetch a package\n" * 40
+    unknown = msgspec.structs.replace(made("gcc"), verdict=Verdict.UNKNOWN, suites=(), reason=reason)
+    matrix = document.store(unknown, tmp_path / "matrix.json")
+    (row,) = (line for line in rows(matrix, "cells").splitlines() if "redis-7.0.15" in line)
+    assert row.endswith(" … |")
+    assert len(row) < page.LONGEST_REMARK + 150
+    assert document.read(tmp_path / "matrix.json").cells[0].reason == reason
 
 
 CHECK = bugs.BugCheck(target="armv5", suite="life", finding="wrong-result-life_*", said="*cut*", tests=("limit",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 OLDER = "†"
 NONE = "–"
+LONGEST_REMARK = 160
+"""In characters. docs/matrix.json has the whole."""
 COMPARED: Way = "gcc"
 """The way that all others are compared with: GCC, with the GNU C library."""
 _PAGE = re.compile(r"docs/found/([a-z0-9-]+)\.md")
@@ -169,7 +172,9 @@ class _Page:
             asked, tests = cell.question, cell.tests
             proof = f"{tests['passed']} / {tests['failed']} / {tests['skipped']}"
             worst = "; ".join(f"{one.suite}: {one.reason}" for one in cell.suites if one.verdict is Verdict.UNKNOWN)
-            remark = as_text((cell.reason or worst).replace("\n", "; "))
+            remark = as_text(
+                textwrap.shorten((cell.reason or worst).replace("\n", "; "), LONGEST_REMARK, placeholder=" …")
+            )
             at = f"{cell.commit}{self._older(cell)}"
             rows.append(
                 (
