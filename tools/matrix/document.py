@@ -40,6 +40,11 @@ SERVERS = (
     "debian:trixie/valkey-server",
 )
 """The current releases, and what a distribution ships of them. They are asked in this order."""
+ARCHITECTURES = {
+    "bookworm": ("amd64", "arm64", "armel", "armhf", "i386", "mips64el", "mipsel", "ppc64el", "s390x"),
+    "trixie": ("amd64", "arm64", "armel", "armhf", "i386", "ppc64el", "riscv64", "s390x"),
+}
+"""Suite -> its architectures, by its Release file (dists/SUITE/InRelease)."""
 SEED = "1"
 LONGEST_MESSAGE = 2000
 
@@ -238,8 +243,8 @@ def store(new: MatrixCell, path: Path = STORED) -> Matrix:
 def possible_ways(catalog: Catalog, server: str, target: Target) -> list[Way]:
     """How a server can be made for a target."""
     tools = catalog.toolchain_of(target)
-    if package_named(server):
-        has = tools.debian_architecture and target.time_bits <= target.width_bits
+    if package := package_named(server):
+        has = tools.debian_architecture in ARCHITECTURES[package.suite] and target.time_bits <= target.width_bits
         return ["shipped"] if has else []
     families = [way for way in ("clang-musl", "clang-glibc") if target.name in catalog.families[way].targets]
     return [way for way in WAYS if way in {*families, *(() if tools.family else ("gcc", "gcc-lto"))}]
