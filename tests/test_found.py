@@ -263,6 +263,17 @@ def test_only_a_test_that_passed_is_an_absence(
     assert found.judged(CHECK, judgement(cells, findings))[0] == told
 
 
+@pytest.mark.parametrize(
+    ("cell", "told"), [("armv7/life", "there"), ("armv5/life", "unclear"), ("armv7/width", "unclear")]
+)
+def test_what_a_target_does_to_another_machines_server_shows_in_the_targets_cell(cell: str, told: str) -> None:
+    shown = finding(SHOWN[0], "native", SHOWN[2])
+    witness = msgspec.structs.replace(shown.witnesses[0], cells=[cell])
+    shown = msgspec.structs.replace(shown, witnesses=[witness])
+    whole = msgspec.structs.replace(judgement(FAILED, []), findings=[shown])
+    assert found.judged(CHECK, whole)[0] == told
+
+
 def test_releases_that_cannot_be_asked_are_not_asked() -> None:
     unasked = bugs.Unasked(servers=("redis-7.0.15",), reason="the server does not start there")
     several = msgspec.structs.replace(BUG, unasked=(unasked,))
