@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -105,3 +106,22 @@ def test_the_debian_package_has_the_version_of_the_wheel_and_leaves_the_emulator
     assert (folder / "changelog").read_text("utf-8").startswith(f"plumbline ({version}) ")
     # A stripped emulator no longer has the digest that its wheel names, and would not serve.
     assert re.search(r"^override_dh_strip\b.*:$", (folder / "rules").read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_debian_package_removes_what_it_compiled(tmp_path: Path) -> None:
+    """What dpkg does not know of, it would leave behind, with its folders."""
+    home = tmp_path / "plumbline"
+    (home / "lib" / "package").mkdir(parents=True)
+    (home / "lib" / "package" / "module.py").write_text("one = 1\n", "utf-8")
+    (home / "bin").mkdir()
+    (home / "bin" / "python").symlink_to(sys.executable)
+
+    def maintain(script: str, action: str) -> None:
+        text = (ROOT / "ci" / "debian" / script).read_text("utf-8").replace("/usr/lib/plumbline", str(home))
+        subprocess.run(["sh", "-c", text, script, action], check=True)
+
+    before = set(home.rglob("*"))
+    maintain("postinst", "configure")
+    assert len(list(home.rglob("module.*.pyc"))) == 1
+    maintain("prerm", "remove")
+    assert set(home.rglob("*")) == before
