@@ -244,7 +244,7 @@ def _remarks(said: SurvivorList) -> list[str]:
             others = share_of(one for one in each.outcomes if one.mutant.name not in names)
             seeds = ", ".join(map(str, each.seeds))
             sentence = (
-                f"Of the judged mutants of seed {seeds}, {len(read)} were in the list of a training sample as well"
+                f"Of the judged mutants of seed {seeds}, {len(read)} were in the list of an earlier sample as well"
             )
             lines += ["", f"{sentence}, which had been read. Without them the share is {others}."]
     return lines
