@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 
 MOST_FUNCTIONS = 400
 """Each is a breakpoint."""
-REPLY_SECONDS = 120.0
+REPLY_SECONDS = 60.0
 """How long a reply is waited for. What was recorded until then is compared."""
-LAST_COMMANDS = 10
-"""The commands at the end of a stream that is longer: its values are recorded for these alone."""
+LAST_COMMANDS, LAST_UNSHORTENED = 10, 3
+"""The commands at the end of a stream that is longer: its values are recorded for these alone. Where a test looked at a
+file, the last commands wrote it."""
 UNCOMPARED_FILES = {"zmalloc.c"}
 """How large memory is differs by machine, and is no result."""
 _FOREGROUND = {"BGSAVE": b"SAVE"}
@@ -62,6 +63,7 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
     if not shortened.stream:
         raise UsageError("no values to compare", where=reproducer.finding, because="its commands are not known")
     stream = _in_the_foreground(shortened.stream)
+    last = LAST_UNSHORTENED if shortened.why_not else LAST_COMMANDS
     tree = bench.open_server(reproducer.server, reproducer.settings, packages=True)
     target, native = set_up_target(bench, emulated_target(bench.catalog, reproducer.target)), oracle_setup(bench)
     functions = _functions(bench, shortening.with_commands(shortened.reproducer, stream), suspects)
@@ -70,7 +72,7 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
         for number, setup in enumerate((target, native, native)):
             bench.progress.say(f"{reproducer.finding}: values of {len(functions)} functions on {setup.target.name}")
             folder = Path(name) / f"{number}"
-            recorded.append(_recorded(setup, tree, reproducer, stream, functions, folder))
+            recorded.append(_recorded(setup, tree, reproducer, stream, last, functions, folder))
     for moments, where in zip(recorded, (reproducer.target, "this machine"), strict=False):
         if not moments:
             raise InconclusiveError(
@@ -111,10 +113,11 @@ def _recorded(
     tree: SourceTree,
     reproducer: Reproducer,
     stream: Stream,
+    last: int,
     functions: Sequence[RecordedFunction],
     folder: Path,
 ) -> list[Moment]:
-    """What the functions did while a server served the commands, however that ended."""
+    """What the functions did while a server served the last commands, however that ended."""
     folder.mkdir()
     native = setup.target.emulator.runs_here
     guest = RecordedGuest(
@@ -137,7 +140,7 @@ def _recorded(
         control = connections.enter_context(ControlConnection(guest.upstream, deadline_seconds=seconds))
         replies: list[Reply] = []
         # Clients that wait for one another cannot be told apart from the middle on.
-        before = max(len(stream) - LAST_COMMANDS, 0) if len(clients) == 1 else 0
+        before = max(len(stream) - last, 0) if len(clients) == 1 else 0
         ask_all_into(replies, clients, stream[:before], control, deadline_seconds=seconds)
         ask(clients[0], from_text("ECHO begin"))
         ask_all_into(replies, clients, stream[before:], control, deadline_seconds=seconds)
