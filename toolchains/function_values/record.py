@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64
 SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR)
+NO_CONTENT = b"SDS_NOINIT".hex()
+"""What sdsnewlen() is given for a string that it shall not fill, in place of bytes of its length."""
 LENGTHS = ("len", "size", "count", "nbytes", "n", "l")
 
 
@@ -223,7 +225,9 @@ def _pointed(value: Any, length: int | None) -> tuple[str, int | str, int]:
         text = value["ptr"].cast(gdb.lookup_type("char").pointer())
         return "bytes", _memory(text, _sds_length(text)), 0
     if length is not None and (target.code == gdb.TYPE_CODE_VOID or (target.code in SCALARS and target.sizeof == 1)):
-        return "bytes", _memory(value, length), 0
+        content = _memory(value, length)
+        # It stands for "no content": behind it lies whatever the program has there.
+        return ("pointer", "somewhere", 0) if content.startswith(NO_CONTENT) else ("bytes", content, 0)
     if target.code in SCALARS and target.sizeof > 1:
         return "number", int(value.cast(target.pointer()).dereference()), target.sizeof
     return "pointer", "somewhere", 0
