@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
-from harness.core.errors import InfrastructureError
+from harness.core.errors import InconclusiveError, InfrastructureError
 from harness.core.processes import process
+from harness.core.processes.capped_log import tail_of
 from harness.core.strict_toml import ROOT
-from harness.run.server_process import POLL_SECONDS, Guest
+from harness.run.server_process import POLL_SECONDS, TAIL_BYTES, Guest, StartError
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,6 +39,8 @@ MOST_CALLS, FEWEST_CALLS = 300, 20
 """Of one function. Each stops the server twice."""
 ALL_CALLS = 6000
 """Of all functions, if each is called as often as the others."""
+LAST_LINES = 5
+"""Of gdb's log, where a server does not start."""
 
 
 class RecordedFunction(NamedTuple):
@@ -72,6 +75,7 @@ class RecordedGuest(Guest):
         self.values = folder / "values.jsonl"
         self._functions = functions
         self._debugger: subprocess.Popen[bytes] | None = None
+        self._debugger_log = folder / "gdb.log"
 
     def launch(self) -> None:
         """Start the server under gdb. Raises InfrastructureError without one that knows the targets."""
@@ -93,6 +97,18 @@ class RecordedGuest(Guest):
             time.sleep(POLL_SECONDS)
         root = self.runner.options[self.runner.options.index("-L") + 1]
         self._debugger = self._debug([*commands, f"set sysroot {root}", f"target remote {stub}"], "continue")
+
+    def __enter__(self) -> Self:
+        """Start it. Raises InconclusiveError with gdb's last words where the server does not start under gdb."""
+        try:
+            return super().__enter__()
+        except StartError as error:
+            words = tail_of(self._debugger_log, TAIL_BYTES).decode("utf-8", "replace").splitlines()
+            raise InconclusiveError(
+                "no values to compare",
+                where=f"{self.runner.target.name}, under {DEBUGGER}",
+                because="\n".join([str(error), error.log, *words[-LAST_LINES:]]),
+            ) from error
 
     def __exit__(self, *details: object) -> None:
         """Stop the server, and gdb with it."""
@@ -127,7 +143,7 @@ class RecordedGuest(Guest):
             "utf-8",
         )
         environment = {**process.PLAIN_ENVIRONMENT, **self.runner.environment}
-        with (self.folder / "gdb.log").open("wb") as log:
+        with self._debugger_log.open("wb") as log:
             return process.start(
                 [DEBUGGER, "-nx", "-batch", "-x", str(script)],
                 output=log,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.analysis.values.comparison import Moment, compare, read_moments
+from harness.core.errors import InconclusiveError
 from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client
 from harness.run.recorded_values import RecordedFunction, RecordedGuest
@@ -29,7 +30,7 @@ FUNCTIONS = [
 ]
 
 
-def recorded(target: str, folder: Path) -> list[Moment]:
+def recorded(target: str, folder: Path, options: tuple[str, ...] = ()) -> list[Moment]:
     bench = quiet_workbench()
     setup = set_up_target(bench, bench.catalog.targets[target])
     tree = bench.open_server("redis-7.0.15")
@@ -41,6 +42,7 @@ def recorded(target: str, folder: Path) -> list[Moment]:
         functions=FUNCTIONS,
         sockets=folder,
         version=tree.version,
+        options=options,
     )
     with guest, Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds) as client:
         client.command("SET", "before", "1")
@@ -79,3 +81,11 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
         assert all(one.place and one.place[2] > 0 for one in moments), "in a line"
         assert "o -> 'hello'" in [str(one) for one in moments[2].values], "what the object contains"
     assert compare(target, native, again, name="sparc64") is None
+
+
+def test_a_server_that_does_not_start_under_gdb_is_told_with_both_logs(tmp_path: Path) -> None:
+    with pytest.raises(InconclusiveError, match="no values to compare") as caught:
+        recorded(ORACLE, tmp_path / "native", options=("--no-such-setting", "1"))
+    assert "the server did not start" in caught.value.because
+    assert "Bad directive" in caught.value.because, "the server's words"
+    assert "exited with code 01" in caught.value.because, "gdb's words"
