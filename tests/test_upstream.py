@@ -112,7 +112,7 @@ set file [open tests/tmp/stdout w]
 puts $file " PID: [pid]. Server initialized"
 close $file
 test "a server starts" {wait_server_started src/valkey-server conf tests/tmp/stdout stderr [pid]} tests/tmp/stdout
-set dead [exec sh -c {echo $$}]
+set dead [exec sh -c {exit 1} &]
 set file [open tests/tmp/stdout w]
 puts $file " PID: $dead. It dies before it is initialized"
 close $file

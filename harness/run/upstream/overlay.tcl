@@ -193,6 +193,20 @@ proc ::plumb::server_is_up {original host port tries args} {
     tailcall $original $host $port [expr {int($tries * $patience)}] {*}$args
 }
 
+# Whether a process has ended. Tcl collects its children when it starts another one: until then a dead one is a zombie,
+# which kill -0 and /proc take for a process.
+proc ::plumb::has_ended {pid} {
+    if {[catch {
+        set file [open /proc/$pid/stat]
+        set state [read $file]
+        close $file
+    }]} {
+        return 1
+    }
+    # PID (NAME) STATE …, where the name may have anything in it (proc(5)).
+    return [expr {[string index $state [string last ) $state]+2] in {Z X}}]
+}
+
 # A server that died before it was initialized never will be: upstream would wait two minutes for every such server.
 # Redis and Valkey give different words, by names that mean the same.
 proc ::plumb::wait_server_started {original args} {
@@ -202,7 +216,7 @@ proc ::plumb::wait_server_started {original args} {
     }
     for {set waited 0} {$waited < 120000 * $patience} {incr waited 50} {
         # Programs that tell the same would take 3 ms of processor, twenty times a second.
-        set dead [expr {![file exists /proc/$pid]}]
+        set dead [has_ended $pid]
         set file [open $stdout]
         set log [read $file]
         close $file
