@@ -263,6 +263,7 @@ class Plumb:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *ends: tuple[int, Judgement | None]) -> None:
         self.ends = list(ends)
         self.commands: list[tuple[str | Path, ...]] = []
+        self.output = b"error: no space left\n  try: plumb clean\n"
         monkeypatch.setattr(project, "plumb", self.run)
         monkeypatch.setattr(project, "commit", lambda: "new")
 
@@ -275,7 +276,7 @@ class Plumb:
             assert not isinstance(run, str)
             run.mkdir(parents=True)
             (run / "findings.json").write_bytes(json_codec.encode(said))
-        return Result([], code, b"error: no space left\n  try: plumb clean\n", expired=False, seconds=1)
+        return Result([], code, self.output, expired=False, seconds=1)
 
 
 GOOD = judgement(PASSED, [])
@@ -296,6 +297,13 @@ def test_a_tool_that_is_killed_loses_the_running_cell_alone(tmp_path: Path, monk
         ("gcc-lto", Verdict.FAIL),
     ]
     assert "wrong-result-life_test_limit  NEW" in result.output
+
+
+def test_a_remark_has_no_address_of_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plumb = Plumb(monkeypatch, (7, None))
+    plumb.output = b"E: Failed to fetch http://mirror.test/pool/one.deb  404 [IP: 192.0.2.1 80]\n"
+    (cell,) = tool.ask(Check((ARMV7,)), tmp_path / "run", jobs=1)
+    assert cell.reason == "the check ended with status 7\nE: Failed to fetch one.deb  404"
 
 
 @pytest.mark.parametrize(("code", "said"), [(7, None), (3, None), (0, None), (4, GOOD), (-9, GOOD)])

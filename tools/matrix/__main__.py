@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import re
 import shutil
 import tempfile
 import time
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 6 * 3600.0
 LAST_LINES = 5
+_ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]")
 
 
 def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
@@ -58,7 +60,7 @@ def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
     ):
         judgement = json_codec.decode(file.read_bytes(), Judgement)
         return [document.judged(question, judgement, commit=at, asked=asked) for question in check.questions]
-    lines = result.text.strip().splitlines()[-LAST_LINES:]
+    lines = _last_lines(result.text)
     ended = "did not end in time" if result.expired else f"ended with status {result.code}"
     return [
         MatrixCell(
@@ -71,6 +73,11 @@ def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
         )
         for question in check.questions
     ]
+
+
+def _last_lines(text: str) -> list[str]:
+    """The end of what a check said. Of addresses only the file remains: each machine has mirrors of its own."""
+    return [_ADDRESS.sub("", line) for line in text.strip().splitlines()[-LAST_LINES:]]
 
 
 def wanted(asked: Sequence[Question], stored: Matrix, *, again: bool, stale: bool, commit: str) -> list[Question]:
