@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import TYPE_CHECKING
 
 import hiredis
@@ -12,6 +13,7 @@ from harness.protocol.command_stream import command
 from suites.visible import table
 
 if TYPE_CHECKING:
+    from harness.core.target_model import Target
     from harness.protocol.resp import Reply
 
 TARGETS = Catalog().targets
@@ -46,7 +48,8 @@ def test_a_listed_difference_is_of_a_request_and_of_targets_that_there_are(liste
     requests = [one for group in table.requests().groups for one in group.commands]
     shown = [target.name for target in TARGETS.values() if any(listed.covers(one, target, version) for one in requests)]
     assert shown, "no request on any target shows it"
-    assert "native" not in shown, "nothing differs from itself"
+    as_aarch64 = platform.machine() == "aarch64" and "aarch64" in shown
+    assert ("native" in shown) is as_aarch64, "nothing differs from itself"
     assert listed.reason
 
 
@@ -59,13 +62,45 @@ def test_a_reply_that_may_differ_is_listed_once_for_every_target() -> None:
 
 
 def test_a_listed_request_may_answer_what_is_listed_and_nothing_else() -> None:
-    one = table.Listed(request="GET k", targets=["armv5"], native="00 ff", there=["3", "-1, x"], reason="c")
+    one = table.Expected(guest=["3", "-1, x"], native=["00 ff"])
     assert one.fits(3, b"\x00\xff")
     assert one.fits([-1, b"x"], b"\x00\xff")
     assert not one.fits(4, b"\x00\xff")
     assert not one.fits(b"\x00\xfe", b"\x00\xff")
     assert not one.fits(hiredis.ReplyError("3"), b"\x00\xff"), "an error is no answer"
     assert not one.fits(3, b"\x00\xfe"), "what the native build answers is listed too"
+    both = table.Expected(guest=["3", "4"], native=["3"])
+    assert one.must_differ
+    assert not both.must_differ
+    assert not both.fits(3, b"3"), "a kind that differs is no listed difference"
+
+
+def native_of(monkeypatch: pytest.MonkeyPatch, machine: str, name: str = "native") -> Target:
+    """A native target of a machine with another processor."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    return Catalog().targets[name]
+
+
+def test_on_aarch64_the_native_build_answers_as_the_target_aarch64(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = native_of(monkeypatch, "aarch64")
+    request, version = command("INCRBYFLOAT", "f", "1e15"), (7, 0, 15)
+    quad, usual, double = "1000000000000000.3", "1000000000000000.29998779296875", "1000000000000000.25"
+    for name, guest in {"aarch64": quad, "sparc64": quad, "i386": usual, "armv5": double}.items():
+        listed = table.expected(request, TARGETS[name], native, version)
+        assert listed == table.Expected([guest], [quad]), name
+        assert listed.must_differ is (guest != quad), name
+    detected = native_of(monkeypatch, "aarch64", "native-asan")
+    assert table.expected(request, detected, native, version) == table.Expected([quad], [quad])
+    lax = table.expected(request, TARGETS["armv5"], native, version, development=True)
+    assert lax == table.Expected([double, usual], [quad, usual])
+    assert not lax.must_differ
+
+
+def test_on_x86_64_the_native_build_answers_what_the_list_says_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = native_of(monkeypatch, "x86_64")
+    request, version = command("INCRBYFLOAT", "f", "0.2"), (7, 0, 15)
+    assert table.expected(request, TARGETS["armv5"], native, version) == (["0.30000000000000004"], ["0.3"])
+    assert table.expected(request, TARGETS["aarch64"], native, version) is None
 
 
 @pytest.mark.parametrize(

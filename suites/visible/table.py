@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,8 @@ from harness.protocol.command_stream import from_text, line_of
 from harness.report import markdown_table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from harness.core.target_model import Target
     from harness.protocol.command_stream import Command, Stream
     from harness.protocol.resp import Reply
@@ -56,14 +58,14 @@ class Requests(Record, frozen=True):
 
 
 class Listed(Record, frozen=True):
-    """A reply that differs from the native build's."""
+    """A reply that differs from that of x86-64."""
 
     request: str
     """A glob for the command's line."""
     targets: list[str]
     """Globs of the targets and groups where it differs."""
     native: str
-    """The reply of this machine (x86-64), in the form of `shown`."""
+    """The reply of x86-64, in the form of `shown`."""
     there: list[str]
     """The possible replies there."""
     reason: str
@@ -77,15 +79,48 @@ class Listed(Record, frozen=True):
         """Whether the reply to a command must differ on a target; for a development tree, whether it may.
 
         Such a tree has the changes of one release but not yet those of the next, so `since` and `until` do not decide.
+        A native build replies as the target that is named like this machine's processor: `aarch64` on AArch64.
         """
-        names = [target.name, *target.groups]
+        names = [target.name, *target.groups, *([target.machine] if target.emulator.runs_here else [])]
         here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
         living = development or (version >= self.since and (not self.until or version < self.until))
         return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
 
+
+class Expected(NamedTuple):
+    """The replies that a target and the native build may give, where the list says that machines differ."""
+
+    guest: Collection[str]
+    native: Collection[str]
+
+    @property
+    def must_differ(self) -> bool:
+        """Whether the two have no possible reply in common."""
+        return not {*self.guest} & {*self.native}
+
     def fits(self, guest: Reply, native: Reply) -> bool:
-        """Whether the two replies are exactly the listed ones."""
-        return shown(native) == self.native and shown(guest) in self.there
+        """Whether the two replies differ, and each is listed for its machine."""
+        return shown(guest) != shown(native) and shown(guest) in self.guest and shown(native) in self.native
+
+
+def expected(
+    command: Command, guest: Target, native: Target, version: tuple[int, ...], *, development: bool = False
+) -> Expected | None:
+    """What the list allows a target and the native build to reply; None where it names neither of them.
+
+    A development tree may reply as x86-64 does, too.
+    """
+    listed = [
+        [one for one in table().differences if one.covers(command, target, version, development=development)]
+        for target in (guest, native)
+    ]
+    if not any(listed):
+        return None
+    usual = [one.native for found in listed for one in found][:1]
+    own, here = ([reply for one in found for reply in one.there] for found in listed)
+    if development:
+        return Expected([*own, *usual], [*here, *usual])
+    return Expected(own or usual, here or usual)
 
 
 def shown(reply: Reply) -> str:
@@ -123,9 +158,10 @@ def page() -> str:
         "# Replies that differ between machines",
         "",
         f"The suite `visible` sends {number} requests for bytes that each machine stores in its own way. This table",
-        "lists the replies that differ between a target and this machine (x86-64). All other replies have the same",
-        "bytes everywhere. The suite fails if a reply differs from this table, and if a listed difference no longer",
-        "occurs. `python -m suites.visible.table` writes this page from suites/visible/differences.toml.",
+        "lists the replies that differ between a target and x86-64. All other replies have the same bytes everywhere.",
+        "On an AArch64 machine the native build replies as the table says of `aarch64`. The suite fails if a reply",
+        "differs from this table, and if a listed difference no longer occurs. `python -m suites.visible.table` writes",
+        "this page from suites/visible/differences.toml.",
         "",
     ]
     rows = []
