@@ -58,6 +58,21 @@ def test_what_runs_without_an_emulator_is_of_the_machine_that_it_runs_on(
     )
 
 
+def test_a_machine_that_runs_no_x86_has_no_target_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"i386", "i386-time64"} <= {*Catalog().select_targets(["all"])}
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    catalog = Catalog()
+    others = catalog.select_targets(["all"])
+    assert catalog.targets.keys() - {*others} == {"i386", "i386-time64"}
+    assert catalog.select_targets(["32-bit", "native"]) == [
+        name for name in others if name == "native" or "32-bit" in catalog.targets[name].groups
+    ]
+    for patterns in (["i386"], ["armv5", "i386"], ["i386*"]):
+        with pytest.raises(UsageError, match="runs no programs of i386") as caught:
+            catalog.select_targets(patterns)
+        assert "its processor is aarch64" in str(caught.value)
+
+
 def test_every_file_of_the_catalog_loads() -> None:
     catalog = Catalog()
     loaded = {

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "redis-7.0.15"
 DEFAULT_TARGETS = ("required",)
+RUN_I686 = {"i686", "x86_64"}
+"""The machines whose processor and kernel run a program of i686."""
 
 
 class PolicyFamily(Record, frozen=True):
@@ -85,14 +87,27 @@ class Catalog:
         return found
 
     def select_targets(self, patterns: Sequence[str]) -> list[str]:
-        """Names of the targets that any name, glob or group selects, in catalog order. Raises as `select` does."""
+        """Names of the targets that any name, glob or group selects, in catalog order. Raises as `select` does.
+
+        A group or a glob leaves out those whose programs another machine alone runs. Named, they are an error.
+        """
         if named := self.lacking.intersection(patterns):
             raise UsageError(
                 f"{self.family} does not compile for {', '.join(sorted(named))}",
                 where="--toolchain",
                 remedy=f"leave the target out, or choose of: {', '.join(self.targets)}",
             )
-        return select("target", patterns, self.targets, target_groups(self.targets))
+        foreign = {name for name, target in self.targets.items() if not _runs_here(target)}
+        chosen = select("target", patterns, self.targets, target_groups(self.targets))
+        possible = [name for name in chosen if name not in foreign]
+        if unusable := foreign.intersection(patterns if possible else chosen):
+            raise UsageError(
+                f"this machine runs no programs of {', '.join(sorted(unusable))}",
+                where="--target",
+                because=f"no emulator runs them, and its processor is {platform.machine()}",
+                remedy="leave the target out, or take a machine with a processor of x86",
+            )
+        return possible
 
     def family_named(self, name: str) -> ToolchainFamily:
         """The family of toolchains of a name. Raises as `select` does."""
@@ -233,6 +248,11 @@ class Catalog:
     def toolchain_of(self, target: Target) -> Toolchain:
         """How to compile for a target."""
         return self.toolchains[target.toolchain]
+
+
+def _runs_here(target: Target) -> bool:
+    """Whether this machine, or an emulator on it, runs a target's programs."""
+    return not target.emulator.runs_here or target.machine != "i686" or platform.machine() in RUN_I686
 
 
 def _policy(raw: dict[str, Any], path: Path, source: str) -> Policy:
