@@ -58,6 +58,21 @@ def test_what_runs_without_an_emulator_is_of_the_machine_that_it_runs_on(
     )
 
 
+@pytest.mark.parametrize(("machine", "isa"), [("x86_64", "x86_64"), ("aarch64", "aarch64")])
+def test_the_canary_of_a_native_target_has_the_instructions_of_its_machine(
+    monkeypatch: pytest.MonkeyPatch, machine: str, isa: str
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    targets = Catalog().targets
+    native = {name: target for name, target in targets.items() if target.emulator.runs_here and target.width_bits == 64}
+    assert {target.isa for target in native.values()} == {isa}
+    assert targets["i386"].isa == "i386"
+    demand = targets["aarch64"].demand if machine == "aarch64" else {}
+    for target in native.values():
+        assert target.demand == demand, target.name
+        assert sorted(name for one in target.demand_sources for name in one.classes) == sorted(target.demand)
+
+
 def test_a_machine_that_runs_no_x86_has_no_target_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"i386", "i386-time64"} <= {*Catalog().select_targets(["all"])}
     monkeypatch.setattr("platform.machine", lambda: "aarch64")

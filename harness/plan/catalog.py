@@ -68,7 +68,7 @@ class Catalog:
         for name, target in found.items():
             if target.emulator.runs_here and target.width_bits == 64:
                 # Which machine that is, no file knows. One of 32 bits is of a compiler of its own.
-                found[name] = msgspec.structs.replace(target, machine=platform.machine())
+                found[name] = _of_machine(target, platform.machine(), found)
         for target in found.values():
             where = f"targets/{target.name}.toml"
             _refer("toolchain", target.toolchain, self.toolchains, where)
@@ -253,6 +253,17 @@ class Catalog:
 def _runs_here(target: Target) -> bool:
     """Whether this machine, or an emulator on it, runs a target's programs."""
     return not target.emulator.runs_here or target.machine != "i686" or platform.machine() in RUN_I686
+
+
+def _of_machine(native: Target, machine: str, targets: Mapping[str, Target]) -> Target:
+    """A native target on a machine with this processor. The files have x86-64's instructions, and what they demand.
+
+    Elsewhere they are those of the target that is named like the processor.
+    """
+    like = targets.get(machine, native)
+    return msgspec.structs.replace(
+        native, machine=machine, isa=like.isa, demand=like.demand, demand_sources=like.demand_sources
+    )
 
 
 def _policy(raw: dict[str, Any], path: Path, source: str) -> Policy:
