@@ -191,6 +191,9 @@ def test_what_is_drawn_at_random_is_not_compared_and_what_follows_is() -> None:
     found = differs(text, [[b"a"], b"1"], [[b"b"], b"2"])
     assert found is not None
     assert found.name == "GET"
+    for cursor in ("17", "-8388607"):
+        assert differs(f"ZSCAN z {cursor} COUNT 100000\n", [[b"0", [b"a"]]], [[b"0", [b"b"]]]) is None
+    assert differs("ZSCAN z 0 COUNT 100000\n", [[b"0", [b"a"]]], [[b"0", [b"b"]]]) is not None
     assert differs("SPOP s\nSMEMBERS s\n", [b"a", [b"b"]], [b"b", [b"a"]]) is None
     assert reply_comparison.uncompared(from_text("SPOP s\nGET k\nSCAN 0\nSPOP s\n")) == ["SPOP", "SCAN"]
 

@@ -62,14 +62,14 @@ def test_a_reply_that_may_differ_is_listed_once_for_every_target() -> None:
 
 
 def test_a_listed_request_may_answer_what_is_listed_and_nothing_else() -> None:
-    one = table.Expected(guest=["3", "-1, x"], native=["00 ff"])
+    one = table.AllowedReplies(guest=["3", "-1, x"], native=["00 ff"])
     assert one.fits(3, b"\x00\xff")
     assert one.fits([-1, b"x"], b"\x00\xff")
     assert not one.fits(4, b"\x00\xff")
     assert not one.fits(b"\x00\xfe", b"\x00\xff")
     assert not one.fits(hiredis.ReplyError("3"), b"\x00\xff"), "an error is no answer"
     assert not one.fits(3, b"\x00\xfe"), "what the native build answers is listed too"
-    both = table.Expected(guest=["3", "4"], native=["3"])
+    both = table.AllowedReplies(guest=["3", "4"], native=["3"])
     assert one.must_differ
     assert not both.must_differ
     assert not both.fits(3, b"3"), "a kind that differs is no listed difference"
@@ -87,12 +87,12 @@ def test_on_aarch64_the_native_build_answers_as_the_target_aarch64(monkeypatch: 
     quad, usual, double = "1000000000000000.3", "1000000000000000.29998779296875", "1000000000000000.25"
     for name, guest in {"aarch64": quad, "sparc64": quad, "i386": usual, "armv5": double}.items():
         listed = table.expected(request, TARGETS[name], native, version)
-        assert listed == table.Expected([guest], [quad]), name
+        assert listed == table.AllowedReplies([guest], [quad]), name
         assert listed.must_differ is (guest != quad), name
     detected = native_of(monkeypatch, "aarch64", "native-asan")
-    assert table.expected(request, detected, native, version) == table.Expected([quad], [quad])
+    assert table.expected(request, detected, native, version) == table.AllowedReplies([quad], [quad])
     lax = table.expected(request, TARGETS["armv5"], native, version, development=True)
-    assert lax == table.Expected([double, usual], [quad, usual])
+    assert lax == table.AllowedReplies([double, usual], [quad, usual])
     assert not lax.must_differ
 
 

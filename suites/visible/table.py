@@ -87,7 +87,7 @@ class Listed(Record, frozen=True):
         return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
 
 
-class Expected(NamedTuple):
+class AllowedReplies(NamedTuple):
     """The replies that a target and the native build may give, where the list says that machines differ."""
 
     guest: Collection[str]
@@ -105,7 +105,7 @@ class Expected(NamedTuple):
 
 def expected(
     command: Command, guest: Target, native: Target, version: tuple[int, ...], *, development: bool = False
-) -> Expected | None:
+) -> AllowedReplies | None:
     """What the list allows a target and the native build to reply; None where it names neither of them.
 
     A development tree may reply as x86-64 does, too.
@@ -119,8 +119,8 @@ def expected(
     usual = [one.native for found in listed for one in found][:1]
     own, here = ([reply for one in found for reply in one.there] for found in listed)
     if development:
-        return Expected([*own, *usual], [*here, *usual])
-    return Expected(own or usual, here or usual)
+        return AllowedReplies([*own, *usual], [*here, *usual])
+    return AllowedReplies(own or usual, here or usual)
 
 
 def shown(reply: Reply) -> str:
