@@ -25,6 +25,7 @@ def test_commands_of_one_client_are_a_turn() -> None:
     [
         "BLPOP l 0",
         "XREAD BLOCK 0 STREAMS x $",
+        "SUBSCRIBE c",
         "CLIENT KILL ID 3",
         "CLIENT",
         "HELLO 3",
@@ -36,9 +37,10 @@ def test_what_blocks_or_changes_a_connection_is_a_turn_of_its_own(alone: str) ->
     assert turns(f"PING\n{alone}\nGET a\nGET b\n@2 PING\n") == ["PING", alone, "GET a; GET b", "@2 PING"]
 
 
-def test_each_command_is_a_turn_where_a_client_subscribes() -> None:
-    assert turns("PING\nMULTI\nGET a\n@2 SUBSCRIBE c\n") == ["PING", "MULTI", "GET a", "@2 SUBSCRIBE c"]
-    assert turns("PING\nMULTI\nGET a\n@2 PING\n") == ["PING; MULTI; GET a", "@2 PING"]
+@pytest.mark.parametrize("torn", ["MULTI", "XREADGROUP GROUP g c STREAMS x >"])
+def test_what_messages_may_tear_is_a_turn_of_its_own_where_a_client_subscribes(torn: str) -> None:
+    assert turns(f"PING\n{torn}\nGET a\n@2 SUBSCRIBE c\n") == ["PING", torn, "GET a", "@2 SUBSCRIBE c"]
+    assert turns(f"PING\n{torn}\nGET a\n@2 PING\n") == [f"PING; {torn}; GET a", "@2 PING"]
 
 
 def test_what_a_client_asks_of_itself_is_part_of_a_turn() -> None:

@@ -193,16 +193,15 @@ class Conversation:
 def turns_of(stream: Stream) -> list[Stream]:
     """The stream in turns, each of one client and one write.
 
-    A command is a turn of its own if it may block its client or changes a connection, and where a client subscribes:
-    what it hears then comes between answers. One that waits begins a turn.
+    A command is a turn of its own if it may block its client, changes a connection, or is not sent after some answers.
+    One that waits begins a turn.
     """
-    if not SUBSCRIBING.isdisjoint([one.name for one in stream]):
-        return [(one,) for one in stream]
+    alone_here = ALONE if SUBSCRIBING.isdisjoint([one.name for one in stream]) else ALONE | _TORN
     turns: list[list[Command]] = []
     size_bytes = 0
     is_open = False
     for one in stream:
-        alone = _may_block(one) or (one.name in ALONE and not _is_of_itself(one))
+        alone = _may_block(one) or (one.name in alone_here and not _is_of_itself(one))
         one_bytes = sum(map(len, one.words))
         size_bytes += one_bytes
         if alone or one.waits or not is_open or turns[-1][0].client != one.client or size_bytes > LARGEST_TURN_BYTES:

@@ -50,7 +50,7 @@ _OWN_CLIENT = SUBSCRIBING | {
 }
 """Commands that change or end connections, their own or others', in ways that RESET does not undo, or whose replies a
 client alone cannot count."""
-_OWN_CLIENT_OF_TWO = _OWN_CLIENT - {"ACL", "AUTH", "CLIENT"}
+_OWN_CLIENT_OF_TWO = _OWN_CLIENT - SUBSCRIBING - {"ACL", "AUTH", "CLIENT"}
 """Those of them for streams of several clients, which end with RESET by each."""
 _UNDONE = frozenset({b"CACHING", b"GETNAME", b"GETREDIR", b"ID", b"INFO", b"LIST", b"TRACKING", b"TRACKINGINFO"})
 """What CLIENT does that RESET undoes, or that changes nothing."""
