@@ -439,28 +439,6 @@ def test_only_after_several_clients_a_server_is_asked_for_blocked_ones(
     assert _emptied(emptying, server, received) == ["FLUSHALL", "INFO"]
 
 
-@pytest.mark.parametrize(
-    ("content", "whole"),
-    [
-        (b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\nwhat", False),
-        (b"\x00\xffBLPOP l 0\r\n", False),
-        (b"*2\r\n$6\r\nScript\r\n", True),
-        (b"config set hz 10\r\n", True),
-        (b"$9\r\nREPLICAOF\r\n", True),
-        (b'"\\x63onfig" set hz 10\r\n', True),
-    ],
-)
-def test_after_noise_all_is_restored_that_it_may_have_changed(
-    listening: tuple[_Listening, list[str]], content: bytes, whole: bool
-) -> None:
-    server, received = listening
-    emptying = Emptying()
-    _emptied(emptying, server, received)
-    everything = _emptied(emptying, server, received)
-    emptying.sent_bytes(server, content)  # type: ignore[arg-type]
-    assert _emptied(emptying, server, received) == (everything if whole else ["FLUSHALL", "INFO"])
-
-
 def test_a_server_that_may_be_a_replica_is_made_none_before_it_is_emptied(
     listening: tuple[_Listening, list[str]],
 ) -> None:

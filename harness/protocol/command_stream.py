@@ -4,9 +4,8 @@ The text has one command a line in the quoting of redis-cli (`SET "a b" "\x00"`)
 too. An indented line is sent inline, as it stands; every other line is sent as an array of bulk strings. After an empty
 line the client first waits for all replies; without one, all commands are one write.
 
-Several clients may take turns: a line after `@2` is the second one's. Each turn then waits for the replies to the one
-before it (harness.protocol.conversation). `<client-2>` stands for the number by which the server knows the second one
-(CLIENT ID).
+Several clients may take turns: a line after `@2` is the second one's. Each command then waits for the reply to the one
+before it. `<client-2>` stands for the number by which the server knows the second client (CLIENT ID).
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Stream = tuple[Command, ...]
 
 def clients_of(stream: Iterable[Command]) -> int:
     """The number of connections that send a stream."""
-    return 1 + max([one.client for one in stream], default=0)
+    return 1 + max((one.client for one in stream), default=0)
 
 
 def command(*words: bytes | str | float) -> Command:
@@ -75,16 +74,15 @@ def pieces(stream: Iterable[Command]) -> list[Stream]:
 
 def wire(stream: Iterable[Command]) -> bytes:
     """The bytes that a client sends: the input of `nc HOST PORT`."""
-    pack = hiredis.pack_command
     return b"".join(
-        [
-            line_of(one).strip().encode("ascii") + b"\r\n" if one.inline else pack(one.words)  # type: ignore[arg-type]
-            for one in stream
-        ]
+        line_of(one).strip().encode("ascii") + b"\r\n" if one.inline else hiredis.pack_command(one.words)  # type: ignore[arg-type]
+        for one in stream
     )
 
 
 _PLAIN = re.compile(rb"[!#-&(-~]+")
+_ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord('"'): '\\"', ord("\\"): "\\\\"}
+_SHOWN = [_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)]
 _MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 
@@ -100,9 +98,7 @@ def line_of(one: Command) -> str:
 def _quoted(word: bytes) -> str:
     if _PLAIN.fullmatch(word):
         return word.decode("ascii")
-    # Python escapes what redis-cli does, and quotes: apostrophes here, because of the one in front.
-    escaped = repr(b'"' + word)[3:-1].replace("\\'", "'").replace('"', '\\"')
-    return f'"{escaped}"'
+    return '"' + "".join(map(_SHOWN.__getitem__, word)) + '"'
 
 
 _WORD = re.compile(

@@ -1,8 +1,7 @@
-"""Sends a stream of several clients, who take turns: each turn waits for its replies, or until its client is blocked.
+"""Sends a stream of several clients, who take turns: each command waits for its reply, or until its client is blocked.
 
 Two servers that are asked so do the same in the same order, however slow they are. Where a command frees a blocked
-client, that client's reply comes before the next turn. A turn is one write, because a command that waits for the one
-before it takes the processor time of several that do not.
+client, that client's reply comes before the next command.
 """
 
 from __future__ import annotations
@@ -34,16 +33,6 @@ SUBSCRIBING = frozenset({"PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUBSCRIBE"
 _TORN = frozenset({"MULTI", "XREADGROUP"})
 """Commands that bring about messages while their replies are written: what a transaction does, and a new consumer. A
 server before 7.2 writes a message of RESP3 into the middle of the reply of the client that hears it."""
-ALONE = (
-    SUBSCRIBING
-    | {"ACL", "AUTH", "CLIENT", "FAILOVER", "HELLO", "MONITOR", "PSYNC", "QUIT", "REPLCONF", "REPLICAOF", "RESET"}
-    | {"SHUTDOWN", "SLAVEOF", "SYNC"}
-)
-"""Commands that are a turn of their own: they change or end connections."""
-_OF_ITSELF = frozenset({b"CACHING", b"GETNAME", b"GETREDIR", b"ID", b"SETNAME", b"TRACKING", b"TRACKINGINFO"})
-"""What CLIENT asks of its own connection, or changes so that only later messages show it."""
-LARGEST_TURN_BYTES = 8192
-"""A server reads 16 KiB at a time (PROTO_IOBUF_LEN in server.h). It receives a turn whole, or may look at others."""
 _CONFIRMATIONS = frozenset(name.lower().encode() for name in SUBSCRIBING)
 _MESSAGES = frozenset({b"invalidate", b"message", b"pmessage", b"smessage", b"tracking-redir-broken"})
 _POLL_SECONDS = 0.002
@@ -73,11 +62,6 @@ class Conversation:
         self._subscribed: set[int] = set()
         """Clients that have subscribed to anything, and may have given it up since."""
 
-    @property
-    def all_answer(self) -> bool:
-        """Whether no client is blocked or closed: all would answer what comes next."""
-        return not self._waiting and not self._closed
-
     def ask_into(self, replies: list[Reply], stream: Stream) -> None:
         """Send the stream, and append each reply to a list as it arrives.
 
@@ -86,17 +70,16 @@ class Conversation:
         """
         self._replies = replies
         numbers = self._numbers(stream)
-        for turn in turns_of(stream):
-            one = turn[0]
+        for one in stream:
             # Inside of a transaction each channel is confirmed by itself, in an array whose length counts commands.
             confused = one.name in SUBSCRIBING and one.client in self._queueing
             torn = one.name in _TORN and one.client in self._speaks_resp3 & self._subscribed
             if one.client in self._waiting or confused or torn:
-                replies += [UNSENT] * len(turn)
+                replies.append(UNSENT)
             elif one.client in self._closed:
-                replies += [CLOSED] * len(turn)
+                replies.append(CLOSED)
             else:
-                self._send(tuple(_named(each, numbers) for each in turn) if numbers else turn)
+                self._send(_named(one, numbers))
         for client, heard in enumerate(self._heard):
             if heard:
                 last = max(place for place, one in enumerate(stream) if one.client == client)
@@ -112,21 +95,17 @@ class Conversation:
             replies.append(client.receive())
         return [b"%d" % reply if isinstance(reply, int) else b"0" for reply in replies]
 
-    def _send(self, turn: Stream) -> None:
-        """Send a turn, and receive its replies and those of the clients that it has freed."""
-        client = turn[0].client
-        end = len(self._replies) + len(turn)
+    def _send(self, one: Command) -> None:
         try:
-            self._clients[client].send(wire(turn))
-            for one in turn:
-                reply = self._reply_or_blocked(client) if _may_block(one) else self._reply(one)
-                self._replies.append(reply)
-                self._note_state(one, reply)
+            self._clients[one.client].send(wire((one,)))
+            reply = self._reply_or_blocked(one.client) if _may_block(one) else self._reply(one)
         except ServerGoneError:
             # Another client may have ended this one's connection. If the server is gone, this raises.
             self._control.blocked_clients()
-            self._closed.add(client)
-            self._replies += [CLOSED] * (end - len(self._replies))
+            self._closed.add(one.client)
+            reply = CLOSED
+        self._replies.append(reply)
+        self._note_state(one, reply)
         self._receive_freed()
 
     def _note_state(self, one: Command, reply: Reply) -> None:
@@ -169,7 +148,7 @@ class Conversation:
         raise TimeoutError("neither a reply nor a blocked client")
 
     def _receive_freed(self) -> None:
-        """The replies of the clients that the last turn has freed."""
+        """The replies of the clients that the last command has freed."""
         deadline = time.monotonic() + self._deadline_seconds
         while self._waiting and self._control.blocked_clients() < len(self._waiting):
             if time.monotonic() > deadline:
@@ -188,32 +167,6 @@ class Conversation:
         while _is_message(reply := self._clients[client].receive_within(seconds)):
             self._heard[client].append(reply)  # type: ignore[arg-type]
         return reply
-
-
-def turns_of(stream: Stream) -> list[Stream]:
-    """The stream in turns, each of one client and one write.
-
-    A command is a turn of its own if it may block its client, changes a connection, or is not sent after some answers.
-    One that waits begins a turn.
-    """
-    alone_here = ALONE if SUBSCRIBING.isdisjoint([one.name for one in stream]) else ALONE | _TORN
-    turns: list[list[Command]] = []
-    size_bytes = 0
-    is_open = False
-    for one in stream:
-        alone = _may_block(one) or (one.name in alone_here and not _is_of_itself(one))
-        one_bytes = sum(map(len, one.words))
-        size_bytes += one_bytes
-        if alone or one.waits or not is_open or turns[-1][0].client != one.client or size_bytes > LARGEST_TURN_BYTES:
-            turns.append([])
-            size_bytes = one_bytes
-        turns[-1].append(one)
-        is_open = not alone
-    return [tuple(turn) for turn in turns]
-
-
-def _is_of_itself(one: Command) -> bool:
-    return one.name == "CLIENT" and len(one.words) > 1 and one.words[1].upper() in _OF_ITSELF
 
 
 def _named(one: Command, numbers: list[bytes]) -> Command:

@@ -21,7 +21,7 @@ from harness.protocol.command_stream import command, line_of, pieces, wire
 from harness.protocol.conversation import Conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from harness.core.target_model import Target
     from harness.protocol.allowed_refusals import Refusal, Release
@@ -143,17 +143,12 @@ def ask_writes_into(replies: list[Reply], client: Client, writes: Iterable[Write
 
 def ask_all_into(
     replies: list[Reply], clients: list[Client], stream: Stream, control: ControlConnection, *, deadline_seconds: float
-) -> bool:
-    """`ask_into` for a stream of as many clients, who take turns. `control`: as of a conversation.
-
-    Returns whether each of the clients would answer more.
-    """
+) -> None:
+    """`ask_into` for a stream of as many clients, who take turns. `control`: as of a conversation."""
     if len(clients) == 1:
         ask_into(replies, clients[0], stream)
-        return True
-    conversation = Conversation(clients, control, deadline_seconds=deadline_seconds)
-    conversation.ask_into(replies, stream)
-    return conversation.all_answer
+    else:
+        Conversation(clients, control, deadline_seconds=deadline_seconds).ask_into(replies, stream)
 
 
 def comparable(name: str, reply: Reply) -> Reply:
@@ -286,50 +281,34 @@ def first_difference(
 
     `release`: of both servers. `slack`: as in `excused`.
     """
-    for index, request, mine, other in _answers(stream, guest, native):
-        if mine == other:
-            # Most are; errors never, which Python compares as objects.
-            continue
-        left, right = comparable(request.name, mine), comparable(request.name, other)
-        if left == right:
-            continue
-        excuse = excused(request, left, right, target, release, slack=slack)
-        if excuse is None:
-            return _difference(index, request, left, right)
-        if _parts(excuse, right):
-            return None
-    return None
-
-
-def _answers(
-    stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply]
-) -> Iterator[tuple[int, Command, Reply, Reply]]:
-    """Each command's place, with both replies; the commands of a transaction in the place of EXEC.
-
-    Without transactions, replies that are equal are left out: most are.
-    """
-    transacts = "MULTI" in [one.name for one in stream]
     queues: dict[int, list[Command]] = {}
-    for index, (sent, mine, other) in enumerate(zip(stream, guest, native, strict=False)):
-        if not transacts:
-            if mine != other:
-                yield index, sent, mine, other
-            continue
-        queued = queues.setdefault(sent.client, [])
-        pairs = [(sent, mine, other)]
+    for index, (command_sent, guest_reply, native_reply) in enumerate(zip(stream, guest, native, strict=False)):
+        queued = queues.setdefault(command_sent.client, [])
+        pairs = [(command_sent, guest_reply, native_reply)]
         if (
-            sent.name == "EXEC"
-            and isinstance(mine, list)
-            and isinstance(other, list)
-            and len(mine) == len(other) == len(queued)
+            command_sent.name == "EXEC"
+            and isinstance(guest_reply, list)
+            and isinstance(native_reply, list)
+            and len(guest_reply) == len(native_reply) == len(queued)
         ):
-            pairs = list(zip(queued, mine, other, strict=True))
-        if sent.name in {"EXEC", "DISCARD"} or (sent.name == "MULTI" and mine == b"OK"):
-            queues[sent.client] = []
-        elif mine == b"QUEUED":
-            queued.append(sent)
-        for request, left, right in pairs:
-            yield index, request, left, right
+            pairs = list(zip(queued, guest_reply, native_reply, strict=True))
+        if command_sent.name in {"EXEC", "DISCARD"} or (command_sent.name == "MULTI" and guest_reply == b"OK"):
+            queues[command_sent.client] = []
+        elif guest_reply == b"QUEUED":
+            queued.append(command_sent)
+        for request, mine, other in pairs:
+            if mine == other:
+                # Most are; errors never, which Python compares as objects.
+                continue
+            left, right = comparable(request.name, mine), comparable(request.name, other)
+            if left == right:
+                continue
+            excuse = excused(request, left, right, target, release, slack=slack)
+            if excuse is None:
+                return _difference(index, request, left, right)
+            if _parts(excuse, right):
+                return None
+    return None
 
 
 def _parts(excuse: AllowedDifference | Refusal, native: Reply) -> bool:

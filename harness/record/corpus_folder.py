@@ -57,21 +57,14 @@ def tried(folder: Path) -> dict[str, EntryFeatures]:
 
 def keep(entry: Path, content: bytes) -> None:
     """Write an entry."""
-    _write(entry, content)
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(entry, content)
 
 
 def note(entry: Path, features: EntryFeatures) -> None:
     """Record what an entry showed."""
-    _write(features_path(entry), json_codec.encode(features))
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_whole(path, content)
-    except FileNotFoundError:
-        # The first one of a corpus.
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(features_path(entry), json_codec.encode(features))
 
 
 def minimise(folder: Path, build: str) -> tuple[int, int]:

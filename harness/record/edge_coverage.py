@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIZE_BYTES = 1 << 20
 """One byte per edge. Of the ten thousand edges of a server that a fuzzer reaches, one in a hundred shares its byte."""
 _TAKEN = re.compile(b"\x01")
-_BLOCK_BYTES = (SIZE_BYTES, 1 << 14, 1 << 10)
+_BLOCK_BYTES = (SIZE_BYTES, 1 << 14, 256)
 """The map is compared as a whole, and what differs in smaller blocks: most streams change nothing, others little."""
 
 

@@ -31,7 +31,6 @@ LARGEST_PAYLOAD_BYTES = 5000
 """Size limit of the payloads that RESTORE copies into a new key."""
 _CHANCY = (b"stream", b"vectorset")
 _FADING = KEY_LETTERS["fading"].encode()
-_RESET = wire((RESET,))
 _LIST_KEYS = Client.pack([("KEYS", "*")])
 
 
@@ -95,9 +94,9 @@ class _Pair:
         else:
             writes = reply_comparison.writes_of(stream)
             self._ask(_listing_keys(writes) if keeps else writes, writes)
-            if keeps and not self.native.error:
-                self._keys = self.native.replies.pop()
-                self.native.replies.pop()
+        if keeps and not self.native.error:
+            self._keys = self.native.replies.pop()
+            self.native.replies.pop()
         # If the native build dies of the stream, the guest should die too, and its death is recorded.
         if error := self.guest.error:
             return self._gone(stream, error)
@@ -106,13 +105,13 @@ class _Pair:
         return self._compared(stream) or _mistaken(stream, self.guest.replies)
 
     def failure_of_data(self, stream: Stream, *, keeps: bool) -> Failure | None:
-        """Compare all data that the stream has stored. With `keeps` its clients remain for the next one."""
+        """Compare all data that the stream has stored. With `keeps` its client remains for the next one."""
         sides = self.native, self.guest
-        if clients_of(stream) > 1:
-            keeps = keeps and all(side.reset() for side in sides)
-            if not keeps:
-                self._replace_clients()
         stored = (RESET if keeps else command("SELECT", 0), *_stored(self.native.control, self._keys))
+        if clients_of(stream) > 1:
+            # Of two clients each may have been disconnected, or hear of what the other does.
+            for side in sides:
+                side.connect(1, self._connections)
         content = wire(stored)
         restoring = [self._emptying.restoring(side.server, stream) if keeps else () for side in sides]
         self._ask(*([(content + wire(after), len(stored) + len(after))] for after in restoring))
@@ -130,13 +129,8 @@ class _Pair:
         elif all(side.replies[len(stream)] == b"RESET" for side in sides) and all(one[0] == b"OK" for one in restored):
             self._connections.pop_all()
             for side in sides:
-                side.keep_clients()
+                side.keep_client()
         return None
-
-    def _replace_clients(self) -> None:
-        """Take another client for each server: of several, each may be closed, or hear of what the others do."""
-        for side in (self.native, self.guest):
-            side.connect(1, self._connections)
 
     def _ask(self, native: list[reply_comparison.Write], guest: list[reply_comparison.Write]) -> None:
         """Send each write to both servers, which work at the same time, before the next one."""
@@ -184,8 +178,6 @@ class _Side:
         self._connect_one = connect_one
         self._emptying = emptying
         self._clients: list[Client] = []
-        self._all_answer = False
-        """Whether each of several clients would answer more, after what they sent."""
 
     @property
     def control(self) -> ControlConnection:
@@ -194,7 +186,8 @@ class _Side:
 
     def connect(self, number: int, connections: contextlib.ExitStack) -> None:
         """Take so many clients, which are new or as new. They close with `connections`."""
-        self._clients = [self._emptying.take_client(self.server) or self._connect_one() for _ in range(number)]
+        kept = self._emptying.take_client(self.server)
+        self._clients = [kept or self._connect_one(), *(self._connect_one() for _ in range(number - 1))]
         for client in self._clients:
             connections.enter_context(client)
 
@@ -218,23 +211,9 @@ class _Side:
         """Send what several clients send, and receive the replies."""
         seconds = self.server.deadline_seconds
         try:
-            self._all_answer = reply_comparison.ask_all_into(
-                self.replies, self._clients, stream, self.control, deadline_seconds=seconds
-            )
+            reply_comparison.ask_all_into(self.replies, self._clients, stream, self.control, deadline_seconds=seconds)
         except OSError as error:
             self.error = error
-
-    def reset(self) -> bool:
-        """Send RESET by each of several clients. Returns whether each is then as a new one."""
-        try:
-            return self._all_answer and all(_is_reset(client) for client in self._clients)
-        except OSError as error:
-            self.error = error
-        with contextlib.suppress(OSError):
-            # The server may have ended the client alone.
-            self.control.blocked_clients()
-            self.error = None
-        return False
 
     def end_of_replies(self, count: int) -> list[Reply]:
         """Take away the replies after so many."""
@@ -242,10 +221,9 @@ class _Side:
         del self.replies[count:]
         return end
 
-    def keep_clients(self) -> None:
-        """Keep the clients for the next stream, for which all is as before."""
-        for client in self._clients:
-            self._emptying.keep_client(self.server, client)
+    def keep_client(self) -> None:
+        """Keep the client for the next stream, for which all is as before."""
+        self._emptying.keep_client(self.server, self._clients[0])
         self._emptying.sent(self.server, ())
 
 
@@ -254,15 +232,6 @@ def concluded(stream: Stream) -> Stream:
     number = clients_of(stream)
     ends = tuple(msgspec.structs.replace(command("PING"), client=client) for client in range(number))
     return stream if number == 1 or stream[-number:] == ends else (*stream, *ends)
-
-
-def _is_reset(client: Client) -> bool:
-    """Send RESET, and receive what was on its way before the reply. Returns whether it has reset the client."""
-    client.send(_RESET)
-    while not isinstance(reply := client.receive(), Exception):
-        if reply == RESET.words[0]:
-            return True
-    return False
 
 
 def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
@@ -279,7 +248,7 @@ def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
 
 def _mistaken(stream: Stream, replies: list[Reply]) -> Failure | None:
     """The first reply that is not the model's, which knows of one client, and nothing after SELECT or RESET."""
-    if clients_of(stream) > 1 or MODELLED.isdisjoint([one.name for one in stream]):
+    if clients_of(stream) > 1 or not any(one.name in MODELLED for one in stream):
         return None
     model = Model()
     for index, (one, reply) in enumerate(zip(stream, replies, strict=True)):

@@ -32,7 +32,7 @@ def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
     """A new stream from a few of these themes (or of all): few keys, several commands a write, some inline lines."""
     draw = Draw(random)
     every = {name: grammar().themes[name] for name in themes or grammar().themes}
-    # Each turn of two clients waits for the one before it.
+    # Each command of two clients waits for the one before it.
     weights = [SHARE_OF_TWO if theme.second else 1.0 for theme in every.values()]
     chosen = random.choices(list(every.values()), weights, k=random.choice((1, 1, 1, 2, 3)))
     commands = [one for theme in chosen for one in _lowered(theme, random)]

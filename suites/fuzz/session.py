@@ -144,7 +144,6 @@ class FuzzSession:
         guest = self.run.guest()
         self._emptying.empty(guest)
         failure = shout(guest, content)
-        self._emptying.sent_bytes(guest, content)
         if self._count(failure.sameness if failure else "", failure.message if failure else ""):
             self._save("noise", content)
         self.run.end_example("noise", failure.message if failure else "", time.monotonic() - started)

@@ -62,23 +62,6 @@ def test_a_blocked_client_is_answered_when_the_other_one_pushes(server: Guest) -
         assert replies_to(server, "@2 BLPOP l 0\nLPUSH l a\n@2 LLEN l\n") == [[b"l", b"a"], 1, 0]
 
 
-def test_a_blocked_client_that_is_freed_within_a_turn_is_answered_before_its_own_next_turn(server: Guest) -> None:
-    text = "@2 BLPOP l 0\nGET k\nRPUSH l a b\nRPUSH l c\nLLEN l\n@2 LPOP l\n@2 PING\n"
-    for _ in range(20):
-        assert replies_to(server, text) == [[b"l", b"a"], None, 2, 2, 2, b"b", b"PONG"]
-
-
-def test_what_one_client_does_in_a_turn_the_other_hears_in_its_order(server: Guest) -> None:
-    text = "@2 SUBSCRIBE c d\nPUBLISH c 1\nPUBLISH d 2\nPUBLISH c 3\n@2 PING\n"
-    heard = [[b"message", b"c", b"1"], [b"message", b"d", b"2"], [b"message", b"c", b"3"], [b"pong", b""]]
-    assert replies_to(server, text)[1:] == [1, 1, 1, heard]
-
-
-def test_the_rest_of_a_turn_is_closed_with_its_client(server: Guest) -> None:
-    text = "CLIENT KILL ID <client-2>\n@2 PING\n@2 GET k\n@2 GET l\nPING\n"
-    assert replies_to(server, text) == [1, CLOSED, CLOSED, CLOSED, b"PONG"]
-
-
 @pytest.mark.parametrize("sent", ["", "@2 BLPOP elsewhere 0\n"], ids=["unknown", "two-clients"])
 def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(server: Guest, sent: str) -> None:
     """A recorder closes a connection some time after its client has, on a busy machine."""
