@@ -35,6 +35,8 @@ class EmulatorSpec(Record, frozen=True):
     detector: str = ""
     """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under: one of
     harness.analysis.detectors.registry."""
+    hosts: list[str] = msgspec.field(default_factory=list)
+    """For a native target: the machines that run its programs, as `uname --machine` says it; empty for any."""
 
     @property
     def runs_here(self) -> bool:

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "redis-7.0.15"
 DEFAULT_TARGETS = ("required",)
-RUN_I686 = {"i686", "x86_64"}
-"""The machines whose processor and kernel run a program of i686."""
 
 
 class PolicyFamily(Record, frozen=True):
@@ -105,7 +103,7 @@ class Catalog:
                 f"this machine runs no programs of {', '.join(sorted(unusable))}",
                 where="--target",
                 because=f"no emulator runs them, and its processor is {platform.machine()}",
-                remedy="leave the target out, or take a machine with a processor of x86",
+                remedy="leave the target out; plumb list targets",
             )
         return possible
 
@@ -252,7 +250,7 @@ class Catalog:
 
 def _runs_here(target: Target) -> bool:
     """Whether this machine, or an emulator on it, runs a target's programs."""
-    return not target.emulator.runs_here or target.machine != "i686" or platform.machine() in RUN_I686
+    return not target.emulator.hosts or platform.machine() in target.emulator.hosts
 
 
 def _of_machine(native: Target, machine: str, targets: Mapping[str, Target]) -> Target:
