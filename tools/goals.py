@@ -160,18 +160,15 @@ class _Bench:
         Progress().say(f"{name}: {value:.2f} {GOALS[name].unit}")
 
     def plumb(
-        self,
-        *words: str | Path,
-        cache: Path | None = None,
-        fails: bool = False,
-        variables: Mapping[str, str] | None = None,
+        self, *words: str | Path, fails: bool = False, variables: Mapping[str, str] | None = None
     ) -> tuple[float, Path]:
         """The seconds that a command took, and its run folder. Raises InfrastructureError where it ended otherwise."""
         self._count += 1
         run = self.folder / f"run-{self._count}"
-        added = {**(variables or {}), **({"PLUMBLINE_CACHE": str(cache)} if cache else {})}
         began = time.monotonic()
-        result = project.plumb(*words, "--run", run, "--seed", SEED, deadline_seconds=DEADLINE_SECONDS, variables=added)
+        result = project.plumb(
+            *words, "--run", run, "--seed", SEED, deadline_seconds=DEADLINE_SECONDS, variables=variables
+        )
         seconds = time.monotonic() - began
         expected = ExitCode.FINDINGS if fails else ExitCode.PASS
         if result.expired or result.code != expected:
@@ -249,7 +246,7 @@ class _Bench:
 
     def _first(self, **variables: str) -> float:
         cache = self.folder / f"cache-{self._count}"
-        seconds, _ = self.plumb("check", *self._targets, cache=cache, variables=variables)
+        seconds, _ = self.plumb("check", *self._targets, variables={**variables, "PLUMBLINE_CACHE": str(cache)})
         compiled = any((cache / "logs").glob("qemu-*"))
         if compiled == bool(variables):
             raise InfrastructureError(
