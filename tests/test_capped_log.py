@@ -95,3 +95,6 @@ def test_a_servers_log_is_capped(tmp_path: Path) -> None:
 
 def test_a_log_that_is_not_there_has_no_tail(tmp_path: Path) -> None:
     assert capped_log.tail_of(tmp_path / "log", 10) == b""
+    assert capped_log.last_lines(tmp_path / "log", 2) == ""
+    (tmp_path / "log").write_bytes(b"one\ntwo \xff\nthree\n")
+    assert capped_log.last_lines(tmp_path / "log", 2) == "two \N{REPLACEMENT CHARACTER}\nthree"

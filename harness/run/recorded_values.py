@@ -15,9 +15,9 @@ import msgspec
 
 from harness.core.errors import InconclusiveError, InfrastructureError
 from harness.core.processes import process
-from harness.core.processes.capped_log import tail_of
+from harness.core.processes.capped_log import last_lines
 from harness.core.strict_toml import ROOT
-from harness.run.server_process import POLL_SECONDS, TAIL_BYTES, Guest, StartError
+from harness.run.server_process import POLL_SECONDS, Guest, StartError
 
 if TYPE_CHECKING:
     import subprocess
@@ -103,11 +103,10 @@ class RecordedGuest(Guest):
         try:
             return super().__enter__()
         except StartError as error:
-            words = tail_of(self._debugger_log, TAIL_BYTES).decode("utf-8", "replace").splitlines()
             raise InconclusiveError(
                 "no values to compare",
                 where=f"{self.runner.target.name}, under {DEBUGGER}",
-                because="\n".join([str(error), error.log, *words[-LAST_LINES:]]),
+                because="\n".join([str(error), error.log, last_lines(self._debugger_log, LAST_LINES)]),
             ) from error
 
     def __exit__(self, *details: object) -> None:

@@ -19,7 +19,7 @@ from harness.build.qemu_user import keeps_translations, runner_of
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
-from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, tail_of
+from harness.core.processes.capped_log import LIMIT_BYTES, CappedLog, last_lines
 from harness.core.processes.temporary_folder import refuse_long
 from harness.core.sockets import connect, held_port
 from harness.protocol.monitors import Monitors
@@ -57,8 +57,6 @@ WAITED = "timed out waiting for"
 """How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
 PING_SECONDS = 1.0
 LOG_LINES = 1000
-TAIL_BYTES = 1 << 20
-"""Size of the end of a log that is searched for its last lines."""
 PANIC = "Guru Meditation"
 """Redis and Valkey log it before they deliberately stop themselves by a signal (serverPanic)."""
 
@@ -397,7 +395,7 @@ class Guest:
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
-        return "\n".join(tail_of(self.log, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-lines:])
+        return last_lines(self.log, lines)
 
     def log_bytes(self) -> int:
         """The present length of its log."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 64 << 20
 LOOK_SECONDS = 0.5
+TAIL_BYTES = 1 << 20
+"""Size of the end of a log that is searched for its last lines."""
 _BLOCK_BYTES = 4096
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _LEFT_OUT = re.compile(rb"\n\[plumbline: (\d+) bytes are left out here\]\n")
@@ -138,6 +140,11 @@ def tail_of(path: Path, length: int) -> bytes:
             return stream.read()
     except FileNotFoundError:
         return b""
+
+
+def last_lines(path: Path, count: int) -> str:
+    """The last lines of a log, which may be large; empty if there is no such file."""
+    return "\n".join(tail_of(path, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-count:])
 
 
 def as_written(log: bytes, offset: int) -> int:
