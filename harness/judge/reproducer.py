@@ -206,7 +206,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         environment=run.environment,
         io=run.io,
         settings=run.settings,
-        files=_files_in(started.inputs) if started else {},
+        files=packed_files(started.inputs) if started else {},
         options=started.options if started else (),
         preload=best.suite if started and started.preloads else "",
         tls=started is not None and started.tls,
@@ -269,8 +269,9 @@ def files_of(reproducer: Reproducer) -> dict[str, bytes]:
         raise UsageError("the reproducer's files are damaged", where=reproducer.finding, because=str(error)) from error
 
 
-def _files_in(folder: Path) -> dict[str, str]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+def packed_files(folder: Path) -> dict[str, str]:
+    """The files below a folder as `Reproducer.files` has them; links are none."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return {str(path.relative_to(folder)): base64.b64encode(path.read_bytes()).decode() for path in paths}
 
 

@@ -5,11 +5,11 @@ Such a finding has a reproducer without commands. The transcripts of the servers
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.judge.reproducer import packed_files
 from harness.record import event_log
 from harness.record.run_folder import INPUTS, GuestEvent
 from harness.record.transcript import load
@@ -39,12 +39,7 @@ def with_commands_of_test(folder: Path, witness: Witness, reproducer: Reproducer
     if not sent:
         return reproducer
     _, event, path = max(sent, key=lambda one: one[0])
-    inputs = cell / event.name / INPUTS
-    files = {
-        str(one.relative_to(inputs)): base64.b64encode(one.read_bytes()).decode()
-        for one in sorted(inputs.rglob("*"))
-        if one.is_file() and not one.is_symlink()
-    }
+    files = packed_files(cell / event.name / INPUTS)
     return msgspec.structs.replace(
         reproducer, target=witness.target, chunks=load(path), options=event.options, files=files, tls=event.tls
     )
