@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from harness.core.errors import InfrastructureError
 from tests.stored import StoredRun
@@ -49,3 +50,17 @@ def test_a_table_has_medians_and_says_what_misses_its_goal(tmp_path: Path, monke
     assert "| quick check, six targets | ≤ 70 s | 160 s (3×, missed) | 61 s (3×) |" in rows
     assert any("| ≥ 1500 1/s | – | 1,650 1/s (2×) |" in row for row in rows)
     assert rows[-1] == "| processors, load before |  | 2, 0.1 | 2, 0.1 |"
+
+
+def test_a_measurement_that_fails_loses_no_figure_of_those_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> None:
+        raise InfrastructureError("plumb fuzz ended with status 1 and not 0")
+
+    monkeypatch.setattr(goals, "STORED", tmp_path / "bench.json")
+    monkeypatch.setitem(goals.MEASUREMENTS, "quick", lambda bench: bench.add("quick", 61.0))
+    monkeypatch.setitem(goals.MEASUREMENTS, "fuzz", fails)
+    result = CliRunner().invoke(goals.main, ["quick", "fuzz", "--rounds", "1"])
+    assert isinstance(result.exception, InfrastructureError)
+    assert [one.figures for one in goals.read()] == [{"quick": [61.0]}]

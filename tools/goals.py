@@ -309,7 +309,7 @@ def fuzzed(run: Path) -> tuple[int, int, float]:
 def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
     """Measure these, or all but first checks, which download; store the figures in docs/bench.json."""
     chosen = names or tuple(name for name in MEASUREMENTS if name not in FIRST)
-    load = round(os.getloadavg()[0], 1)
+    measured = _conditions()
     Cache.default()
     with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
         # Also where it is killed: a checkout and its runs take a gigabyte.
@@ -319,16 +319,27 @@ def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
             # By turns: what disturbs the machine for a while disturbs them all.
             for name in chosen:
                 MEASUREMENTS[name](bench)
+                measured = msgspec.structs.replace(measured, figures=bench.figures)
+                if not targets:
+                    # At once: a measurement that fails later loses no figure of these.
+                    store(measured)
+    click.echo("\n".join(rows([*read(), measured] if targets else read())))
+    if measured.load is not None and measured.load > measured.processors / 2:
+        click.echo(f"The machine was busy (load {measured.load}) before it measured: figures of time say little.")
+
+
+def _conditions() -> Measured:
+    """The commit that is measured, and the machine before the first measurement; no figures yet."""
     commit = process.run_successfully(
         ["git", "-C", ROOT, "describe", "--always", "--dirty"], problem="git names no commit", deadline_seconds=60
     ).text.strip()
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    measured = Measured(commit=commit, date=today, processors=os.cpu_count() or 1, load=load, figures=bench.figures)
-    if not targets:
-        store(measured)
-    click.echo("\n".join(rows([*read(), measured] if targets else read())))
-    if load > (os.cpu_count() or 1) / 2:
-        click.echo(f"The machine was busy (load {load}) before the first measurement: figures of time say little.")
+    return Measured(
+        commit=commit,
+        date=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        processors=os.cpu_count() or 1,
+        load=round(os.getloadavg()[0], 1),
+        figures={},
+    )
 
 
 if __name__ == "__main__":
