@@ -169,6 +169,11 @@ def count_faults(log: Path) -> int:
     return sum(line.startswith(_FAULT) for line in _lines(log)[0])
 
 
+def crashed_processes(log: Path) -> set[int]:
+    """The processes that a log says a crash ended. It names none of a real kernel's."""
+    return {end.pid for end in read(log).ends.values() if end.signal in CRASHES}
+
+
 def count_faults_in(content: bytes) -> int:
     """How many faults and reported accesses stand in the first part of a log."""
     return sum(line.startswith(_FAULT) for line in content.split(b"\n"))

@@ -379,6 +379,10 @@ class Guest:
         """Whether a fault after the first `since` records was the server's own, and not that of a child it forked."""
         return any(f.event == "fault" and f.pid == self.pid for f in fault_log.read_faults(self.fault_log)[since:])
 
+    def crashed_children(self) -> int:
+        """The number of processes that it forked and that crashed so far, if the emulator records ends."""
+        return len(fault_log.crashed_processes(self.fault_log) - {self.first_pid})
+
     def commands(self) -> int:
         """The number of commands that the server has processed (INFO); 0 when it no longer replies."""
         if not self.alive():

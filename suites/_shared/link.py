@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
 """Time limit for machines to agree, before a target's slowdown: servers check their links every second or two."""
+CRASHES_IN_VAIN = 3
+"""After so many crashes of its children a server would go on to fork children that crash, until the deadline."""
 
 
 def join(replica: Guest, primary: Guest) -> None:
@@ -71,12 +73,18 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
 def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str) -> None:
     """Poll until a condition holds. Raises TimeoutError, which names the condition, and ServerGoneError when a guest
     ends.
+
+    It gives up at once where the guests' children crash over and over: each synchronisation that fails is tried again.
     """
     deadline = time.monotonic() + max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
+    before = sum(one.crashed_children() for one in guests)
     while not condition():
         for guest in guests:
             if not guest.alive():
                 raise ServerGoneError(f"{guest.name} ended while waiting for {what}: {guest.detail}")
+        crashed = sum(one.crashed_children() for one in guests) - before
+        if crashed >= CRASHES_IN_VAIN:
+            raise TimeoutError(f"{WAITED} {what}, in vain: meanwhile {crashed} children crashed")
         if time.monotonic() > deadline:
             raise TimeoutError(f"{WAITED} {what}")
         time.sleep(POLL_SECONDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from harness.record import event_log, evidence_seal, fault_log, run_folder, stor
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.cell_spec import CellSpec, write_cell
 from harness.run.server_process import Guest
+from suites._shared import link
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -115,22 +117,30 @@ def planted_build(target: str) -> Build:
     return machines.build(source_tree.open_tree(planted_tree()[0]), target)
 
 
-@pytest.fixture(params=["armv5", "sparc64"])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guest]:
-    """A guest of the planted server, with a second I/O thread."""
-    options = ["--io-threads", "2", "--io-threads-do-reads", "yes"]
+@contextmanager
+def planted_server(target: str, folder: Path, *options: str) -> Iterator[Guest]:
+    """A guest of the planted server."""
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         Guest(
-            planted_build(request.param),
-            machines.runner(request.param),
-            tmp_path / "guest-1",
+            planted_build(target),
+            machines.runner(target),
+            folder,
             sockets=Path(sockets),
             version=VERSION,
             options=options,
         ) as guest,
     ):
         yield guest
+
+
+@pytest.fixture(params=["armv5", "sparc64"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guest]:
+    """A guest of the planted server, with a second I/O thread."""
+    with planted_server(
+        request.param, tmp_path / "guest-1", "--io-threads", "2", "--io-threads-do-reads", "yes"
+    ) as one:
+        yield one
 
 
 def client(guest: Guest) -> Client:
@@ -189,6 +199,23 @@ def test_a_fault_in_the_child_of_bgsave(server: Guest) -> None:
     stack = assert_planted(server, fault, "bgsave")
     assert stack.index("rdbSave") < stack.index("rdbSaveBackground") < stack.index("main"), stack
     assert_child_only(server, fault, pid)
+
+
+def test_nobody_waits_for_a_synchronisation_whose_every_child_crashes(tmp_path: Path) -> None:
+    """The primary would fork children that die until the deadline, some hundred."""
+    began = time.monotonic()
+    with (
+        planted_server("armv5", tmp_path / "guest-1", "--repl-diskless-sync-delay", "0") as primary,
+        planted_server("armv5", tmp_path / "guest-2") as replica,
+    ):
+        with client(primary) as connected:
+            connected.pipeline([("SELECT", 8), ("SET", "key", "value")])
+        with pytest.raises(TimeoutError, match=r"in vain: meanwhile \d+ children crashed"):
+            link.join(replica, primary)
+        assert primary.crashed_children() >= link.CRASHES_IN_VAIN
+        assert replica.crashed_children() == 0
+        assert primary.alive()
+    assert time.monotonic() - began < primary.runner.target.deadline_seconds(link.PATIENCE_SECONDS)
 
 
 def test_a_fault_in_the_child_of_an_append_only_files_rewrite(server: Guest) -> None:
