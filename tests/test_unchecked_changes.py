@@ -55,14 +55,24 @@ def test_a_suite_that_every_target_skipped_looked_at_nothing_and_one_target_is_e
 
 def test_what_no_suite_covers_is_looked_at_by_the_whole_quick_tier_alone() -> None:
     all_of_it = [cell("armv5", name, "PASS") for name in QUICK]
-    assert unchecked_changes.remarks(changes("src/server.c"), all_of_it) == []
-    assert unchecked_changes.remarks(changes("src/server.c"), all_of_it[:-1]) == [
-        f"NOT CHECKED: src/server.c asks for the whole quick tier: {QUICK[-1]} did not run"
+    assert unchecked_changes.remarks(changes("src/object.c"), all_of_it) == []
+    assert unchecked_changes.remarks(changes("src/object.c"), all_of_it[:-1]) == [
+        f"NOT CHECKED: src/object.c asks for suites that did not run: {QUICK[-1]}"
     ]
     one_skipped = [cell("armv5", QUICK[0], "SKIP", "not in 2.8"), *all_of_it[1:]]
-    assert unchecked_changes.remarks(changes("src/server.c"), one_skipped) == []
+    assert unchecked_changes.remarks(changes("src/object.c"), one_skipped) == []
     skipped = [cell("armv5", name, "SKIP", "none") for name in QUICK]
-    assert len(unchecked_changes.remarks(changes("src/server.c"), skipped)) == 1
+    assert len(unchecked_changes.remarks(changes("src/object.c"), skipped)) == 1
+
+
+def test_a_part_that_longer_suites_test_is_looked_at_by_them_and_the_whole_quick_tier() -> None:
+    quick = [cell("armv5", name, "PASS") for name in QUICK]
+    longer = [cell("armv5", name, "PASS") for name in ("clock", "eviction")]
+    assert unchecked_changes.remarks(changes("src/server.c"), [*quick, *longer]) == []
+    assert unchecked_changes.remarks(changes("src/server.c"), [*quick, longer[0]]) == [
+        "NOT CHECKED: src/server.c asks for suites that did not run: eviction"
+    ]
+    assert len(unchecked_changes.remarks(changes("src/server.c"), longer)) == 1
 
 
 def test_a_document_asks_for_nothing_and_another_program_is_never_looked_at() -> None:

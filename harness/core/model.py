@@ -231,6 +231,9 @@ class Suite(Record, frozen=True):
     source_globs: tuple[str, ...] = ()
     """Globs of the server's source files that this suite tests as thoroughly as the whole quick tier does. If a change
     touches only such files, `plumb premerge` runs only the suites with a glob for them."""
+    partial_globs: tuple[str, ...] = ()
+    """Globs of further source files, of which this suite tests a part that the quick tier does not. `plumb premerge`
+    runs it for a change to them as well, beside the suites that cover the file or the whole quick tier."""
     multi_target_tier: SuiteTier | Literal[""] = ""
     """The lowest tier in which its tests combine several targets of the run, so that a single target tests less."""
     io_bound: bool = False

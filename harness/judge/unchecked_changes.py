@@ -115,4 +115,4 @@ def _why_not(change: Change, skipped: Mapping[str, str]) -> str:
     left = [name for name in change.suites if name not in skipped]
     if not left and change.suites and all(skipped[name] for name in change.suites):
         left = change.suites
-    return f"asks for the whole quick tier: {', '.join(left)} did not run" if left else ""
+    return f"asks for suites that did not run: {', '.join(left)}" if left else ""

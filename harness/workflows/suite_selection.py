@@ -71,15 +71,18 @@ def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, all
     quick = [name for name, suite in suites.items() if suite.tier == "quick" and suite.needs_server]
     covering = [name for name, suite in suites.items() if _matches(file, suite.source_globs)]
     if set(covering) & set(quick):
-        return Change(file=file, suites=covering, why="these suites say that they cover it", covering=covering)
-    if covering:
+        chosen, why = covering, "these suites say that they cover it"
+    elif covering:
+        chosen = [*quick, *covering]
         why = f"{' and '.join(covering)} alone say that they cover it, and more may use it: all of the quick tier too"
-        return Change(file=file, suites=[*quick, *covering], why=why, covering=covering)
-    if file.endswith(".h"):
-        why = "a header may be part of any file: all of the quick tier"
+    elif file.endswith(".h"):
+        chosen, why = quick, "a header may be part of any file: all of the quick tier"
     else:
-        why = "no suite says that it covers all that depends on it: all of the quick tier"
-    return Change(file=file, suites=quick, why=why)
+        chosen, why = quick, "no suite says that it covers all that depends on it: all of the quick tier"
+    partial = [name for name, suite in suites.items() if _matches(file, suite.partial_globs) and name not in chosen]
+    if partial:
+        why += f"; what {' and '.join(partial)} test of it, no other suite does"
+    return Change(file=file, suites=[*chosen, *partial], why=why, covering=covering)
 
 
 def _matches(file: str, globs: Iterable[str]) -> bool:
