@@ -108,20 +108,45 @@ def test_the_debian_package_has_the_version_of_the_wheel_and_leaves_the_emulator
     assert re.search(r"^override_dh_strip\b.*:$", (folder / "rules").read_text("utf-8"), re.MULTILINE)
 
 
+class Installed:
+    """A folder as the Debian package has it, whose maintainer scripts can run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "plumbline"
+        self.modules = self.home / "lib" / "python3.11" / "site-packages"
+        for name in ("harness", "other"):
+            (self.modules / name).mkdir(parents=True)
+            (self.modules / name / "module.py").write_text("one = 1\n", "utf-8")
+        (self.home / "bin").mkdir()
+        (self.home / "bin" / "python").symlink_to(sys.executable)
+
+    def maintain(self, script: str, action: str) -> int:
+        """Run a maintainer script: its exit status."""
+        text = (ROOT / "ci" / "debian" / script).read_text("utf-8").replace("/usr/lib/plumbline", str(self.home))
+        return subprocess.run(["sh", "-c", text, script, action], check=False, stderr=subprocess.DEVNULL).returncode
+
+    def compiled(self) -> set[str]:
+        """The packages whose module is compiled."""
+        return {path.parent.parent.name for path in self.home.rglob("module.*.pyc")}
+
+
 def test_the_debian_package_removes_what_it_compiled(tmp_path: Path) -> None:
     """What dpkg does not know of, it would leave behind, with its folders."""
-    home = tmp_path / "plumbline"
-    (home / "lib" / "package").mkdir(parents=True)
-    (home / "lib" / "package" / "module.py").write_text("one = 1\n", "utf-8")
-    (home / "bin").mkdir()
-    (home / "bin" / "python").symlink_to(sys.executable)
+    installed = Installed(tmp_path)
+    before = set(installed.home.rglob("*"))
+    assert installed.maintain("postinst", "configure") == 0
+    assert installed.compiled() == {"harness", "other"}
+    assert installed.maintain("prerm", "remove") == 0
+    assert set(installed.home.rglob("*")) == before
 
-    def maintain(script: str, action: str) -> None:
-        text = (ROOT / "ci" / "debian" / script).read_text("utf-8").replace("/usr/lib/plumbline", str(home))
-        subprocess.run(["sh", "-c", text, script, action], check=True)
 
-    before = set(home.rglob("*"))
-    maintain("postinst", "configure")
-    assert len(list(home.rglob("module.*.pyc"))) == 1
-    maintain("prerm", "remove")
-    assert set(home.rglob("*")) == before
+def test_a_module_for_a_later_python_stops_no_installation_and_a_failure_of_all_does(tmp_path: Path) -> None:
+    installed = Installed(tmp_path)
+    later = installed.modules / "other" / "later.py"
+    later.write_text("one = = 1\n", "utf-8")
+    assert installed.maintain("postinst", "configure") == 0
+    assert installed.compiled() == {"harness", "other"}
+    (installed.modules / "harness" / "module.py").write_text("one = = 1\n", "utf-8")
+    assert installed.maintain("postinst", "configure") != 0
+    (installed.home / "bin" / "python").unlink()
+    assert installed.maintain("postinst", "configure") != 0
