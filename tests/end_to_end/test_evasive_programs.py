@@ -218,6 +218,9 @@ def test_a_program_that_hides_its_access_is_found_by_it(tmp_path: Path, mode: st
 LOG = "../cells/armv5/*/guest-1/faults.jsonl"
 SCRIPTS: dict[str, tuple[Verdict, list[str], str]] = {
     "env -i ./odd odd; true": (Verdict.FAIL, [EXECUTED], ""),
+    # Libraries of the target, which the emulator's own loader refuses.
+    "LD_PRELOAD=./hidden.so ./odd odd; true": (Verdict.FAIL, [EXECUTED], ""),
+    'LD_LIBRARY_PATH="$PWD" ./odd odd; true': (Verdict.FAIL, [EXECUTED], ""),
     "make -j2 check": (Verdict.FAIL, [EXECUTED], ""),
     # A time limit: that the command failed is the finding.
     "timeout 0.5 ./odd wait": (Verdict.FAIL, ["wrong-result-sh_c_timeout_0.5_._odd_wait"], ""),
