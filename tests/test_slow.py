@@ -43,6 +43,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_check_for_overflow_that_a_compiler_drops_is_found",
         "test_what_is_optimised_when_it_is_linked_is_watched_as_well",
         "test_the_added_atomic_functions_are_right",
+        "test_a_static_program_finds_its_own_symbols_by_name_and_no_others",
         "test_threads_of_programs_with_musl_have_its_small_stacks",
         "test_a_demand_that_a_static_c_library_does_not_meet_is_refused",
         "test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_showed_it",

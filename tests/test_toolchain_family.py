@@ -161,7 +161,7 @@ def test_a_family_without_a_c_library_uses_the_targets_own(tmp_path: Path, monke
 def test_a_target_for_which_the_distribution_has_no_compiler_has_that_of_its_family(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
+    archive, cache = wheel(tmp_path, '#!/bin/sh\necho "$KEPT: $*"\n'), Cache(tmp_path / "cache")
     fetched(archive, cache, monkeypatch)
     bench = Workbench(catalog=Catalog(), cache=cache, progress=quiet())
     target = bench.catalog.targets["loongarch64"]
@@ -176,11 +176,29 @@ def test_a_target_for_which_the_distribution_has_no_compiler_has_that_of_its_fam
     ]
     assert tools.prefix == "", "lines are found with this machine's addr2line"
     # With `--toolchain clang-musl` it is the same.
-    asked = bench.catalog.through(bench.catalog.families["clang-musl"], tools.compilers)
+    family = bench.catalog.families["clang-musl"]
+    asked = bench.catalog.through(family, tools.compilers, {"loongarch64": tools.libraries})
     assert asked.toolchain_of(asked.targets["loongarch64"]) == tools
     assert asked.targets["loongarch64"].compiler_flags == target.compiler_flags
     own = bench.catalog.targets["aarch64"]
     assert bench.toolchain_of(own) == bench.catalog.toolchain_of(own)
+
+
+def test_what_a_familys_c_library_lacks_is_compiled_for_every_target_without_the_targets_own_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, cache = wheel(tmp_path, '#!/bin/sh\necho "$*"\n'), Cache(tmp_path / "cache")
+    fetched(archive, cache, monkeypatch)
+    write(tmp_path / "own.c", "int own;\n")
+    bench = Workbench(catalog=Catalog(), cache=cache, progress=quiet())
+    bench.catalog.families = {"other": msgspec.structs.replace(family_of(archive), sources=("own.c",))}
+    bench.catalog.compilers = {"package": compiler_in(archive)}
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    other = bench.with_toolchain("other")
+    for name in ("armv5", "s390x"):
+        (linked,) = other.toolchain_of(other.catalog.targets[name]).libraries
+        assert Path(linked).name == "own.o"
+        assert Path(linked).parent.name.startswith(f"other-{name}-")
 
 
 def test_a_level_that_a_toolchain_lacks_is_refused() -> None:

@@ -314,6 +314,8 @@ class ToolchainFamily(Record, frozen=True):
     Empty: it makes nothing of one."""
     has_lto: bool = True
     """Whether the linker reads the objects of link-time optimisation."""
+    sources: tuple[str, ...] = ()
+    """C files beside it, linked into every program on every target: what its C library lacks."""
     object_cache: str = ""
     """The variable that names the folder where it keeps every object. Only ccache keeps those here."""
 

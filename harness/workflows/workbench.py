@@ -73,7 +73,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         libraries = {
             name: self._libraries(family, first.targets[name], first.toolchain_of(first.targets[name]))
             for name, how in family.targets.items()
-            if how.sources
+            if family.sources or how.sources
         }
         return msgspec.structs.replace(self, catalog=self.catalog.through(family, compilers, libraries))
 
@@ -95,10 +95,14 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         return provide_family(self.cache, self.fetcher, family, self.catalog.compilers[family.compiler])
 
     def _libraries(self, family: ToolchainFamily, target: Target, tools: Toolchain) -> tuple[str, ...]:
-        """What a family's compiler lacks for a target, compiled by it."""
+        """What a family's compiler and C library lack for a target, compiled by it.
 
-        def library(source: str) -> str:
-            made = compiled(
+        The family's sources are in every program, in place of the C library's functions of these names. Of a target's
+        own sources a program takes what it lacks.
+        """
+
+        def compiled_object(source: str) -> Path:
+            return compiled(
                 self.cache,
                 tools,
                 title=f"{source} for {target.name}",
@@ -108,9 +112,13 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
                 flags=[*target.compiler_flags, "-O2", "-c"],
                 sources=[family.folder / source],
             )
-            return str(archived(self.cache, tools, made))
 
-        return tuple(map(library, family.targets[target.name].sources))
+        # No archive: only the tools of the target make one, and a machine has those of the targets that it asks.
+        everywhere = map(compiled_object, family.sources)
+        libraries = (
+            archived(self.cache, tools, compiled_object(source)) for source in family.targets[target.name].sources
+        )
+        return tuple(map(str, (*everywhere, *libraries)))
 
     def open_server(self, name: str, settings: BuildSettings | None = None, *, packages: bool = False) -> SourceTree:
         """The source tree of a release or of a path, built with `settings`. Raises UsageError for neither.

@@ -66,25 +66,61 @@ int main(void) {
     return 0;
 }
 """
+OWN_SYMBOLS = """
+#include <dlfcn.h>
+#include <stdio.h>
+int answer(void) { return 42; }
+int number = 7;
+static int hidden(void) { return 1; }
+int main(void) {
+    void *self = dlopen(NULL, RTLD_NOW);
+    int (*function)(void) = (int (*)(void))dlsym(self, "answer");
+    int *object = dlsym(self, "number");
+    printf("%d %d %d\\n", function ? function() : -1, object ? *object : -1, hidden());
+    puts(dlsym(self, "hidden") ? "found" : dlerror());
+    puts(dlsym(self, "environ") ? "found" : dlerror());
+    puts(dlsym(NULL, "answer") ? "found" : dlerror());
+    puts(dlopen("other.so", RTLD_NOW) ? "opened" : dlerror());
+    printf("%d\\n", dlclose(self));
+    return 0;
+}
+"""
 
 
-def test_the_added_atomic_functions_are_right(tmp_path: Path) -> None:
+def run_program(name: str, text: str, flags: list[str], folder: Path) -> str:
+    """What a program says that the family compiles for armv5."""
     bench = quiet_workbench().with_toolchain(FAMILY)
     setup = set_up_target(bench, bench.catalog.targets["armv5"])
-    source = tmp_path / "atomics.c"
-    source.write_text(ATOMICS, "utf-8")
+    source = folder / f"{name}.c"
+    source.write_text(text, "utf-8")
     program = compiled(
         bench.cache,
         setup.toolchain,
-        title="the atomic functions",
+        title=name,
         kind="test-programs",
         owner="armv5",
-        file="atomics",
-        flags=[*setup.target.compiler_flags, "-O2", "-Wno-sync-fetch-and-nand-semantics-changed"],
+        file=name,
+        flags=[*setup.target.compiler_flags, "-O2", *flags],
         sources=[source],
     )
-    command = setup.runner("signal").command(program, [])
-    assert process.run(command, deadline_seconds=60).text == "right\n"
+    return process.run(setup.runner("signal").command(program, []), deadline_seconds=60).text
+
+
+def test_the_added_atomic_functions_are_right(tmp_path: Path) -> None:
+    flags = ["-Wno-sync-fetch-and-nand-semantics-changed"]
+    assert run_program("atomics", ATOMICS, flags, tmp_path) == "right\n"
+
+
+def test_a_static_program_finds_its_own_symbols_by_name_and_no_others(tmp_path: Path) -> None:
+    said = run_program("own_symbols", OWN_SYMBOLS, [], tmp_path).splitlines()
+    assert said[0] == "42 7 1"
+    assert said[1:] == [
+        "Symbol not found: hidden",
+        "found",
+        "Symbol not found: answer",
+        "Dynamic loading not supported",
+        "0",
+    ]
 
 
 def test_threads_of_programs_with_musl_have_its_small_stacks(tmp_path: Path) -> None:
