@@ -6,6 +6,7 @@ client, that client's reply comes before the next command.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import time
@@ -18,6 +19,8 @@ from harness.protocol.command_stream import command, wire
 from harness.protocol.resp import INCOMPLETE, ServerGoneError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.protocol.command_stream import Command, Stream
     from harness.protocol.control_connection import ControlConnection
     from harness.protocol.resp import Client, Reply
@@ -103,6 +106,7 @@ class Conversation:
             # Another client may have ended this one's connection. If the server is gone, this raises.
             self._control.blocked_clients()
             self._closed.add(one.client)
+            self._hear_rest(one.client)
             reply = CLOSED
         self._replies.append(reply)
         self._note_state(one, reply)
@@ -134,7 +138,44 @@ class Conversation:
             elif _is_message(reply):
                 self._heard[one.client].append(reply)
             else:
-                return reply
+                return self._untorn(one.client, reply)
+
+    def _hear_rest(self, client: int) -> None:
+        """Receive what was on its way to a client when its connection was closed.
+
+        To send fails if the server has closed it already, and succeeds shortly before. What the client heard is the
+        same, and must not depend on the moment.
+        """
+        with contextlib.suppress(ServerGoneError):
+            while True:
+                if _is_message(reply := self._clients[client].receive()):
+                    self._heard[client].append(reply)
+
+    def _untorn(self, client: int, reply: Reply) -> Reply:
+        """A reply without the messages that a server before 7.2 has written into the middle of it.
+
+        An array counts its elements and not the messages among them, so that its last elements follow it. They would
+        be taken for the replies to later commands. Source: RESP3's push type, and the tracking of keys with REDIRECT.
+        """
+
+        def following() -> Iterator[Reply]:
+            while True:
+                yield self._clients[client].receive()
+
+        def whole(torn: Reply, after: Iterator[Reply]) -> Reply:
+            if not isinstance(torn, list) or isinstance(torn, hiredis.PushNotification):
+                return torn
+            elements: list[Reply] = []
+            rest = itertools.chain(torn, after)
+            while len(elements) < len(torn):
+                element = next(rest)
+                if isinstance(element, hiredis.PushNotification) and _kind(element) not in _CONFIRMATIONS:
+                    self._heard[client].append(element)
+                else:
+                    elements.append(whole(element, rest))
+            return elements
+
+        return whole(reply, following())
 
     def _reply_or_blocked(self, client: int) -> Reply:
         deadline = time.monotonic() + self._deadline_seconds
@@ -166,7 +207,7 @@ class Conversation:
         """The client's next reply, or INCOMPLETE."""
         while _is_message(reply := self._clients[client].receive_within(seconds)):
             self._heard[client].append(reply)  # type: ignore[arg-type]
-        return reply
+        return reply if reply is INCOMPLETE else self._untorn(client, reply)  # type: ignore[arg-type]
 
 
 def _named(one: Command, numbers: list[bytes]) -> Command:

@@ -152,6 +152,28 @@ def test_a_client_that_remains_is_answered_as_a_new_one(pair: Pair) -> None:
     assert kept > 150
 
 
+def test_what_a_redirected_message_tears_is_no_difference_between_correct_servers(pair: Pair) -> None:
+    """`plumb fuzz` called redis-7.0.15 faulty: EXEC had an entry of ACL LOG, which differs by the clock and client."""
+    text = """HELLO 3
+@2 HELLO 3
+@2 AUTH plumb no
+@2 CLIENT TRACKING ON REDIRECT <client-1>
+@2 GET k
+MULTI
+SET k v
+EXEC
+ACL LOG
+EXEC
+"""
+    _, oracle, _ = pair
+    for _ in range(3):
+        # The two servers number their clients differently, as after many streams.
+        with Client.at_socket(oracle.upstream, deadline_seconds=10) as client:
+            client.command("PING")
+        failure, _ = tried(pair, text)
+        assert failure is None
+
+
 def test_an_end_is_that_of_the_command_that_brings_it(mortal_pair: Pair) -> None:
     assert tried(mortal_pair, "SET k v\n")[0] is None
     failure, replies = tried(mortal_pair, "SET k w\n\nDEBUG SEGFAULT\n")

@@ -123,6 +123,36 @@ def test_a_client_that_the_other_disconnects_is_closed(server: Guest) -> None:
     assert replies_to(server, text) == [CLOSED, 1, CLOSED, b"PONG"]
 
 
+def test_a_message_within_the_reply_of_a_transaction_moves_no_later_reply(server: Guest) -> None:
+    text = """HELLO 3
+@2 HELLO 3
+@2 CLIENT TRACKING ON REDIRECT <client-1>
+@2 MGET k l m
+MULTI
+MSET k 1 l 1
+SET m 2
+LRANGE n 0 -1
+EXEC
+GET k
+EXEC
+STRLEN m
+PING
+"""
+    heard = [[b"invalidate", [b"k"]], [b"invalidate", [b"l"]], [b"invalidate", [b"m"]], b"PONG"]
+    replies = replies_to(server, text)
+    assert replies[4:8] == [b"OK", b"QUEUED", b"QUEUED", b"QUEUED"]
+    assert replies[8:10] == [[b"OK", b"OK", []], b"1"]
+    assert "EXEC without MULTI" in str(replies[10])
+    assert replies[11:] == [1, heard]
+
+
+def test_what_a_disconnected_client_heard_is_the_same_however_late_it_is_closed(server: Guest) -> None:
+    text = "@2 SUBSCRIBE c\nPUBLISH c x\nCLIENT KILL ID <client-2>\n@2 PING\nPING\n"
+    heard = [[b"message", b"c", b"x"], CLOSED]
+    for _ in range(20):
+        assert replies_to(server, text)[1:] == [1, 1, heard, b"PONG"]
+
+
 def test_a_server_that_ends_is_no_closed_connection(server: Guest) -> None:
     with pytest.raises((ServerGoneError, OSError)):
         replies_to(server, "GET k\n@2 SHUTDOWN NOSAVE\n@2 PING\n")
