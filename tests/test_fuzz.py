@@ -24,7 +24,7 @@ from harness.protocol.stream_shrinker import Shrinker
 from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate, grammar, mutate
 from suites.fuzz.acceptance import Acceptance
-from suites.fuzz.emptying import Emptying, undoing
+from suites.fuzz.emptying import SELDOM, Emptying, awaits_time, undoing
 from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.survival import KEYS, REFUSED
 from suites.fuzz.values import INTEGERS, Draw
@@ -447,6 +447,29 @@ def test_a_server_that_may_be_a_replica_is_made_none_before_it_is_emptied(
     assert _emptied(emptying, server, received).index("SLAVEOF") < received.index("FLUSHALL")
     emptying.sent(server, from_text("REPLICAOF 127.0.0.1 -1\n"))  # type: ignore[arg-type]
     assert _emptied(emptying, server, received) == ["SLAVEOF", "FLUSHALL"]
+
+
+@pytest.mark.parametrize(
+    ("text", "timed"),
+    [
+        ("SET k v\nLPOP l\nXREAD STREAMS x 0\nCLIENT ID\n", False),
+        ("SET k v\nBLPOP l 0.002\n", True),
+        ("xreadgroup GROUP g c block 1 STREAMS x >\n", True),
+        ("CLIENT PAUSE 1 WRITE\n", True),
+        ("WAIT 1 1\n", True),
+    ],
+)
+def test_a_server_is_hastened_for_streams_that_wait_for_it_and_slowed_down_after_them(
+    listening: tuple[_Listening, list[str]], text: str, *, timed: bool
+) -> None:
+    server, received = listening
+    emptying, stream = Emptying(), from_text(text)
+    assert awaits_time(stream) is timed
+    emptying.empty(server)  # type: ignore[arg-type]
+    assert emptying.restoring(server, stream)[1:] == ((SELDOM,) if timed else ())  # type: ignore[arg-type]
+    received.clear()
+    emptying.hasten(server)  # type: ignore[arg-type]
+    assert received == ["CONFIG"]
 
 
 def test_a_server_that_keeps_its_keys_is_told() -> None:

@@ -13,7 +13,7 @@ from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import Command, clients_of, command, wire
 from harness.protocol.resp import Client
 from harness.record import fault_log
-from suites.fuzz.emptying import RESET, leaves_client
+from suites.fuzz.emptying import RESET, awaits_time, leaves_client
 from suites.fuzz.model import MODELLED, UNPREDICTED, Model
 from suites.fuzz.values import KEY_LETTERS
 
@@ -59,6 +59,8 @@ def attempt(
     """
     stream = concluded(stream)
     emptying.empty(guest, oracle)
+    if awaits_time(stream):
+        emptying.hasten(guest, oracle)
     # To accept a client and to end it takes a server as long as some commands.
     keeps = checkpoint and leaves_client(guest, stream)
     if not keeps:
@@ -107,20 +109,20 @@ class _Pair:
     def failure_of_data(self, stream: Stream, *, keeps: bool) -> Failure | None:
         """Compare all data that the stream has stored. With `keeps` its client remains for the next one."""
         sides = self.native, self.guest
-        stored = (RESET if keeps else command("SELECT", 0), *_stored(self.native.control, self._keys))
+        read = (RESET if keeps else command("SELECT", 0), *stored(self.native.control, self._keys))
         if clients_of(stream) > 1:
             # Of two clients each may have been disconnected, or hear of what the other does.
             for side in sides:
                 side.connect(1, self._connections)
-        content = wire(stored)
+        content = wire(read)
         restoring = [self._emptying.restoring(side.server, stream) if keeps else () for side in sides]
-        self._ask(*([(content + wire(after), len(stored) + len(after))] for after in restoring))
+        self._ask(*([(content + wire(after), len(read) + len(after))] for after in restoring))
         if error := self.native.error:
             raise error
-        restored = [side.end_of_replies(len(stream + stored)) for side in sides]
+        restored = [side.end_of_replies(len(stream + read)) for side in sides]
         if error := self.guest.error:
-            return self._gone(stream + stored, error)
-        failure = self._compared(stream + stored)
+            return self._gone(stream + read, error)
+        failure = self._compared(stream + read)
         if failure is not None:
             return failure
         if not keeps:
@@ -291,7 +293,7 @@ def _listing_keys(writes: list[reply_comparison.Write]) -> list[reply_comparison
     return [*writes[:-1], (content + wire((RESET,)) + _LIST_KEYS, count + 2)]
 
 
-def _stored(oracle: ControlConnection, listed: Reply) -> Stream:
+def stored(oracle: ControlConnection, listed: Reply) -> Stream:
     """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE.
 
     `listed`: its keys, if they are known.

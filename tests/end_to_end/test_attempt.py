@@ -152,6 +152,16 @@ def test_a_client_that_remains_is_answered_as_a_new_one(pair: Pair) -> None:
     assert kept > 150
 
 
+def test_servers_look_at_the_time_often_only_for_a_stream_that_waits_for_it(pair: Pair) -> None:
+    for text, often in (("PING", b"50"), ("BLPOP l 0.002", b"500"), ("PING", b"50"), ("@2 BLPOP l 0.002", b"500")):
+        failure, replies = tried(pair, f"{text}\nCONFIG GET hz\n")
+        assert failure is None
+        assert [b"hz", often] in replies
+        failure, replies = tried(pair, "CONFIG GET hz\n")
+        assert failure is None
+        assert replies[0] == [b"hz", b"50"]
+
+
 def test_what_a_redirected_message_tears_is_no_difference_between_correct_servers(pair: Pair) -> None:
     """`plumb fuzz` called redis-7.0.15 faulty: EXEC had an entry of ACL LOG, which differs by the clock and client."""
     text = """HELLO 3
