@@ -54,7 +54,7 @@ Stream = tuple[Command, ...]
 
 def clients_of(stream: Iterable[Command]) -> int:
     """The number of connections that send a stream."""
-    return 1 + max((one.client for one in stream), default=0)
+    return 1 + max([one.client for one in stream], default=0)
 
 
 def command(*words: bytes | str | float) -> Command:
@@ -74,9 +74,12 @@ def pieces(stream: Iterable[Command]) -> list[Stream]:
 
 def wire(stream: Iterable[Command]) -> bytes:
     """The bytes that a client sends: the input of `nc HOST PORT`."""
+    pack = hiredis.pack_command
     return b"".join(
-        line_of(one).strip().encode("ascii") + b"\r\n" if one.inline else hiredis.pack_command(one.words)  # type: ignore[arg-type]
-        for one in stream
+        [
+            line_of(one).strip().encode("ascii") + b"\r\n" if one.inline else pack(one.words)  # type: ignore[arg-type]
+            for one in stream
+        ]
     )
 
 

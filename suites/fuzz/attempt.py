@@ -250,7 +250,7 @@ def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
 
 def _mistaken(stream: Stream, replies: list[Reply]) -> Failure | None:
     """The first reply that is not the model's, which knows of one client, and nothing after SELECT or RESET."""
-    if clients_of(stream) > 1 or not any(one.name in MODELLED for one in stream):
+    if clients_of(stream) > 1 or MODELLED.isdisjoint([one.name for one in stream]):
         return None
     model = Model()
     for index, (one, reply) in enumerate(zip(stream, replies, strict=True)):

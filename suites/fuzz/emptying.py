@@ -6,7 +6,8 @@ stream that was all that a server received, only what the stream may have change
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.protocol import reply_comparison
 from harness.protocol.command_stream import clients_of, command, wire
@@ -15,7 +16,7 @@ from harness.protocol.conversation import SUBSCRIBING
 from suites.fuzz.values import SCRIPT
 
 if TYPE_CHECKING:
-    from harness.protocol.command_stream import Command, Stream
+    from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Client
     from harness.run.server_process import Guest
 
@@ -62,8 +63,8 @@ class Emptying:
     """
 
     def __init__(self) -> None:
-        self._settings: dict[str, Stream] = {}
-        """A server's folder -> the commands that restore its settings, read before any stream changes them."""
+        self._whole: dict[str, Stream] = {}
+        """A server's folder -> the commands that restore all that streams change, its settings as read before any."""
         self._received: dict[str, Stream] = {}
         """A server's folder -> the one stream that it has received since it was emptied."""
         self._controls: dict[str, tuple[Guest, ControlConnection]] = {}
@@ -150,21 +151,21 @@ class Emptying:
         place = str(server.folder)
         if stream is None:
             self._drop_client(place)
-        if place not in self._settings:
-            self._settings[place] = _settings(control)
-        whole = (*reply_comparison.EMPTY, *UNDO, *self._settings[place], SELDOM)
-        due = whole if stream is None else FLUSH + undoing(stream, whole)
-        if stream is not None and awaits_time(stream):
+        if place not in self._whole:
+            self._whole[place] = (*reply_comparison.EMPTY, *UNDO, *_settings(control), SELDOM)
+        whole = self._whole[place]
+        if stream is None:
+            return NO_REPLICA + whole
+        due = FLUSH + undoing(stream, whole)
+        if awaits_time(stream):
             due += (SELDOM,)
-        is_replica = stream is None or any(one.name in _MAKING_REPLICAS for one in stream)
-        return NO_REPLICA + due if is_replica else due
+        return due if _MAKING_REPLICAS.isdisjoint({one.name for one in stream}) else NO_REPLICA + due
 
 
 def leaves_client(server: Guest, stream: Stream) -> bool:
     """Whether the one client that sends a stream is as a new one after RESET, and all other clients are as before."""
-    return (
-        server.version >= SINCE_RESET and clients_of(stream) == 1 and not any(one.name in _OWN_CLIENT for one in stream)
-    )
+    names = {one.name for one in stream}
+    return server.version >= SINCE_RESET and clients_of(stream) == 1 and _OWN_CLIENT.isdisjoint(names)
 
 
 _TIMED = frozenset(
@@ -193,17 +194,33 @@ def undoing(stream: Stream, whole: Stream) -> Stream:
     call it. Scripts may not call CONFIG.
     """
     all_words = b" ".join([word for one in stream for word in one.words]).lower()
-    if not any(name in all_words for name in _CHANGING):
+    changing = [name for name in _CHANGING if name in all_words]
+    if not changing:
         return ()
-    words = {word.lower() for one in stream for word in one.words}
-    names = {_of_all_releases(word) for word in words} if b"config" in words else set()
+    words = {word.lower() for one in stream for word in one.words} if b"config" in changing else set()
+    settings = {_of_all_releases(word) for word in words} if b"config" in words else set()
+    return tuple(
+        one
+        for one, (name, setting) in zip(whole, _restored(whole), strict=True)
+        if (setting in settings if setting else name in changing)
+    )
 
-    def is_due(one: Command) -> bool:
-        if one.name == "CONFIG":
-            return bool(names) and _of_all_releases(one.words[2]) in names
-        return one.name != "FLUSHALL" and one.words[0].lower() in all_words
 
-    return tuple(one for one in whole if is_due(one))
+class _Restored(NamedTuple):
+    """What one command restores."""
+
+    name: bytes
+    """The command's name."""
+    setting: bytes
+    """The name of the setting in all releases; empty for another command."""
+
+
+@lru_cache(maxsize=16)
+def _restored(whole: Stream) -> list[_Restored]:
+    return [
+        _Restored(name=one.words[0].lower(), setting=_of_all_releases(one.words[2]) if one.name == "CONFIG" else b"")
+        for one in whole
+    ]
 
 
 def _of_all_releases(name: bytes) -> bytes:

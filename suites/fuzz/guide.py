@@ -9,6 +9,7 @@ findings, so that no share has to be guessed.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -151,10 +152,14 @@ def extend(stream: Stream, random: random.Random) -> Stream:
 def _theme_like(stream: Stream, random: random.Random) -> Theme:
     """A theme of the grammar that contains one of the stream's commands and has as many clients, or any theme."""
     name, second = random.choice(stream).name, clients_of(stream) > 1
-    themes = list(grammar().themes.values())
-    fitting = [
+    return random.choice(_themes_with(name, second=second) or list(grammar().themes.values()))
+
+
+@cache
+def _themes_with(name: str, *, second: bool) -> list[Theme]:
+    """The themes with a command of that name, and with a second client or without."""
+    return [
         theme
-        for theme in themes
+        for theme in grammar().themes.values()
         if bool(theme.second) == second and any(line.split(" ", 1)[0] == name for line in theme.commands)
     ]
-    return random.choice(fitting or themes)
