@@ -1,0 +1,70 @@
+"""What programs get of the emulator's user mode as of a kernel, where QEMU's own gives them something else."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.core.target_model import ORACLE
+from tests.end_to_end import machines
+
+pytestmark = pytest.mark.end_to_end
+
+LATE_SECONDS = 60
+STATX = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* struct statx, of which older C libraries have no declaration, has its mode at byte 28 on every machine. */
+int main(int count, char **names)
+{
+    union { unsigned char bytes[256]; unsigned long long aligned; } found;
+    struct stat usual;
+    unsigned short mode;
+
+    for (int i = 1; i < count; i++) {
+        memset(&found, 0, sizeof(found));
+        int statx = syscall(SYS_statx, AT_FDCWD, names[i], 0, 0x7ff, &found);
+        memcpy(&mode, found.bytes + 28, sizeof(mode));
+        int agrees = stat(names[i], &usual) == statx && (statx || usual.st_mode == mode);
+        printf("%s: %d, a folder: %d, as stat: %d\n", names[i], statx, S_ISDIR(mode), agrees);
+    }
+    return 0;
+}
+"""
+
+
+def output_of(target: str, text: str, folder: Path, *words: str, root: Path | None = None) -> str:
+    """What a program prints on a target. `root`: has what this machine lacks, beside the target's libraries."""
+    source = folder / f"{target}.c"
+    source.write_text("#define _GNU_SOURCE\n" + text, "utf-8")
+    command = [str(machines.compiled(target, source, folder)), *words]
+    if target != ORACLE:
+        runner = machines.runner(target)
+        at = runner.options.index("-L") + 1
+        if root:
+            for one in Path(runner.options[at]).iterdir():
+                (root / one.name).symlink_to(one.resolve())
+        libraries = str(root or runner.options[at])
+        command = [str(runner.program), *runner.options[:at], libraries, *runner.options[at + 1 :], *command]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LATE_SECONDS)
+    assert ended.returncode == 0, ended
+    return ended.stdout
+
+
+@pytest.mark.parametrize("target", machines.TESTED)
+def test_statx_finds_what_the_folder_of_libraries_has_as_stat_does(target: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "plumbline-only-there").mkdir(parents=True)
+    shown = output_of(target, STATX, tmp_path, "/plumbline-only-there", "/proc", "/plumbline-nowhere", root=root)
+    assert shown.splitlines() == [
+        "/plumbline-only-there: 0, a folder: 1, as stat: 1",
+        "/proc: 0, a folder: 1, as stat: 1",
+        "/plumbline-nowhere: -1, a folder: 0, as stat: 1",
+    ]
