@@ -38,6 +38,60 @@ int main(int count, char **names)
     return 0;
 }
 """
+# The thread has run before the process forks: QEMU notes a thread that has.
+FORK = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int begun[2];
+
+static void *stay(void *unused)
+{
+    if (write(begun[1], "", 1) == 1) {
+        for (;;) {
+            pause();
+        }
+    }
+    return unused;
+}
+
+static void *pass(void *number)
+{
+    return number;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    char byte;
+    int status = -1;
+
+    if (pipe(begun) || pthread_create(&thread, NULL, stay, NULL) || read(begun[0], &byte, 1) != 1) {
+        return 2;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t threads[3];
+        for (long i = 0; i < 3; i++) {
+            if (pthread_create(&threads[i], NULL, pass, (void *)i)) {
+                _exit(3);
+            }
+        }
+        for (long i = 0; i < 3; i++) {
+            void *number;
+            if (pthread_join(threads[i], &number) || number != (void *)i) {
+                _exit(4);
+            }
+        }
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    printf("%#x\n", status);
+    return 0;
+}
+"""
 
 
 def output_of(target: str, text: str, folder: Path, *words: str, root: Path | None = None) -> str:
@@ -68,3 +122,8 @@ def test_statx_finds_what_the_folder_of_libraries_has_as_stat_does(target: str, 
         "/proc: 0, a folder: 1, as stat: 1",
         "/plumbline-nowhere: -1, a folder: 0, as stat: 1",
     ]
+
+
+@pytest.mark.parametrize("target", [ORACLE, *machines.TESTED])
+def test_a_child_of_a_program_with_threads_starts_threads(target: str, tmp_path: Path) -> None:
+    assert output_of(target, FORK, tmp_path) == "0\n"
