@@ -92,6 +92,46 @@ int main(void)
     return 0;
 }
 """
+# LoongArch Reference Manual, volume 1, 2.2.10: the stable counter's rate is CPUCFG.4 times the multiplier of CPUCFG.5,
+# divided by its divisor.
+COUNTER = r"""
+#include <stdio.h>
+#include <time.h>
+
+static unsigned long counter(void)
+{
+    unsigned long ticks;
+    __asm__ volatile("rdtime.d %0, $zero" : "=r"(ticks));
+    return ticks;
+}
+
+static unsigned long setting(unsigned long number)
+{
+    unsigned long word;
+    __asm__ volatile("cpucfg %0, %1" : "=r"(word) : "r"(number));
+    return word;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+int main(void)
+{
+    double rate = (double)setting(4) * (setting(5) & 0xffff) / (setting(5) >> 16 & 0xffff);
+    double before = seconds();
+    unsigned long ticks = counter();
+
+    while (seconds() - before < 0.5) {
+    }
+    ticks = counter() - ticks;
+    printf("%.3f\n", ticks / rate / (seconds() - before));
+    return 0;
+}
+"""
 
 
 def output_of(target: str, text: str, folder: Path, *words: str, root: Path | None = None) -> str:
@@ -127,3 +167,9 @@ def test_statx_finds_what_the_folder_of_libraries_has_as_stat_does(target: str, 
 @pytest.mark.parametrize("target", [ORACLE, *machines.TESTED])
 def test_a_child_of_a_program_with_threads_starts_threads(target: str, tmp_path: Path) -> None:
     assert output_of(target, FORK, tmp_path) == "0\n"
+
+
+@pytest.mark.parametrize("target", [machines.beyond("loongarch64")])
+def test_the_counter_of_loongarch_has_the_rate_that_its_cpu_tells(target: str, tmp_path: Path) -> None:
+    # Both clocks are this machine's; what lies between the two readings is far below a tenth of half a second.
+    assert float(output_of(target, COUNTER, tmp_path)) == pytest.approx(1, rel=0.1)
