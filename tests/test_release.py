@@ -146,6 +146,8 @@ def test_a_module_for_a_later_python_stops_no_installation_and_a_failure_of_all_
     later.write_text("one = = 1\n", "utf-8")
     assert installed.maintain("postinst", "configure") == 0
     assert installed.compiled() == {"harness", "other"}
+    # compileall takes a module that was written in the same second for the one that it compiled.
+    assert installed.maintain("prerm", "upgrade") == 0
     (installed.modules / "harness" / "module.py").write_text("one = = 1\n", "utf-8")
     assert installed.maintain("postinst", "configure") != 0
     (installed.home / "bin" / "python").unlink()
