@@ -52,6 +52,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_what_is_told_is_what_happens",
         "test_other_kernels_differ_in_what_their_signal_tells_alone",
         "test_a_misaligned_compare_and_swap_kills_on_a_real_kernel_where_it_kills_under_the_user_tier",
+        "test_the_counter_of_loongarch_has_the_rate_that_its_cpu_tells",
         "test_the_hash_of_memcached_1_6_18_is_found",
         "test_the_tests_of_zlib_pass",
         "test_the_tracer_of_an_aarch64_host_sees_what_that_of_this_one_sees",
