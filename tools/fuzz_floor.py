@@ -10,7 +10,6 @@ docs/explanation.md has the results.
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
@@ -156,19 +155,16 @@ def row(way: str, cost: Cost, streams: Sequence[Stream]) -> str:
     return f"| {way} | " + " | ".join((*each, *rates)) + " |"
 
 
-def main() -> None:
-    """Measure, and print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.fuzz_floor", description="Measure the least cost of streams."
-    )
-    parser.add_argument("target")
-    parser.add_argument("server")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--streams", type=int, default=300)
-    options = parser.parse_args()
+@click.command()
+@click.argument("target")
+@click.argument("server")
+@click.option("--seed", default=1, show_default=True, help="It draws the streams.")
+@click.option("--streams", "count", type=click.IntRange(1), default=300, show_default=True, help="How many to send.")
+def main(target: str, server: str, seed: int, count: int) -> None:
+    """Measure the least cost of streams on a target, and print a table."""
     bench = Workbench.default()
-    tree = bench.open_server(options.server)
-    setups = set_up_targets(bench, [bench.catalog.targets[name] for name in (options.target, ORACLE)])
+    tree = bench.open_server(server)
+    setups = set_up_targets(bench, [bench.catalog.targets[name] for name in (target, ORACLE)])
     with tempfile.TemporaryDirectory(prefix="plumbline-") as folder:
         started = [
             Guest(
@@ -179,11 +175,11 @@ def main() -> None:
                 version=tree.version,
                 coverage=name != ORACLE,
             )
-            for name in (options.target, ORACLE)
+            for name in (target, ORACLE)
         ]
         with started[0] as guest, started[1] as native:
             servers = Servers(guest, native)
-            streams = streams_of(guest, options.seed, options.streams)
+            streams = streams_of(guest, seed, count)
             pieces = bytes_of(servers, streams)
             # The first time, the emulator translates what the streams execute.
             replayed(servers, [ended(piece) for piece in pieces])
@@ -191,10 +187,10 @@ def main() -> None:
             tens = [b"".join(pieces[place : place + TOGETHER]) for place in range(0, len(pieces), TOGETHER)]
             together = replayed(servers, [ended(ten) for ten in tens])
             now = fuzzed(servers, streams)
-    print("| way | guest | native build | sender | streams | commands |")  # noqa: T201 - its result
-    print("|---|--:|--:|--:|--:|--:|")  # noqa: T201
+    click.echo("| way | guest | native build | sender | streams | commands |")
+    click.echo("|---|--:|--:|--:|--:|--:|")
     for way, cost in (("`plumb fuzz`", now), ("a stream to a write", alone), ("ten to a write", together)):
-        print(row(way, cost, streams))  # noqa: T201
+        click.echo(row(way, cost, streams))
 
 
 if __name__ == "__main__":
