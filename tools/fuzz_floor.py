@@ -24,6 +24,7 @@ from harness.core.target_model import ORACLE
 from harness.protocol import reply_comparison
 from harness.protocol.command_stream import clients_of, command, wire
 from harness.protocol.resp import Client
+from harness.report.markdown_table import table
 from harness.run.server_process import Guest
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
@@ -147,12 +148,11 @@ def fuzzed(servers: Servers, streams: Sequence[Stream]) -> Cost:
         emptying.close()
 
 
-def row(way: str, cost: Cost, streams: Sequence[Stream]) -> str:
+def row(way: str, cost: Cost, streams: Sequence[Stream]) -> list[str]:
     """A row of the table: microseconds of a stream, and how many come to a second of processor."""
-    each = (f"{seconds / len(streams) * 1e6:,.0f}" for seconds in cost)
+    each = [f"{seconds / len(streams) * 1e6:,.0f}" for seconds in cost]
     total = sum(cost)
-    rates = (f"{count / total:,.0f}" for count in (len(streams), sum(map(len, streams))))
-    return f"| {way} | " + " | ".join((*each, *rates)) + " |"
+    return [way, *each, *[f"{count / total:,.0f}" for count in (len(streams), sum(map(len, streams)))]]
 
 
 @click.command()
@@ -187,10 +187,9 @@ def main(target: str, server: str, seed: int, count: int) -> None:
             tens = [b"".join(pieces[place : place + TOGETHER]) for place in range(0, len(pieces), TOGETHER)]
             together = replayed(servers, [ended(ten) for ten in tens])
             now = fuzzed(servers, streams)
-    click.echo("| way | guest | native build | sender | streams | commands |")
-    click.echo("|---|--:|--:|--:|--:|--:|")
-    for way, cost in (("`plumb fuzz`", now), ("a stream to a write", alone), ("ten to a write", together)):
-        click.echo(row(way, cost, streams))
+    costs = (("`plumb fuzz`", now), ("a stream to a write", alone), ("ten to a write", together))
+    heads = ["way", "guest", "native build", "sender", "streams", "commands"]
+    click.echo("\n".join(table(heads, [row(way, cost, streams) for way, cost in costs], numbers_from=1)))
 
 
 if __name__ == "__main__":
