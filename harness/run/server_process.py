@@ -121,6 +121,8 @@ class Guest:
         self._capped: CappedLog | None = None
         self._counted_faults = (0, 0)
         """The length of the fault log when it was read last, and the number of faults in it."""
+        self._counted_crashes = (0, 0)
+        """Likewise, and the number of its children that crashed."""
         self._sockets = sockets
         self._socket_folder = sockets
         self._io = io
@@ -381,7 +383,10 @@ class Guest:
 
     def crashed_children(self) -> int:
         """The number of processes that it forked and that crashed so far, if the emulator records ends."""
-        return len(fault_log.crashed_processes(self.fault_log) - {self.first_pid})
+        size = _size_bytes(self.fault_log)
+        if size != self._counted_crashes[0]:
+            self._counted_crashes = size, len(fault_log.crashed_processes(self.fault_log) - {self.first_pid})
+        return self._counted_crashes[1]
 
     def commands(self) -> int:
         """The number of commands that the server has processed (INFO); 0 when it no longer replies."""

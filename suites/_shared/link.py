@@ -77,14 +77,17 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
     It gives up at once where the guests' children crash over and over: each synchronisation that fails is tried again.
     """
     deadline = time.monotonic() + max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
-    before = sum(one.crashed_children() for one in guests)
+
+    def crashed() -> int:
+        return sum(one.crashed_children() for one in guests)
+
+    before = crashed()
     while not condition():
         for guest in guests:
             if not guest.alive():
                 raise ServerGoneError(f"{guest.name} ended while waiting for {what}: {guest.detail}")
-        crashed = sum(one.crashed_children() for one in guests) - before
-        if crashed >= CRASHES_IN_VAIN:
-            raise TimeoutError(f"{WAITED} {what}, in vain: meanwhile {crashed} children crashed")
+        if (meanwhile := crashed() - before) >= CRASHES_IN_VAIN:
+            raise TimeoutError(f"{WAITED} {what}, in vain: meanwhile {meanwhile} children crashed")
         if time.monotonic() > deadline:
             raise TimeoutError(f"{WAITED} {what}")
         time.sleep(POLL_SECONDS)
