@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.build.sources.server_package import PackageUnavailableError, ServerPackages
 from harness.build.sources.source_tree import open_tree
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
+from harness.core.model import ServerPackage, SourceTree
 from harness.core.strict_toml import ROOT
+from harness.core.target_model import ORACLE
 from harness.judge.known_findings import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
+from harness.workflows.preparation import run_setup as run_setup_module
+from harness.workflows.preparation.cell_specs import CellSpecs
 from harness.workflows.preparation.run_setup import PreparedTarget, RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
 from tests import fakes
 
 if TYPE_CHECKING:
-    from harness.core.model import SourceTree
+    from harness.core.model import Build
+    from harness.core.target_model import Target, Toolchain
 
 MAKEFILE = """
 redis-server: first second
@@ -158,3 +164,45 @@ def test_no_other_workflow_and_no_command_sets_a_target_up_by_itself() -> None:
         if re.search(makers, path.read_text("utf-8"))
     }
     assert making == {"harness/workflows/target_setup.py", "harness/workflows/workbench.py"}
+
+
+def packaged(tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch, *, lacking: set[str]) -> RunSetup:
+    """A run of a package on two targets; the archive lacks that of some."""
+    package = ServerPackage(suite="trixie", name="redis-server", version="5:8.0.2-3")
+    tree = SourceTree(name=package.title, family="redis", version=(8, 0), path=tmp_path, digest="0", package=package)
+
+    def build(_: ServerPackages, tree: SourceTree, toolchain: Toolchain, target: Target) -> Build:
+        if target.name in lacking:
+            raise PackageUnavailableError(f"{tree.name} cannot be fetched for {toolchain.debian_architecture}")
+        return fakes.build(tmp_path)
+
+    monkeypatch.setattr(ServerPackages, "build", build)
+    targets = {name: set_up(bench, name) for name in ("armv5", "armv6")}
+    monkeypatch.setattr(run_setup_module, "set_up_targets", lambda *_, **__: targets)
+    plan = make_plan(bench.catalog, targets=list(targets), server=package.title, suites=["bitops"])
+    request = fakes.quick_request(plan, server=package.title, known=DEFAULT, run=tmp_path / "run")
+    return RunSetup(bench, request, tree)
+
+
+def test_the_other_targets_are_checked_when_one_targets_package_is_not_in_the_archive(
+    tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = packaged(tmp_path, bench, monkeypatch, lacking={"armv5"})
+    prepared = setup.prepare()
+    assert prepared.targets["armv6"].build is not None
+    assert set(prepared.peers) == {ORACLE, "armv6"}
+    specs = CellSpecs(bench, setup.request, prepared, sockets=tmp_path, without=[])
+    cells = {cell.target: cell for cell in setup.request.plan.cells}
+    record = specs.missing(cells["armv5"])
+    assert record is not None
+    assert "cannot be fetched for armel" in record.problem
+    # No finding: the package is missing, and not wrong.
+    assert record.problem_kind == "crash"
+    assert specs.missing(cells["armv6"]) is None
+
+
+def test_a_run_ends_when_no_targets_package_is_in_the_archive(
+    tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PackageUnavailableError):
+        packaged(tmp_path, bench, monkeypatch, lacking={"armv5", "armv6"}).prepare()

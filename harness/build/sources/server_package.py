@@ -53,6 +53,10 @@ def upstream_version(package: ServerPackage) -> str:
     return found[1].rstrip(".") if found else package.version
 
 
+class PackageUnavailableError(InfrastructureError):
+    """apt cannot fetch a package for an architecture, though the suite's index may name it."""
+
+
 class ServerPackages:
     """Packages of servers, in the cache."""
 
@@ -83,7 +87,11 @@ class ServerPackages:
         return msgspec.structs.replace(package, version=found[1])
 
     def build(self, tree: SourceTree, toolchain: Toolchain, target: Target) -> Build:
-        """The package's server for a target. Raises UsageError for a target that Debian has no packages for."""
+        """The package's server for a target.
+
+        Raises UsageError for a target that Debian has no packages for, PackageUnavailableError where the archive lacks
+        that target's, and InfrastructureError without the network.
+        """
         package = tree.package
         assert package is not None
         folder = self._unpacked(package, debian_architecture(toolchain, target))
@@ -139,7 +147,7 @@ class ServerPackages:
                 result = apt.get(*words)
         files = sorted(downloads.glob("*.deb"))
         if result.code != 0 or not files:
-            raise InfrastructureError(
+            raise PackageUnavailableError(
                 f"{package.title} cannot be fetched for {architecture}",
                 because=result.text.strip(),
                 remedy=f"--server debian:{package.suite}/{package.name}, for the version that the suite has now",

@@ -15,6 +15,7 @@ import msgspec
 from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import linked_allocator
 from harness.build.sources import openssl
+from harness.build.sources.server_package import PackageUnavailableError
 from harness.build.workshop import build_warnings
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.errors import InconclusiveError
@@ -54,7 +55,8 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     complaints: frozenset[str] = frozenset()
     """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
     blameless: bool = False
-    """Whether the tree fails in the same way for this machine, so that the problem is not the target's."""
+    """Whether the problem is not the target's: the tree fails in the same way for this machine, or the archive has no
+    package for the target."""
     machine: VmImage | None = None
     units: dict[Program, Units] = {}
     modules: dict[str, Path] = {}
@@ -101,6 +103,7 @@ class RunSetup:
         self.bench = bench
         self.request = request
         self.tree = tree
+        self._unavailable: list[PackageUnavailableError] = []
         self.suites = [bench.catalog.suites[name] for name in request.plan.suites]
 
     @cached_property
@@ -134,8 +137,8 @@ class RunSetup:
     def prepare(self) -> PreparedRun:
         """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
 
-        Raises InfrastructureError where this machine cannot make a part, and InconclusiveError where the request needs
-        an oracle and the tree does not compile for it.
+        Raises InfrastructureError where this machine cannot make a part, or no target's package can be fetched, and
+        InconclusiveError where the request needs an oracle and the tree does not compile for it.
         """
         _ = self.upstream_files  # what it refuses, it refuses before anything is built
         # First: most errors of a change show here, before emulators and targets take their minutes.
@@ -144,6 +147,8 @@ class RunSetup:
         setups = set_up_targets(self.bench, chosen, flavour=self.request.emulator)
         with ThreadPoolExecutor(self.request.jobs) as pool:
             targets = dict(zip(setups, pool.map(self._prepare, setups.values()), strict=True))
+        if len(self._unavailable) == len(targets):
+            raise self._unavailable[0]
         peers = self._peers(targets, oracle)
         run = PreparedRun(
             tree=self.tree,
@@ -166,6 +171,11 @@ class RunSetup:
             self.bench.progress.say(str(error))
             problem = f"{error.what}: {error.because}"
             return PreparedTarget(setup=setup, runner=runner, build=None, problem=problem, complaints=error.complaints)
+        except PackageUnavailableError as error:
+            # One machine's package may be missing in the archive for days. The others have an answer.
+            self.bench.progress.say(str(error))
+            self._unavailable.append(error)
+            return PreparedTarget(setup=setup, runner=runner, build=None, problem=str(error), blameless=True)
         with_tls, tls_problem = self._with_tls(setup, self.request.allocator)
         return PreparedTarget(
             setup=setup,
