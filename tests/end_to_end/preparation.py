@@ -7,6 +7,7 @@ tests need. What is in the cache already takes no time.
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from harness.build.kernel import Kernels
@@ -27,6 +28,8 @@ SERVERS = {
     "valkey-9.1.2": ("the other family, which cannot start there", ["native", "sparc64"]),
 }
 """Server -> why it is built, and for which targets."""
+AT_A_TIME = 2
+"""How many builds run side by side; each has as many compilers as there are processors."""
 
 
 def steps(
@@ -71,9 +74,16 @@ def main() -> None:
     """Build it all."""
     progress = Progress()
     todo = steps(Catalog(), Cache.default(), progress, everything="--all" in sys.argv[1:])
-    for number, (why, build) in enumerate(todo, 1):
-        progress.say(f"before the tests, {number} of {len(todo)}: {why}")
+
+    def take(number: int) -> None:
+        why, build = todo[number]
+        progress.say(f"before the tests, {number + 1} of {len(todo)}: {why}")
         build()
+
+    # A build unpacks, configures and links with one processor. Another one uses the rest.
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for taken in [pool.submit(take, number) for number in range(len(todo))]:
+            taken.result()
 
 
 if __name__ == "__main__":
