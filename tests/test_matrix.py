@@ -225,6 +225,39 @@ def test_an_answer_replaces_its_predecessor_and_keeps_what_others_have_stored(tm
     assert [file.name for file in tmp_path.iterdir()] == ["matrix.json"]
 
 
+def test_the_answers_of_other_machines_are_taken_but_for_those_that_are_older(tmp_path: Path) -> None:
+    path, others = tmp_path / "matrix.json", [tmp_path / "one.json", tmp_path / "two.json"]
+    armv5, armv6 = (msgspec.structs.replace(ARMV7, target=name) for name in ("armv5", "armv6"))
+    for question in (ARMV7, armv5):
+        document.store(answer(question, commit="here", hours=1), path)
+    document.store(answer(ARMV7, commit="older"), others[0])
+    document.store(answer(armv6, commit="missing"), others[0])
+    document.store(answer(armv5, commit="newer", hours=2), others[1])
+    words = [word for file in others for word in ("--take", str(file))]
+    result = CliRunner().invoke(tool.main, [*words, "--document", str(path)])
+    assert result.exit_code == ExitCode.PASS
+    assert "one.json: 1 new answers" in result.output
+    assert {one.question.target: one.commit for one in document.read(path).cells} == {
+        "armv7": "here",
+        "armv5": "newer",
+        "armv6": "missing",
+    }
+
+
+def test_answers_that_are_not_there_or_not_to_be_believed_are_not_taken(tmp_path: Path) -> None:
+    path, other = tmp_path / "matrix.json", tmp_path / "other.json"
+    missing = CliRunner().invoke(tool.main, ["--take", str(other), "--document", str(path)])
+    assert missing.exit_code == ExitCode.USAGE
+    assert "no such file of answers" in missing.output
+    other.write_bytes(json_codec.encode(Matrix(cells=(msgspec.structs.replace(answer(), suites=()),))))
+    doubtful = CliRunner().invoke(tool.main, ["--take", str(other), "--document", str(path)])
+    assert doubtful.exit_code == ExitCode.USAGE
+    assert "not to be believed: no canary behaved" in doubtful.output
+    both = CliRunner().invoke(tool.main, ["--take", str(other), "--target", "armv5", "--document", str(path)])
+    assert "asks nothing" in both.output
+    assert not path.exists()
+
+
 def test_what_is_missing_comes_before_what_is_unknown_and_the_oldest_of_other_commits_first() -> None:
     asked = [msgspec.structs.replace(ARMV7, target=name) for name in ("armv5", "armv6", "armv7", "aarch64", "mips")]
     early = msgspec.structs.replace(answer(asked[0]), verdict=Verdict.UNKNOWN, suites=(), reason="status 7")

@@ -13,6 +13,7 @@ from harness.core.cache import Cache, default_root
 from harness.core.strict_toml import ROOT
 from tests.end_to_end.expressions import ExpressionError, Strict, evaluate, expand
 from tests.end_to_end.workflows import block_of
+from tools.matrix.document import questions
 
 FILES = sorted([ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")])
 
@@ -55,6 +56,18 @@ def test_a_night_of_fuzzing_begins_with_the_corpus_of_the_nights_before(monkeypa
     assert "github.run_id" in steps[save]["with"]["key"]
     for step in (steps[restore], steps[save]):
         assert Path(step["with"]["path"]).expanduser() == Cache(default_root()).path("corpus", "")
+
+
+def test_each_server_of_the_matrix_and_each_way_to_make_it_has_a_machine() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "matrix.yml").read_text("utf-8"))["jobs"]
+    entries = jobs["ask"]["strategy"]["matrix"]["asked"]
+    assert sorted((one["server"], one["way"]) for one in entries) == sorted(
+        {(one.server, one.way) for one in questions()}
+    )
+    # An artifact's name has neither a colon nor a slash, and two of one name would be refused.
+    names = [one["name"] for one in entries]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 6 * 3600.0
 LAST_LINES = 5
+_SHOWN_AFTER = "docs/MATRIX.md shows the answers after: python -m tools.generated"
 _ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]")
 
 
@@ -138,6 +139,13 @@ def _parts(questions: Sequence[Question], most: int) -> list[Sequence[Question]]
     type=click.Path(path_type=Path, file_okay=False),
     help="Keep the runs with cells that do not pass in this folder.",
 )
+@click.option(
+    "--take",
+    "taken",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Ask nothing, but store the answers of this file, which another machine has asked; repeat for more.",
+)
 @question_options.answers("--document", document.STORED)
 def main(
     servers: tuple[str, ...],
@@ -148,6 +156,7 @@ def main(
     together: int,
     jobs: int,
     keep: Path | None,
+    taken: tuple[Path, ...],
     path: Path,
     *,
     again: bool,
@@ -155,6 +164,10 @@ def main(
     plan: bool,
 ) -> None:
     """Ask the cells of the matrix that are missing."""
+    if taken:
+        if servers or ways or targets or plan or again or stale:
+            raise click.UsageError("--take stores every answer of the file, and asks nothing")
+        question_options.exit_with(lambda: _take_all(taken, path))
     end = time.monotonic() + (limit_seconds or float("inf"))
 
     def ask_all() -> int:
@@ -170,10 +183,17 @@ def main(
                 click.echo(f"{rest} cells are left: the time is over")
                 break
             _answered(check, path, keep, jobs=jobs)
-        click.echo("docs/MATRIX.md shows the answers after: python -m tools.generated")
+        click.echo(_SHOWN_AFTER)
         return ExitCode.PASS
 
     question_options.exit_with(ask_all)
+
+
+def _take_all(files: Sequence[Path], path: Path) -> int:
+    for file in files:
+        click.echo(f"{file}: {document.take(file, path)} new answers")
+    click.echo(_SHOWN_AFTER)
+    return ExitCode.PASS
 
 
 def _answered(check: Check, path: Path, keep: Path | None, *, jobs: int) -> None:

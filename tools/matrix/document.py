@@ -240,6 +240,24 @@ def store(new: MatrixCell, path: Path = STORED) -> Matrix:
     return matrix
 
 
+def take(answers: Path, path: Path = STORED) -> int:
+    """Store the answers of another machine's file, but for those that are older than the stored ones. Returns how many.
+
+    Raises UsageError for a file that is not there, and as `read` does.
+    """
+    if not answers.is_file():
+        raise UsageError(
+            "no such file of answers", where=str(answers), remedy="the docs/matrix.json of another machine"
+        )
+    stored = read(path)
+    new = [
+        cell for cell in read(answers).cells if (there := stored.of(cell.question)) is None or there.asked < cell.asked
+    ]
+    for cell in new:
+        store(cell, path)
+    return len(new)
+
+
 def possible_ways(catalog: Catalog, server: str, target: Target) -> list[Way]:
     """How a server can be made for a target."""
     tools = catalog.toolchain_of(target)
