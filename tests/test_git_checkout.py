@@ -273,6 +273,37 @@ def test_committed_staged_untracked_and_removed_files_have_changed_and_ignored_o
     ]
 
 
+@pytest.mark.parametrize("how", ["--assume-unchanged", "--skip-worktree"])
+def test_what_git_is_told_to_take_for_unchanged_has_changed_all_the_same(clone: Path, how: str) -> None:
+    git(clone, "update-index", how, "src/bitops.c", "src/version.h")
+    head = git(clone, "rev-parse", "HEAD")
+    checkout = Checkout(clone)
+    assert checkout.changed(checkout.base("HEAD")) == []
+    assert revision_of(clone) == head
+    fakes.write(clone / "src" / "bitops.c", "int hidden;\n")
+    # A sparse checkout marks what it lacks.
+    (clone / "src" / "version.h").unlink()
+    assert checkout.changed(checkout.base("HEAD")) == ["src/bitops.c"]
+    assert Checkout(clone / "src").changed(checkout.base("HEAD")) == ["bitops.c"]
+    assert revision_of(clone) == f"{head}+changes"
+
+
+def test_the_users_configuration_of_git_hides_no_change(clone: Path, upstream: Path) -> None:
+    git(clone, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(upstream), "deps/part")
+    head = commit(clone)
+    git(clone, "config", "diff.ignoreSubmodules", "all")
+    git(clone, "config", "status.showUntrackedFiles", "no")
+    checkout = Checkout(clone)
+    assert (checkout.changed(checkout.base("HEAD")), revision_of(clone)) == ([], head)
+    edited = fakes.write(clone / "deps" / "part" / "src" / "bitops.c", "int changed;\n")
+    assert checkout.changed(checkout.base("HEAD")) == ["deps/part"]
+    assert revision_of(clone) == f"{head}+changes"
+    git(edited.parent, "checkout", "--quiet", "bitops.c")
+    assert revision_of(clone) == head
+    fakes.write(clone / "src" / "new.c", "int new;\n")
+    assert revision_of(clone) == f"{head}+changes"
+
+
 def test_a_server_below_the_top_folder_counts_alone(tmp_path: Path) -> None:
     server = fakes.server_tree(tmp_path / "whole" / "vendor" / "redis")
     git(tmp_path / "whole", "init", "--quiet")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 GIT_SECONDS = 120.0
+_SUBMODULES = ("--ignore-submodules=none",)
+"""Whatever the user's own configuration says of them."""
 _MAINLINE = re.compile(r"unstable|main|master|develop|trunk|(?:v|release[-/])?\d+(?:\.\d+)+")
 """Names of branches that changes are merged into: development, and releases such as `7.0`."""
 
@@ -132,16 +134,31 @@ class Checkout:
         commit = self._commit("HEAD")
         if commit is None:
             return ""
-        return commit + (CHANGES if self._ask("status", "--porcelain", "--", ".") else "")
+        status = self._ask("status", "--porcelain", "--untracked-files=normal", *_SUBMODULES, "--", ".")
+        return commit + (CHANGES if status or self._overlooked(commit) else "")
 
     def changed(self, base: BaseRevision) -> list[str]:
         """Files below the folder that differ from a revision: committed since, uncommitted, untracked or removed.
 
-        Paths are relative to the folder. Files that git ignores do not count.
+        Paths are relative to the folder. Files that git ignores do not count, but those count that git was told to take
+        for unchanged, and submodules: compilers read them.
         """
-        differing = self._ask("diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", "--relative", base.commit)
-        untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z")
-        return sorted({name for name in [*differing.split("\0"), *untracked.split("\0")] if name})
+        words = ["--name-only", "--no-renames", "--no-ext-diff", *_SUBMODULES, "-z", "--relative"]
+        differing = self._ask("diff", *words, base.commit).split("\0")
+        untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z").split("\0")
+        return sorted({name for name in [*differing, *untracked, *self._overlooked(base.commit)] if name})
+
+    def _overlooked(self, revision: str) -> list[str]:
+        """The files that differ from a revision, of those that git was told not to look at: `git update-index` with
+        --assume-unchanged or --skip-worktree. What a sparse checkout lacks is none.
+        """
+        lines = self._ask("ls-files", "-v", "-z").split("\0")
+        marked = [line[2:] for line in lines if line[:1] == "S" or line[:1].islower()]
+        return [name for name in marked if (self.path / name).is_file() and self._differs(name, revision)]
+
+    def _differs(self, name: str, revision: str) -> bool:
+        there = self._git("rev-parse", "--verify", "--quiet", f"{revision}:{self.below}{name}")
+        return there.code != 0 or there.text.strip() != self._ask("hash-object", "--", name)
 
     def content(self, base: BaseRevision) -> str:
         """The identity of the folder's content in a revision, the same for every commit that has this content."""
