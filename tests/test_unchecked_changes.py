@@ -75,6 +75,18 @@ def test_a_part_that_longer_suites_test_is_looked_at_by_them_and_the_whole_quick
     assert len(unchecked_changes.remarks(changes("src/server.c"), longer)) == 1
 
 
+def test_a_part_that_no_target_can_test_is_told() -> None:
+    """`clock` preloads a shared object, which a program that contains its C library cannot."""
+    changed, why = changes("src/server.c", "src/db.c", "src/networking.c"), "its servers preload a shared object"
+    quick = [cell("armv5", name, "PASS") for name in [*QUICK, "eviction"]]
+    skipped = [*quick, cell("armv5", "clock", "SKIP", why)]
+    assert unchecked_changes.partly(changed, skipped) == [
+        f"no target ran `clock`, which alone tests a part of src/server.c, src/db.c: {why}"
+    ]
+    assert unchecked_changes.partly(changed, [*skipped, cell("sparc64", "clock", "PASS")]) == []
+    assert unchecked_changes.partly(changes("src/expire.c"), skipped) == [], "it covers all of this one"
+
+
 def test_a_document_asks_for_nothing_and_another_program_is_never_looked_at() -> None:
     assert unchecked_changes.remarks(changes("README.md"), []) == []
     all_of_it = [cell("armv5", name, "PASS") for name in SUITES]
@@ -95,6 +107,20 @@ def test_a_run_that_did_not_look_at_a_change_is_unknown_also_when_it_is_joined(t
     assert judgement.unchecked == judgement.remarks[:1]
     assert "src/cluster.c" in judgement.unchecked[0]
     assert join([judgement, judgement]).verdict == "UNKNOWN"
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_a_judgement_tells_which_part_no_target_tested(tmp_path: Path) -> None:
+    run = StoredRun(tmp_path / "run", suites=("canary", "eviction", "clock"))
+    run.canary("armv5")
+    run.test("armv5", "eviction", "test_expiry", guest="guest-1")
+    run.problem("armv5", "clock", "no shared object is preloaded there", "absent")
+    changed = [msgspec.structs.replace(changes("src/server.c")[0], suites=["eviction", "clock"])]
+    with unchecked_changes.noted(run.folder, changed):
+        judgement, code = concluded(tmp_path, run)
+    assert (judgement.verdict, code, judgement.unchecked) == ("PASS", ExitCode.PASS, [])
+    told = "no target ran `clock`, which alone tests a part of src/server.c: no shared object is preloaded there"
+    assert judgement.remarks[0] == told
 
 
 @pytest.mark.usefixtures("fake_symbols")

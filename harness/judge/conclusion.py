@@ -89,7 +89,8 @@ def conclude(
     warned = lists.marked(warning_findings.of_targets_alone(run, compiler_reports))
     failing = warned if run.warnings == "fail" else []
     judged = cell_verdicts(outcomes, marked)
-    left = unchecked_changes.remarks(unchecked_changes.read(folder), judged)
+    changes = unchecked_changes.read(folder)
+    left = unchecked_changes.remarks(changes, judged)
     left += unchecked_changes.broken(folder, run.beside)
     left += warning_findings.unanswered(run, compiler_reports) if run.warnings == "fail" else []
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
@@ -107,6 +108,7 @@ def conclude(
         warnings=[] if failing else warned,
         remarks=[
             *left,
+            *unchecked_changes.partly(changes, judged),
             *_part(run),
             *left_out.remarks(run),
             *([f"the server is {run.development}"] if run.development else []),

@@ -35,6 +35,8 @@ class Change(Record, frozen=True):
     why: str
     covering: list[str] = msgspec.field(default_factory=list)
     """The suites that claim to cover the file: one of them must run. Where none does, all of `suites` must."""
+    partial: list[str] = msgspec.field(default_factory=list)
+    """The suites among `suites` that test a part of the file which no other suite does."""
     unchecked: bool = False
     """Whether the file matters and no suite checks it."""
 
@@ -87,6 +89,25 @@ def foreseen(changes: Sequence[Change], suites: Sequence[str]) -> list[str]:
 
 def remarks(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]:
     """A sentence for each change that no suite checked, with the reason."""
+    return _sentences(changes, _skipped(cells))
+
+
+def partly(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]:
+    """A sentence for each suite that alone tests a part of changed files, and that every target skipped."""
+    skipped = _skipped(cells)
+    files: dict[str, list[str]] = {}
+    for change in changes:
+        for name in change.partial:
+            if skipped.get(name):
+                files.setdefault(name, []).append(change.file)
+    return [
+        f"no target ran `{name}`, which alone tests a part of {', '.join(of)}: {skipped[name]}"
+        for name, of in files.items()
+    ]
+
+
+def _skipped(cells: Sequence[CellVerdict]) -> dict[str, str]:
+    """Suite -> why no target ran it, or empty."""
     skipped: dict[str, str] = {}
     for cell in cells:
         # A suite counts as run if one target ran it.
@@ -94,7 +115,7 @@ def remarks(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str
             skipped[cell.suite] = ""
         else:
             skipped.setdefault(cell.suite, cell.reason or "skipped")
-    return _sentences(changes, skipped)
+    return skipped
 
 
 def _sentences(changes: Sequence[Change], skipped: Mapping[str, str]) -> list[str]:

@@ -82,7 +82,7 @@ def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, all
     partial = [name for name, suite in suites.items() if _matches(file, suite.partial_globs) and name not in chosen]
     if partial:
         why += f"; what {' and '.join(partial)} test of it, no other suite does"
-    return Change(file=file, suites=[*chosen, *partial], why=why, covering=covering)
+    return Change(file=file, suites=[*chosen, *partial], why=why, covering=covering, partial=partial)
 
 
 def _matches(file: str, globs: Iterable[str]) -> bool:
