@@ -17,6 +17,8 @@ from tests import fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.model import GuestEnvironment
+
 TODAY = datetime.date(2026, 11, 21)
 ARM = ("armv5", "armv6", "armv7")
 ENTRY = 'id = "a"\nserver = "b"\nreason = "c"\nexpires = 2027-01-01\n'
@@ -192,6 +194,25 @@ def test_the_oracle_is_never_compiled_by_another_toolchain(tmp_path: Path) -> No
     machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}toolchain = 'clang-*'\n")
     assert [entry.targets for entry in load_known(path, machines, "clang-musl").findings] == [["armv5"]]
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "environment", "meant"),
+    [
+        ("environment = 'musl-stack'", "usual", []),
+        ("environment = 'musl-stack'", "musl-stack", ["armv5"]),
+        ("environment = 'musl-stack'", "debian-service", []),
+        ("environment = 'usual'", "usual", ["armv5", "native"]),
+        ("environment = 'usual'", "musl-stack", ["native"]),
+        ("", "musl-stack", ["armv5", "native"]),
+    ],
+)
+def test_an_entry_is_for_an_environment_which_the_oracle_never_has(
+    tmp_path: Path, narrowed: str, environment: GuestEnvironment, meant: list[str]
+) -> None:
+    machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
+    path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}{narrowed}\n")
+    assert [entry.targets for entry in load_known(path, machines, "gcc", environment).findings] == [meant]
 
 
 @pytest.mark.parametrize(("days", "counts"), [(-1, False), (0, True), (1, True)])

@@ -24,6 +24,7 @@ from tests.stored import StoredRun, a_fault, entry, known_file
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.model import GuestEnvironment
     from harness.judge.findings import Judgement
     from tests.fakes import Plumb
 
@@ -269,6 +270,20 @@ def test_what_was_added_is_known_when_judged_again_and_in_the_next_run_of_the_tr
     assert set(ids(occasions.folder).values()) == {"issue 1"}
     recorded(occasions, known_findings.text_in(tmp_path / "checkout"))
     assert plumb("judge", occasions.folder, "--known", listed)[0] == ExitCode.PASS
+
+
+def test_what_was_added_of_an_environment_is_new_in_another(plumb: Plumb, tmp_path: Path, occasions: StoredRun) -> None:
+    path, folder = tmp_path / "checkout" / IN_TREE, occasions.finish()
+
+    def judge_in(environment: GuestEnvironment) -> ExitCode:
+        run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), environment=environment))
+        return ExitCode(plumb("judge", folder, "--known", path if path.is_file() else known_file(tmp_path))[0])
+
+    assert judge_in("musl-stack") == ExitCode.FINDINGS
+    add_all(plumb, folder, path)
+    assert judge_in("musl-stack") == ExitCode.PASS
+    assert judge_in("usual") == ExitCode.FINDINGS
+    assert set(ids(folder).values()) == {""}
 
 
 OTHERS = ["a target", "a suite", "a test", "a command", "a message"]

@@ -68,6 +68,8 @@ def add(
     keys = known_entries.server_keys(path, folder, judgement.server)
     if judgement.toolchain != DEFAULT_FAMILY:
         keys["toolchain"] = judgement.toolchain
+    if judgement.environment != "usual":
+        keys["environment"] = judgement.environment
     entries = known_entries.exact_entries(found, build=keys, reason=reason, expires=last)
     known_entries.append(path, entries)
     if as_json:

@@ -44,10 +44,11 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, stored: TrustedRun, known_file: Path) -> KnownLists:
         """Raises UsageError for a list that is invalid."""
-        own = known_findings.own_list(stored.folder, stored.record)
-        listed = known_findings.load_known(known_file, stored.record.machines, stored.record.toolchain)
+        run = stored.record
+        own = known_findings.own_list(stored.folder, run)
+        listed = known_findings.load_known(known_file, run.machines, run.toolchain, run.environment)
         return cls(
-            run=stored.record,
+            run=run,
             own=own,
             listed=known_findings.KnownList(findings=[*listed.findings, *own.entries]),
             old=baseline.read(stored.folder),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from harness.core.finding import Finding, Occasion, Witness
+    from harness.core.model import GuestEnvironment
     from harness.core.target_model import Target
     from harness.record.run_folder import RunRecord
 
@@ -65,6 +66,8 @@ class KnownFinding(Record, frozen=True):
     """Restricts the targets to those of this byte order, `little` or `big`. Without the key: either."""
     toolchain: str = "*"
     """The family of toolchains that compiled, such as `clang-musl`; globs allowed. Without the key: any."""
+    environment: str = "*"
+    """What surrounded the programs, such as `musl-stack`; `usual` for nothing; globs allowed. Without the key: any."""
     suite: str = ""
     """The only suite that may show it. A run without that suite does not report the entry as unseen. Empty: any."""
     test: str = "*"
@@ -85,12 +88,14 @@ class KnownList(Record, frozen=True):
     findings: list[KnownFinding]
 
 
-def load_known(path: Path, machines: Mapping[str, Target], toolchain: str) -> KnownList:
+def load_known(
+    path: Path, machines: Mapping[str, Target], toolchain: str, environment: GuestEnvironment = "usual"
+) -> KnownList:
     """Read a known-findings file, and resolve each entry's targets to the names of machines.
 
     Raises UsageError, with file and line, if the file is invalid.
     """
-    return KnownList(findings=resolved(entries_of(read_text(path), path), machines, toolchain))
+    return KnownList(findings=resolved(entries_of(read_text(path), path), machines, toolchain, environment))
 
 
 def entries_of(text: str, path: Path) -> list[KnownFinding]:
@@ -110,10 +115,13 @@ def entries_of(text: str, path: Path) -> list[KnownFinding]:
     return entries
 
 
-def resolved(entries: Sequence[KnownFinding], machines: Mapping[str, Target], toolchain: str) -> list[KnownFinding]:
+def resolved(
+    entries: Sequence[KnownFinding], machines: Mapping[str, Target], toolchain: str, environment: GuestEnvironment
+) -> list[KnownFinding]:
     """The entries with the names of those machines that their targets, width and byte order select.
 
-    `toolchain`: what compiled for the run's targets; the oracle is always compiled by the usual one.
+    `toolchain`, `environment`: what compiled for the run's targets, and what surrounded their programs; for the oracle,
+    both are always the usual one.
     """
     return [
         msgspec.structs.replace(
@@ -122,6 +130,7 @@ def resolved(entries: Sequence[KnownFinding], machines: Mapping[str, Target], to
                 name
                 for name, machine in machines.items()
                 if fnmatch.fnmatchcase(DEFAULT_FAMILY if name == ORACLE else toolchain, entry.toolchain)
+                and fnmatch.fnmatchcase("usual" if name == ORACLE else environment, entry.environment)
                 and _covers(entry, name, machine)
             ],
         )
@@ -303,7 +312,8 @@ def own_list(folder: Path, run: RunRecord) -> OwnList:
         remarks = changes(of_tree, of_base)
         entries = [entry for entry in entries if entry in in_base]
     concerned = [entry for entry in entries if concerns(entry, run.server, release_name(run))]
-    return OwnList(entries=resolved(concerned, run.machines, run.toolchain), remarks=remarks)
+    own = resolved(concerned, run.machines, run.toolchain, run.environment)
+    return OwnList(entries=own, remarks=remarks)
 
 
 def _recorded(folder: Path, name: str, run: RunRecord) -> str:

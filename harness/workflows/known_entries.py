@@ -49,7 +49,7 @@ def exact_entries(
 ) -> list[KnownFinding]:
     """The entries that together fit every occasion on which a finding was seen.
 
-    `build`: the keys that name the server, and the toolchain if it is not the usual one.
+    `build`: the keys that name the server, and the toolchain and the environment.
     """
     seen: dict[tuple[str, str, str, str], list[str]] = {}
     for witness in finding.witnesses:
@@ -148,7 +148,8 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
 
 
 def _toml(entry: KnownFinding) -> str:
-    keys = ("id", "server", "release", "targets", "reason", "expires", "toolchain", "suite", "test", "command", "said")
+    where = ("id", "server", "release", "targets", "reason", "expires", "toolchain", "environment")
+    keys = (*where, "suite", "test", "command", "said")
     defaults = KnownFinding(id="", reason="", expires=entry.expires)
     values = {key: getattr(entry, key) for key in keys}
     written = [key for key in keys if key in {"id", "reason", "expires"} or values[key] != getattr(defaults, key)]
@@ -184,7 +185,7 @@ class ListedEntry(Record, frozen=True):
         machines = [f"{entry.width_bits}-bit"] if entry.width_bits else []
         machines += [f"{entry.time_bits}-bit time_t"] if entry.time_bits else []
         machines += [f"{entry.endianness}-endian"] if entry.endianness else []
-        machines += [entry.toolchain] if entry.toolchain != "*" else []
+        machines += [name for name in (entry.toolchain, entry.environment) if name != "*"]
         where = " ".join(part for part in (",".join(entry.targets), *machines, entry.suite) if part)
         return f"{entry.id}  {where}  {state}{soon}: {entry.reason}  ({self.file})"
 
