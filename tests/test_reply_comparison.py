@@ -198,6 +198,41 @@ def test_what_is_drawn_at_random_is_not_compared_and_what_follows_is() -> None:
     assert reply_comparison.uncompared(from_text("SPOP s\nGET k\nSCAN 0\nSPOP s\n")) == ["SPOP", "SCAN"]
 
 
+NO = ReplyError("ERR no")
+
+
+@pytest.mark.parametrize(
+    ("text", "guest", "native"),
+    [
+        ("SRANDMEMBER s 3", NO, [b"a", b"b", b"c"]),
+        ("SRANDMEMBER s -3", [b"a", b"a"], [b"a", b"b", b"b"]),
+        ("SRANDMEMBER s", None, b"a"),
+        ("SRANDMEMBER s", [b"a"], b"a"),
+        ("SPOP s 2", [], [b"a", b"b"]),
+        ("RANDOMKEY", None, b"k"),
+        ("SSCAN s 0 COUNT 0", [b"0", [b"a"]], ReplyError("ERR syntax error")),
+        ("CLIENT KILL ID none", 0, ReplyError("ERR client-id should be greater than 0")),
+        ("MEMORY USAGE k SAMPLES -1", ReplyError("ERR value is out of range"), ReplyError("ERR syntax error")),
+        ("SLOWLOG GET 2", NO, []),
+    ],
+)
+def test_what_may_have_any_content_is_of_one_kind_on_both(text: str, guest: Reply, native: Reply) -> None:
+    for narrow in (False, True):
+        assert differs(text, [guest], [native], narrow=narrow) is not None
+
+
+def test_a_narrow_target_may_refuse_a_wide_number_in_what_is_not_compared() -> None:
+    assert differs("SLOWLOG GET 4294967296", [NO], [[]], narrow=True) is None
+    assert differs("SLOWLOG GET 4294967296", [NO], [[]]) is not None
+
+
+def test_what_may_have_any_content_may_have_another() -> None:
+    assert differs("INFO", [b"a"], [b"b"]) is None
+    assert differs("OBJECT FREQ k", [1], [2]) is None
+    assert differs("SCAN 0 COUNT 2", [[b"3", [b"a"]]], [[b"0", [b"a", b"b"]]]) is None
+    assert differs("SLOWLOG GET 2", [[]], [[[b"1"]]]) is None
+
+
 @pytest.mark.parametrize(
     ("guest", "native", "added", "same"),
     [

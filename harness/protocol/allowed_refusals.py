@@ -73,6 +73,13 @@ NUMBER_BYTES = 40
 """Digits of a number that are examined: 64 bits have 20 digits."""
 
 
+def has_wide_number(request: Command) -> bool:
+    """Whether a word of a request is a number that a `long` of 32 bits does not hold."""
+    return any(
+        _INTEGER.fullmatch(word) and not -(1 << 31) <= int(word[:NUMBER_BYTES]) < 1 << 31 for word in request.words[1:]
+    )
+
+
 class RefusalList(Record, frozen=True):
     """harness/protocol/refusals.toml."""
 

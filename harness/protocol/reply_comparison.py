@@ -16,7 +16,7 @@ import msgspec
 
 from harness.core.model import Record
 from harness.core.strict_toml import read_toml
-from harness.protocol.allowed_refusals import is_among, refused
+from harness.protocol.allowed_refusals import NARROW_BITS, has_wide_number, is_among, refused
 from harness.protocol.command_stream import command, line_of, pieces, wire
 from harness.protocol.conversation import Conversation
 
@@ -75,6 +75,8 @@ class AllowedDifference(Record, frozen=True):
     command's last word, the addend; 0: they need not be numbers."""
     within: int = 0
     """The largest difference between the numbers that the groups of both expressions capture; 0: any."""
+    counted: bool = False
+    """Whether arrays still have equally many elements."""
 
 
 class AllowedDifferenceTable(Record, frozen=True):
@@ -203,6 +205,7 @@ def excused(
             and re.fullmatch(entry.native.encode(), _text(native), re.DOTALL)
             and (not entry.digits or _close(_text(guest), _text(native), request.words[-1], entry.digits))
             and (not entry.within or _near(entry, _text(guest), _text(native), slack))
+            and (not _allows_anything(entry) or _is_alike(entry, request, guest, native, target))
         ),
         None,
     )
@@ -222,12 +225,28 @@ def _concerns(entry: AllowedDifference, request: Command) -> bool:
 
 
 ANY = ".*"
-"""The pattern of an entry that allows every reply."""
+"""The pattern of an entry that allows every reply of a kind: no server refuses what another one answers."""
+
+
+def _allows_anything(entry: AllowedDifference) -> bool:
+    return (entry.guest, entry.native) == (ANY, ANY)
+
+
+def _is_alike(entry: AllowedDifference, request: Command, guest: Reply, native: Reply, target: Target) -> bool:
+    """Whether two replies that differ are of one kind: no errors, both nothing or neither, both arrays or neither."""
+    if target.width_bits == NARROW_BITS and has_wide_number(request):
+        # Which of these a server refuses is listed for commands that are compared.
+        return True
+    if _error(guest) is not None or _error(native) is not None:
+        return False
+    if (guest is None) != (native is None) or isinstance(guest, list) != isinstance(native, list):
+        return False
+    return not (entry.counted and isinstance(guest, list) and isinstance(native, list)) or len(guest) == len(native)
 
 
 def is_free(request: Command) -> bool:
-    """Whether two correct servers may answer anything."""
-    return any((one.guest, one.native) == (ANY, ANY) and _concerns(one, request) for one in _entries_of(request.name))
+    """Whether two correct servers may answer anything of a kind."""
+    return any(_allows_anything(one) and _concerns(one, request) for one in _entries_of(request.name))
 
 
 def uncompared(stream: Stream) -> list[str]:
