@@ -32,6 +32,8 @@ LARGEST_PAYLOAD_BYTES = 5000
 _CHANCY = (b"stream", b"vectorset")
 _FADING = KEY_LETTERS["fading"].encode()
 _LIST_KEYS = Client.pack([("KEYS", "*")])
+_OF_DATABASES = frozenset({"COPY", "MOVE", "SELECT", "SWAPDB"})
+"""Commands that streams use for keys of the second database."""
 
 
 class Failure(Record, frozen=True):
@@ -109,7 +111,8 @@ class _Pair:
     def failure_of_data(self, stream: Stream, *, keeps: bool) -> Failure | None:
         """Compare all data that the stream has stored. With `keeps` its client remains for the next one."""
         sides = self.native, self.guest
-        read = (RESET if keeps else command("SELECT", 0), *stored(self.native.control, self._keys))
+        first = RESET if keeps else command("SELECT", 0)
+        read = (first, *listing(stream), *stored(self.native.control, self._keys))
         if clients_of(stream) > 1:
             # Of two clients each may have been disconnected, or hear of what the other does.
             for side in sides:
@@ -291,6 +294,13 @@ def _listing_keys(writes: list[reply_comparison.Write]) -> list[reply_comparison
     """The writes of a stream, and RESET and KEYS with the last one."""
     content, count = writes[-1]
     return [*writes[:-1], (content + wire((RESET,)) + _LIST_KEYS, count + 2)]
+
+
+def listing(stream: Stream) -> Stream:
+    """Commands that list all keys. Of those that the guest alone has, nothing else asks."""
+    keys = command("KEYS", "*")
+    elsewhere = (command("SELECT", 1), keys, command("SELECT", 0))
+    return (keys, *elsewhere) if any(one.name in _OF_DATABASES for one in stream) else (keys,)
 
 
 def stored(oracle: ControlConnection, listed: Reply) -> Stream:

@@ -245,3 +245,23 @@ def test_what_is_spoilt_is_seen(
         assert failure is not None
         assert failure.label == label
         assert says in failure.message
+
+
+@pytest.mark.parametrize(("text", "database"), [(HASH, 0), (f"{HASH}SELECT 1\n", 1)])
+def test_a_key_that_the_guest_alone_has_is_seen(
+    mortal_pair: Pair, monkeypatch: pytest.MonkeyPatch, text: str, database: int
+) -> None:
+    guest = mortal_pair[0]
+
+    def keep(write: bytes, reply: bytes) -> bytes:
+        if b"GET" in write:
+            with Client.at_socket(guest.upstream, deadline_seconds=10) as client:
+                client.pipeline([("SELECT", database), ("SET", "extra", "v")])
+        return reply
+
+    with spoiling(guest, keep) as between:
+        monkeypatch.setattr(guest, "client", lambda: Client.at_socket(between.path, deadline_seconds=1))
+        failure, _ = tried(mortal_pair, text)
+        assert failure is not None
+        assert failure.label == "KEYS"
+        assert "extra" in failure.message
