@@ -5,6 +5,9 @@ other constants without a name, count for each function of the object that may r
 instructions counts for one function, if that one alone refers to it, and all of its jumps end there. All other data
 have one digest for each object, their sizes included: where data move, an access may be misaligned that was aligned by
 chance. Whatever cannot be told apart counts as different, never as the same.
+
+Code that is the same may do another thing: a name that it refers to gets another meaning, or the assembler has written
+a distance at which there is another function now. Both count as differences.
 """
 
 from __future__ import annotations
@@ -25,14 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-RECIPE = "2"
+RECIPE = "3"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _ALLOCATED, _EXECUTABLE, _MERGED = 1, 2, 4, 0x10
 """SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE of <elf.h>."""
-_OBJECT, _FUNCTION, _SECTION = 1, 2, 3
-"""STT_OBJECT, STT_FUNC, STT_SECTION."""
+_UNTYPED, _OBJECT, _FUNCTION, _SECTION, _THREAD_LOCAL = 0, 1, 2, 3, 6
+"""STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_TLS."""
+_DATA = {_OBJECT, _THREAD_LOCAL}
 _LOCAL = 0
 """STB_LOCAL."""
+_UNDEFINED = 0
+"""SHN_UNDEF."""
 _RESERVED = 0xFF00
 """SHN_LORESERVE: from here on, numbers of sections are none."""
 _UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
@@ -54,6 +60,12 @@ class ObjectCode(Record, frozen=True):
     """Name -> digest of the code. Functions of one name, as of several sections, have one."""
     data: str
     """Digest of the data that several functions may share, of their places, and of what other objects know by name."""
+    defines: list[str]
+    """Functions that other objects know by name."""
+    needs: list[str]
+    """Names that other objects or libraries define."""
+    places: list[tuple[int, int, str, bool]]
+    """Section, distance from its beginning and name of each function; whether no other object knows it by name."""
 
 
 class CodeMap(Record, frozen=True):
@@ -73,7 +85,9 @@ class CodeChange(Record, frozen=True):
     functions: frozenset[str]
     """Functions of the first build whose code is another in the second, or gone."""
     elsewhere: list[str]
-    """Objects whose named data differ, and those that one of the builds lacks; the link, if that differs."""
+    """Objects whose named data differ, and those that one of the builds lacks; the link, if that differs; names that a
+    library defined for the first build and an object defines for the second.
+    """
 
 
 def read_objects(
@@ -108,9 +122,58 @@ def differences(old: CodeMap, new: CodeMap) -> CodeChange:
             elsewhere.append(name)
         elif before.sha256 != after.sha256:
             functions |= {one for one, digest in before.functions.items() if after.functions.get(one) != digest}
+            functions |= _led_astray(before, after)
             if before.data != after.data:
                 elsewhere.append(name)
-    return CodeChange(functions=frozenset(functions), elsewhere=elsewhere)
+    renamed, taken = _other_meanings(old, new)
+    return CodeChange(functions=frozenset(functions | renamed), elsewhere=[*elsewhere, *taken])
+
+
+def altered_objects(old: CodeMap, new: CodeMap) -> list[str]:
+    """The objects of the second build that the first lacks, or whose functions or data are others there."""
+    found = []
+    for name, after in sorted(new.objects.items()):
+        before = old.objects.get(name)
+        if before is None or (before.functions, before.data) != (after.functions, after.data):
+            found.append(name)
+    return found
+
+
+def _other_meanings(old: CodeMap, new: CodeMap) -> tuple[set[str], list[str]]:
+    """Names that may stand for something else in the second build, where what refers to them is the same: functions of
+    another object, which may be weak, and names that only libraries defined.
+    """
+    before = {name for each in old.objects.values() for name in each.defines}
+    needed = {name for each in old.objects.values() for name in each.needs}
+    renamed: set[str] = set()
+    taken: set[str] = set()
+    for place, each in new.objects.items():
+        there = old.objects.get(place)
+        appeared = set(each.defines).difference(there.defines if there is not None else ())
+        renamed |= appeared & before
+        taken |= (appeared & needed) - before
+    return renamed, sorted(taken)
+
+
+def _led_astray(before: ObjectCode, after: ObjectCode) -> set[str]:
+    """Functions of an object at a distance from which there was a local function, and is another one now.
+
+    A call of a local function may be nothing but a distance, and the caller's code the same.
+    """
+
+    def seen_from(places: Sequence[tuple[int, int, str, bool]]) -> dict[str, dict[int, str]]:
+        return {
+            name: {there - here: other for where, there, other, is_local in places if is_local and where == section}
+            for section, here, name, _ in places
+        }
+
+    # Of sections only the order counts, which is the compiler's.
+    now = seen_from(after.places)
+    return {
+        name
+        for name, old in seen_from(before.places).items()
+        if any(now.get(name, {}).get(distance, other) != other for distance, other in old.items())
+    }
 
 
 def _read(path: Path, digest: str) -> ObjectCode | None:
@@ -127,7 +190,12 @@ class _Symbol(NamedTuple):
     section: int
     value: int
     size: int
-    is_global: bool
+    binding: int
+
+    @property
+    def is_global(self) -> bool:
+        """Whether other objects know it by name."""
+        return self.binding != _LOCAL
 
 
 class _Table(NamedTuple):
@@ -175,42 +243,55 @@ class _Object:
             flags = self._sections[number]["sh_flags"]
             own = [one for one in self._symbols if one.section == number]
             if not flags & _EXECUTABLE:
-                named = sorted((one for one in own if one.kind == _OBJECT), key=lambda one: (one.value, one.name))
-                self._add_data(number, named, data)
+                self._add_data(number, own, data)
                 continue
             # Tables of jumps lie between functions: any function of the section may use them, if nothing tells which.
             shared = hashlib.sha256()
             tables = self._tables(number)
+            has_functions = any(one.kind == _FUNCTION for one in own)
             for start, size in self._unnamed_code(number) if tables is None else ():
-                # Other objects know by name what assembly does not call a function.
+                # Other objects know by name what assembly does not call a function. Other sections refer to what has
+                # no function at all.
                 visible = any(one.is_global and start <= one.value < start + size for one in own)
-                (data if visible else shared).update(self._part(number, start, size))
+                (data if visible or not has_functions else shared).update(self._part(number, start, size))
             for one in sorted((one for one in own if one.kind == _FUNCTION), key=lambda one: (one.value, one.name)):
                 made = functions.setdefault(one.name, hashlib.sha256())
                 of_function = (tables or {}).get((one.value, one.size), {})
                 made.update(self._part(number, one.value & ~1, one.size, of_function))
                 made.update(repr(list(of_function.values())).encode())
                 made.update(shared.digest())
+                made.update(f"{one.binding}".encode())
+        # The value is the alignment.
         commons = (one for one in self._symbols if one.section >= _RESERVED and one.kind == _OBJECT)
-        data.update("".join(sorted(f"{one.name} {one.size}\n" for one in commons)).encode())
+        data.update("".join(sorted(f"{one.name} {one.size} {one.value}\n" for one in commons)).encode())
         return ObjectCode(
             sha256=digest,
             functions={name: made.hexdigest()[:_CUT] for name, made in functions.items()},
             data=data.hexdigest()[:_CUT],
+            defines=sorted({one.name for one in self._functions() if one.is_global}),
+            needs=sorted({one.name for one in self._symbols if one.section == _UNDEFINED and one.name}),
+            places=sorted((one.section, one.value & ~1, one.name, not one.is_global) for one in self._functions()),
         )
 
-    def _add_data(self, number: int, named: list[_Symbol], data: Any) -> None:
+    def _functions(self) -> Iterator[_Symbol]:
+        """All functions of the object."""
+        return (one for one in self._symbols if one.kind == _FUNCTION and one.section in self._content)
+
+    def _add_data(self, number: int, own: Sequence[_Symbol], data: Any) -> None:
         """Add a section of data to a digest: how much room it takes, which may move the data of other objects, its
         named data, and all that may be written or that the linker merges. The rest counts for the functions that refer
-        to it.
+        to it. `own`: the section's symbols.
         """
+        named = sorted((one for one in own if one.kind in _DATA), key=lambda one: (one.value, one.name))
+        # Assembly need not say what it is that other objects know by name, or how long.
+        unmeasured = any(not one.size for one in own if one.kind in _DATA or (one.kind == _UNTYPED and one.is_global))
         section = self._sections[number]
         flags, align = section["sh_flags"], section["sh_addralign"] or 1
         data.update(repr((section.name, flags, align, self._size(number))).encode())
         for one in named:
             data.update(f"{one.name} {one.value} {one.size}\n".encode())
             data.update(self._part(number, one.value, one.size))
-        if flags & _MERGED or (flags & _WRITE and not named):
+        if flags & _MERGED or (flags & _WRITE and not named) or unmeasured:
             data.update(self._part(number, 0, self._size(number)))
 
     def _size(self, number: int) -> int:
@@ -241,7 +322,7 @@ class _Object:
             return symbol.name, None
         section = self._sections[symbol.section]
         executable = section["sh_flags"] & _EXECUTABLE
-        if symbol.kind == (_FUNCTION if executable else _OBJECT):
+        if symbol.kind in ({_FUNCTION} if executable else _DATA):
             return symbol.name, None
         return f"{section.name}+{symbol.value}", None if executable else symbol.section
 
@@ -254,8 +335,12 @@ class _Object:
         return [
             (start, size)
             for start, size in _gaps(functions, len(content))
-            if not _is_padding(content[start : start + size])
+            if not _is_padding(content[start : start + size]) or self._are_addresses(number, start, size)
         ]
+
+    def _are_addresses(self, number: int, start: int, size: int) -> bool:
+        """Whether zeros stand for what relocations put there."""
+        return not any(self._content[number][start : start + size]) and bool(self._relocations_in(number, start, size))
 
     def _finds_table(self, kind: int, name: str) -> bool:
         return kind in self._table_types and name == _OFFSET_TABLE
@@ -359,13 +444,12 @@ class _Object:
         if self._wide:
             rows = struct.iter_unpack(f"{self._order}IBBHQQ", table.data())
             return [
-                _Symbol(name(at), info & 15, section, value, size, info >> 4 != _LOCAL)
+                _Symbol(name(at), info & 15, section, value, size, info >> 4)
                 for at, info, _, section, value, size in rows
             ]
         rows = struct.iter_unpack(f"{self._order}IIIBBH", table.data())
         return [
-            _Symbol(name(at), info & 15, section, value, size, info >> 4 != _LOCAL)
-            for at, value, size, info, _, section in rows
+            _Symbol(name(at), info & 15, section, value, size, info >> 4) for at, value, size, info, _, section in rows
         ]
 
     def _read_relocations(self, section: Any) -> Iterator[tuple[int, int, int, int]]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness.analysis.object_code import CodeChange, CodeMap, differences, read_objects
+from harness.analysis.object_code import CodeChange, CodeMap, altered_objects, differences, read_objects
 from harness.build import toolchain
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
@@ -331,3 +331,109 @@ def test_code_that_the_linker_makes_is_not_known(tmp_path: Path) -> None:
     assert objects("native", tmp_path, SOURCE, "-flto", "-fno-fat-lto-objects") is None
     (tmp_path / "some.o").write_bytes(b"no object")
     assert read_objects(tmp_path, []) is None
+
+
+def compared(target: str, folder: Path, before: str, after: str, *more: str) -> CodeChange:
+    """In what the objects of two sources differ."""
+    old, new = (objects(target, folder / name, text, *more) for name, text in (("old", before), ("new", after)))
+    assert old is not None
+    assert new is not None
+    return differences(old, new)
+
+
+def test_a_function_that_takes_the_place_of_a_librarys_is_told(target: str, tmp_path: Path) -> None:
+    """What calls it has the same code, whether it is in this object or in another."""
+    text = "int abs_of(int); int calls(int n) { return abs_of(n) + 1; } int other(int n) { return n * 3; }"
+    own = f"{text} __attribute__((noinline)) int abs_of(int n) {{ return n * n; }}"
+    local = f"static {own.replace('int abs_of(int);', '__attribute__((noinline)) int abs_of(int);', 1)}"
+    found = compared(target, tmp_path, text, own)
+    assert found.elsewhere == ["abs_of"]
+    found = compared(target, tmp_path, local, own)
+    assert found.elsewhere in ([], ["abs_of"])
+    assert "abs_of" in found.functions
+
+
+def test_a_function_that_takes_the_place_of_a_weak_one_differs(target: str, tmp_path: Path) -> None:
+    weak = objects(target, tmp_path / "weak", "__attribute__((weak)) int some(int n) { return n; }")
+    before = objects(target, tmp_path / "before", "int other(int n) { return n; }")
+    after = objects(target, tmp_path / "after", "int other(int n) { return n; } int some(int n) { return n + 1; }")
+    assert weak is not None
+    assert before is not None
+    assert after is not None
+
+    def linked(other: CodeMap) -> CodeMap:
+        return CodeMap(
+            objects={"weak.o": weak.objects["some.o"], "other.o": other.objects["some.o"]}, link=[], recipe=""
+        )
+
+    found = differences(linked(before), linked(after))
+    assert "some" in found.functions
+    assert found.elsewhere == []
+    strong = objects(target, tmp_path / "strong", "int some(int n) { return n; }")
+    assert strong is not None
+    assert differences(weak, strong).functions == {"some"}
+
+
+def test_functions_that_change_places_are_others_for_those_who_call_them_by_distance(
+    target: str, tmp_path: Path
+) -> None:
+    """The assembler may write the distance of a local function, and nothing else, into its caller."""
+    one = "__attribute__((noinline, noclone)) static int one(int n) { return n * n + 3; }"
+    two = "__attribute__((noinline, noclone)) static int two(int n) { return n * n + 5; }"
+    caller = "int caller(int n) {{ return {}(n) + 1; }} int keeps(int n) {{ return one(n) ^ two(n + 1); }}"
+    flags = ("-fno-toplevel-reorder", "-fno-ipa-ra", "-fno-ipa-icf")
+    before, after = f"{one} {two} {caller.format('one')}", f"{two} {one} {caller.format('two')}"
+    assert "caller" in compared(target, tmp_path, before, after, *flags).functions
+
+
+def test_an_object_is_altered_by_what_its_code_or_data_are_and_not_by_its_lines(tmp_path: Path) -> None:
+    old = objects("armv5", tmp_path / "old", SOURCE)
+    assert old is not None
+    for number, (anchor, replacement, altered) in enumerate(
+        [
+            ("int counter;", "\nint counter;", []),
+            ("return n * 3", "return n * 5", ["some.o"]),
+            ("4, 9}", "4, 8}", ["some.o"]),
+        ]
+    ):
+        new = objects("armv5", tmp_path / str(number), SOURCE.replace(anchor, replacement))
+        assert new is not None
+        assert altered_objects(old, new) == altered
+    assert altered_objects(msgspec.structs.replace(old, objects={}), old) == ["some.o"]
+    assert altered_objects(old, msgspec.structs.replace(old, objects={})) == []
+
+
+def test_the_alignment_of_what_the_linker_places_is_data(target: str, tmp_path: Path) -> None:
+    text = "char buffer[64] __attribute__((common, aligned(8)));"
+    assert compared(target, tmp_path, text, text.replace("(8)", "(1)")).elsewhere == ["some.o"]
+
+
+def test_the_alignment_of_data_is_data(target: str, tmp_path: Path) -> None:
+    data = "static char one; static char buffer[64] __attribute__((aligned(8)));"
+    text = f"{data} char *get(int n) {{ return n ? &one : buffer; }}"
+    assert compared(target, tmp_path, text, text.replace("(8)", "(1)")).elsewhere == ["some.o"]
+
+
+def test_code_of_a_section_without_functions_is_data(tmp_path: Path) -> None:
+    text = '__asm__(".section .text.fix, \\"ax\\"\\n.long 1, 2\\n.text");\nint some(int n) { return n; }\n'
+    assert compared(ORACLE, tmp_path, text, text.replace("1, 2", "1, 3")).elsewhere == ["some.o"]
+
+
+def test_addresses_that_are_relocations_alone_are_no_padding(tmp_path: Path) -> None:
+    table = '__asm__(".text\\n.quad one, two\\n");\nint one(int n) { return n; }\nint two(int n) { return n + 1; }\n'
+    found = compared(ORACLE, tmp_path, table, table.replace("one, two", "two, one"), "-fno-toplevel-reorder")
+    assert found.functions == {"one", "two"}
+
+
+def test_the_places_of_what_each_thread_has_are_data(target: str, tmp_path: Path) -> None:
+    """Other objects know them by name, so that their code is the same."""
+    text = "__thread char one[1]; __thread char two[15];"
+    swapped = "__thread char two[15]; __thread char one[1];"
+    assert compared(target, tmp_path, text, swapped, "-fno-toplevel-reorder").elsewhere == ["some.o"]
+
+
+@pytest.mark.parametrize("kind", ["", ".type table, %object\\n"], ids=["untyped", "unmeasured"])
+def test_what_assembly_shows_other_objects_is_data_in_whatever_section(tmp_path: Path, kind: str) -> None:
+    kind = kind.replace("%", "@")
+    text = f'__asm__(".section .rodata\\n.globl table\\n{kind}table: .long 1, 2, 3\\n.text");\n'
+    assert compared(ORACLE, tmp_path, text, text.replace("1, 2, 3", "1, 4, 3")).elsewhere == ["some.o"]
