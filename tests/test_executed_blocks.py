@@ -199,7 +199,8 @@ def test_a_test_has_what_ran_during_it_and_all_have_the_start_and_the_end(cell: 
     cell.test("two", "set")
     execute(cell.map, "stop")
     found = cell.read()
-    assert found == CellReach(every=["main", "start", "stop"], tests={"one": ["get"], "two": ["alias", "set"]}, count=2)
+    tests = {"one": ["get"], "two": ["alias", "set"]}
+    assert found == CellReach(every=["main", "start", "stop"], tests=tests, failed=[], count=2)
 
 
 def test_what_is_entered_between_tests_counts_for_the_next(cell: NotedCell) -> None:
@@ -268,7 +269,7 @@ def test_a_test_that_does_not_pass_is_not_kept_but_counted(cell: NotedCell) -> N
     cell.test("one", "get")
     cell.test("two", "set", passed=False)
     found = cell.read()
-    assert (sorted(found.tests), found.count) == (["one"], 2)
+    assert (sorted(found.tests), found.failed, found.count) == (["one"], ["alias", "set"], 2)
 
 
 def test_a_new_shared_server_takes_the_place_of_one_that_ended(cell: NotedCell) -> None:

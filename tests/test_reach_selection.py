@@ -15,7 +15,7 @@ from harness.record import run_folder
 from harness.record.executed_blocks.cell_reach import CellReach
 from harness.record.run_folder import CellRecord, LeftOut
 from harness.report.verdict_sentence import sentence
-from harness.workflows.preparation.reach_selection import EVERY_TEST, KeptReach, select, selected
+from harness.workflows.preparation.reach_selection import EVERY_TEST, KeptReach, not_entered, select, selected
 from tests import judgements
 from tests.stored import StoredRun
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 REACH = CellReach(
     every=["main", "aeMain"],
     tests={"bits": ["bitopCommand", "setKey"], "texts": ["setKey", "getCommand"], "ping": ["pingCommand"]},
+    failed=["evalCommand"],
     count=4,
 )
 KEPT = KeptReach(code=CodeMap(objects={}, link=["ld"], recipe="1"), reach=REACH, functions=[], run="/runs/1")
@@ -89,7 +90,7 @@ def of_cells(functions: Iterable[str], *, unknown: bool = False) -> dict[Cell, l
     """Cell -> what does not run, where these functions differ in all programs."""
     names = {name for entered in REACH.tests.values() for name in entered} | {"unitMain", "printBits"}
     bitops = msgspec.structs.replace(KEPT, functions=sorted(names - ({"printBits"} if unknown else set())))
-    unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, count=1)
+    unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, failed=[], count=1)
     kept = {BITOPS: bitops, UNITS: msgspec.structs.replace(bitops, reach=unit), ELSEWHERE: bitops}
     change = CodeChange(functions=frozenset(functions), elsewhere=[])
     return {cell: one.without for cell, one in select(kept, dict.fromkeys(kept, change)).items()}
@@ -104,10 +105,30 @@ def test_where_no_test_of_a_target_reaches_the_change_all_run() -> None:
     assert of_cells(["printBits"]) == {}
 
 
+def test_what_tests_alone_enter_that_did_not_pass_is_not_reached() -> None:
+    known = msgspec.structs.replace(KEPT, functions=["evalCommand"])
+    change = CodeChange(functions=frozenset(["evalCommand"]), elsewhere=[])
+    assert select({BITOPS: known}, {BITOPS: change}) == {}
+
+
 def test_a_function_of_no_program_may_be_reached_by_any_test() -> None:
     """As one of a module: nobody noted what enters it."""
     assert of_cells(["bitopCommand", "printBits"])[UNITS] == ["unit"]
     assert of_cells(["bitopCommand", "printBits"], unknown=True) == {}
+
+
+def test_what_the_chosen_tests_have_entered_before_they_must_enter_again() -> None:
+    change = CodeChange(functions=frozenset(["bitopCommand", "getCommand", "printBits", "pingCommand"]), elsewhere=[])
+
+    def lacking(**fields: object) -> set[str]:
+        now = msgspec.structs.replace(REACH, tests={"bits": ["bitopCommand"]}, failed=[], **fields)
+        return not_entered(KEPT, change, ["bitopCommand", "getCommand", "printBits"], now)
+
+    assert lacking() == {"getCommand"}, "nothing had entered printBits, and pingCommand is gone"
+    assert lacking(every=["getCommand"]) == set()
+    assert lacking(problem="a program executed nothing") == {"bitopCommand", "getCommand"}
+    failing = msgspec.structs.replace(REACH, tests={}, failed=["bitopCommand", "getCommand"])
+    assert not_entered(KEPT, change, ["bitopCommand", "getCommand"], failing) == set()
 
 
 def told(tmp_path: Path, *cells: tuple[str, str, LeftOut | None]) -> list[str]:

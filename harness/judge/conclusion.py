@@ -92,6 +92,7 @@ def conclude(
     judged = cell_verdicts(outcomes, marked)
     changes = unchecked_changes.read(folder)
     left = unchecked_changes.remarks(changes, judged)
+    left += unchecked_changes.unentered(run)
     left += unchecked_changes.broken(folder, run.beside)
     left += warning_findings.unanswered(run, compiler_reports) if run.warnings == "fail" else []
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])

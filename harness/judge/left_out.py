@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.record.run_folder import LeftOut, RunRecord
 
 SHOWN = 8
@@ -29,10 +31,10 @@ def remarks(run: RunRecord) -> list[str]:
         counts: dict[tuple[str, str], list[str]] = {}
         for suite, one in suites.items():
             # Cells may be compared with different runs.
-            counts.setdefault((one.before, _named(one.functions)), []).append(f"{one.tests} of {one.of} in {suite}")
+            counts.setdefault((one.before, named(one.functions)), []).append(f"{one.tests} of {one.of} in {suite}")
         for reason, tests_of in counts.items():
             what.setdefault(reason, {}).setdefault(", ".join(tests_of), []).append(target)
-        for functions in dict.fromkeys(_named(one.unreached) for one in suites.values() if one.unreached):
+        for functions in dict.fromkeys(named(one.unreached) for one in suites.values() if one.unreached):
             unreached.setdefault(functions, []).append(target)
     found = []
     for (before, functions), groups in what.items():
@@ -44,6 +46,7 @@ def remarks(run: RunRecord) -> list[str]:
     ]
 
 
-def _named(functions: list[str]) -> str:
+def named(functions: Sequence[str]) -> str:
+    """The first functions, and how many there are besides."""
     more = f" and {len(functions) - SHOWN} more" if len(functions) > SHOWN else ""
     return ", ".join(functions[:SHOWN]) + more

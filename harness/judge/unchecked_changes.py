@@ -15,7 +15,7 @@ from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record
-from harness.judge import known_findings
+from harness.judge import known_findings, left_out
 from harness.record import compiler_warnings
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.verdict import CellVerdict
+    from harness.record.run_folder import RunRecord
 
 NAME = "changes.json"
 
@@ -116,6 +117,17 @@ def _skipped(cells: Sequence[CellVerdict]) -> dict[str, str]:
         else:
             skipped.setdefault(cell.suite, cell.reason or "skipped")
     return skipped
+
+
+def unentered(run: RunRecord) -> list[str]:
+    """A sentence for what differs on targets where no test has entered any of it."""
+    targets: dict[str, list[str]] = {}
+    for target, functions in run.unentered.items():
+        targets.setdefault(left_out.named(functions), []).append(target)
+    return [
+        f"NOT CHECKED: no test enters what differs on {', '.join(names)}: {functions}"
+        for functions, names in targets.items()
+    ]
 
 
 def _sentences(changes: Sequence[Change], skipped: Mapping[str, str]) -> list[str]:

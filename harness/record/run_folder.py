@@ -145,6 +145,9 @@ class RunRecord(Record, frozen=True):
     """What the builds for targets added to the makefile's own flags and variables."""
     revision: str = ""
     """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
+    unentered: dict[Name, list[str]] = msgspec.field(default_factory=dict)
+    """Target -> functions whose code is another than in an earlier run, if no test of any target has entered one of
+    them; empty where one has, and where nobody knows."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with this last key empty. `write_run` computes it, `read_run` checks it."""

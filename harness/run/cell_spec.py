@@ -135,6 +135,8 @@ class CellSpec(Record, frozen=True):
     """None where nobody wants to know what the tests execute."""
     profiled: bool = False
     """Whether the cell's process records where it spends its processor time."""
+    patient: bool = False
+    """Whether tests run in the quick tier, too, that wait some 15 s for the servers' own time-outs."""
     development: bool = False
     """Whether the server's tree lies between two releases; `version` is then the release that it counts as."""
 

@@ -106,7 +106,8 @@ def run_cell(
     result = process.run(
         [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
         deadline_seconds=max(
-            spec.deadline_seconds or CELL_SECONDS[spec.tier], (spec.limit_seconds or 0) + MARGIN_SECONDS
+            spec.deadline_seconds or CELL_SECONDS["full" if spec.patient else spec.tier],
+            (spec.limit_seconds or 0) + MARGIN_SECONDS,
         ),
         log=folder / "pytest.log",
         folder=ROOT,

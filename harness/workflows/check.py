@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.build import host_packages
 from harness.build.allocator import check_supported, refuse_unused_options
 from harness.build.environments import guest_environment
 from harness.build.qemu_user import Runner, with_alignment
+from harness.build.sources import source_tree
 from harness.build.sources.archives import archive_name
 from harness.build.sources.server_package import debian_architecture, package_named
 from harness.build.toolchain import check_level
@@ -35,7 +37,7 @@ from harness.workflows.preparation.reach_selection import ReachSelection
 from harness.workflows.preparation.run_setup import RunSetup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from harness.core.model import Build, Cell, SourceTree
     from harness.core.processes.fork_server import ForkServer
@@ -59,10 +61,13 @@ class Check:
         without: Collection[str] = (),
         one_failure: bool = False,
         by_reach: bool = False,
+        changed: Sequence[str] = (),
+        patient: bool = False,
     ) -> None:
         """`known_in_base`: where a change is checked, the base's own list of known findings, or empty (else None).
         `without`: names of tests that do not run. `one_failure`: no cell starts after one in which a test failed.
-        `by_reach`: tests that the tree's changes since an earlier run cannot reach do not run.
+        `by_reach`: tests that the tree's changes since an earlier run cannot reach do not run. `changed`: the files of
+        the tree that a change has. `patient`: as in CellSpec.
         """
         self.bench = bench
         self.request = request
@@ -70,12 +75,15 @@ class Check:
         self.without = sorted(without)
         self.one_failure = one_failure
         self.by_reach = by_reach
+        self.changed = changed
+        self.patient = patient
         self._failed_cell = ""
 
     @cached_property
     def tree(self) -> SourceTree:
         """The server's source, opened on first use. Raises UsageError for a name or a path that is no server."""
-        return self.bench.open_server(self.request.server, self.request.settings, packages=True)
+        tree = self.bench.open_server(self.request.server, self.request.settings, packages=True)
+        return source_tree.with_newer(tree, self.changed) if self.changed else tree
 
     def run(self) -> tuple[Judgement, ExitCode]:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
@@ -102,12 +110,23 @@ class Check:
             if selection is not None and selection.left_out:
                 progress.say(f"{selection.left_out} tests passed before, and the change cannot reach them: left out")
             specs = CellSpecs(
-                self.bench, request, prepared, sockets=Path(sockets), without=self.without, selection=selection
+                self.bench,
+                request,
+                prepared,
+                sockets=Path(sockets),
+                without=self.without,
+                selection=selection,
+                patient=self.patient,
             )
-            records = self._run_cells(prepared, specs, cells, server)
+            records = self._run_cells(request.plan.cells, prepared, specs, cells, server)
+            if selection is not None and (again := selection.unproven()):
+                records = self._run_whole(again, records, selection, prepared, specs, server)
         self.bench.refuse_damage(read_again=True)
-        record = self._record(prepared, records)
-        record = msgspec.structs.replace(record, load=(round(before, 2), round(os.getloadavg()[0], 2)))
+        record = msgspec.structs.replace(
+            self._record(prepared, records),
+            load=(round(before, 2), round(os.getloadavg()[0], 2)),
+            unentered=selection.unentered() if selection is not None else {},
+        )
         run_folder.write_run(request.run, record)
         stored = stored_run.read(request.run)
         judgement, code = conclude(stored, request.known, progress, tree=self.tree.content, made_here=True)
@@ -129,8 +148,27 @@ class Check:
         diagnosis = host_packages.diagnose(catalog, request.plan.targets, emulator=request.emulator)
         host_packages.install_missing(diagnosis, self.bench.progress, install=request.install)
 
+    def _run_whole(
+        self,
+        again: Sequence[Cell],
+        records: Sequence[CellRecord],
+        selection: ReachSelection,
+        prepared: PreparedRun,
+        specs: CellSpecs,
+        server: ForkServer,
+    ) -> list[CellRecord]:
+        """Run cells again, with all of their tests. Returns the records of all cells."""
+        names = ", ".join(f"{cell.target}/{cell.suite}" for cell in again)
+        self.bench.progress.say(f"{names}: what differs was not entered as before, so that all tests run")
+        for cell in again:
+            shutil.rmtree(self.request.run / cell.target / cell.suite)
+        selection.run_whole(again)
+        new = self._run_cells(again, prepared, specs, CellCount(len(again)), server)
+        by_cell = {(one.target, one.suite): one for one in [*records, *new]}
+        return list(by_cell.values())
+
     def _run_cells(
-        self, prepared: PreparedRun, specs: CellSpecs, cells: CellCount, server: ForkServer
+        self, planned: Sequence[Cell], prepared: PreparedRun, specs: CellSpecs, cells: CellCount, server: ForkServer
     ) -> list[CellRecord]:
         def run(cell: Cell) -> CellRecord:
             if self._failed_cell and cell.suite != CANARY_SUITE:
@@ -147,7 +185,7 @@ class Check:
             # A machine of the kernel tier takes memory and processor time even while its programs wait.
             return self.bench.catalog.suites[cell.suite].io_bound and prepared.targets[cell.target].machine is None
 
-        return side_by_side(self.request.plan.cells, run, io_bound=io_bound, jobs=self.request.jobs)
+        return side_by_side(planned, run, io_bound=io_bound, jobs=self.request.jobs)
 
     def _run_cell(self, cell: Cell, prepared: PreparedRun, specs: CellSpecs, server: ForkServer) -> CellRecord:
         suite = self.bench.catalog.suites[cell.suite]

@@ -27,13 +27,14 @@ from harness.record import stored_run
 from harness.report.formats import registry as formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout, enclosing_server
+from harness.workflows.preparation import altered_files
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.errors import ExitCode
-    from harness.core.model import Allocator
+    from harness.core.model import Allocator, SourceTree
     from harness.judge.baseline import Baseline
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
@@ -180,23 +181,59 @@ def run(
 ) -> tuple[Judgement, ExitCode]:
     """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does.
 
-    Unless `all_tests`, those do not run that passed in an earlier run and that no change since can reach.
+    Unless `all_tests`, those do not run that passed in an earlier run and that no change since can reach. A change of
+    more than sources also runs the suites that alone cover files whose code it alters.
     """
     known = _known_in(Checkout(Path(request.server)), premerge.base)
     # The base is another matter: what its tree lacks on this machine says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
-    with unchecked_changes.noted(request.run, premerge.changes):
-        judgement, code = check.Check(bench, of_change, known_in_base=known, by_reach=not all_tests).run()
+    changed = [change.file for change in premerge.changes]
+    checking = check.Check(bench, of_change, known_in_base=known, by_reach=not all_tests, changed=changed, patient=True)
+    altered = _altered(bench, of_change, premerge, checking.tree)
+    if altered:
+        request, checking.request = (_with_suites(bench, each, premerge, altered) for each in (request, of_change))
+    with unchecked_changes.noted(request.run, [*premerge.changes, *altered]):
+        judgement, code = checking.run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
     if not suspected and not warning_findings.verdicts(judgement.findings):
         return judgement, code
     # The canary suite alone is enough where only compilers warned: no other suite of the base has to run.
-    suites = [name for name in premerge.suites if name in suspected] or [bench.catalog.canary]
+    suites = [name for name in request.plan.suites if name in suspected] or [bench.catalog.canary]
     bench.progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
     old = _of_base(bench, msgspec.structs.replace(request, plan=request.plan.only(suites)), premerge.base)
     baseline.write(request.run, old)
     stored = stored_run.read(request.run)
     return conclusion.conclude(stored, request.known, bench.progress, tree=Path(request.server), made_here=True)
+
+
+def _altered(bench: Workbench, request: Request, premerge: Premerge, tree: SourceTree) -> list[Change]:
+    """The files that the change alters without touching them, and that other suites than the chosen ones cover."""
+    touched = {change.file for change in premerge.changes}
+    if not altered_files.may_alter_others(change.file for change in premerge.changes if change.suites):
+        return []
+    checkout = Checkout(Path(request.server))
+    bench.progress.say("a header or a makefile has changed: whose code does it alter?")
+    with bench.cache.work(f"altered-{checkout.content(premerge.base)}") as work:
+        written = checkout.write(premerge.base, work / checkout.path.name)
+        base = bench.open_server(str(written), request.settings)
+        found = [name for name in altered_files.altered_files(bench, request, base, tree) if name not in touched]
+    choice = choose(found, bench.catalog.suites, read_ignored_paths(), request.allocator)
+    asked = {name for change in premerge.changes for name in change.suites}
+    return [
+        msgspec.structs.replace(change, why=f"the change alters its code; {change.why}")
+        for change in choice.changes
+        if not (asked & {*change.covering} if change.covering else asked >= {*change.suites})
+    ]
+
+
+def _with_suites(bench: Workbench, request: Request, premerge: Premerge, altered: Sequence[Change]) -> Request:
+    """The request with the suites of these files besides, unless its user has named suites."""
+    plan = request.plan
+    if {*plan.suites} >= {name for change in premerge.changes for name in change.suites}:
+        more = dict.fromkeys(name for change in altered for name in change.suites)
+        suites = list(dict.fromkeys([*plan.suites, *more]))
+        plan = make_plan(bench.catalog, targets=plan.targets, server=request.server, suites=suites)
+    return msgspec.structs.replace(request, plan=plan)
 
 
 def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline:
@@ -216,7 +253,7 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
             # The copy keeps the checkout's name, under which messages and the cache know its builds.
             tree = checkout.write(base, work / checkout.path.name)
             of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
-            judgement, _ = check.Check(bench.with_new_stages("base: "), of_base).run()
+            judgement, _ = check.Check(bench.with_new_stages("base: "), of_base, patient=True).run()
         formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement)
         # The result is not kept if the project's own suites were edited meanwhile.

@@ -31,7 +31,7 @@ def start_node(start_guest: StartGuest, ports: Ports) -> Callable[..., Node]:
 @pytest.fixture
 def patience(cell: CellSpec) -> None:
     """For tests that wait for the nodes' own time-outs."""
-    if cell.tier == "quick":
+    if cell.tier == "quick" and not cell.patient:
         pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
 
 

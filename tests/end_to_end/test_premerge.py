@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +16,12 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.judge import known_findings
 from harness.plan.catalog import Catalog
+from harness.record.run_folder import read_run
 from harness.workflows import suite_selection
 from harness.workflows.mutation_testing import mutations
 from tests import fakes
 from tests.end_to_end.plumb_runs import document, run
 from tests.test_suite_selection import FILES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
 
@@ -189,6 +189,21 @@ def test_a_file_that_a_longer_suite_alone_covers_is_checked_by_it_or_said_not_to
     assert read["unchecked"] == []
 
 
+def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: Path, tmp_path: Path) -> None:
+    """A macro that the cluster's bus alone uses passed: for a header, no suite ran that sends a packet."""
+    header, user = checkout / "src" / "server.h", checkout / "src" / "cluster.c"
+    edit(header, "void bitopCommand(client *c);", "void bitopCommand(client *c);\n#define PLUMB_AT(buffer) (buffer)\n")
+    head = "    clusterMsg *hdr = (clusterMsg*) link->rcvbuf;\n    uint32_t totlen = ntohl(hdr->totlen);\n"
+    edit(user, head, f"{head}    (void)*(volatile char *)PLUMB_AT(link->rcvbuf);\n")
+    commit(checkout)
+    edit(header, "PLUMB_AT(buffer) (buffer)", "PLUMB_AT(buffer) ((volatile int *)((buffer) + 1))")
+    code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "units")
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
+    told = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
+    assert read["unchecked"][-1] == told
+    assert not any("src/bitops.c" in one for one in read["unchecked"])
+
+
 BITOP = "void bitopCommand(client *c) {\n"
 REACHING = ("--suite", "bitops", "--suite", "units")
 LEFT = "and do not reach what differs"
@@ -236,6 +251,64 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     edit(source, f"== {unique} + 2", f"== {unique} + 3")
     code, seeded, errors = premerge(checkout, tmp_path / "seeded", *UNITS, "--seed", "5")
     assert (code, seeded["left_out"]) == (ExitCode.PASS, 0), errors
+
+
+def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_meet_it_again(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """It counted for the tests that ran when it was due. These alone are over before."""
+    source, server = checkout / "src" / "bitops.c", checkout / "src" / "server.c"
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    head = "void call(client *c, int flags) {\n"
+    due = "    if (server.stat_numcommands == 3000) { static long long at[2]; plumbTick((char *)at); }\n"
+    edit(server, head, f"void plumbTick(char *at);\n{head}{due}")
+    tick = f"void plumbTick(char *at) {{ if (server.hz == {unique}) at[1] = 1; }}\n"
+    edit(source, BITOP, f"{tick}{BITOP}")
+    commit(checkout)
+    edit(source, f"== {unique})", f"== {unique} + 1)")
+    code, first, errors = premerge(checkout, tmp_path / "first", "--suite", "bitops")
+    assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
+
+    edit(source, f"if (server.hz == {unique} + 1) at[1] = 1;", "*(volatile int *)(at + 1) = 1;")
+    code, planted, errors = premerge(checkout, tmp_path / "planted", "--suite", "bitops")
+    assert code == ExitCode.FINDINGS, errors
+    assert {one["function"] for one in planted["findings"] if not one["known"]} == {"plumbTick"}
+    assert "armv5/bitops: what differs was not entered as before, so that all tests run" in errors
+
+
+def test_a_table_that_is_made_from_a_changed_file_is_made_whatever_its_time(checkout: Path, tmp_path: Path) -> None:
+    """A table of commands with a changed argument's number passed, because make took the old one for newer."""
+    described, table = checkout / "src" / "commands" / "getbit.json", checkout / "src" / "commands.c"
+    marker = f"plumb {time.time_ns()}"
+    edit(described, '"summary": "Returns the bit value', f'"summary": "{marker}. Returns the bit value')
+
+    def built(folder: Path) -> bytes:
+        code, read, errors = premerge(checkout, folder, *UNITS)
+        assert (code, {cell["verdict"] for cell in read["cells"]}) == (ExitCode.INCONCLUSIVE, {"PASS", "XFAIL"}), errors
+        return Path(read_run(folder).binaries["armv5"]).read_bytes()
+
+    os.utime(described, (0, 0))
+    assert marker.encode() in built(tmp_path / "described")
+    os.utime(described)
+    # Who has both changed has made the table already.
+    edit(table, "Returns the bit value", f"Of hand: {marker}. Returns the bit value")
+    os.utime(table, (0, 0))
+    assert b"Of hand: " in built(tmp_path / "both")
+
+
+def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: Path) -> None:
+    source = checkout / "src" / "bitops.c"
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    idle = f"int plumbIdle(int n) {{ return n + {unique}; }}\n"
+    edit(source, BITOP, f"{idle}{BITOP}    if (c->argc == {unique}) return;\n")
+    code, first, errors = premerge(checkout, tmp_path / "first", *UNITS)
+    assert (code, first["unchecked"]) == (ExitCode.PASS, []), errors
+
+    edit(source, f"return n + {unique}", f"return n - {unique}")
+    code, idle_alone, errors = premerge(checkout, tmp_path / "idle", *UNITS)
+    assert (code, idle_alone["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
+    assert idle_alone["unchecked"] == ["NOT CHECKED: no test enters what differs on armv5: plumbIdle"]
+    assert document(run("judge", tmp_path / "idle", "--json"))["unchecked"] == idle_alone["unchecked"]
 
 
 def test_what_no_build_sees_is_not_run(checkout: Path) -> None:

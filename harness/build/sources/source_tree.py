@@ -5,17 +5,20 @@ It never writes to the tree that it reads.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from harness.build.sources.tree_features import abilities_of, age_of, is_development
-from harness.build.sources.tree_files import copy_at_rest, digest_of
+from harness.build.sources.tree_files import copy_at_rest, digest_of, source_files
+from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.model import SourceTree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _MACROS: tuple[tuple[str, Literal["redis", "valkey"]], ...] = (
@@ -23,6 +26,11 @@ _MACROS: tuple[tuple[str, Literal["redis", "valkey"]], ...] = (
     ("REDIS_VERSION", "redis"),
 )
 """Valkey comes first: its header also contains the Redis version that it is compatible with."""
+_COMPILED = re.compile(r"\.[ch]$")
+_MADE = re.compile(r"^src/(commands|fmtargs)\.[^/]*$")
+"""Sources that a release brings along, and makes anew where what they are made from is newer."""
+_LATER_NS = 1000
+"""File systems tell times apart that differ by so much."""
 OLDEST = (2, 8)
 """The oldest Redis that current compilers build with the recipe of harness.build.server_build."""
 
@@ -64,6 +72,22 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
             development=f"a development tree ({match[1]}), taken for {_dotted(version)} by {by}" if by else "",
         )
     raise UsageError("the version cannot be read", where=str(header), because="no REDIS_VERSION or VALKEY_VERSION")
+
+
+def with_newer(tree: SourceTree, files: Sequence[str]) -> SourceTree:
+    """The tree with a copy in which these files of a change are newer than all others, and of one time.
+
+    Make goes by times: from a changed JSON file it makes src/commands.c anew, unless that has changed as well. In a
+    checkout, times are those of git or of an editor. A change of sources that no makefile makes leaves all as it is.
+    The builds of such a tree have names of their own.
+    """
+    if tree.copy is None or all(_COMPILED.search(name) and not _MADE.search(name) for name in files):
+        return tree
+    newest = max(path.lstat().st_mtime_ns for path in source_files(tree.copy))
+    for path in (tree.copy / name for name in files):
+        if path.is_file() and not path.is_symlink():
+            os.utime(path, ns=(newest + _LATER_NS, newest + _LATER_NS))
+    return msgspec.structs.replace(tree, digest=key_of([tree.digest, *sorted(files)]))
 
 
 def _dotted(version: tuple[int, ...]) -> str:

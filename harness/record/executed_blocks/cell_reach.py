@@ -22,6 +22,8 @@ class CellReach(Record, frozen=True):
     """Functions that count for every test."""
     tests: dict[str, list[str]]
     """Test -> the functions of which it executed something besides."""
+    failed: list[str]
+    """Functions that tests entered which did not pass."""
     count: int
     """How many tests the cell has, those included that did not pass."""
     problem: str = ""

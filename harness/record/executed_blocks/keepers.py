@@ -53,6 +53,7 @@ class FunctionKeeper:
         self._every: set[str] = set()
         self._test: set[str] = set()
         self._tests: dict[str, set[str]] = {}
+        self._failed: set[str] = set()
         self._late: deque[tuple[float, str]] = deque()
         """Tests whose postponed work may show yet, and when they ended."""
         self._collected = 0.0
@@ -83,6 +84,8 @@ class FunctionKeeper:
         if outcome == "passed":
             self._tests[name] = set(self._test)
             self._late.append((time.monotonic(), name))
+        else:
+            self._failed |= self._test
         self._test.clear()
 
     def finish(self, count: int, problem: str) -> None:
@@ -93,6 +96,7 @@ class FunctionKeeper:
         found = CellReach(
             every=sorted(every),
             tests={name: sorted(entered - every) for name, entered in self._tests.items()},
+            failed=sorted(self._failed - every),
             count=count,
             problem=problem,
         )

@@ -44,9 +44,10 @@ class CellSpecs:
         sockets: Path,
         without: Sequence[str],
         selection: ReachSelection | None = None,
+        patient: bool = False,
     ) -> None:
         """`sockets`: a folder with a short path. `without`: names of tests that do not run. `selection`: the tests that
-        a change can reach; None for all.
+        a change can reach; None for all. `patient`: as in CellSpec.
         """
         self._bench = bench
         self._request = request
@@ -54,6 +55,7 @@ class CellSpecs:
         self._sockets = sockets
         self._without = list(without)
         self._selection = selection
+        self._patient = patient
 
     def missing(self, cell: Cell) -> CellRecord | None:
         """The record of a cell that cannot run: the release is too old for its suite, or a build is missing."""
@@ -103,6 +105,7 @@ class CellSpecs:
             environment_canary=None if suite.needs_server else target.setup.environment_canary(target.runner),
             seed=request.seed,
             tier=request.tier,
+            patient=self._patient and suite.tier == "full",
             machine=target.machine,
             io=request.io,
             coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,

@@ -6,6 +6,9 @@ out if it passed then and entered no function whose code is another now. It woul
 
 Everything that is not known runs: a cell of which nothing is kept, a test that did not pass, a build whose data or link
 differ, a suite whose servers are not all of its own target, another seed, another file of Plumbline.
+
+What a server does by its clock counts for the test that runs then, and may be missing when fewer tests run. Therefore
+the chosen tests are noted as well. Where they do not enter what they entered before, their cell runs again as a whole.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from harness.run.cell_spec import ExecutionSpec
 from harness.workflows.target_setup import oracle_setup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from harness.core.model import Cell
@@ -90,8 +93,11 @@ class ReachSelection:
         cells = [cell for cell in request.plan.cells if self._is_noted(cell)]
         self._codes = {cell: code for cell in cells if (code := build_code.read(self._program(cell).parent))}
         self._keys = {cell: self._key(cell) for cell in self._codes}
-        kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
-        self._selections = select(kept, {cell: differences(one.code, self._codes[cell]) for cell, one in kept.items()})
+        self._kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
+        self._changes = {cell: differences(one.code, self._codes[cell]) for cell, one in self._kept.items()}
+        # Without the plugin nobody would know whether the tests do what they did.
+        able = bool(self._kept) and self._plugin is not None
+        self._selections = select(self._kept, self._changes) if able else {}
 
     def of(self, cell: Cell) -> CellSelection:
         """The tests of a cell."""
@@ -103,15 +109,15 @@ class ReachSelection:
         return sum(len(one.without) for one in self._selections.values())
 
     def execution(self, cell: Cell) -> ExecutionSpec | None:
-        """What a cell needs to note what its tests execute; None where that is kept already, or cannot be noted.
+        """What a cell needs to note what its tests execute; None where that cannot be noted.
 
         The target's canaries run as its other cells do.
         """
         if self._bench.catalog.suites[cell.suite].needs_server:
-            if cell not in self._codes or self.of(cell).without:
+            if cell not in self._codes:
                 return None
             program = self._program(cell)
-        elif any(one.target == cell.target and not self.of(one).without for one in self._codes):
+        elif any(one.target == cell.target for one in self._codes):
             program = self._prepared.targets[cell.target].setup.canary()
         else:
             return None
@@ -126,15 +132,59 @@ class ReachSelection:
                 self._functions[program] = sorted({name for one in code.functions for name in one.names})
         return ExecutionSpec(plugin=self._plugin, programs={str(program): self._code_files[program]}, kept="functions")
 
+    def unproven(self) -> list[Cell]:
+        """The cells whose chosen tests passed again, but did not enter all that differs and that they had entered."""
+        found = []
+        for cell, one in self._selections.items():
+            noted = cell_reach.read(self._folder_of(cell))
+            functions = self._functions.get(self._program(cell))
+            if not one.without or noted is None or functions is None:
+                continue
+            kept = self._kept[cell]
+            # What fails now would be lost if the cell ran again, and is no PASS anyway.
+            passed_again = noted.tests.keys() >= kept.reach.tests.keys() - set(one.without)
+            if passed_again and not_entered(kept, self._changes[cell], functions, noted):
+                found.append(cell)
+        return found
+
+    def run_whole(self, cells: Iterable[Cell]) -> None:
+        """Choose all tests of these cells."""
+        self._selections |= dict.fromkeys(cells, EVERY_TEST)
+
+    def unentered(self) -> dict[str, list[str]]:
+        """`RunRecord.unentered`, after all cells have run."""
+        found = {}
+        for target in self._request.plan.targets:
+            differs: set[str] = set()
+            for cell in (cell for cell in self._request.plan.cells if cell.target == target and self._has_run(cell)):
+                change, noted = self._changes.get(cell), cell_reach.read(self._folder_of(cell))
+                functions = self._functions.get(self._program(cell), []) if change is not None else []
+                if change is None or change.elsewhere or noted is None or noted.problem or not functions:
+                    return {}
+                there = change.functions & set(functions)
+                if there & entered(noted):
+                    return {}
+                differs |= there
+            if differs:
+                found[target] = sorted(differs)
+        return found
+
+    def _has_run(self, cell: Cell) -> bool:
+        """Whether servers of a cell may have entered something."""
+        return self._bench.catalog.suites[cell.suite].needs_server and self._folder_of(cell).is_dir()
+
+    def _folder_of(self, cell: Cell) -> Path:
+        return self._request.run / cell.target / cell.suite
+
     def keep(self, judgement: Judgement) -> None:
         """Keep what the cells noted that were judged and have nothing new. Tests with a finding are not among it."""
         found = {occasion.test for one in judgement.findings for each in one.witnesses for occasion in each.occasions}
         found |= {each.test for one in judgement.findings for each in one.witnesses}
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
         for cell, code in self._codes.items():
-            noted = cell_reach.read(self._request.run / cell.target / cell.suite)
+            noted = cell_reach.read(self._folder_of(cell))
             functions = self._functions.get(self._program(cell))
-            if functions is None or noted is None or noted.problem or not noted.tests:
+            if functions is None or noted is None or noted.problem or not noted.tests or self.of(cell).without:
                 continue
             if (cell.target, cell.suite) not in judged:
                 continue
@@ -230,8 +280,8 @@ def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -
     reached: dict[str, set[str]] = {}
     known: dict[str, set[str]] = {}
     for cell, one in kept.items():
-        entered = set(one.reach.every).union(*one.reach.tests.values())
-        reached.setdefault(cell.target, set()).update(changes[cell].functions & entered)
+        passed = set(one.reach.every).union(*one.reach.tests.values())
+        reached.setdefault(cell.target, set()).update(changes[cell].functions & passed)
         known.setdefault(cell.target, set()).update(one.functions)
     return {
         cell: selected(one, changes[cell], reached[cell.target])
@@ -239,6 +289,19 @@ def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -
         # Where no test reaches the change, that is no reason to run none. What is in no program may be in a module.
         if reached[cell.target] and changes[cell].functions <= known[cell.target]
     }
+
+
+def not_entered(kept: KeptReach, change: CodeChange, functions: Iterable[str], now: CellReach) -> set[str]:
+    """What differs and has been entered by the tests of a cell that run now, but not this time: the program has it
+    still. `functions`: all of the program. A reach that may lack some proves nothing.
+    """
+    before = set().union(*kept.reach.tests.values()) & change.functions & set(functions)
+    return before if now.problem else before - entered(now)
+
+
+def entered(reach: CellReach) -> set[str]:
+    """All functions that something of a cell entered."""
+    return set(reach.every).union(reach.failed, *reach.tests.values())
 
 
 def selected(kept: KeptReach, change: CodeChange, reached: set[str]) -> CellSelection:
