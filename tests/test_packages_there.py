@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from harness.build import toolchain
 from harness.build.toolchain import installed_in
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 STATES = """\
 ccache triggers-pending
@@ -14,10 +23,36 @@ configured half-configured
 gone config-files
 never not-installed
 """
+OF_ARM64 = """\
+g++ installed c++-compiler, g++-aarch64-linux-gnu (= 4:12.2.0-3)
+gcc installed c-compiler, gcc-aarch64-linux-gnu (= 4:12.2.0-3)
+ld config-files linker
+make installed
+"""
 
 
 def test_a_package_whose_triggers_have_yet_to_run_is_there_and_half_of_one_is_not() -> None:
     assert installed_in(STATES) == {"ccache", "make", "man-db"}
+
+
+def test_what_an_installed_package_provides_is_there() -> None:
+    provided = {"c++-compiler", "g++-aarch64-linux-gnu", "c-compiler", "gcc-aarch64-linux-gnu"}
+    assert installed_in(OF_ARM64) == {"g++", "gcc", "make"} | provided
+
+
+def test_a_machine_of_aarch64_has_the_compiler_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its packages gcc and g++ are what the toolchain names, and dpkg-query tells nothing of the names themselves."""
+    states = tmp_path / "states"
+    script = f'shift 3\n[ $# -gt 0 ] || exec cat {states}\nfor name; do grep "^$name " {states}; done\nexit 1\n'
+    fakes.write(states, OF_ARM64)
+    fakes.write(tmp_path / "dpkg-query", f"#!/bin/sh\n{script}", mode=0o755)
+    fakes.put_on_path(tmp_path, monkeypatch)
+    toolchain.missing_packages.cache_clear()
+    asked = ("gcc", "gcc-aarch64-linux-gnu", "g++-aarch64-linux-gnu", "linker", "libc6-dev-arm64-cross")
+    try:
+        assert toolchain.missing_packages(asked) == ["linker", "libc6-dev-arm64-cross"]
+    finally:
+        toolchain.missing_packages.cache_clear()
 
 
 def test_a_name_that_dpkg_does_not_know_is_not_there() -> None:

@@ -44,21 +44,39 @@ _INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
 
 @functools.cache
 def missing_packages(packages: tuple[str, ...]) -> list[str]:
-    """Those of the Debian packages that are not installed. Raises InfrastructureError without dpkg."""
-    result = process.run(
-        ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\\n", *packages], deadline_seconds=60
-    )
-    there = installed_in(result.text)
-    return [package for package in packages if package not in there]
+    """Those of the Debian packages that are not installed, and that no installed package provides.
+
+    On a machine of AArch64 the package gcc provides gcc-aarch64-linux-gnu, which is no package there.
+
+    Raises InfrastructureError without dpkg.
+    """
+    there = installed_in(_states(packages))
+    missing = [package for package in packages if package not in there]
+    # Of a name that a package provides, dpkg-query says nothing.
+    provided = installed_in(_states([])) if missing else frozenset()
+    return [package for package in missing if package not in provided]
+
+
+def _states(packages: Iterable[str]) -> str:
+    """What dpkg-query says of packages; without names, of every one that it knows."""
+    shown = "${Package} ${db:Status-Status} ${Provides}\\n"
+    return process.run(["dpkg-query", "--show", "--showformat", shown, *packages], deadline_seconds=60).text
 
 
 def installed_in(states: str) -> frozenset[str]:
-    """The packages that are there, from dpkg-query's lines of a package and its state (dpkg(1), "Package states").
+    """The packages that are there, and those that they provide.
 
-    A package whose triggers have yet to run is there: ccache is, while another command installs a compiler.
+    `states`: dpkg-query's lines of a package, its state (dpkg(1), "Package states"), and what it provides. A package
+    whose triggers have yet to run is there: ccache is, while another command installs a compiler.
     """
-    lines = (line.split() for line in states.splitlines())
-    return frozenset(words[0] for words in lines if len(words) == 2 and words[1] in _INSTALLED)
+    there: set[str] = set()
+    for line in states.splitlines():
+        name, _, rest = line.partition(" ")
+        state, _, provides = rest.partition(" ")
+        if state in _INSTALLED:
+            # Each with or without its version: `c-compiler, gcc-aarch64-linux-gnu (= 4:12.2.0-3)`.
+            there |= {name, *(words[0] for one in provides.split(",") if (words := one.split()))}
+    return frozenset(there)
 
 
 def install_command(packages: Iterable[str]) -> str:
