@@ -348,6 +348,18 @@ def test_a_deadline_of_usable_time_waits_for_what_waits_for_a_processor(monkeypa
             process.kill_group(one)
 
 
+def test_a_deadline_since_the_last_output_waits_for_what_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "WATCH_SECONDS", 0.05)
+    command = ["sh", "-c", f"for i in 1 2 3 4 5 6; do sleep 0.2; echo $i; done; sleep {SLEEP}"]
+    for since_output, told in ((False, "1\n"), (True, "1\n2\n3\n4\n5\n6\n")):
+        result = process.run(command, deadline_seconds=0.5, since_output=since_output)
+        assert result.expired
+        assert result.text.startswith(told)
+        assert result.seconds < len(told) * 0.1 + 1.5
+    ended = process.run(["sh", "-c", "sleep 0.3; echo"], deadline_seconds=0.5, since_output=True)
+    assert (ended.expired, ended.code) == (False, 0)
+
+
 def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> None:
     processor = min(os.sched_getaffinity(0))
     pinned = ["taskset", "--cpu-list", str(processor)]

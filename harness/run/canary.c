@@ -201,6 +201,8 @@ static void perform_all(void)
             perform_patiently(&accesses[i], offset, &endless);
             printf("%s %d %s\n", accesses[i].name, offset, outcome_of(&accesses[i], offset));
         }
+        /* Who waits for the end sees by it that something happens. */
+        fflush(stdout);
     }
 }
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ACCESSES = PACKAGE / "isa" / "accesses"
 DRIVER = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 60.0
+"""How long the program may make accesses without a word about one."""
 DEATHS_AT_ONCE = 100
 """How many accesses one process is asked for: a kernel tier's init takes 256 words."""
 BOUNDARY_BYTES = 64
@@ -279,6 +280,8 @@ def emulated(
         result = process.run(
             runner.command(program, arguments, fault_log, plugin=plugin_for(program) if plugin_for else ""),
             deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS),
+            usable=True,
+            since_output=True,
         )
         return Performance(code=result.code, expired=result.expired, text=result.text)
 
@@ -379,20 +382,21 @@ def _direction(access: PlannedAccess) -> Direction:
     return "store" if access.access_class in {"swap", "cas"} else access.direction
 
 
-def deaths(perform: CanaryRunner, cases: Sequence[CanaryCase], target: Target) -> set[str]:
-    """The accesses that kill a process of their own by the signal for misaligned accesses, where no handler takes it.
+def deaths(perform: CanaryRunner, cases: Sequence[CanaryCase]) -> dict[str, str]:
+    """Each deadly access -> how a process of its own ended that made it, and has no handler.
 
-    Each is made at the first offset where a signal is prescribed. One process starts them all: under an emulator a
-    child costs a fraction of a process.
+    That is the name of a signal, `lived`, or why it is not known. Each is made at the first offset where a signal is
+    prescribed. One process starts them all: under an emulator a child costs a fraction of a process.
     """
-    signal_name = rules.signal_of(target).name
     deadly = [(case.access.name, case.prescribed.index("signal")) for case in cases if "signal" in case.prescribed]
-    found: set[str] = set()
+    found: dict[str, str] = {}
     for start in range(0, len(deadly), DEATHS_AT_ONCE):
         batch = deadly[start : start + DEATHS_AT_ONCE]
-        text = perform(["deaths", *(word for name, offset in batch for word in (name, str(offset)))]).text
-        lines = set(text.splitlines())
-        found |= {name for name, offset in batch if f"{name} {offset} {signal_name}" in lines}
+        result = perform(["deaths", *(word for name, offset in batch for word in (name, str(offset)))])
+        told = {tuple(words[:2]): words[2] for line in result.text.splitlines() if len(words := line.split(" ", 2)) > 2}
+        how = "did not end" if result.expired else f"ended with status {result.code}"
+        unknown = f"not known, because the program that starts it {how}"
+        found |= {name: told.get((name, str(offset)), unknown) for name, offset in batch}
     return found
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.isa import rules
 from harness.run import canary
 from harness.run.canary import CanaryResult
 
@@ -28,16 +29,17 @@ def performed(cell: CellSpec, perform: CanaryRunner, tmp_path_factory: pytest.Te
 
 
 @pytest.fixture(scope="session")
-def deaths(cell: CellSpec, perform: CanaryRunner) -> set[str]:
-    """The accesses that kill a process without a signal handler."""
-    return canary.deaths(perform, canary.cases(cell.runner), cell.runner.target)
+def deaths(cell: CellSpec, perform: CanaryRunner) -> dict[str, str]:
+    """How a process without a signal handler ended that made an access."""
+    return canary.deaths(perform, canary.cases(cell.runner))
 
 
-def test_canary(performed: CanaryResult, deaths: set[str], cell: CellSpec, canary_case: CanaryCase) -> None:
+def test_canary(performed: CanaryResult, deaths: dict[str, str], cell: CellSpec, canary_case: CanaryCase) -> None:
     wrong = canary.disagreements(canary_case, performed, cell.runner)
     where = f"{canary_case.access.name} on {cell.runner.target.name}, policy {cell.runner.policy.name}"
     assert not wrong, f"{where}: {'; '.join(wrong)}"
     if "signal" in canary_case.prescribed:
         # Without a signal handler, the same access must kill the process.
         offset = canary_case.prescribed.index("signal")
-        assert canary_case.access.name in deaths, f"{where}: at {offset} it lived"
+        due, end = rules.signal_of(cell.runner.target).name, deaths[canary_case.access.name]
+        assert end == due, f"{where}: at {offset} the end of a process without a handler is {due}, got: {end}"

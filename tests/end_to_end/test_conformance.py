@@ -101,10 +101,11 @@ def test_every_access_that_must_raise_a_signal_kills_a_process_without_a_handler
     program, runner, _ = prepared(name, CATALOG.policies["signal"])
     cases = canary.cases(runner)
     every = {case.access.name for case in cases if "signal" in case.prescribed}
-    assert canary.deaths(canary.emulated(program, runner), cases, target) == every
+    due = rules.signal_of(target).name
+    assert canary.deaths(canary.emulated(program, runner), cases) == dict.fromkeys(every, due)
     options = with_alignment(runner.options, CATALOG.policies["unchecked"])
     harmless = msgspec.structs.replace(runner, options=options)
-    assert canary.deaths(canary.emulated(program, harmless), cases, target) == set()
+    assert set(canary.deaths(canary.emulated(program, harmless), cases).values()) <= {"lived"}
 
 
 def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:

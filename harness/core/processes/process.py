@@ -261,6 +261,7 @@ def run(
     watch_seconds: float | None = None,
     spawn: Spawn | None = None,
     usable: bool = False,
+    since_output: bool = False,
     steady_addresses: bool = False,
 ) -> Result:
     """Run a command to its end or to the deadline. The output is returned, and appended to `log` after the command.
@@ -268,7 +269,8 @@ def run(
     Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
     every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command. `spawn` and
     `steady_addresses`: as of `start`. `usable`: to the deadline counts only the time that the processes could use, not
-    their waits for a processor that others have.
+    their waits for a processor that others have. `since_output`: each output begins the deadline anew. The command must
+    be one whose output ends, such as one that tells of each part of its task.
 
     Raises InfrastructureError if the program cannot be started. A non-zero exit status is for the caller to judge.
     """
@@ -290,6 +292,8 @@ def run(
             )
             try:
                 clock = UsableTime(process.pid).look if usable else _elapsed()
+                if since_output:
+                    clock = _since_output(clock, stream)
                 expired = not _wait(process, clock, deadline_seconds, watch, watch_seconds or WATCH_SECONDS)
             finally:
                 kill_group(process)
@@ -325,6 +329,20 @@ def run_successfully(
 def _elapsed() -> Callable[[], float]:
     began = time.monotonic()
     return lambda: time.monotonic() - began
+
+
+def _since_output(clock: Callable[[], float], stream: IO[bytes]) -> Callable[[], float]:
+    """A clock that begins anew when it sees that the output has grown."""
+    began, length = 0.0, -1
+
+    def look() -> float:
+        nonlocal began, length
+        now, size = clock(), os.fstat(stream.fileno()).st_size
+        if size != length:
+            began, length = now, size
+        return now - began
+
+    return look
 
 
 def _wait(
