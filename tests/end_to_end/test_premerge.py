@@ -269,7 +269,7 @@ def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_mee
     code, first, errors = premerge(checkout, tmp_path / "first", "--suite", "bitops")
     assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
 
-    edit(source, f"if (server.hz == {unique} + 1) at[1] = 1;", "*(volatile int *)(at + 1) = 1;")
+    edit(source, f"== {unique} + 1) at[1] = 1;", f"!= {unique} + 2) *(volatile int *)(at + 1) = 1;")
     code, planted, errors = premerge(checkout, tmp_path / "planted", "--suite", "bitops")
     assert code == ExitCode.FINDINGS, errors
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"plumbTick"}
