@@ -6,6 +6,7 @@ And it is noticed when it does not: each way of breaking it fails.
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from harness.build.qemu_user import Emulators, alignment_option, with_alignment
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
+from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.isa import rules
 from harness.plan.catalog import Catalog
@@ -106,6 +108,21 @@ def test_every_access_that_must_raise_a_signal_kills_a_process_without_a_handler
     options = with_alignment(runner.options, CATALOG.policies["unchecked"])
     harmless = msgspec.structs.replace(runner, options=options)
     assert set(canary.deaths(canary.emulated(program, harmless), cases).values()) <= {"lived"}
+
+
+def test_the_program_tells_of_each_access_as_soon_as_it_has_made_it() -> None:
+    """By that its deadline begins anew. A socket of this kind keeps apart what a program writes at once."""
+    target = CATALOG.targets["armv5"]
+    program, runner, _ = prepared("armv5", CATALOG.policies["signal"])
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, its:
+        started = process.start(runner.command(program, ["all"]), output=its.fileno())
+        its.close()
+        ours.settimeout(60)
+        told = [part.decode() for part in iter(lambda: ours.recv(1 << 16), b"")]
+        process.kill_group(started)
+    assert [part.split(" ")[0] for part in told] == [one.name for one in canary.table(target).accesses]
+    assert {len(part.splitlines()) for part in told} == {16}
 
 
 def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
