@@ -13,6 +13,7 @@ a distance at which there is another function now. Both count as differences.
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ from elftools.elf.elffile import ELFFile
 
 from harness.core.digests import sha256_of
 from harness.core.model import Record
-from harness.isa.registry import SYMBOL_FIRST, TABLE_RELOCATIONS, UNWINDING_SECTIONS
+from harness.isa.registry import PADDING, SYMBOL_FIRST, TABLE_RELOCATIONS, UNWINDING_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +48,7 @@ _OFFSET_TABLE = "_GLOBAL_OFFSET_TABLE_"
 _ENTRY_BYTES = 4
 """Of a table of jumps among instructions: the distance from the table's own start, signed."""
 _PADDING_BYTES = 32
-"""Up to this length, one instruction over and over between functions fills the space to an alignment."""
+"""Up to this length, instructions that do nothing between functions fill the space to an alignment."""
 _CUT = 16
 """Hexadecimal digits of a digest."""
 
@@ -234,6 +235,7 @@ class _Object:
             found.sort()
         self._of_section: dict[int, str] = {}
         self._table_types = TABLE_RELOCATIONS.get(elf["e_machine"], ())
+        self._padding = PADDING.get(elf["e_machine"], b"")
 
     def code(self, digest: str) -> ObjectCode:
         """Everything of the object."""
@@ -335,12 +337,18 @@ class _Object:
         return [
             (start, size)
             for start, size in _gaps(functions, len(content))
-            if not _is_padding(content[start : start + size]) or self._are_addresses(number, start, size)
+            if not self._is_padding(content[start : start + size]) or self._are_addresses(number, start, size)
         ]
 
     def _are_addresses(self, number: int, start: int, size: int) -> bool:
         """Whether zeros stand for what relocations put there."""
         return not any(self._content[number][start : start + size]) and bool(self._relocations_in(number, start, size))
+
+    def _is_padding(self, code: bytes) -> bool:
+        if len(code) > _PADDING_BYTES:
+            return False
+        alike = any(code == (code[:unit] * len(code))[: len(code)] for unit in (1, 2, 4))
+        return alike or bool(self._padding and re.fullmatch(self._padding, code))
 
     def _finds_table(self, kind: int, name: str) -> bool:
         return kind in self._table_types and name == _OFFSET_TABLE
@@ -404,7 +412,7 @@ class _Object:
         while distances and abs(distances[-1]) > len(content):
             distances.pop()
         filled = content[place + _ENTRY_BYTES * len(distances) : end]
-        if filled and not _is_padding(filled):
+        if filled and not self._is_padding(filled):
             return None
         ends = tuple(place + one - owner[0] for one in distances)
         return ends if ends and all(0 <= one < owner[1] for one in ends) else None
@@ -462,10 +470,6 @@ class _Object:
             if self._symbol_first:
                 kind, symbol = info >> 32, info & 0xFFFFFFFF
             yield offset, kind, symbol, addend[0] if addend else 0
-
-
-def _is_padding(code: bytes) -> bool:
-    return len(code) <= _PADDING_BYTES and any(code == (code[:unit] * len(code))[: len(code)] for unit in (1, 2, 4))
 
 
 def _gaps(taken: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:

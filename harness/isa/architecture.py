@@ -143,6 +143,10 @@ class Architecture(NamedTuple):
     by the distance from the global offset table: the table is at the relocation's own place less its addend. Empty
     where tables are elsewhere, or found in another way.
     """
+    padding: Mapping[str, bytes] = {}
+    """ELF's name of a machine -> a pattern of the instructions with which assemblers fill the space up to an alignment.
+    Empty where that is one instruction over and over.
+    """
     ignored_warnings: tuple[str, ...] = ()
     """Self tests of servers that misread the emulator and stop the start: values of the option `ignore-warnings`."""
 

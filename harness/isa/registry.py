@@ -38,6 +38,8 @@ TABLE_RELOCATIONS = {
     machine: types for architecture in ARCHITECTURES for machine, types in architecture.table_relocations.items()
 }
 """See `Architecture.table_relocations`."""
+PADDING = {machine: pattern for architecture in ARCHITECTURES for machine, pattern in architecture.padding.items()}
+"""See `Architecture.padding`."""
 
 
 def of_isa(isa: str) -> Architecture:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from harness.isa.architecture import Architecture
 
+_NOP = rb"\x66*(?:\x2e?\x0f\x1f(?:\x00|\x40\x00|\x44\x00\x00|\x80\x00{4}|\x84\x00{5})|\x90)"
+"""NOP in each of its lengths (Intel SDM volume 2B, NOP: recommended multi-byte sequences), with more prefixes."""
+
 X86 = Architecture(
     isas=("x86_64", "i386"),
     macros=r"i386|i686|x86_64|amd64|SSE\w*|AVX\w*|HAVE_AVX\w*",
     variants={},
+    padding={"EM_X86_64": rb"(?:%b)+" % _NOP},
 )
