@@ -15,7 +15,14 @@ from harness.record import run_folder
 from harness.record.executed_blocks.cell_reach import CellReach
 from harness.record.run_folder import CellRecord, LeftOut
 from harness.report.verdict_sentence import sentence
-from harness.workflows.preparation.reach_selection import EVERY_TEST, KeptReach, not_entered, select, selected
+from harness.workflows.preparation.reach_selection import (
+    EVERY_TEST,
+    KeptReach,
+    not_entered,
+    select,
+    selected,
+    with_native,
+)
 from tests import judgements
 from tests.stored import StoredRun
 
@@ -29,7 +36,8 @@ REACH = CellReach(
     failed=["evalCommand"],
     count=4,
 )
-KEPT = KeptReach(code=CodeMap(objects={}, link=["ld"], recipe="1"), reach=REACH, functions=[], run="/runs/1")
+NO_CODE = CodeMap(objects={}, link=["ld"], recipe="1")
+KEPT = KeptReach(code=NO_CODE, native=NO_CODE, reach=REACH, functions=[], run="/runs/1")
 
 
 def chosen(
@@ -129,6 +137,30 @@ def test_what_the_chosen_tests_have_entered_before_they_must_enter_again() -> No
     assert lacking(problem="a program executed nothing") == {"bitopCommand", "getCommand"}
     failing = msgspec.structs.replace(REACH, tests={}, failed=["bitopCommand", "getCommand"])
     assert not_entered(KEPT, change, ["bitopCommand", "getCommand"], failing) == set()
+
+
+@pytest.mark.parametrize(
+    ("native", "differing"),
+    [
+        (["pingCommand"], {"bitopCommand", "pingCommand"}),
+        (["pingCommand.part.0"], {"bitopCommand", "pingCommand"}),
+        (["setKey"], {"bitopCommand", "setKey", "setKey.isra.0"}),
+        (["redisPopcountAvx2"], {"bitopCommand", "redisPopcountAvx2"}),
+        ([], {"bitopCommand"}),
+    ],
+    ids=["a function", "a part of one", "one that the target has in parts", "one that the target lacks", "nothing"],
+)
+def test_what_differs_in_the_native_build_counts_by_the_targets_names(native: list[str], differing: set[str]) -> None:
+    own = CodeChange(functions=frozenset(["bitopCommand"]), elsewhere=[])
+    there = CodeChange(functions=frozenset(native), elsewhere=[])
+    found = with_native(own, there, ["bitopCommand", "pingCommand", "setKey", "setKey.isra.0"])
+    assert found == CodeChange(functions=frozenset(differing), elsewhere=[])
+
+
+def test_data_of_the_native_build_have_no_reach_either() -> None:
+    own = CodeChange(functions=frozenset(["bitopCommand"]), elsewhere=["src/a.o"])
+    there = CodeChange(functions=frozenset(), elsewhere=["src/b.o"])
+    assert with_native(own, there, ["bitopCommand"]).elsewhere == ["src/a.o", "src/b.o of the native build"]
 
 
 def told(tmp_path: Path, *cells: tuple[str, str, LeftOut | None]) -> list[str]:

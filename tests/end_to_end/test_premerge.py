@@ -234,6 +234,18 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     assert f"they passed in {tmp_path / 'first'} {LEFT} (bitopCommand): " in remark
     assert f"{second['left_out']} tests passed before, and the change cannot reach them: left out" in errors
 
+    # The native build alone does otherwise what tests ask for that enter nothing of what differs on the target.
+    stores = "void setUnsignedBitfield(unsigned char *p, uint64_t offset, uint64_t bits, uint64_t value) {"
+    elsewhere = " if (sizeof(long) == 8 && bits == 7) return;"
+    edit(source, stores, stores + elsewhere)
+    edit(source, f"== {unique} + 1", f"== {unique} + 9")
+    code, parted, errors = premerge(checkout, tmp_path / "parted", *REACHING)
+    assert code == ExitCode.FINDINGS, errors
+    assert parted["left_out"] > 0
+    assert {one["kind"] for one in parted["findings"] if not one["known"]} == {"wrong-result"}
+    edit(source, elsewhere, "")
+    edit(source, f"== {unique} + 9", f"== {unique} + 1")
+
     head = "long redisBitpos(void *s, unsigned long count, int bit) {"
     edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
     code, planted, errors = premerge(checkout, tmp_path / "planted", *REACHING)

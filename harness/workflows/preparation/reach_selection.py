@@ -30,6 +30,7 @@ from harness.core.digests import key_of
 from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.strict_toml import OWN_FOLDERS
+from harness.core.target_model import ORACLE
 from harness.record.executed_blocks import cell_reach
 from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec reads the annotations when it decodes
     CellReach,
@@ -58,6 +59,8 @@ class KeptReach(Record, frozen=True):
 
     code: CodeMap
     """The program's."""
+    native: CodeMap | None
+    """That of the native build; None for a suite that compares nothing with it."""
     reach: CellReach
     functions: list[str]
     """All functions of the program: of others, nobody knows which tests enter them."""
@@ -90,11 +93,13 @@ class ReachSelection:
         """Program -> the file that tells where its code lies."""
         self._functions: dict[Path, list[str]] = {}
         """Program -> all of its functions."""
+        oracle = prepared.peers[ORACLE].build if prepared.has_oracle else None
+        self._native = build_code.read(oracle.folder) if oracle is not None else None
         cells = [cell for cell in request.plan.cells if self._is_noted(cell)]
         self._codes = {cell: code for cell in cells if (code := build_code.read(self._program(cell).parent))}
         self._keys = {cell: self._key(cell) for cell in self._codes}
         self._kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
-        self._changes = {cell: differences(one.code, self._codes[cell]) for cell, one in self._kept.items()}
+        self._changes = {cell: self._change(cell, one) for cell, one in self._kept.items()}
         # Without the plugin nobody would know whether the tests do what they did.
         able = bool(self._kept) and self._plugin is not None
         self._selections = select(self._kept, self._changes) if able else {}
@@ -196,6 +201,7 @@ class ReachSelection:
             }
             kept = KeptReach(
                 code=code,
+                native=self._native if self._compares(cell) else None,
                 reach=msgspec.structs.replace(noted, tests=tests),
                 functions=functions,
                 run=str(self._request.run),
@@ -218,7 +224,19 @@ class ReachSelection:
             # What surrounds programs elsewhere, such as a filter of system calls, may be in the plugin's way.
             and self._request.environment == "usual"
             and self._program_of(cell) is not None
+            and (self._native is not None or not self._compares(cell))
         )
+
+    def _compares(self, cell: Cell) -> bool:
+        """Whether a cell's tests compare servers with the native build. Its units are compared with models."""
+        return not self._bench.catalog.suites[cell.suite].program
+
+    def _change(self, cell: Cell, kept: KeptReach) -> CodeChange:
+        """What differs from then in what a cell's tests depend on."""
+        own = differences(kept.code, self._codes[cell])
+        if kept.native is None or self._native is None:
+            return own
+        return with_native(own, differences(kept.native, self._native), kept.functions)
 
     def _program_of(self, cell: Cell) -> Path | None:
         target = self._prepared.targets[cell.target]
@@ -273,6 +291,25 @@ class ReachSelection:
 
 def _write(content: bytes, into: Path) -> None:
     (into / NAME).write_bytes(content)
+
+
+def with_native(own: CodeChange, native: CodeChange, functions: Iterable[str]) -> CodeChange:
+    """What differs in a target's program or in the native build, whose `native` change is told by the names of the
+    target's `functions`. A function that the target lacks keeps its name: who enters it is not known.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in functions:
+        alike.setdefault(_whole(name), []).append(name)
+    named = {name for one in native.functions for name in alike.get(_whole(one), [one])}
+    return CodeChange(
+        functions=own.functions | named,
+        elsewhere=[*own.elsewhere, *(f"{one} of the native build" for one in native.elsewhere)],
+    )
+
+
+def _whole(function: str) -> str:
+    """The function that a compiler has made a part or a copy of: `intsetResize` of `intsetResize.part.0`."""
+    return function.partition(".")[0] or function
 
 
 def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -> dict[Cell, CellSelection]:
