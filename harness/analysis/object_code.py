@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elftools.common.exceptions import ELFError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-RECIPE = "3"
+RECIPE = "4"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _ALLOCATED, _EXECUTABLE, _MERGED = 1, 2, 4, 0x10
 """SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE of <elf.h>."""
@@ -40,6 +40,8 @@ _LOCAL = 0
 """STB_LOCAL."""
 _UNDEFINED = 0
 """SHN_UNDEF."""
+_MOST_BIAS_BYTES = 8
+"""How far before the place that it means an addend can lead: the field, and what follows it in the instruction."""
 _RESERVED = 0xFF00
 """SHN_LORESERVE: from here on, numbers of sections are none."""
 _UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
@@ -228,6 +230,7 @@ class _Object:
         }
         self._symbols = self._read_symbols()
         self._relocations: dict[int, list[tuple[int, int, int, int]]] = {}
+        self._by_address: dict[int, list[tuple[int, str, int]]] = {}
         for section in sections:
             if section["sh_type"] in {"SHT_REL", "SHT_RELA"} and section["sh_info"] in self._content:
                 self._relocations.setdefault(section["sh_info"], []).extend(self._read_relocations(section))
@@ -307,6 +310,9 @@ class _Object:
         parts = [bytes(self._content[section][start : start + size])]
         for offset, kind, symbol, addend in self._relocations_in(section, start, size):
             name, unnamed = self._referred(symbol)
+            if addend and (within := self._within_function(symbol, addend)):
+                parts.append(f"{offset - start} {kind} {within}\n".encode())
+                continue
             if tables and self._finds_table(kind, name) and (table := tables.get(offset - addend)):
                 parts.append(f"{offset - start} {kind} table {table.number}\n".encode())
                 continue
@@ -327,6 +333,33 @@ class _Object:
         if symbol.kind in ({_FUNCTION} if executable else _DATA):
             return symbol.name, None
         return f"{section.name}+{symbol.value}", None if executable else symbol.section
+
+    def _within_function(self, index: int, addend: int) -> str:
+        """The function and the distance that a relocation against a section of code leads to; empty for none.
+
+        So other functions of the section may change their lengths. An addend is relative to the relocation's place or
+        to an instruction's end: a function counts only if it has all bytes that can be meant.
+        """
+        symbol = self._symbols[index]
+        if symbol.kind != _SECTION or not self._sections[symbol.section]["sh_flags"] & _EXECUTABLE:
+            return ""
+        first = symbol.value + addend
+        functions = self._functions_of(symbol.section)
+        at = bisect_right(functions, (first, "\x7f" * 8, 0)) - 1
+        if at < 0:
+            return ""
+        start, name, size = functions[at]
+        return f"{name}+{first - start}" if first + _MOST_BIAS_BYTES < start + size else ""
+
+    def _functions_of(self, number: int) -> list[tuple[int, str, int]]:
+        """Address, name and size of the functions of a section, in order."""
+        if number not in self._by_address:
+            self._by_address[number] = sorted(
+                (one.value & ~1, one.name, one.size)
+                for one in self._symbols
+                if one.section == number and one.kind == _FUNCTION
+            )
+        return self._by_address[number]
 
     def _unnamed_code(self, number: int) -> list[tuple[int, int]]:
         """The parts of a section of code that are no function, such as tables of jumps: start and size."""
