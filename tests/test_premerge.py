@@ -15,7 +15,11 @@ from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
+from harness.workflows import premerge as premerge_workflow
 from harness.workflows.premerge import MANY_FILES
+from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests import fakes
 from tests.test_git_checkout import commit, git
 
@@ -103,6 +107,32 @@ def test_it_works_from_a_folder_of_the_server(
     monkeypatch.chdir(checkout / "src")
     assert premerge("--explain", "--json") == from_top
     assert json.loads(from_top[1])["server"] == str(checkout)
+
+
+def test_altered_files_ask_for_suites_that_alone_cover_them_unless_suites_are_named(tmp_path: Path) -> None:
+    catalog = Catalog()
+    changes = choose(["src/server.h"], catalog.suites, read_ignored_paths()).changes
+    altered = premerge_workflow.asked_besides(
+        changes, ["src/bitops.c", "src/cluster.c", "src/defrag.c", "src/server.c", "src/sds.c"], catalog, "libc"
+    )
+    assert {change.file: change.covering for change in altered} == {
+        "src/cluster.c": ["cluster", "moduleapi"],
+        "src/sds.c": ["selftests"],
+        "src/server.c": [],
+    }
+    (server,) = (change for change in altered if change.file == "src/server.c")
+    assert {"clock", "eviction"} < {*server.suites}, "what they test of it, no other suite does"
+
+    def planned(*suites: str) -> set[str]:
+        plan = make_plan(catalog, targets=["armv5"], server="redis-7.0.15", suites=suites)
+        request = fakes.quick_request(plan, server="redis-7.0.15", known=tmp_path, run=tmp_path)
+        plan = premerge_workflow.with_suites(request, catalog, changes, altered).plan
+        assert {cell.suite for cell in plan.cells} == {*plan.suites}
+        return {*plan.suites} - {"canary"}
+
+    chosen = changes[0].suites
+    assert planned(*chosen) - {*chosen} == {"clock", "cluster", "eviction", "moduleapi", "selftests"}
+    assert planned("sds") == {"sds"}
 
 
 def test_a_change_of_many_files_is_doubted(premerge: Premerge, checkout: Path) -> None:

@@ -191,7 +191,9 @@ def run(
     checking = check.Check(bench, of_change, known_in_base=known, by_reach=not all_tests, changed=changed, patient=True)
     altered = _altered(bench, of_change, premerge, checking.tree)
     if altered:
-        request, checking.request = (_with_suites(bench, each, premerge, altered) for each in (request, of_change))
+        request, checking.request = (
+            with_suites(each, bench.catalog, premerge.changes, altered) for each in (request, of_change)
+        )
     with unchecked_changes.noted(request.run, [*premerge.changes, *altered]):
         judgement, code = checking.run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
@@ -217,22 +219,28 @@ def _altered(bench: Workbench, request: Request, premerge: Premerge, tree: Sourc
         written = checkout.write(premerge.base, work / checkout.path.name)
         base = bench.open_server(str(written), request.settings)
         found = [name for name in altered_files.altered_files(bench, request, base, tree) if name not in touched]
-    choice = choose(found, bench.catalog.suites, read_ignored_paths(), request.allocator)
-    asked = {name for change in premerge.changes for name in change.suites}
+    return asked_besides(premerge.changes, found, bench.catalog, request.allocator)
+
+
+def asked_besides(
+    changes: Sequence[Change], altered: Sequence[str], catalog: Catalog, allocator: Allocator
+) -> list[Change]:
+    """Of the files that a change alters without touching them, those that other suites cover than it asks for."""
+    asked = {name for change in changes for name in change.suites}
     return [
         msgspec.structs.replace(change, why=f"the change alters its code; {change.why}")
-        for change in choice.changes
+        for change in choose(altered, catalog.suites, read_ignored_paths(), allocator).changes
         if not (asked & {*change.covering} if change.covering else asked >= {*change.suites})
     ]
 
 
-def _with_suites(bench: Workbench, request: Request, premerge: Premerge, altered: Sequence[Change]) -> Request:
-    """The request with the suites of these files besides, unless its user has named suites."""
+def with_suites(request: Request, catalog: Catalog, changes: Sequence[Change], altered: Sequence[Change]) -> Request:
+    """The request with the suites of these altered files besides, unless its user has named suites."""
     plan = request.plan
-    if {*plan.suites} >= {name for change in premerge.changes for name in change.suites}:
+    if {*plan.suites} >= {name for change in changes for name in change.suites}:
         more = dict.fromkeys(name for change in altered for name in change.suites)
         suites = list(dict.fromkeys([*plan.suites, *more]))
-        plan = make_plan(bench.catalog, targets=plan.targets, server=request.server, suites=suites)
+        plan = make_plan(catalog, targets=plan.targets, server=request.server, suites=suites)
     return msgspec.structs.replace(request, plan=plan)
 
 

@@ -16,6 +16,7 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.judge import known_findings
 from harness.plan.catalog import Catalog
+from harness.record import event_log, run_folder
 from harness.record.run_folder import read_run
 from harness.workflows import suite_selection
 from harness.workflows.mutation_testing import mutations
@@ -187,6 +188,18 @@ def test_a_file_that_a_longer_suite_alone_covers_is_checked_by_it_or_said_not_to
     blamed = {one["id"] for one in read["findings"] if not one["known"]}
     assert "alignment-clusterProcessPacket-load" in blamed
     assert read["unchecked"] == []
+
+
+def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, tmp_path: Path) -> None:
+    """A planted bug of what a returning primary is told passed: of the suite that covers it, no such test ran."""
+    edit(checkout / "src" / "cluster.c", '#include "cluster.h"', '#include "cluster.h" /* changed */')
+    words = ("--base", "HEAD", "--target", "native", "--run", tmp_path / "run", "--suite", "cluster")
+    finished = run("premerge", "--server", checkout, *words)
+    assert finished.returncode == ExitCode.PASS, finished.stderr
+    events = event_log.read_events(tmp_path / "run" / "native" / "cluster" / event_log.NAME)
+    outcomes = {event.name: event.outcome for event in events if isinstance(event, run_folder.TestEvent)}
+    waiting = "cluster/test_membership.py::test_a_primary_that_returns_learns_who_has_replaced_it"
+    assert outcomes[waiting] == "passed"
 
 
 def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: Path, tmp_path: Path) -> None:
