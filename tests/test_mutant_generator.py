@@ -11,6 +11,7 @@ from harness.core.errors import UsageError
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing.generator.mutants import Mutant, generate, in_sample_order
 from harness.workflows.mutation_testing.generator.operators import OperatorTable, operators_digest, read_operators
+from harness.workflows.mutation_testing.generator.syntax import with_first_alternatives
 from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS
 from harness.workflows.mutation_testing.mutations import plant
 from tests import fakes
@@ -222,6 +223,47 @@ def test_equal_lines_are_told_apart(tmp_path: Path) -> None:
 def test_what_the_parser_does_not_understand_is_left_alone(tmp_path: Path) -> None:
     source = "void f(void) {\n x = htons(a @ + 1);\n y = htons(a);\n}\n"
     assert [one.line for one in mutants(tmp_path, source, "drop-network-swap")] == [3]
+
+
+PARTED = """#ifdef __arm__
+int word;
+#endif
+void f(int a) {
+ int64_t wide = 0;
+#if A
+ take(htons(a),
+#else
+ give(htons(a),
+#endif
+  ntohl(a));
+#if A
+ use(htonl(
+#else
+ use(htonl(1 +
+#endif
+  a));
+ use(ntohs(a), wide);
+}
+"""
+"""A function whose last line the parser does not understand while the alternatives part its statements."""
+
+
+def test_a_function_is_understood_where_alternatives_part_a_statement(tmp_path: Path) -> None:
+    found = [(one.name, one.line) for one in mutants(tmp_path, PARTED)]
+    dropped = [(name, line) for name, line in found if name.startswith("drop-network-swap")]
+    assert dropped == [(f"drop-network-swap-part-f-{number}", line) for number, line in enumerate([7, 9, 11, 18], 1)]
+    assert ("narrow-to-int-part-f-1", 5) in found
+    # What stands as a whole is still read as it stands.
+    assert ("forget-machine-part-file-1", 1) in found
+    for mutant in mutants(tmp_path, PARTED):
+        text = f"{mutant.before}\n{mutant.after}"
+        assert "#else" not in text, f"{mutant.name} changes a directive beside its site"
+
+
+def test_a_file_that_is_understood_is_read_once(tmp_path: Path) -> None:
+    source = "void f(void) {\n#if A\n htons(1);\n#else\n htons(2);\n#endif\n}\n"
+    assert [one.line for one in mutants(tmp_path, source, "drop-network-swap")] == [3, 5]
+    assert with_first_alternatives(source.encode()) is None
 
 
 def test_bytes_that_are_no_utf_8_are_left_alone(tmp_path: Path) -> None:

@@ -13,12 +13,19 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record
-from harness.workflows.mutation_testing.generator.syntax import Replacement, Source, addressing, declared, enclosing
+from harness.workflows.mutation_testing.generator.syntax import (
+    Replacement,
+    Source,
+    addressing,
+    declared,
+    enclosing,
+    with_first_alternatives,
+)
 from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS, Place, ReleaseNames
 from harness.workflows.mutation_testing.mutations import Edit, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tree_sitter import Node
@@ -52,21 +59,26 @@ class Mutant(Record, frozen=True):
 def generate(tree: Path, table: OperatorTable) -> list[Mutant]:
     """All mutants of a release, in the order of the operators and files."""
     files = sorted({path for pattern in table.sources for path in tree.glob(pattern) if path.is_file()})
-    sources = {path.relative_to(tree).as_posix(): Source(path.read_bytes()) for path in files}
+    readings = {path.relative_to(tree).as_posix(): _readings(path.read_bytes()) for path in files}
+    sources = [source for each in readings.values() for source in each]
     names = ReleaseNames(
-        addressed=frozenset().union(*(source.with_address_taken() for source in sources.values())),
-        addressing=frozenset(
-            addressing({name: each for source in sources.values() for name, each in source.macros.items()})
-        ),
-        scalar_types=frozenset().union(*(source.scalar_types for source in sources.values())),
+        addressed=frozenset().union(*(source.with_address_taken() for source in sources)),
+        addressing=frozenset(addressing({name: each for source in sources for name, each in source.macros.items()})),
+        scalar_types=frozenset().union(*(source.scalar_types for source in sources)),
     )
     return [
         mutant
         for operator in table.operators
-        for file, source in sources.items()
+        for file, each in readings.items()
         if any(fnmatch.fnmatchcase(file, pattern) for pattern in operator.files)
-        for mutant in _mutants_of(file, Place(source, operator, names))
+        for mutant in _mutants_of(file, [Place(source, operator, names) for source in each])
     ]
+
+
+def _readings(content: bytes) -> list[Source]:
+    """A file as it stands, and as it reads without the directives that keep the parser from understanding it."""
+    plain = with_first_alternatives(content)
+    return [Source(content), *([plain] if plain is not None else [])]
 
 
 def in_sample_order(mutants: Iterable[Mutant], seed: int) -> list[Mutant]:
@@ -100,11 +112,13 @@ def _by_turns(files: dict[str, list[Mutant]], draw: random.Random) -> list[Mutan
     return ordered
 
 
-def _mutants_of(file: str, place: Place) -> Iterator[Mutant]:
-    """The mutants that an operator makes of a file, numbered by function."""
-    source, operator = place.source, place.operator
+def _mutants_of(file: str, places: Sequence[Place]) -> Iterator[Mutant]:
+    """The mutants that an operator makes of a file, numbered by function. `places`: the file's readings."""
+    operator = places[0].operator
+    # A later reading understands more, and knows better in which function a change is.
+    read_in = {change: place.source for place in places for change in changes_of(place)}
     numbers: collections.Counter[str] = collections.Counter()
-    for change in sorted(set(changes_of(place))):
+    for change, source in sorted(read_in.items(), key=lambda each: each[0]):
         node = source.root.descendant_for_byte_range(change.start, change.end)
         function = _owner(source, node)
         numbers[function] += 1
@@ -152,6 +166,7 @@ def _sound(source: Source, change: Replacement) -> Iterator[Replacement]:
         or lost < 0
         or (directive and lost)
         or source.text_between(change.start, change.end) == change.text
+        or source.parsed[change.start : change.end] != replaced
     ):
         return
     yield change._replace(text=change.text + "\n" * lost)

@@ -62,9 +62,11 @@ class Macro(NamedTuple):
 class Source:
     """A parsed file."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, parsed: bytes | None = None) -> None:
+        """`parsed` is what the parser reads instead of the content, of the same length."""
         self.content = content
-        self.root = Parser(C).parse(content).root_node
+        self.parsed = content if parsed is None else parsed
+        self.root = _tree_of(self.parsed)
         self._variables: dict[int, list[Variable]] = {}
         # Operators ask the same of the same functions.
         self._matches: dict[tuple[str, int, int], list[Captures]] = {}
@@ -150,6 +152,89 @@ class Source:
 
 _NUMBERS = ("primitive_type", "sized_type_specifier", "enum_specifier")
 _SCOPES = ("compound_statement", "for_statement", "function_definition")
+
+
+_DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(if|ifdef|ifndef|else|elif|endif)\b(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
+_Span = tuple[int, int]
+
+
+def with_first_alternatives(content: bytes) -> Source | None:
+    """The file read as if it had no alternatives where these part a statement; None where that explains no more of it.
+
+    The grammar has conditional directives around whole statements alone. Elsewhere it gives up much of the function.
+    Each group of directives that leads to an error is tried without them, with the first alternative alone.
+    """
+    parsed, errors = content, _errors_in(_tree_of(content))
+    left = _groups(content)
+    better = True
+    while better:
+        better = False
+        for group in [each for each in left if _touches(each, errors)]:
+            tried = _blanked(parsed, group)
+            found = _errors_in(_tree_of(tried))
+            if _size(found) < _size(errors):
+                parsed, errors, better = tried, found, True
+                left.remove(group)
+                break
+    return None if parsed == content else Source(content, parsed)
+
+
+def _tree_of(content: bytes) -> Node:
+    return Parser(C).parse(content).root_node
+
+
+def _groups(content: bytes) -> list[list[_Span]]:
+    """The directives of each conditional group, from its first to its last, the shortest groups first."""
+    open_ones: list[list[_Span]] = []
+    found: list[list[_Span]] = []
+    for each in _DIRECTIVE.finditer(content):
+        if each[1].startswith(b"if"):
+            open_ones.append([])
+        if open_ones:
+            open_ones[-1].append(each.span())
+            if each[1] == b"endif":
+                found.append(open_ones.pop())
+    return sorted(found, key=lambda group: group[-1][1] - group[0][0])
+
+
+def _errors_in(root: Node) -> list[_Span]:
+    """The places that the parser did not understand, the outermost ones."""
+    found = []
+    left = [root]
+    while left:
+        node = left.pop()
+        if node.type == "ERROR" or node.is_missing:
+            found.append((node.start_byte, node.end_byte))
+        elif node.has_error:
+            left += node.children
+    return found
+
+
+def _touches(group: list[_Span], errors: list[_Span]) -> bool:
+    return any(group[0][0] <= end and start <= group[-1][1] for start, end in errors)
+
+
+def _size(errors: list[_Span]) -> int:
+    return sum(max(1, end - start) for start, end in errors)
+
+
+def _blanked(content: bytes, group: list[_Span]) -> bytes:
+    """The content with blanks for a group's directives, and for all alternatives but the first."""
+    (start, inner), last = group[0], group[-1][1]
+    other = group[1][0]
+    return b"".join(
+        [
+            content[:start],
+            _blanks(content[start:inner]),
+            content[inner:other],
+            _blanks(content[other:last]),
+            content[last:],
+        ]
+    )
+
+
+def _blanks(text: bytes) -> bytes:
+    return re.sub(rb"[^\n]", b" ", text)
 
 
 def addressing(macros: Mapping[str, Macro]) -> set[str]:
