@@ -16,6 +16,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Occasion, Verdict
 from harness.core.strict_toml import ROOT
 from harness.judge.findings import Judgement
+from harness.judge.verdict import CellVerdict
 from harness.workflows.mutation_testing.generator.mutants import Mutant
 from harness.workflows.mutation_testing.mutations import Edit
 from harness.workflows.mutation_testing.recall import tables
@@ -30,7 +31,13 @@ from harness.workflows.mutation_testing.recall.document import (
     read_document,
     share_of,
 )
-from harness.workflows.mutation_testing.recall.examination import ReleaseCell, evidence_in, in_both, release_cell
+from harness.workflows.mutation_testing.recall.examination import (
+    ReleaseCell,
+    evidence_in,
+    in_both,
+    release_cell,
+    useless_cells,
+)
 from tests.test_mutations import a_finding
 from tools import recall
 
@@ -206,6 +213,26 @@ def test_the_tests_that_saw_the_releases_own_findings_are_known_by_suite() -> No
         findings=["wrong-result-own"], tests=["sds/test_one.py::test_a", "sds/test_other.py::test_b"], seconds=1.3
     )
     assert release_cell(judgement, "bitops", 2.0) == ReleaseCell(findings=[], tests=[], seconds=2.0)
+
+
+def test_a_suite_of_which_every_test_fails_in_the_release_finds_no_mutant() -> None:
+    def cell(suite: str, *, passed: int, failed: int) -> CellVerdict:
+        return CellVerdict("armv5", suite, Verdict.FAIL, 1.0, "tests failed", passed, failed, skipped=0)
+
+    finding = a_finding(identity="alignment-murmur32-load", suite="sds")
+    (witness,) = finding.witnesses
+    seen = msgspec.structs.replace(finding, witnesses=[msgspec.structs.replace(witness, cells=["armv5/sds"])])
+    cells = [
+        cell("sds", passed=0, failed=100),
+        cell("units", passed=0, failed=2),
+        cell("limits", passed=5, failed=31),
+        cell("vectors", passed=0, failed=0),
+    ]
+    judgement = msgspec.structs.replace(a_judgement(seen), cells=cells)
+    assert useless_cells(judgement) == [
+        "armv5/sds: 100 tests failed and none passed: alignment-murmur32-load",
+        "armv5/units: 2 tests failed and none passed: tests failed",
+    ]
 
 
 def test_an_unexplained_survivor_is_told(tmp_path: Path) -> None:

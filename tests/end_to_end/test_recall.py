@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core import json_codec
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, InconclusiveError
 from harness.workflows.mutation_testing.mutations import Edit, plant
 from harness.workflows.mutation_testing.recall.document import read_document
+from harness.workflows.mutation_testing.recall.examination import Examiner
 from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
 from tests.end_to_end.machines import quiet_workbench
 from tests.end_to_end.plumb_runs import run
@@ -75,6 +76,16 @@ def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
             ("src/crcspeed.c", "crcspeed16little"),
             ("deps/hiredis/sds.c", "hi_sdsgrowzero"),
         ]
+
+
+def test_a_release_that_does_not_start_is_not_sampled(tmp_path: Path) -> None:
+    """Each of its mutants fails as it does, and would seem to survive (docs/found/lua-murmur32-alignment.md)."""
+    examiner = Examiner(quiet_workbench(), "valkey-8.1.1", "quick", ["armv5"], tmp_path, install=True)
+    with pytest.raises(InconclusiveError, match="itself fails every test of a suite") as refused:
+        examiner.baseline("armv5", ["sds"])
+    assert "armv5/sds: " in refused.value.because
+    assert "alignment-murmur32-load" in refused.value.because
+    assert not (tmp_path / "baseline").exists(), "a run that resumes would take it for a baseline"
 
 
 @pytest.mark.slow

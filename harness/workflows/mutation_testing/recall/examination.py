@@ -19,6 +19,7 @@ from harness.core.cache import write_whole
 from harness.core.errors import InconclusiveError
 from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, Record, SourceTree, Tier
+from harness.judge.verdict import of_cell
 from harness.plan.plan import make_plan
 from harness.workflows import check
 from harness.workflows.mutation_testing.campaign import planted_request
@@ -190,7 +191,7 @@ class Examiner:
         for wanted in (True, False):
             suites = [suite for suite in self.suites if (suite in first) == wanted and suite != CANARY_SUITE]
             for target in targets if suites else ():
-                own = self._baseline(target, suites)
+                own = self.baseline(target, suites)
                 yield target, sorted(suites, key=lambda suite: own[suite].seconds)
 
     def _check(
@@ -200,7 +201,7 @@ class Examiner:
 
         `tests`: those that run; empty for all.
         """
-        own = [cell for target in targets for cell in self._baseline(target, suites).values()]
+        own = [cell for target in targets for cell in self.baseline(target, suites).values()]
         return self._run_suites(
             server,
             targets,
@@ -241,13 +242,13 @@ class Examiner:
 
     def _new_findings(self, judgement: Judgement, target: str, suites: list[str]) -> list[NewFinding]:
         return evidence_in(
-            judgement, [each for cell in self._baseline(target, suites).values() for each in cell.findings]
+            judgement, [each for cell in self.baseline(target, suites).values() for each in cell.findings]
         )
 
-    def _baseline(self, target: str, suites: list[str]) -> dict[str, ReleaseCell]:
+    def baseline(self, target: str, suites: list[str]) -> dict[str, ReleaseCell]:
         """Suite -> its cell in the release itself, on a target. Each runs once for a sample.
 
-        Raises InconclusiveError where a cell has no verdict.
+        Raises InconclusiveError where a cell has no verdict, or no test of it passes: it could find no mutant.
         """
         if missing := [suite for suite in suites if not self._baseline_file(target, suite).is_file()]:
             self._run_release(target, missing)
@@ -268,6 +269,12 @@ class Examiner:
                 f"the suites have no verdict for {self.tree.name} itself",
                 because="\n".join(unknown),
                 remedy=f"the same command with --run {self.folder}, which resumes",
+            )
+        if useless := useless_cells(judgement):
+            raise InconclusiveError(
+                f"{self.tree.name} itself fails every test of a suite, which therefore finds no mutant of it",
+                because="\n".join(useless),
+                remedy="--server FOLDER of a tree in which that fault is repaired: docs/FOUND.md has patches",
             )
         seconds = {cell.suite: cell.seconds for cell in judgement.cells if cell.target == target}
         for suite in suites:
@@ -318,3 +325,16 @@ def _suites_run(judgement: Judgement) -> list[str]:
 def _unknown_cells(judgement: Judgement) -> list[str]:
     """The cells without a verdict, each with the reason."""
     return [f"{cell.target}/{cell.suite}: {cell.reason}" for cell in judgement.cells if cell.verdict is Verdict.UNKNOWN]
+
+
+def useless_cells(judgement: Judgement) -> list[str]:
+    """The cells in which tests failed and none passed, each with the release's findings there.
+
+    A server that cannot start fails every test. So do its mutants, and each would seem to survive.
+    """
+    return [
+        f"{cell.target}/{cell.suite}: {cell.failed} tests failed and none passed: "
+        + (", ".join(each.id for each in of_cell(judgement.findings, cell.target, cell.suite)) or cell.reason)
+        for cell in judgement.cells
+        if cell.failed and not cell.passed
+    ]
