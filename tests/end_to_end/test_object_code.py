@@ -446,3 +446,32 @@ def test_what_assembly_shows_other_objects_is_data_in_whatever_section(tmp_path:
     kind = kind.replace("%", "@")
     text = f'__asm__(".section .rodata\\n.globl table\\n{kind}table: .long 1, 2, 3\\n.text");\n'
     assert compared(ORACLE, tmp_path, text, text.replace("1, 2, 3", "1, 4, 3")).elsewhere == ["some.o"]
+
+
+PARTED = r"""
+void refuse(const char *why) __attribute__((cold));
+
+__attribute__((noinline)) int grows(int n) { return n * 3; }
+
+__attribute__((noinline)) int stays(int *numbers, int n)
+{
+    if (n < 0) {
+        refuse("negative");
+        numbers[0] = 1;
+    }
+    return numbers[n & 7] + n;
+}
+"""
+
+
+def test_a_part_in_a_section_of_its_own_is_the_same_when_another_function_grows(tmp_path: Path) -> None:
+    """GCC for x86-64 parts a function, and its parts refer to one another by their distance from a section's begin."""
+    old = objects(ORACLE, tmp_path, PARTED)
+    new = objects(ORACLE, tmp_path, PARTED.replace("n * 3", "n * 3 + (n > 5 ? n % 11 : n / 7)"))
+    assert old is not None
+    assert new is not None
+    assert "stays.cold" in old.objects["some.o"].functions
+    assert differences(old, new) == CodeChange(functions=frozenset({"grows"}), elsewhere=[])
+    led = objects(ORACLE, tmp_path, PARTED.replace("numbers[n & 7]", "numbers[n & 7] * 5"))
+    assert led is not None
+    assert "stays" in differences(old, led).functions
