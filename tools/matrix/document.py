@@ -196,9 +196,10 @@ class Matrix(Record, frozen=True):
         """The commit of the cell that was asked last; empty without cells."""
         return max(self.cells, key=lambda one: one.asked).commit if self.cells else ""
 
-    def with_answer(self, new: MatrixCell) -> Matrix:
-        """The same with an answer in place of its predecessor, in the order of servers, targets and ways."""
-        cells = [*(one for one in self.cells if one.question != new.question), new]
+    def with_answers(self, new: Sequence[MatrixCell]) -> Matrix:
+        """The same with answers in place of their predecessors, in the order of servers, targets and ways."""
+        answered = {one.question for one in new}
+        cells = [*(one for one in self.cells if one.question not in answered), *new]
         targets = list(Catalog().targets)
 
         def place(cell: MatrixCell) -> tuple[int, int, int, str]:
@@ -235,9 +236,13 @@ def read(path: Path = STORED) -> Matrix:
 
 def store(new: MatrixCell, path: Path = STORED) -> Matrix:
     """Add an answer to what the file has now, whole or not at all, however this process ends."""
-    matrix = read(path).with_answer(new)
-    write_whole(path, msgspec.json.format(json_codec.encode(matrix), indent=1) + b"\n")
+    matrix = read(path).with_answers([new])
+    _write(matrix, path)
     return matrix
+
+
+def _write(matrix: Matrix, path: Path) -> None:
+    write_whole(path, msgspec.json.format(json_codec.encode(matrix), indent=1) + b"\n")
 
 
 def take(answers: Path, path: Path = STORED) -> int:
@@ -253,8 +258,8 @@ def take(answers: Path, path: Path = STORED) -> int:
     new = [
         cell for cell in read(answers).cells if (there := stored.of(cell.question)) is None or there.asked < cell.asked
     ]
-    for cell in new:
-        store(cell, path)
+    if new:
+        _write(stored.with_answers(new), path)
     return len(new)
 
 
