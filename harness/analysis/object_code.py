@@ -363,9 +363,7 @@ class _Object:
 
     def _unnamed_code(self, number: int) -> list[tuple[int, int]]:
         """The parts of a section of code that are no function, such as tables of jumps: start and size."""
-        functions = sorted(
-            (one.value & ~1, one.size) for one in self._symbols if one.section == number and one.kind == _FUNCTION
-        )
+        functions = sorted((start, size) for start, _, size in self._functions_of(number))
         content = self._content[number]
         return [
             (start, size)
