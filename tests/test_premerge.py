@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.analysis.object_code import CodeMap, ObjectCode
 from harness.cli.console_script import main
 from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode
@@ -19,6 +20,7 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows import premerge as premerge_workflow
 from harness.workflows.premerge import MANY_FILES
+from harness.workflows.preparation.base_code import altered_files
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests import fakes
 from tests.test_git_checkout import commit, git
@@ -263,3 +265,24 @@ def test_the_hook_for_pre_commit_is_valid_and_what_it_starts_is_there() -> None:
     entry = re.search(r"^  entry: (\S+)$", manifest.read_text("utf-8"), re.MULTILINE)
     assert entry is not None
     assert (ROOT / entry[1]).stat().st_mode & 0o111
+
+
+def test_files_whose_code_nobody_can_compare_count_as_altered(tmp_path: Path) -> None:
+    for name in ("src/bitops.c", "src/sds.c", "src/sds.h", "deps/lua/src/lua.c"):
+        fakes.write(tmp_path / name, "")
+
+    def code(**digests: str) -> CodeMap:
+        objects = {
+            f"src/{name}.o": ObjectCode(
+                sha256=digest, functions={"f": digest}, data="", defines=[], needs=[], places=[]
+            )
+            for name, digest in digests.items()
+        }
+        return CodeMap(objects=objects, link=[], recipe="1")
+
+    base = code(bitops="1", sds="1")
+    changed = code(bitops="1", sds="2")
+    assert altered_files({"armv5": base}, {"armv5": changed}, tmp_path) == ["src/sds.c"]
+    assert altered_files({"armv5": base}, {}, tmp_path) == [], "the check says that it does not compile"
+    for old, new in (({"armv5": None}, changed), ({"armv5": base}, None), ({}, changed)):
+        assert altered_files(old, {"armv5": new}, tmp_path) == ["src/bitops.c", "src/sds.c"]

@@ -13,6 +13,7 @@ from harness.judge.conclusion import conclude
 from harness.judge.merge import join
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
+from harness.record.run_folder import Unentered
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests import fakes
 from tests.judgements import cell
@@ -159,3 +160,27 @@ def test_a_folder_of_which_nothing_came_keeps_nothing_and_damage_is_told(tmp_pat
     (tmp_path / "run" / unchecked_changes.NAME).write_text("{")
     with pytest.raises(UsageError, match="what the run was made for is damaged"):
         unchecked_changes.read(tmp_path / "run")
+
+
+def entered(tmp_path: Path, **targets: tuple[str, int, bool]) -> tuple[list[str], list[str]]:
+    """What is said of functions that differ from the base: as unchecked, and as a remark."""
+    record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
+    record = msgspec.structs.replace(
+        record,
+        unentered={
+            target: Unentered(functions=functions.split(), of=of, data_differ=data)
+            for target, (functions, of, data) in targets.items()
+        },
+    )
+    return unchecked_changes.unentered(record), unchecked_changes.partly_entered(record)
+
+
+def test_what_no_test_enters_of_a_change_is_not_checked_and_what_some_enter_is_a_remark(tmp_path: Path) -> None:
+    nothing = ("plumbIdle", 1, False)
+    everywhere = "NOT CHECKED: no test enters what differs from BASE on armv5, armv6: plumbIdle"
+    assert entered(tmp_path, armv5=nothing, armv6=nothing) == ([everywhere], [])
+    told = "of what differs from BASE, no test enters plumbIdle on armv5, armv6: at most where it is inlined"
+    assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 2, False)) == ([], [told])
+    assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 1, True)) == ([], [told]), "tests may use the data"
+    assert entered(tmp_path, armv5=("", 1, False)) == ([], [])
+    assert entered(tmp_path) == ([], []), "nobody knows"

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 from typing import TYPE_CHECKING
 
+from harness.analysis import object_code
 from harness.analysis.compiler_output import complaints
 from harness.analysis.detectors import registry
 from harness.build import allocator, build_progress, toolchain
@@ -220,6 +221,8 @@ def build_key(
     return key_of(
         [
             RECIPE,
+            # Objects are not kept, so that a map of them that is made in another way needs another build.
+            object_code.RECIPE,
             tree.digest,
             target.machine,
             toolchain.identity(tools),

@@ -111,6 +111,7 @@ def conclude(
         remarks=[
             *left,
             *unchecked_changes.partly(changes, judged),
+            *unchecked_changes.partly_entered(run),
             *_part(run),
             *left_out.remarks(run),
             *([f"the server is {run.development}"] if run.development else []),

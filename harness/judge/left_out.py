@@ -19,10 +19,9 @@ def tests(run: RunRecord) -> int:
 
 
 def remarks(run: RunRecord) -> list[str]:
-    """A sentence for all targets of which the same was left out for the same reason, and what no test reached."""
+    """A sentence for all targets of which the same was left out for the same reason."""
     what: dict[tuple[str, str], dict[str, list[str]]] = {}
     """Reason -> counts -> targets."""
-    unreached: dict[str, list[str]] = {}
     by_target: dict[str, dict[str, LeftOut]] = {}
     for cell in run.cells:
         if cell.left_out is not None:
@@ -34,16 +33,11 @@ def remarks(run: RunRecord) -> list[str]:
             counts.setdefault((one.before, named(one.functions)), []).append(f"{one.tests} of {one.of} in {suite}")
         for reason, tests_of in counts.items():
             what.setdefault(reason, {}).setdefault(", ".join(tests_of), []).append(target)
-        for functions in dict.fromkeys(named(one.unreached) for one in suites.values() if one.unreached):
-            unreached.setdefault(functions, []).append(target)
     found = []
     for (before, functions), groups in what.items():
         told = "; ".join(f"{counts_there} on {', '.join(names)}" for counts_there, names in groups.items())
         found.append(f"left out, since they passed in {before} and do not reach what differs ({functions}): {told}")
-    return found + [
-        f"no test reaches {functions}, which {'differ' if ', ' in functions else 'differs'}, on {', '.join(names)}"
-        for functions, names in unreached.items()
-    ]
+    return found
 
 
 def named(functions: Sequence[str]) -> str:

@@ -55,10 +55,21 @@ class LeftOut(Record, frozen=True):
     """How many there are."""
     functions: list[str]
     """The functions whose code is another than before, and which tests of the target reach: these tests ran."""
-    unreached: list[str]
-    """Those that no test of the target reaches."""
     before: str
     """The run in which they passed."""
+    unreached: list[str] = msgspec.field(default_factory=list)
+    """Runs of earlier commits told here what `RunRecord.unentered` tells."""
+
+
+class Unentered(Record, frozen=True):
+    """What no test of a target enters of a change (`plumb premerge`)."""
+
+    functions: list[str]
+    """Functions of the server that the change's base lacks or has with other code, and that nothing entered."""
+    of: int
+    """How many such functions there are, with those that tests entered."""
+    data_differ: bool
+    """Whether data differ besides. Who uses them is not known."""
 
 
 class CellRecord(Record, frozen=True):
@@ -145,9 +156,9 @@ class RunRecord(Record, frozen=True):
     """What the builds for targets added to the makefile's own flags and variables."""
     revision: str = ""
     """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
-    unentered: dict[Name, list[str]] = msgspec.field(default_factory=dict)
-    """Target -> functions whose code is another than in an earlier run, if no test of any target has entered one of
-    them; empty where one has, and where nobody knows."""
+    unentered: dict[Name, Unentered] = msgspec.field(default_factory=dict)
+    """Target -> what no test enters of a change, on targets where functions differ from the base's; empty where nobody
+    knows that for each target."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with this last key empty. `write_run` computes it, `read_run` checks it."""

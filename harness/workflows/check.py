@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -45,8 +45,21 @@ if TYPE_CHECKING:
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
     from harness.run.cell_spec import CellSpec
+    from harness.workflows.preparation.base_code import BaseCode
     from harness.workflows.preparation.run_setup import PreparedRun
     from harness.workflows.workbench import Workbench
+
+
+class CheckedChange(NamedTuple):
+    """The change for which a tree is checked."""
+
+    files: Sequence[str]
+    """The files that it changes."""
+    known_in_base: str
+    """The base's own list of known findings, or empty."""
+    base_code: BaseCode
+    every_test: bool
+    """Whether tests run, too, that passed in an earlier run and that no change since can reach."""
 
 
 class Check:
@@ -57,25 +70,19 @@ class Check:
         bench: Workbench,
         request: Request,
         *,
-        known_in_base: str | None = None,
+        change: CheckedChange | None = None,
         without: Collection[str] = (),
         one_failure: bool = False,
-        by_reach: bool = False,
-        changed: Sequence[str] = (),
         patient: bool = False,
     ) -> None:
-        """`known_in_base`: where a change is checked, the base's own list of known findings, or empty (else None).
-        `without`: names of tests that do not run. `one_failure`: no cell starts after one in which a test failed.
-        `by_reach`: tests that the tree's changes since an earlier run cannot reach do not run. `changed`: the files of
-        the tree that a change has. `patient`: as in CellSpec.
+        """`change`: what the tree is checked for. `without`: names of tests that do not run. `one_failure`: no cell
+        starts after one in which a test failed. `patient`: as in CellSpec.
         """
         self.bench = bench
         self.request = request
-        self.known_in_base = known_in_base
+        self.change = change
         self.without = sorted(without)
         self.one_failure = one_failure
-        self.by_reach = by_reach
-        self.changed = changed
         self.patient = patient
         self._failed_cell = ""
 
@@ -83,7 +90,7 @@ class Check:
     def tree(self) -> SourceTree:
         """The server's source, opened on first use. Raises UsageError for a name or a path that is no server."""
         tree = self.bench.open_server(self.request.server, self.request.settings, packages=True)
-        return source_tree.with_newer(tree, self.changed) if self.changed else tree
+        return source_tree.with_newer(tree, self.change.files) if self.change is not None else tree
 
     def run(self) -> tuple[Judgement, ExitCode]:
         """Prepare, run every cell, judge. Raises PlumblineError for a problem that is not the server's fault."""
@@ -95,7 +102,8 @@ class Check:
         prepared = setup.prepare()
         request.run.mkdir(parents=True, exist_ok=True)
         setup.record_warnings(prepared)
-        known_findings.record(request.run, known_in_tree, self.known_in_base)
+        change = self.change
+        known_findings.record(request.run, known_in_tree, None if change is None else change.known_in_base)
         # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
         run_folder.write_run(request.run, self._record(prepared, []))
         before = os.getloadavg()[0]
@@ -106,7 +114,10 @@ class Check:
             cell_server() as server,
         ):
             stage.shows(cells.state)
-            selection = ReachSelection(self.bench, request, prepared, folder=Path(sockets)) if self.by_reach else None
+            selection = None
+            if change is not None:
+                base, every = change.base_code, change.every_test
+                selection = ReachSelection(self.bench, request, prepared, base, every_test=every, folder=Path(sockets))
             if selection is not None and selection.left_out:
                 progress.say(f"{selection.left_out} tests passed before, and the change cannot reach them: left out")
             specs = CellSpecs(

@@ -27,7 +27,7 @@ from harness.record import stored_run
 from harness.report.formats import registry as formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout, enclosing_server
-from harness.workflows.preparation import altered_files
+from harness.workflows.preparation.base_code import BaseCode, altered_files, code_of, may_alter_others
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:
@@ -184,12 +184,17 @@ def run(
     Unless `all_tests`, those do not run that passed in an earlier run and that no change since can reach. A change of
     more than sources also runs the suites that alone cover files whose code it alters.
     """
-    known = _known_in(Checkout(Path(request.server)), premerge.base)
     # The base is another matter: what its tree lacks on this machine says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
-    changed = [change.file for change in premerge.changes]
-    checking = check.Check(bench, of_change, known_in_base=known, by_reach=not all_tests, changed=changed, patient=True)
-    altered = _altered(bench, of_change, premerge, checking.tree)
+    base_code = BaseCode(bench.with_new_stages("base: "), request, premerge.base)
+    change = check.CheckedChange(
+        files=[change.file for change in premerge.changes],
+        known_in_base=_known_in(Checkout(Path(request.server)), premerge.base),
+        base_code=base_code,
+        every_test=all_tests,
+    )
+    checking = check.Check(bench, of_change, change=change, patient=True)
+    altered = _altered(bench, request, premerge, base_code, checking.tree)
     if altered:
         request, checking.request = (
             with_suites(each, bench.catalog, premerge.changes, altered) for each in (request, of_change)
@@ -208,18 +213,18 @@ def run(
     return conclusion.conclude(stored, request.known, bench.progress, tree=Path(request.server), made_here=True)
 
 
-def _altered(bench: Workbench, request: Request, premerge: Premerge, tree: SourceTree) -> list[Change]:
+def _altered(bench: Workbench, request: Request, premerge: Premerge, base: BaseCode, tree: SourceTree) -> list[Change]:
     """The files that the change alters without touching them, and that other suites than the chosen ones cover."""
     touched = {change.file for change in premerge.changes}
-    if not altered_files.may_alter_others(change.file for change in premerge.changes if change.suites):
+    if not may_alter_others(change.file for change in premerge.changes if change.suites):
         return []
-    checkout = Checkout(Path(request.server))
     bench.progress.say("a header or a makefile has changed: whose code does it alter?")
-    with bench.cache.work(f"altered-{checkout.content(premerge.base)}") as work:
-        written = checkout.write(premerge.base, work / checkout.path.name)
-        base = bench.open_server(str(written), request.settings)
-        found = [name for name in altered_files.altered_files(bench, request, base, tree) if name not in touched]
-    return asked_besides(premerge.changes, found, bench.catalog, request.allocator)
+    # The changed tree last: its check goes on with what the build leaves.
+    old = base.code.targets
+    found = altered_files(old, code_of(bench, request, tree).targets, tree.content)
+    return asked_besides(
+        premerge.changes, [name for name in found if name not in touched], bench.catalog, request.allocator
+    )
 
 
 def asked_besides(

@@ -321,19 +321,41 @@ def test_a_table_that_is_made_from_a_changed_file_is_made_whatever_its_time(chec
     assert b"Of hand: " in built(tmp_path / "both")
 
 
+def unentered(judged: dict[str, Any]) -> set[str]:
+    """The functions that differ from the base's and that no test has entered."""
+    begin = "of what differs from BASE, no test enters "
+    (told,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
+    return set(told.partition(" on armv5")[0].split(", "))
+
+
 def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: Path) -> None:
+    """It passed in the first check of a checkout, and where another one was checked before."""
     source = checkout / "src" / "bitops.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
-    idle = f"int plumbIdle(int n) {{ return n + {unique}; }}\n"
-    edit(source, BITOP, f"{idle}{BITOP}    if (c->argc == {unique}) return;\n")
-    code, first, errors = premerge(checkout, tmp_path / "first", *UNITS)
-    assert (code, first["unchecked"]) == (ExitCode.PASS, []), errors
+    # At the end: assertions know their line.
+    with source.open("a", encoding="utf-8") as file:
+        file.write(f"int plumbIdle(int n) {{ return n + {unique}; }}\n")
+    for options in ((), ("--all-tests",)):
+        code, idle, errors = premerge(checkout, tmp_path / f"idle{len(options)}", *UNITS, *options)
+        assert (code, idle["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
+        assert idle["unchecked"] == ["NOT CHECKED: no test enters what differs from BASE on armv5: plumbIdle"]
+    assert document(run("judge", tmp_path / "idle0", "--json"))["unchecked"] == idle["unchecked"]
 
-    edit(source, f"return n + {unique}", f"return n - {unique}")
-    code, idle_alone, errors = premerge(checkout, tmp_path / "idle", *UNITS)
-    assert (code, idle_alone["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-    assert idle_alone["unchecked"] == ["NOT CHECKED: no test enters what differs on armv5: plumbIdle"]
-    assert document(run("judge", tmp_path / "idle", "--json"))["unchecked"] == idle_alone["unchecked"]
+    fields = "void bitfieldCommand(client *c) {\n"
+    edit(source, fields, f"{fields}    if (c->argc == {unique}) return;\n")
+    position = "void bitposCommand(client *c) {\n"
+    edit(source, position, f"{position}    if (c->argc == {unique + 1}) return;\n")
+    code, entered, errors = premerge(checkout, tmp_path / "entered", "--suite", "bitops")
+    assert (code, entered["unchecked"], entered["left_out"]) == (ExitCode.PASS, [], 0), errors
+    assert "plumbIdle" in unentered(entered)
+    assert not {"bitfieldCommand", "bitposCommand"} & unentered(entered)
+
+    # Tests that are left out have entered bitfieldCommand before, as it is now.
+    edit(source, f"== {unique + 1}", f"== {unique + 2}")
+    code, part, errors = premerge(checkout, tmp_path / "part", "--suite", "bitops")
+    assert (code, part["unchecked"]) == (ExitCode.PASS, []), errors
+    assert part["left_out"] > 0
+    assert unentered(part) == unentered(entered)
 
 
 def test_what_no_build_sees_is_not_run(checkout: Path) -> None:

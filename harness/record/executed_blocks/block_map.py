@@ -62,6 +62,11 @@ class ProgramCode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """By their addresses."""
 
     @cached_property
+    def function_names(self) -> list[str]:
+        """The names of all functions, sorted."""
+        return sorted({name for one in self.functions for name in one.names})
+
+    @cached_property
     def places(self) -> int:
         """How many blocks the map has room for: a power of two."""
         wanted = (self.end - self.begin) // _BYTES_PER_PLACE

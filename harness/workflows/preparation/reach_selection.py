@@ -5,10 +5,13 @@ cache keeps that with the code of the server, if the cell was judged and had not
 out if it passed then and entered no function whose code is another now. It would do the same again.
 
 Everything that is not known runs: a cell of which nothing is kept, a test that did not pass, a build whose data or link
-differ, a suite whose servers are not all of its own target, another seed, another file of Plumbline.
+differ, a suite whose servers are not all of its own target, another seed, another file of Plumbline. Of several such
+runs the newest of the same checkout counts: another checkout's code may differ by more.
 
 What a server does by its clock counts for the test that runs then, and may be missing when fewer tests run. Therefore
 the chosen tests are noted as well. Where they do not enter what they entered before, their cell runs again as a whole.
+
+What the tests enter also says what of a change nothing has tested. There the code is compared with the base's.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from harness.record.executed_blocks import cell_reach
 from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec reads the annotations when it decodes
     CellReach,
 )
-from harness.record.run_folder import LeftOut
+from harness.record.run_folder import LeftOut, Unentered
 from harness.run.cell_spec import ExecutionSpec
 from harness.workflows.target_setup import oracle_setup
 
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from harness.core.model import Cell
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
+    from harness.record.executed_blocks.block_map import ProgramCode
+    from harness.workflows.preparation.base_code import BaseCode
     from harness.workflows.preparation.run_setup import PreparedRun
     from harness.workflows.workbench import Workbench
 
@@ -82,26 +87,37 @@ EVERY_TEST = CellSelection(without=[])
 class ReachSelection:
     """The tests of one run of a changed tree."""
 
-    def __init__(self, bench: Workbench, request: Request, prepared: PreparedRun, *, folder: Path) -> None:
-        """`folder` lasts as long as the cells run, and is for what they share."""
+    def __init__(
+        self,
+        bench: Workbench,
+        request: Request,
+        prepared: PreparedRun,
+        base: BaseCode,
+        *,
+        every_test: bool,
+        folder: Path,
+    ) -> None:
+        """`folder` lasts as long as the cells run, and is for what they share. `every_test`: none is left out."""
         self._bench = bench
         self._request = request
         self._prepared = prepared
+        self._base = base
         self._folder = folder
         self._guard = threading.Lock()
         self._code_files: dict[Path, Path] = {}
         """Program -> the file that tells where its code lies."""
-        self._functions: dict[Path, list[str]] = {}
-        """Program -> all of its functions."""
+        self._programs: dict[Path, ProgramCode] = {}
         oracle = prepared.peers[ORACLE].build if prepared.has_oracle else None
         self._native = build_code.read(oracle.folder) if oracle is not None else None
         cells = [cell for cell in request.plan.cells if self._is_noted(cell)]
         self._codes = {cell: code for cell in cells if (code := build_code.read(self._program(cell).parent))}
         self._keys = {cell: self._key(cell) for cell in self._codes}
         self._kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
+        self._native_changes: dict[str, CodeChange] = {}
+        """Run of something kept -> in what its native build differs from this one's."""
         self._changes = {cell: self._change(cell, one) for cell, one in self._kept.items()}
         # Without the plugin nobody would know whether the tests do what they did.
-        able = bool(self._kept) and self._plugin is not None
+        able = not every_test and bool(self._kept) and self._plugin is not None
         self._selections = select(self._kept, self._changes) if able else {}
 
     def of(self, cell: Cell) -> CellSelection:
@@ -130,11 +146,9 @@ class ReachSelection:
             return None
         with self._guard:
             if program not in self._code_files:
-                code = code_of(program, self._prepared.targets[cell.target].target.emulator.qemu)
                 file = self._folder / f"code-{len(self._code_files)}"
-                file.write_bytes(json_codec.encode(code))
+                file.write_bytes(json_codec.encode(self._code_of(program, cell.target)))
                 self._code_files[program] = file
-                self._functions[program] = sorted({name for one in code.functions for name in one.names})
         return ExecutionSpec(plugin=self._plugin, programs={str(program): self._code_files[program]}, kept="functions")
 
     def unproven(self) -> list[Cell]:
@@ -142,13 +156,12 @@ class ReachSelection:
         found = []
         for cell, one in self._selections.items():
             noted = cell_reach.read(self._folder_of(cell))
-            functions = self._functions.get(self._program(cell))
-            if not one.without or noted is None or functions is None:
+            if not one.without or noted is None:
                 continue
             kept = self._kept[cell]
             # What fails now would be lost if the cell ran again, and is no PASS anyway.
             passed_again = noted.tests.keys() >= kept.reach.tests.keys() - set(one.without)
-            if passed_again and not_entered(kept, self._changes[cell], functions, noted):
+            if passed_again and not_entered(kept, self._changes[cell], self._functions_of(cell), noted):
                 found.append(cell)
         return found
 
@@ -156,23 +169,56 @@ class ReachSelection:
         """Choose all tests of these cells."""
         self._selections |= dict.fromkeys(cells, EVERY_TEST)
 
-    def unentered(self) -> dict[str, list[str]]:
-        """`RunRecord.unentered`, after all cells have run."""
+    def unentered(self) -> dict[str, Unentered]:
+        """`RunRecord.unentered`, after all cells have run. Builds the base, unless that is in the cache."""
+        entered_there = {target: self._entered(target) for target in self._request.plan.targets}
         found = {}
-        for target in self._request.plan.targets:
-            differs: set[str] = set()
-            for cell in (cell for cell in self._request.plan.cells if cell.target == target and self._has_run(cell)):
-                change, noted = self._changes.get(cell), cell_reach.read(self._folder_of(cell))
-                functions = self._functions.get(self._program(cell), []) if change is not None else []
-                if change is None or change.elsewhere or noted is None or noted.problem or not functions:
-                    return {}
-                there = change.functions & set(functions)
-                if there & entered(noted):
-                    return {}
-                differs |= there
-            if differs:
-                found[target] = sorted(differs)
+        for target, functions in entered_there.items():
+            if functions is None or None in entered_there.values() or (change := self._of_base(target)) is None:
+                return {}
+            if change.functions:
+                left = change.functions - functions
+                data = bool(change.elsewhere)
+                found[target] = Unentered(functions=sorted(left), of=len(change.functions), data_differ=data)
         return found
+
+    def _of_base(self, target: str) -> CodeChange | None:
+        """In what a target's server differs from the base's: functions that it has, and that the base lacks or has
+        otherwise. None where nobody knows.
+        """
+        build, old = self._prepared.targets[target].build, self._base.code.targets.get(target)
+        new = build_code.read(build.folder) if build is not None else None
+        if build is None or old is None or new is None or old.recipe != new.recipe:
+            return None
+        functions = self._code_of(build.server_binary, target).function_names
+        change = differences(old, new)
+        if self._native is not None and self._base.code.native is not None:
+            change = with_native(change, differences(self._base.code.native, self._native), functions)
+        here = (change.functions | added(old, new)).intersection(functions)
+        return msgspec.structs.replace(change, functions=here)
+
+    def _entered(self, target: str) -> set[str] | None:
+        """All functions of a target's servers that its tests have entered, now or when they passed before and were left
+        out; None where nobody knows.
+        """
+        found: set[str] = set()
+        for cell in (cell for cell in self._request.plan.cells if cell.target == target and self._has_run(cell)):
+            noted = cell_reach.read(self._folder_of(cell))
+            if noted is None or noted.problem:
+                return None
+            found |= entered(noted)
+            for name in self.of(cell).without:
+                found.update(self._kept[cell].reach.tests[name])
+        return found
+
+    def _code_of(self, program: Path, target: str) -> ProgramCode:
+        if program not in self._programs:
+            self._programs[program] = code_of(program, self._prepared.targets[target].target.emulator.qemu)
+        return self._programs[program]
+
+    def _functions_of(self, cell: Cell) -> list[str]:
+        """All functions of the program that a cell's tests execute."""
+        return self._code_of(self._program(cell), cell.target).function_names
 
     def _has_run(self, cell: Cell) -> bool:
         """Whether servers of a cell may have entered something."""
@@ -188,8 +234,7 @@ class ReachSelection:
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
         for cell, code in self._codes.items():
             noted = cell_reach.read(self._folder_of(cell))
-            functions = self._functions.get(self._program(cell))
-            if functions is None or noted is None or noted.problem or not noted.tests or self.of(cell).without:
+            if noted is None or noted.problem or not noted.tests or self.of(cell).without:
                 continue
             if (cell.target, cell.suite) not in judged:
                 continue
@@ -203,11 +248,11 @@ class ReachSelection:
                 code=code,
                 native=self._native if self._compares(cell) else None,
                 reach=msgspec.structs.replace(noted, tests=tests),
-                functions=functions,
+                functions=self._functions_of(cell),
                 run=str(self._request.run),
             )
             content = gzip.compress(json_codec.encode(kept), 6, mtime=0)
-            key = f"{self._keys[cell]}-{self._prepared.tree.digest[:16]}"
+            key = f"{self._keys[cell]}-{self._checkout}-{self._prepared.tree.digest[:16]}"
             self._bench.cache.folder(KIND, key, partial(_write, content))
 
     def _is_noted(self, cell: Cell) -> bool:
@@ -236,7 +281,9 @@ class ReachSelection:
         own = differences(kept.code, self._codes[cell])
         if kept.native is None or self._native is None:
             return own
-        return with_native(own, differences(kept.native, self._native), kept.functions)
+        if kept.run not in self._native_changes:
+            self._native_changes[kept.run] = differences(kept.native, self._native)
+        return with_native(own, self._native_changes[kept.run], kept.functions)
 
     def _program_of(self, cell: Cell) -> Path | None:
         target = self._prepared.targets[cell.target]
@@ -256,9 +303,10 @@ class ReachSelection:
         return compile_blocks(self._bench.cache, oracle_setup(self._bench).toolchain)
 
     def _newest(self, cell: Cell) -> KeptReach | None:
-        """What the newest run kept of such a cell."""
-        folder = self._bench.cache.path(KIND, "")
-        found = [path for path in folder.glob(f"{self._keys[cell]}-*") if path.is_dir()]
+        """What the newest run kept of such a cell; one of the same checkout, if there is any."""
+        folder, key = self._bench.cache.path(KIND, ""), self._keys[cell]
+        own = [path for path in folder.glob(f"{key}-{self._checkout}-*") if path.is_dir()]
+        found = own or [path for path in folder.glob(f"{key}-*") if path.is_dir()]
         for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:1]:
             entry = self._bench.cache.entry(KIND, path.name)
             if entry is not None:
@@ -283,6 +331,11 @@ class ReachSelection:
             *request.settings.words,
             *([repr((units.absent, units.broken))] if (units := target.units.get("units")) else []),
         ]
+
+    @cached_property
+    def _checkout(self) -> str:
+        """The place of the tree, as a part of names of kept cells."""
+        return key_of([self._request.server])[:8]
 
     @cached_property
     def _own_code(self) -> list[str]:
@@ -310,6 +363,12 @@ def with_native(own: CodeChange, native: CodeChange, functions: Iterable[str]) -
 def _whole(function: str) -> str:
     """The function that a compiler has made a part or a copy of: `intsetResize` of `intsetResize.part.0`."""
     return function.partition(".")[0] or function
+
+
+def added(old: CodeMap, new: CodeMap) -> set[str]:
+    """The functions that only the second of two builds has."""
+    before = {name for each in old.objects.values() for name in each.functions}
+    return {name for each in new.objects.values() for name in each.functions} - before
 
 
 def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -> dict[Cell, CellSelection]:
@@ -358,7 +417,6 @@ def selected(kept: KeptReach, change: CodeChange, reached: set[str]) -> CellSele
             tests=len(without),
             of=kept.reach.count,
             functions=sorted(change.functions & reached),
-            unreached=sorted(change.functions - reached),
             before=kept.run,
         ),
     )

@@ -1,0 +1,111 @@
+"""The machine code of a change's base, with which that of the changed tree is compared, target by target.
+
+It tells which functions a change alters, and in which files: those besides that it does not touch, as by a header, a
+flag or a makefile.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.analysis.object_code import CodeMap, altered_objects
+from harness.build.sources.server_package import PackageUnavailableError
+from harness.build.workshop import build_code
+from harness.build.workshop.build_directory import BuildFailedError
+from harness.core.model import COMPILED_IN
+from harness.workflows.git_checkout import Checkout
+from harness.workflows.target_setup import oracle_setup, set_up_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.core.model import Build, SourceTree
+    from harness.judge.baseline import BaseRevision
+    from harness.plan.request import Request
+    from harness.workflows.target_setup import TargetSetup
+    from harness.workflows.workbench import Workbench
+
+_SOURCES = (".c", ".cc", ".cpp", ".S")
+
+
+class TreeCode(NamedTuple):
+    """The code of a tree's builds."""
+
+    targets: dict[str, CodeMap | None]
+    """Target -> code of its server; None where its objects cannot be read, as with -flto. Targets for which the tree
+    does not compile are missing."""
+    native: CodeMap | None
+    """That of the server of this machine; None where it cannot be read, or the tree does not compile."""
+
+
+class BaseCode:
+    """The base of a change. Its servers are built when their code is asked for, and are then in the cache."""
+
+    def __init__(self, bench: Workbench, request: Request, base: BaseRevision) -> None:
+        self._bench = bench
+        self._request = request
+        self._base = base
+
+    @cached_property
+    def code(self) -> TreeCode:
+        """The code of the base. Raises InfrastructureError where this machine cannot build."""
+        checkout = Checkout(Path(self._request.server))
+        with self._bench.cache.work(f"base-code-{checkout.content(self._base)}") as work:
+            # The copy keeps the checkout's name, under which messages and the cache know its builds.
+            written = checkout.write(self._base, work / checkout.path.name)
+            return code_of(self._bench, self._request, self._bench.open_server(str(written), self._request.settings))
+
+
+def code_of(bench: Workbench, request: Request, tree: SourceTree) -> TreeCode:
+    """The code of a tree's builds for the request's targets and for this machine."""
+    targets = [bench.catalog.targets[name] for name in request.plan.targets]
+    setups = set_up_targets(bench, targets, flavour=request.emulator)
+
+    def build(setup: TargetSetup) -> Build | None:
+        try:
+            return setup.build(tree, request.optimisation, request.allocator)
+        except (BuildFailedError, PackageUnavailableError):
+            return None
+
+    with ThreadPoolExecutor(request.jobs) as pool:
+        builds = dict(zip(setups, pool.map(build, setups.values()), strict=True))
+    try:
+        native = build_code.read(oracle_setup(bench).build(tree, request.optimisation).folder)
+    except BuildFailedError:
+        native = None
+    return TreeCode(
+        targets={name: build_code.read(each.folder) for name, each in builds.items() if each is not None},
+        native=native,
+    )
+
+
+def may_alter_others(files: Iterable[str]) -> bool:
+    """Whether one of these files is more than a source of one object."""
+    return not all(file.endswith(_SOURCES) for file in files)
+
+
+def altered_files(
+    base: Mapping[str, CodeMap | None], changed: Mapping[str, CodeMap | None], content: Path
+) -> list[str]:
+    """The source files of a changed tree whose objects are others than the base's on one of the targets.
+
+    Both are `TreeCode.targets`. All sources below src/ where nobody can compare them on a target. `content`: the tree's
+    folder.
+    """
+    altered: set[str] = set()
+    for target, new in changed.items():
+        old = base.get(target)
+        if old is None or new is None:
+            sources = (content / "src").rglob("*")
+            return sorted(path.relative_to(content).as_posix() for path in sources if path.suffix in _SOURCES)
+        altered.update(altered_objects(old, new))
+    return sorted({source for name in altered if (source := _source_of(name, content))})
+
+
+def _source_of(name: str, content: Path) -> str:
+    """The file of the tree that an object of a build was compiled from; empty for none."""
+    path = name.removeprefix(f"{COMPILED_IN}/").removesuffix(".o")
+    return next((f"{path}{suffix}" for suffix in _SOURCES if (content / f"{path}{suffix}").is_file()), "")
