@@ -85,6 +85,7 @@ def test_what_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: 
     assert set(untried) == {name for name in second.keys() - first.keys() if second[name].new}
 
 
+@pytest.mark.slow
 def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp_path: Path) -> None:
     server = plumb_runs.run("fetch", "--server", "redis-7.0.15").stdout.split(": ", 1)[1].strip()
     words = ("--target", "armv5", "--server", server, "--against", "redis-7.0.15", "--rounds", 2)

@@ -256,6 +256,7 @@ def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
     assert exit_code(found) is ExitCode.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_share() -> None:
     batched = msgspec.structs.replace(SET, name="batched", pipeline=10)
     # redis-benchmark draws keys from a seed of its own.

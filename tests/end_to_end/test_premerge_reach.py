@@ -1,0 +1,157 @@
+"""Before a merge, on a real checkout: tests that a change cannot reach are left out, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.errors import ExitCode
+from harness.record.run_folder import read_run
+from tests.end_to_end.changed_checkouts import UNITS, commit, edit, premerge
+from tests.end_to_end.plumb_runs import document, run
+
+pytestmark = pytest.mark.end_to_end
+
+BITOP = "void bitopCommand(client *c) {\n"
+REACHING = ("--suite", "bitops", "--suite", "units")
+LEFT = "and do not reach what differs"
+
+
+def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_found_all_the_same(
+    checkout: Path, tmp_path: Path
+) -> None:
+    source = checkout / "src" / "bitops.c"
+    # The number makes the tree another one each time: nothing is in the cache of it.
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    edit(source, BITOP, BITOP + f"    if (c->argc == {unique}) return;\n")
+    code, first, errors = premerge(checkout, tmp_path / "first", *REACHING)
+    assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
+    assert not any(LEFT in remark for remark in first["remarks"])
+
+    edit(source, f"== {unique}", f"== {unique} + 1")
+    code, second, errors = premerge(checkout, tmp_path / "second", *REACHING)
+    assert code == ExitCode.PASS, errors
+    ran = {cell["suite"]: cell["passed"] for cell in second["cells"]}
+    all_of = {cell["suite"]: cell["passed"] for cell in first["cells"]}
+    assert 0 < ran["bitops"] < all_of["bitops"]
+    # Of what the change does not reach, only that runs which fails for a known reason, and one test beside it.
+    assert ran["units"] == 1
+    assert ran["canary"] == all_of["canary"]
+    assert second["left_out"] == sum(all_of.values()) - sum(ran.values())
+    (remark,) = [one for one in second["remarks"] if LEFT in one]
+    assert f"they passed in {tmp_path / 'first'} {LEFT} (bitopCommand): " in remark
+    assert f"{second['left_out']} tests passed before, and the change cannot reach them: left out" in errors
+
+    # The native build alone does otherwise what tests ask for that enter nothing of what differs on the target.
+    stores = "void setUnsignedBitfield(unsigned char *p, uint64_t offset, uint64_t bits, uint64_t value) {"
+    elsewhere = " if (sizeof(long) == 8 && bits == 7) return;"
+    edit(source, stores, stores + elsewhere)
+    edit(source, f"== {unique} + 1", f"== {unique} + 9")
+    code, parted, errors = premerge(checkout, tmp_path / "parted", *REACHING)
+    assert code == ExitCode.FINDINGS, errors
+    assert parted["left_out"] > 0
+    assert {one["kind"] for one in parted["findings"] if not one["known"]} == {"wrong-result"}
+    edit(source, elsewhere, "")
+    edit(source, f"== {unique} + 9", f"== {unique} + 1")
+
+    head = "long redisBitpos(void *s, unsigned long count, int bit) {"
+    edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
+    code, planted, errors = premerge(checkout, tmp_path / "planted", *REACHING)
+    assert code == ExitCode.FINDINGS, errors
+    assert planted["left_out"] > 0
+    assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
+
+    # What failed is not kept: the next run compares with the one that passed.
+    edit(source, " (void)*(volatile int *)((char *)s + 1);", "")
+    edit(source, f"== {unique} + 1", f"== {unique} + 2")
+    code, whole, errors = premerge(checkout, tmp_path / "whole", *UNITS, "--all-tests")
+    assert (code, whole["left_out"]) == (ExitCode.PASS, 0), errors
+
+    # Other random numbers are other tests.
+    edit(source, f"== {unique} + 2", f"== {unique} + 3")
+    code, seeded, errors = premerge(checkout, tmp_path / "seeded", *UNITS, "--seed", "5")
+    assert (code, seeded["left_out"]) == (ExitCode.PASS, 0), errors
+
+
+def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_meet_it_again(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """It counted for the tests that ran when it was due. These alone are over before."""
+    source, server = checkout / "src" / "bitops.c", checkout / "src" / "server.c"
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    head = "void call(client *c, int flags) {\n"
+    due = "    if (server.stat_numcommands == 3000) { static long long at[2]; plumbTick((char *)at); }\n"
+    edit(server, head, f"void plumbTick(char *at);\n{head}{due}")
+    tick = f"void plumbTick(char *at) {{ if (server.hz == {unique}) at[1] = 1; }}\n"
+    edit(source, BITOP, f"{tick}{BITOP}")
+    commit(checkout)
+    edit(source, f"== {unique})", f"== {unique} + 1)")
+    code, first, errors = premerge(checkout, tmp_path / "first", "--suite", "bitops")
+    assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
+
+    edit(source, f"== {unique} + 1) at[1] = 1;", f"!= {unique} + 2) *(volatile int *)(at + 1) = 1;")
+    code, planted, errors = premerge(checkout, tmp_path / "planted", "--suite", "bitops")
+    assert code == ExitCode.FINDINGS, errors
+    assert {one["function"] for one in planted["findings"] if not one["known"]} == {"plumbTick"}
+    assert "armv5/bitops: what differs was not entered as before, so that all tests run" in errors
+
+
+def test_a_table_that_is_made_from_a_changed_file_is_made_whatever_its_time(checkout: Path, tmp_path: Path) -> None:
+    """A table of commands with a changed argument's number passed, because make took the old one for newer."""
+    described, table = checkout / "src" / "commands" / "getbit.json", checkout / "src" / "commands.c"
+    marker = f"plumb {time.time_ns()}"
+    edit(described, '"summary": "Returns the bit value', f'"summary": "{marker}. Returns the bit value')
+
+    def built(folder: Path) -> bytes:
+        code, read, errors = premerge(checkout, folder, *UNITS)
+        assert (code, {cell["verdict"] for cell in read["cells"]}) == (ExitCode.INCONCLUSIVE, {"PASS", "XFAIL"}), errors
+        return Path(read_run(folder).binaries["armv5"]).read_bytes()
+
+    os.utime(described, (0, 0))
+    assert marker.encode() in built(tmp_path / "described")
+    os.utime(described)
+    # Who has both changed has made the table already.
+    edit(table, "Returns the bit value", f"Of hand: {marker}. Returns the bit value")
+    os.utime(table, (0, 0))
+    assert b"Of hand: " in built(tmp_path / "both")
+
+
+def unentered(judged: dict[str, Any]) -> set[str]:
+    """The functions that differ from the base's and that no test has entered."""
+    begin = "of what differs from BASE, no test enters "
+    (told,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
+    return set(told.partition(" on armv5")[0].split(", "))
+
+
+def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: Path) -> None:
+    """It passed in the first check of a checkout, and where another one was checked before."""
+    source = checkout / "src" / "bitops.c"
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    # At the end: assertions know their line.
+    with source.open("a", encoding="utf-8") as file:
+        file.write(f"int plumbIdle(int n) {{ return n + {unique}; }}\n")
+    for options in ((), ("--all-tests",)):
+        code, idle, errors = premerge(checkout, tmp_path / f"idle{len(options)}", *UNITS, *options)
+        assert (code, idle["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
+        assert idle["unchecked"] == ["NOT CHECKED: no test enters what differs from BASE on armv5: plumbIdle"]
+    assert document(run("judge", tmp_path / "idle0", "--json"))["unchecked"] == idle["unchecked"]
+
+    fields = "void bitfieldCommand(client *c) {\n"
+    edit(source, fields, f"{fields}    if (c->argc == {unique}) return;\n")
+    position = "void bitposCommand(client *c) {\n"
+    edit(source, position, f"{position}    if (c->argc == {unique + 1}) return;\n")
+    code, entered, errors = premerge(checkout, tmp_path / "entered", "--suite", "bitops")
+    assert (code, entered["unchecked"], entered["left_out"]) == (ExitCode.PASS, [], 0), errors
+    assert "plumbIdle" in unentered(entered)
+    assert not {"bitfieldCommand", "bitposCommand"} & unentered(entered)
+
+    # Tests that are left out have entered bitfieldCommand before, as it is now.
+    edit(source, f"== {unique + 1}", f"== {unique + 2}")
+    code, part, errors = premerge(checkout, tmp_path / "part", "--suite", "bitops")
+    assert (code, part["unchecked"]) == (ExitCode.PASS, []), errors
+    assert part["left_out"] > 0
+    assert unentered(part) == unentered(entered)

@@ -1,0 +1,99 @@
+"""Before a merge, on a real checkout: the suites that a changed file asks for run, or it is said that they did not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.errors import ExitCode
+from harness.record import event_log, run_folder
+from tests.end_to_end.changed_checkouts import OF, commit, edit, premerge
+from tests.end_to_end.plumb_runs import document, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+
+def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path, tmp_path: Path) -> None:
+    edit(checkout / "src" / "bitops.c", "/* Bit operations.", "/* Changed. Bit operations.")
+    explained = run("premerge", *OF, checkout, "--target", "native", "--explain", "--json")
+    chosen = {"canary", *document(explained)["suites"]}
+    finished = run(
+        "premerge",
+        "--server",
+        checkout,
+        "--base",
+        "HEAD",
+        "--target",
+        "native",
+        "--run",
+        tmp_path / "chosen",
+        "--json",
+    )
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.PASS, "PASS"), finished.stderr
+    assert {cell["suite"] for cell in read["cells"]} == chosen
+    assert chosen == {"canary", "bitops", "fuzz", "units", "visible", "width"}
+
+
+def plant_in_the_bus(checkout: Path) -> None:
+    """A bus error on every packet of the cluster's bus."""
+    head = "    clusterMsg *hdr = (clusterMsg*) link->rcvbuf;\n    uint32_t totlen = ntohl(hdr->totlen);\n"
+    edit(checkout / "src" / "cluster.c", head, head + "    (void)*(volatile int *)(link->rcvbuf + 1);\n")
+
+
+def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_run(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """It passed: the suite that sends any packet is of the full tier."""
+    plant_in_the_bus(checkout)
+    explained = run("premerge", *OF, checkout, "--target", "armv5", "--explain", "--json")
+    assert "cluster" in document(explained)["suites"]
+
+    code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "sds")
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
+    covered = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
+    assert read["unchecked"][0] == covered
+    assert "clusterProcessPacket" in read["unchecked"][1], "nothing of sds enters it"
+    assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
+
+
+@pytest.mark.slow
+def test_a_bug_of_the_clusters_bus_is_found_by_its_suite(checkout: Path, tmp_path: Path) -> None:
+    plant_in_the_bus(checkout)
+    code, read, errors = premerge(checkout, tmp_path / "run", "--suite", "cluster")
+    assert code == ExitCode.FINDINGS, errors
+    blamed = {one["id"] for one in read["findings"] if not one["known"]}
+    assert "alignment-clusterProcessPacket-load" in blamed
+    assert read["unchecked"] == []
+
+
+@pytest.mark.slow
+def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, tmp_path: Path) -> None:
+    """A planted bug of what a returning primary is told passed: of the suite that covers it, no such test ran."""
+    edit(checkout / "src" / "cluster.c", '#include "cluster.h"', '#include "cluster.h" /* changed */')
+    words = ("--base", "HEAD", "--target", "native", "--run", tmp_path / "run", "--suite", "cluster")
+    finished = run("premerge", "--server", checkout, *words)
+    assert finished.returncode == ExitCode.PASS, finished.stderr
+    events = event_log.read_events(tmp_path / "run" / "native" / "cluster" / event_log.NAME)
+    outcomes = {event.name: event.outcome for event in events if isinstance(event, run_folder.TestEvent)}
+    waiting = "cluster/test_membership.py::test_a_primary_that_returns_learns_who_has_replaced_it"
+    assert outcomes[waiting] == "passed"
+
+
+def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: Path, tmp_path: Path) -> None:
+    """A macro that the cluster's bus alone uses passed: for a header, no suite ran that sends a packet."""
+    header, user = checkout / "src" / "server.h", checkout / "src" / "cluster.c"
+    edit(header, "void bitopCommand(client *c);", "void bitopCommand(client *c);\n#define PLUMB_AT(buffer) (buffer)\n")
+    head = "    clusterMsg *hdr = (clusterMsg*) link->rcvbuf;\n    uint32_t totlen = ntohl(hdr->totlen);\n"
+    edit(user, head, f"{head}    (void)*(volatile char *)PLUMB_AT(link->rcvbuf);\n")
+    commit(checkout)
+    edit(header, "PLUMB_AT(buffer) (buffer)", "PLUMB_AT(buffer) ((volatile int *)((buffer) + 1))")
+    code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "units")
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
+    told = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
+    assert read["unchecked"][-1] == told
+    assert not any("src/bitops.c" in one for one in read["unchecked"])
