@@ -109,7 +109,8 @@ class FaultLog(Record, frozen=True):
     """(Process, program counter) -> how often its access was reported, or its signal raised. The emulator writes a
     count when it doubles and when the process ends, so up to half may be missing for a killed process."""
     ends: dict[int, ProcessEnd]
-    """Process -> how it ended. Killed processes, and those on a real kernel, are absent."""
+    """Process -> how it ended. Killed processes are absent; on a real kernel, those alone are there that a signal
+    ended."""
     damage: list[str]
     """Human-readable losses; empty if the log has every line that the emulator began."""
 
@@ -170,7 +171,7 @@ def count_faults(log: Path) -> int:
 
 
 def crashed_processes(log: Path) -> set[int]:
-    """The processes that a log says a crash ended. It names none of a real kernel's."""
+    """The processes that a log says a crash ended."""
     return {end.pid for end in read(log).ends.values() if end.signal in CRASHES}
 
 

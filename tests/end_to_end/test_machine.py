@@ -195,7 +195,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         machines.beyond("pseries", "powerpc64le"),
     ],
 )
-def test_a_fault_of_a_child_or_a_thread_is_recorded_and_a_sent_signal_is_not(
+def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sent_signal_is_not(
     name: str, target: str, tmp_path: Path
 ) -> None:
     found = CATALOG.targets[target]
@@ -215,14 +215,23 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_and_a_sent_signal_is_not(
         assert forked.output == f"child ended by its signal: {int(not fixed_up)}\n".encode()
         assert forked.end == ExitStatus(how="exit", number=3)
         threaded = machine.run(["/srv/children", "thread"], deadline_seconds=30)
-    faults = fault_log.read_faults(machine.fault_log)
+        aborting = machine.run(["/srv/children", "abort"], deadline_seconds=30)
+    log = fault_log.read(machine.fault_log)
+    faults, ends = log.faults, {pid: end.signal for pid, end in log.ends.items()}
+    assert aborting.end == ExitStatus(how="exit", number=0)
+    assert aborting.pid not in ends
+    # Its child is a process of several threads, of which one is named.
+    assert list(ends.values()).count(signal.SIGABRT) == 1
     if fixed_up:
         # COMPAT_ALIGNMENT_FIXUPS repairs LDRD.
         assert faults == []
+        assert len(ends) == 1
         assert threaded.end == ExitStatus(how="exit", number=0)
         return
     assert threaded.end == ExitStatus(how="signal", number=rules.signal_of(found))
     child, thread = faults
+    assert len(ends) == 3
+    assert {ends[child.pid], ends[thread.pid]} == {rules.signal_of(found)}
     assert child.pid == child.tid != forked.pid
     assert (thread.pid, thread.tid != thread.pid) == (threaded.pid, True)
     names = symbols.Symbols(CATALOG.toolchain_of(found).triple, str(program))

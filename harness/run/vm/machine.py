@@ -282,8 +282,15 @@ class Machine:
             self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, ExitStatus)
         elif frame.word == "fault":
             fault = json_codec.decode(frame.payload, fault_log.Fault)
-            with self._fault_logs.get(fault.session, self._fault_log).open("ab") as stream:
-                stream.write(json_codec.encode(with_host_paths(fault, self.initramfs.places)) + b"\n")
+            self._log(fault.session, with_host_paths(fault, self.initramfs.places))
+        elif frame.word == "died":
+            session, process_number, ended_by = map(int, frame.payload.decode().split())
+            self._log(session, fault_log.ProcessEnd(event="end", pid=process_number, signal=ended_by, status=0))
+
+    def _log(self, session: int, record: Record) -> None:
+        """Add a record to the fault log of the program whose session it is."""
+        with self._fault_logs.get(session, self._fault_log).open("ab") as stream:
+            stream.write(json_codec.encode(record) + b"\n")
 
 
 def with_host_paths(fault: fault_log.Fault, places: Mapping[str, Path]) -> fault_log.Fault:

@@ -1,8 +1,10 @@
 /* Faults where they are hard to see: in a forked child, in a thread, in a handler's reach; then the program goes on. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +50,12 @@ static void *in_a_thread(void *unused)
     return NULL;
 }
 
+static void *asleep(void *unused)
+{
+    pause();
+    return unused;
+}
+
 static void leave(int number)
 {
     (void)number;
@@ -64,12 +72,21 @@ int main(int argc, char **argv)
         pthread_join(thread, NULL);
         return 0;
     }
+    bool aborts = argc == 2 && strcmp(argv[1], "abort") == 0;
     pid_t child = fork();
+    if (child == 0 && aborts) {
+        /* All of its threads end by the signal, and it is one process. */
+        pthread_create(&thread, NULL, asleep, NULL);
+        abort();
+    }
     if (child == 0) {
         misaligned(bytes + 1);
         _exit(0);
     }
     waitpid(child, &status, 0);
+    if (aborts) {
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? 0 : 1;
+    }
     printf("child ended by its signal: %d\n", WIFSIGNALED(status) && WTERMSIG(status) == MISALIGNED);
     fflush(stdout);
     /* Sent by somebody, it is no fault. */

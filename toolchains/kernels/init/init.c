@@ -15,7 +15,8 @@
  *   log                                         ok, the kernel's messages since the last time
  *   clock SECONDS                               ok; sets the time of day
  *
- * Events have ID 0: `ready` once (over TCP to each host), `ended`, and `fault` with a record (trace.c). Signals have the host's numbers.
+ * Events have ID 0: `ready` once (over TCP to each host), `ended`, `fault` with a record (trace.c), and `died SESSION PID
+ * SIGNAL` of each traced process that a signal ended, whoever its parent is. Signals have the host's numbers.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

@@ -45,6 +45,8 @@ int guest_signal(int number);
 bool trace(pid_t pid);
 /* A traced thread has stopped: record a fault, then let it go on. */
 void on_stop(pid_t tid, int status);
+/* A signal has ended a process or a thread, and nobody has waited for it yet: tell it of a traced process. */
+void report_death(pid_t tid, int signal);
 
 /* A record under construction: what does not fit is cut, and the host sees that it is not whole. */
 void append(const char *format, ...) __attribute__((format(printf, 1, 2)));

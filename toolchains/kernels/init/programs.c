@@ -98,10 +98,21 @@ void start(const struct request *request)
 
 void reap(void)
 {
-    int status;
-    pid_t pid;
+    const int changes = WEXITED | WSTOPPED | WNOHANG | __WALL;
+    siginfo_t change = {0};
 
-    while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
+    while (waitid(P_ALL, 0, &change, changes | WNOWAIT) == 0 && change.si_pid > 0) {
+        int status;
+        pid_t pid = change.si_pid;
+
+        /* What it was is only known until its end is taken. */
+        if (change.si_code == CLD_KILLED || change.si_code == CLD_DUMPED) {
+            report_death(pid, change.si_status);
+        }
+        change.si_pid = 0;
+        if (waitpid(pid, &status, WNOHANG | __WALL) != pid) {
+            continue;
+        }
         if (WIFSTOPPED(status)) {
             on_stop(pid, status);
             continue;

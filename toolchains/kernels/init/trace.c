@@ -181,6 +181,15 @@ static void report_fault(pid_t tid, const siginfo_t *signal)
     }
 }
 
+void report_death(pid_t tid, int signal)
+{
+    bool is_process = status_number(tid, "Tgid:", 10) == (uint64_t)tid;
+
+    if (is_process && status_number(tid, "TracerPid:", 10) != 0) {
+        reply_text(0, "died", "%d %d %d", (int)getsid(tid), (int)tid, host_signal(signal));
+    }
+}
+
 void on_stop(pid_t tid, int status)
 {
     int number = WSTOPSIG(status), event = status >> 16;
