@@ -1,0 +1,120 @@
+"""What a change's machine code and the notes of an earlier run say about the tests of a cell: which of them it can
+reach, and what they have not entered. The reasons are in `reach_selection`, which reads both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.analysis.object_code import CodeChange, CodeMap
+from harness.core.model import Record
+from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec reads the annotations when it decodes
+    CellReach,
+)
+from harness.record.run_folder import LeftOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.core.model import Cell
+
+
+class KeptReach(Record, frozen=True):
+    """What a run noted of one cell."""
+
+    code: CodeMap
+    """The program's."""
+    native: CodeMap | None
+    """That of the native build; None for a suite that compares nothing with it."""
+    reach: CellReach
+    functions: list[str]
+    """All functions of the program: of others, nobody knows which tests enter them."""
+    run: str
+    """The run's folder."""
+
+
+class CellSelection(Record, frozen=True):
+    """Which tests of a cell run."""
+
+    without: list[str]
+    left_out: LeftOut | None = None
+    """None where all tests run."""
+
+
+EVERY_TEST = CellSelection(without=[])
+
+
+def with_native(own: CodeChange, native: CodeChange, functions: Iterable[str]) -> CodeChange:
+    """What differs in a target's program or in the native build, whose `native` change is told by the names of the
+    target's `functions`. A function that the target lacks keeps its name: who enters it is not known.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in functions:
+        alike.setdefault(_whole(name), []).append(name)
+    named = {name for one in native.functions for name in alike.get(_whole(one), [one])}
+    return CodeChange(
+        functions=own.functions | named,
+        elsewhere=[*own.elsewhere, *(f"{one} of the native build" for one in native.elsewhere)],
+    )
+
+
+def _whole(function: str) -> str:
+    """The function that a compiler has made a part or a copy of: `intsetResize` of `intsetResize.part.0`."""
+    return function.partition(".")[0] or function
+
+
+def added(old: CodeMap, new: CodeMap) -> set[str]:
+    """The functions that only the second of two builds has."""
+    before = {name for each in old.objects.values() for name in each.functions}
+    return {name for each in new.objects.values() for name in each.functions} - before
+
+
+def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -> dict[Cell, CellSelection]:
+    """The tests of the cells of which something was kept. `changes`: in what their programs differ from then."""
+    reached: dict[str, set[str]] = {}
+    known: dict[str, set[str]] = {}
+    for cell, one in kept.items():
+        passed = set(one.reach.every).union(*one.reach.tests.values())
+        reached.setdefault(cell.target, set()).update(changes[cell].functions & passed)
+        known.setdefault(cell.target, set()).update(one.functions)
+    return {
+        cell: selected(one, changes[cell], reached[cell.target])
+        for cell, one in kept.items()
+        # Where no test reaches the change, that is no reason to run none. What is in no program may be in a module.
+        if reached[cell.target] and changes[cell].functions <= known[cell.target]
+    }
+
+
+def not_entered(kept: KeptReach, change: CodeChange, functions: Iterable[str], now: CellReach) -> set[str]:
+    """What differs and has been entered by the tests of a cell that run now, but not this time: the program has it
+    still. `functions`: all of the program. A reach that may lack some proves nothing.
+    """
+    before = set().union(*kept.reach.tests.values()) & change.functions & set(functions)
+    return before if now.problem else before - entered(now)
+
+
+def entered(reach: CellReach) -> set[str]:
+    """All functions that something of a cell entered."""
+    return set(reach.every).union(reach.failed, *reach.tests.values())
+
+
+def selected(kept: KeptReach, change: CodeChange, reached: set[str]) -> CellSelection:
+    """The tests of one cell. `reached`: what tests of its target reach of the change, in all cells."""
+    if change.elsewhere or not change.functions or change.functions & set(kept.reach.every):
+        return EVERY_TEST
+    tests = kept.reach.tests
+    without = [name for name, entered in tests.items() if change.functions.isdisjoint(entered)]
+    if len(without) == len(tests) < kept.reach.count:
+        # Those that did not pass run again. Where nothing passes beside them, they prove nothing: the least test does.
+        without.remove(min(without, key=lambda name: len(tests[name])))
+    if not without:
+        return EVERY_TEST
+    return CellSelection(
+        without=without,
+        left_out=LeftOut(
+            tests=len(without),
+            of=kept.reach.count,
+            functions=sorted(change.functions & reached),
+            before=kept.run,
+        ),
+    )
