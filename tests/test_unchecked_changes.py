@@ -162,13 +162,13 @@ def test_a_folder_of_which_nothing_came_keeps_nothing_and_damage_is_told(tmp_pat
         unchecked_changes.read(tmp_path / "run")
 
 
-def entered(tmp_path: Path, **targets: tuple[str, int, bool]) -> tuple[list[str], list[str]]:
+def entered(tmp_path: Path, *unnoted: str, **targets: tuple[str, int, bool]) -> tuple[list[str], list[str]]:
     """What is said of functions that differ from the base: as unchecked, and as a remark."""
     record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
     record = msgspec.structs.replace(
         record,
         unentered={
-            target: Unentered(functions=functions.split(), of=of, data_differ=data)
+            target: Unentered(functions=functions.split(), of=of, data_differ=data, unnoted=[*unnoted])
             for target, (functions, of, data) in targets.items()
         },
     )
@@ -179,8 +179,10 @@ def test_what_no_test_enters_of_a_change_is_not_checked_and_what_some_enter_is_a
     nothing = ("plumbIdle", 1, False)
     everywhere = "NOT CHECKED: no test enters what differs from BASE on armv5, armv6: plumbIdle"
     assert entered(tmp_path, armv5=nothing, armv6=nothing) == ([everywhere], [])
-    told = "of what differs from BASE, no test enters plumbIdle on armv5, armv6: at most where it is inlined"
+    told = "of what differs from BASE, no test is known to enter plumbIdle on armv5, armv6: it may be inlined"
     assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 2, False)) == ([], [told])
     assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 1, True)) == ([], [told]), "tests may use the data"
     assert entered(tmp_path, armv5=("", 1, False)) == ([], [])
     assert entered(tmp_path) == ([], []), "nobody knows"
+    told += ", or upstream may enter it"
+    assert entered(tmp_path, "upstream", armv5=nothing, armv6=nothing) == ([], [told])

@@ -121,36 +121,39 @@ def _skipped(cells: Sequence[CellVerdict]) -> dict[str, str]:
 
 def unentered(run: RunRecord) -> list[str]:
     """A sentence for what differs from the base, where no test of any target has entered any of it."""
-    if _some_entered(run):
+    if _may_be_entered(run):
         return []
     return [
         f"NOT CHECKED: no test enters what differs from BASE on {targets}: {functions}"
-        for functions, targets in _not_entered(run).items()
+        for (functions, _), targets in _not_entered(run).items()
     ]
 
 
 def partly_entered(run: RunRecord) -> list[str]:
-    """A sentence for functions that differ from the base's and that no test has entered, where others were."""
-    if not _some_entered(run):
+    """A sentence for functions that differ from the base's and that no test is known to have entered, where others
+    were, or may have been.
+    """
+    if not _may_be_entered(run):
         return []
     return [
-        f"of what differs from BASE, no test enters {functions} on {targets}: at most where it is inlined"
-        for functions, targets in _not_entered(run).items()
+        f"of what differs from BASE, no test is known to enter {functions} on {targets}: it may be inlined{unnoted}"
+        for (functions, unnoted), targets in _not_entered(run).items()
     ]
 
 
-def _some_entered(run: RunRecord) -> bool:
+def _may_be_entered(run: RunRecord) -> bool:
     """Whether tests may have used something that differs."""
-    return any(one.data_differ or len(one.functions) < one.of for one in run.unentered.values())
+    return any(one.data_differ or one.unnoted or len(one.functions) < one.of for one in run.unentered.values())
 
 
-def _not_entered(run: RunRecord) -> dict[str, str]:
-    """Functions that nothing entered, in words -> the targets."""
-    targets: dict[str, list[str]] = {}
+def _not_entered(run: RunRecord) -> dict[tuple[str, str], str]:
+    """Functions that no test is known to have entered, and the suites of which nobody knows, in words -> targets."""
+    targets: dict[tuple[str, str], list[str]] = {}
     for target, one in run.unentered.items():
         if one.functions:
-            targets.setdefault(left_out.named(one.functions), []).append(target)
-    return {functions: ", ".join(names) for functions, names in targets.items()}
+            unnoted = f", or {', '.join(one.unnoted)} may enter it" if one.unnoted else ""
+            targets.setdefault((left_out.named(one.functions), unnoted), []).append(target)
+    return {what: ", ".join(names) for what, names in targets.items()}
 
 
 def _sentences(changes: Sequence[Change], skipped: Mapping[str, str]) -> list[str]:

@@ -70,6 +70,8 @@ class Unentered(Record, frozen=True):
     """How many such functions there are, with those that tests entered."""
     data_differ: bool
     """Whether data differ besides. Who uses them is not known."""
+    unnoted: list[str]
+    """Suites that ran, and of which nobody noted what their tests enter, such as the release's own tests."""
 
 
 class CellRecord(Record, frozen=True):

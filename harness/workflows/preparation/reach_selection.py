@@ -152,15 +152,19 @@ class ReachSelection:
 
     def unentered(self) -> dict[str, Unentered]:
         """`RunRecord.unentered`, after all cells have run. Builds the base, unless that is in the cache."""
-        entered_there = {target: self._entered(target) for target in self._request.plan.targets}
         found = {}
-        for target, functions in entered_there.items():
-            if functions is None or None in entered_there.values() or (change := self._of_base(target)) is None:
+        for target in self._request.plan.targets:
+            change = self._of_base(target)
+            if change is None:
                 return {}
+            there, unnoted = self._entered(target)
             if change.functions:
-                left = change.functions - functions
-                data = bool(change.elsewhere)
-                found[target] = Unentered(functions=sorted(left), of=len(change.functions), data_differ=data)
+                found[target] = Unentered(
+                    functions=sorted(change.functions - there),
+                    of=len(change.functions),
+                    data_differ=bool(change.elsewhere),
+                    unnoted=unnoted,
+                )
         return found
 
     def _of_base(self, target: str) -> CodeChange | None:
@@ -178,19 +182,21 @@ class ReachSelection:
         here = (change.functions | added(old, new)).intersection(functions)
         return msgspec.structs.replace(change, functions=here)
 
-    def _entered(self, target: str) -> set[str] | None:
+    def _entered(self, target: str) -> tuple[set[str], list[str]]:
         """All functions of a target's servers that its tests have entered, now or when they passed before and were left
-        out; None where nobody knows.
+        out; and the suites of which that is not known.
         """
         found: set[str] = set()
+        unnoted = []
         for cell in (cell for cell in self._request.plan.cells if cell.target == target and self._has_run(cell)):
             noted = cell_reach.read(self._folder_of(cell))
             if noted is None or noted.problem:
-                return None
+                unnoted.append(cell.suite)
+                continue
             found |= entered(noted)
             for name in self.of(cell).without:
                 found.update(self._kept[cell].reach.tests[name])
-        return found
+        return found, unnoted
 
     def _code_of(self, program: Path, target: str) -> ProgramCode:
         if program not in self._programs:
