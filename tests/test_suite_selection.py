@@ -52,7 +52,6 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/redis-cli.c", ["programs"]),
         ("deps/linenoise/linenoise.c", ["programs"]),
         ("src/unit/test_sds.c", ["selftests"]),
-        ("deps/hiredis/async.c", ["replication"]),
         ("src/tls.c", ["tls"]),
     ],
 )
@@ -169,6 +168,16 @@ def looked_at_by(file: str) -> str:
         return "UNCHECKED" if change.unchecked else "NOTHING"
     more = [name for name in change.suites if name not in QUICK]
     return " ".join(["quick", *more] if set(QUICK) <= set(change.suites) else change.suites)
+
+
+@pytest.mark.parametrize(
+    ("file", "covering"), [("deps/hiredis/hiredis.c", "replication"), ("src/crc16_slottable.h", "cluster")]
+)
+def test_what_the_client_and_the_benchmark_use_beside_a_server_asks_for_them(file: str, covering: str) -> None:
+    """A fault in what the client alone uses of deps/hiredis passed: no suite ran that starts a client."""
+    (change,) = chosen(file).changes
+    assert change.suites == [*QUICK, covering, "programs"]
+    assert (change.covering, change.partial) == ([covering], ["programs"])
 
 
 @pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
