@@ -10,6 +10,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.workflows.git_checkout import Checkout, enclosing_server, revision_of
+from harness.workflows.preparation.edited_lines import edited_lines
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -253,6 +254,25 @@ def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a git checkout") as caught:
         Checkout(tmp_path)
     assert caught.value.remedy == f"plumb check --server {tmp_path}, which compares with nothing"
+
+
+def test_the_lines_of_a_file_that_differ_are_told_piece_by_piece(clone: Path) -> None:
+    source = fakes.write(clone / "src" / "lines.c", "".join(f"int a{number};\n" for number in range(9)))
+    commit(clone)
+    text = source.read_text("utf-8")
+    source.write_text(text.replace("a1;", "b;\nint c;").replace("int a5;\n", "").replace("a8", "d"), "utf-8")
+    fakes.write(clone / "src" / "new.c", "int e;\nint f;\n")
+    checkout = Checkout(clone)
+    base = checkout.base("HEAD")
+    assert checkout.changed_lines(base, "src/lines.c") == [range(2, 4), range(6, 6), range(9, 10)]
+    assert checkout.changed_lines(base, "src/new.c") == [range(1, 3)]
+    assert checkout.changed_lines(base, "src/bitops.c") == []
+    assert edited_lines(checkout, base, ["src/new.c"]).names["src/new.c", 2] == "src/new.c: int f;"
+    whole = {
+        files: edited_lines(checkout, base, files.split()).whole
+        for files in ("src/new.c", "src/lines.c src/new.c", "src/new.c src/version.h", "src/new.c src/bitops.c")
+    }
+    assert [files for files, all_of_it in whole.items() if all_of_it] == ["src/new.c"]
 
 
 def test_committed_staged_untracked_and_removed_files_have_changed_and_ignored_ones_have_not(

@@ -14,13 +14,14 @@ from harness.analysis.object_code import CodeMap, ObjectCode
 from harness.cli.console_script import main
 from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode
+from harness.core.model import COMPILED_IN
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows import premerge as premerge_workflow
 from harness.workflows.premerge import MANY_FILES
-from harness.workflows.preparation.base_code import altered_files
+from harness.workflows.preparation.base_code import altered_files, functions_of_files
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests import fakes
 from tests.test_git_checkout import commit, git
@@ -286,3 +287,18 @@ def test_files_whose_code_nobody_can_compare_count_as_altered(tmp_path: Path) ->
     assert altered_files({"armv5": base}, {}, tmp_path) == [], "the check says that it does not compile"
     for old, new in (({"armv5": None}, changed), ({"armv5": base}, None), ({}, changed)):
         assert altered_files(old, {"armv5": new}, tmp_path) == ["src/bitops.c", "src/sds.c"]
+
+
+def test_the_functions_of_files_are_those_of_their_objects(tmp_path: Path) -> None:
+    objects = {
+        f"{COMPILED_IN}/{name}.o": ObjectCode(
+            sha256="", functions=dict.fromkeys(functions.split(), ""), data="", defines=[], needs=[], places=[]
+        )
+        for name, functions in {"src/tls": "one two", "src/sds": "three", "src/gone": "four"}.items()
+    }
+    for name in ("src/tls.c", "src/sds.c"):
+        fakes.write(tmp_path / name, "")
+    code = CodeMap(objects=objects, link=[], recipe="1")
+    assert functions_of_files(code, tmp_path, ["src/tls.c", "src/gone.c"]) == {"one", "two"}
+    assert functions_of_files(code, tmp_path, ["src/*.c"]) == {"one", "two", "three"}
+    assert functions_of_files(code, tmp_path, []) == set()

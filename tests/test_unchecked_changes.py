@@ -172,7 +172,16 @@ def entered(tmp_path: Path, *unnoted: str, **targets: tuple[str, int, bool]) -> 
             for target, (functions, of, data) in targets.items()
         },
     )
-    return unchecked_changes.unentered(record), unchecked_changes.partly_entered(record)
+    remarks = [*unchecked_changes.partly_entered(record), *unchecked_changes.without_effect(record)]
+    return unchecked_changes.unentered(record), remarks
+
+
+def test_targets_on_which_a_change_alters_nothing_are_named(tmp_path: Path) -> None:
+    """Such as code for another machine alone: it passed without a word."""
+    told = "the change alters no code of the server on armv5, armv6: it is BASE's"
+    nothing = ("", 0, False)
+    assert entered(tmp_path, armv5=nothing, armv6=nothing, armv7=("", 2, False)) == ([], [told])
+    assert entered(tmp_path, armv5=("", 0, True)) == ([], []), "data differ"
 
 
 def test_what_no_test_enters_of_a_change_is_not_checked_and_what_some_enter_is_a_remark(tmp_path: Path) -> None:
@@ -183,6 +192,31 @@ def test_what_no_test_enters_of_a_change_is_not_checked_and_what_some_enter_is_a
     assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 2, False)) == ([], [told])
     assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 1, True)) == ([], [told]), "tests may use the data"
     assert entered(tmp_path, armv5=("", 1, False)) == ([], [])
+    assert entered(tmp_path, armv5=nothing, armv6=("", 0, False))[0] == [everywhere.replace(", armv6", "")]
     assert entered(tmp_path) == ([], []), "nobody knows"
     told += ", or upstream may enter it"
     assert entered(tmp_path, "upstream", armv5=nothing, armv6=nothing) == ([], [told])
+
+
+def of_lines(
+    tmp_path: Path, *lines: str, of: int, whole: bool = True, unnoted: str = ""
+) -> tuple[list[str], list[str]]:
+    """What is said of edited lines that no test executed, where a test enters a function that differs."""
+    record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
+    armv5 = Unentered(
+        functions=[], of=1, data_differ=True, unnoted=unnoted.split(), lines=[*lines], of_lines=of, whole=whole
+    )
+    record = msgspec.structs.replace(record, unentered={"armv5": armv5})
+    return unchecked_changes.unentered(record), unchecked_changes.partly_executed(record)
+
+
+def test_edited_lines_that_no_test_executes_are_named_and_alone_they_are_not_checked(tmp_path: Path) -> None:
+    """A fault in a branch that no test takes passed without a word, where tests enter its function."""
+    lines = ("src/a.c:9", "src/a.c:10", "src/b.c:7")
+    told = "no test executes a line of the change on armv5: src/a.c:9-10, src/b.c:7"
+    assert of_lines(tmp_path, *lines, of=3) == ([f"NOT CHECKED: {told}"], [])
+    part = ["of the lines of the change, no test executes src/a.c:9-10, src/b.c:7 on armv5"]
+    assert of_lines(tmp_path, *lines, of=4) == ([], part)
+    assert of_lines(tmp_path, *lines, of=3, whole=False) == ([], part), "tests may use what has no line"
+    assert of_lines(tmp_path, *lines, of=3, unnoted="programs") == ([], part)
+    assert of_lines(tmp_path, of=3) == of_lines(tmp_path, of=0) == ([], [])

@@ -112,6 +112,8 @@ def conclude(
             *left,
             *unchecked_changes.partly(changes, judged),
             *unchecked_changes.partly_entered(run),
+            *unchecked_changes.partly_executed(run),
+            *unchecked_changes.without_effect(run),
             *_part(run),
             *left_out.remarks(run),
             *([f"the server is {run.development}"] if run.development else []),

@@ -120,12 +120,19 @@ def _skipped(cells: Sequence[CellVerdict]) -> dict[str, str]:
 
 
 def unentered(run: RunRecord) -> list[str]:
-    """A sentence for what differs from the base, where no test of any target has entered any of it."""
-    if _may_be_entered(run):
+    """A sentence for what differs from the base, where no test of any target has entered any of it; else one for the
+    edited lines, where none of them was executed.
+    """
+    if not _may_be_entered(run):
+        return [
+            f"NOT CHECKED: no test enters what differs from BASE on {targets}: {functions}"
+            for (functions, _), targets in _not_entered(run).items()
+        ]
+    if _may_be_executed(run):
         return []
     return [
-        f"NOT CHECKED: no test enters what differs from BASE on {targets}: {functions}"
-        for (functions, _), targets in _not_entered(run).items()
+        f"NOT CHECKED: no test executes a line of the change on {targets}: {lines}"
+        for lines, targets in _not_executed(run).items()
     ]
 
 
@@ -141,9 +148,52 @@ def partly_entered(run: RunRecord) -> list[str]:
     ]
 
 
+def partly_executed(run: RunRecord) -> list[str]:
+    """A sentence for edited lines that no test has executed, where others were or may have been."""
+    if unentered(run):
+        return []
+    return [
+        f"of the lines of the change, no test executes {lines} on {targets}"
+        for lines, targets in _not_executed(run).items()
+    ]
+
+
+def without_effect(run: RunRecord) -> list[str]:
+    """A sentence that names the targets on which a change alters nothing of the server, as comments alone do."""
+    same = [target for target, one in run.unentered.items() if not one.of and not one.data_differ]
+    return [f"the change alters no code of the server on {', '.join(same)}: it is BASE's"] if same else []
+
+
 def _may_be_entered(run: RunRecord) -> bool:
     """Whether tests may have used something that differs."""
     return any(one.data_differ or one.unnoted or len(one.functions) < one.of for one in run.unentered.values())
+
+
+def _may_be_executed(run: RunRecord) -> bool:
+    """Whether tests may have executed an edited line, or used what differs and has no line: data, a macro."""
+    differing = [one for one in run.unentered.values() if one.of or one.data_differ]
+    return not all(one.whole and not one.unnoted and one.of_lines == len(one.lines) > 0 for one in differing)
+
+
+def _not_executed(run: RunRecord) -> dict[str, str]:
+    """Lines that nothing executed, in words -> the targets."""
+    targets: dict[str, list[str]] = {}
+    for target, one in run.unentered.items():
+        if one.lines:
+            targets.setdefault(left_out.named(_together(one.lines)), []).append(target)
+    return {lines: ", ".join(names) for lines, names in targets.items()}
+
+
+def _together(lines: Sequence[str]) -> list[str]:
+    """`FILE:LINE` in order, with lines that follow each other as one: `FILE:LINE-LINE`."""
+    found: list[tuple[str, int, int]] = []
+    for file, _, number in (line.rpartition(":") for line in lines):
+        line = int(number)
+        if found and found[-1][0] == file and found[-1][2] == line - 1:
+            found[-1] = (file, found[-1][1], line)
+        else:
+            found.append((file, line, line))
+    return [f"{file}:{first}" + (f"-{last}" if last > first else "") for file, first, last in found]
 
 
 def _not_entered(run: RunRecord) -> dict[tuple[str, str], str]:

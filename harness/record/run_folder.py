@@ -69,9 +69,15 @@ class Unentered(Record, frozen=True):
     of: int
     """How many such functions there are, with those that tests entered."""
     data_differ: bool
-    """Whether data differ besides. Who uses them is not known."""
+    """Whether data differ besides, or functions are gone. Who uses them is not known."""
     unnoted: list[str]
-    """Suites that ran, and of which nobody noted what their tests enter, such as the release's own tests."""
+    """Suites that ran and may have entered some of it, and of which nobody noted that."""
+    lines: list[str] = msgspec.field(default_factory=list)
+    """Edited lines of sources that have code and that no test executed, as `FILE:LINE`, in order."""
+    of_lines: int = 0
+    """How many edited lines have code, with those that tests executed."""
+    whole: bool = False
+    """Whether these lines stand for the whole change: it is one of sources, and each of its pieces has such a line."""
 
 
 class CellRecord(Record, frozen=True):
@@ -159,8 +165,7 @@ class RunRecord(Record, frozen=True):
     revision: str = ""
     """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
     unentered: dict[Name, Unentered] = msgspec.field(default_factory=dict)
-    """Target -> what no test enters of a change, on targets where functions differ from the base's; empty where nobody
-    knows that for each target."""
+    """Target -> what no test enters of a change; empty where nobody knows that for each target."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with this last key empty. `write_run` computes it, `read_run` checks it."""

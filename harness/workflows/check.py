@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
     from harness.run.cell_spec import CellSpec
     from harness.workflows.preparation.base_code import BaseCode
+    from harness.workflows.preparation.edited_lines import EditedLines
     from harness.workflows.preparation.run_setup import PreparedRun
     from harness.workflows.workbench import Workbench
 
@@ -58,6 +59,7 @@ class CheckedChange(NamedTuple):
     known_in_base: str
     """The base's own list of known findings, or empty."""
     base_code: BaseCode
+    edited: EditedLines
     every_test: bool
     """Whether tests run, too, that passed in an earlier run and that no change since can reach."""
 
@@ -116,8 +118,15 @@ class Check:
             stage.shows(cells.state)
             selection = None
             if change is not None:
-                base, every = change.base_code, change.every_test
-                selection = ReachSelection(self.bench, request, prepared, base, every_test=every, folder=Path(sockets))
+                selection = ReachSelection(
+                    self.bench,
+                    request,
+                    prepared,
+                    change.base_code,
+                    change.edited,
+                    every_test=change.every_test,
+                    folder=Path(sockets),
+                )
             if selection is not None and selection.left_out:
                 progress.say(f"{selection.left_out} tests passed before, and the change cannot reach them: left out")
             specs = CellSpecs(

@@ -148,6 +148,18 @@ class Checkout:
         untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z").split("\0")
         return sorted({name for name in [*differing, *untracked, *self._overlooked(base.commit)] if name})
 
+    def changed_lines(self, base: BaseRevision, name: str) -> list[range]:
+        """The lines of a file, counted from 1, that differ from a revision, piece by piece. Where lines are gone and
+        none is in their place, the piece is empty. No pieces: nobody knows.
+        """
+        if self._git("cat-file", "-e", f"{base.commit}:{self.below}{name}").code != 0:
+            lines = (self.path / name).read_bytes().count(b"\n") if (self.path / name).is_file() else 0
+            return [range(1, lines + 1)] if lines else []
+        words = ["--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--text"]
+        shown = self._ask("diff", *words, base.commit, "--", f":(literal){name}")
+        found = re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", shown, re.MULTILINE)
+        return [range(int(first), int(first) + int(count or 1)) for first, count in found]
+
     def _overlooked(self, revision: str) -> list[str]:
         """The files that differ from a revision, of those that git was told not to look at: `git update-index` with
         --assume-unchanged or --skip-worktree. What a sparse checkout lacks is none.

@@ -28,6 +28,7 @@ from harness.report.formats import registry as formats
 from harness.workflows import check
 from harness.workflows.git_checkout import Checkout, enclosing_server
 from harness.workflows.preparation.base_code import BaseCode, altered_files, code_of, may_alter_others
+from harness.workflows.preparation.edited_lines import edited_lines
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:
@@ -187,10 +188,13 @@ def run(
     # The base is another matter: what its tree lacks on this machine says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
     base_code = BaseCode(bench.with_new_stages("base: "), request, premerge.base)
+    checkout = Checkout(Path(request.server))
+    parts = [change.file for change in premerge.changes if change.suites or change.unchecked]
     change = check.CheckedChange(
         files=[change.file for change in premerge.changes],
-        known_in_base=_known_in(Checkout(Path(request.server)), premerge.base),
+        known_in_base=_known_in(checkout, premerge.base),
         base_code=base_code,
+        edited=edited_lines(checkout, premerge.base, parts),
         every_test=all_tests,
     )
     checking = check.Check(bench, of_change, change=change, patient=True)

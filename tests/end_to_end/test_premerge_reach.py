@@ -65,16 +65,17 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     assert planted["left_out"] > 0
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
 
+    # No unit executes the edited line, so that the verdict is UNKNOWN.
     # What failed is not kept: the next run compares with the one that passed.
     edit(source, " (void)*(volatile int *)((char *)s + 1);", "")
     edit(source, f"== {unique} + 1", f"== {unique} + 2")
     code, whole, errors = premerge(checkout, tmp_path / "whole", *UNITS, "--all-tests")
-    assert (code, whole["left_out"]) == (ExitCode.PASS, 0), errors
+    assert (code, whole["left_out"]) == (ExitCode.INCONCLUSIVE, 0), errors
 
     # Other random numbers are other tests.
     edit(source, f"== {unique} + 2", f"== {unique} + 3")
     code, seeded, errors = premerge(checkout, tmp_path / "seeded", *UNITS, "--seed", "5")
-    assert (code, seeded["left_out"]) == (ExitCode.PASS, 0), errors
+    assert (code, seeded["left_out"]) == (ExitCode.INCONCLUSIVE, 0), errors
 
 
 def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_meet_it_again(
@@ -155,3 +156,34 @@ def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: P
     assert (code, part["unchecked"]) == (ExitCode.PASS, []), errors
     assert part["left_out"] > 0
     assert unentered(part) == unentered(entered)
+
+
+def test_what_is_entered_by_suites_whose_tests_all_run_is_noted_as_well(checkout: Path, tmp_path: Path) -> None:
+    """Of a change that no test enters no verdict was given where such a suite ran, as `persistence`."""
+    source = checkout / "src" / "rdb.c"
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    with source.open("a", encoding="utf-8") as file:
+        file.write(f"int plumbIdle(int n) {{ return n + {unique}; }}\n")
+    head = "int rdbSaveInfoAuxFields(rio *rdb, int rdbflags, rdbSaveInfo *rsi) {\n"
+    edit(source, head, f"{head}    if (rdbflags == {unique}) return -1;\n")
+    code, read, errors = premerge(checkout, tmp_path / "run", "--suite", "persistence", "--suite", "interfaces")
+    assert (code, read["left_out"]) == (ExitCode.PASS, 0), errors
+    assert "plumbIdle" in unentered(read)
+    assert "rdbSaveInfoAuxFields" not in unentered(read)
+    assert not any("may enter it" in remark for remark in read["remarks"]), "what the suites enter is known"
+
+
+def test_a_change_of_which_no_line_is_executed_is_not_checked_although_its_function_is(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """A fault in a branch that no test takes passed without a word."""
+    source = checkout / "src" / "bitops.c"
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    branch = f"    if (c->argc == {unique}) {{\n        addReplyLongLong(c, 1);\n        return;\n    }}\n"
+    edit(source, BITOP, BITOP + branch)
+    commit(checkout)
+    line = source.read_text("utf-8").partition("        addReplyLongLong(c, 1);\n")[0].count("\n") + 1
+    edit(source, "        addReplyLongLong(c, 1);\n", f"        addReplyLongLong(c, {unique});\n")
+    code, read, errors = premerge(checkout, tmp_path / "run", "--suite", "bitops")
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
+    assert read["unchecked"] == [f"NOT CHECKED: no test executes a line of the change on armv5: src/bitops.c:{line}"]

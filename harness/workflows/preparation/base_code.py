@@ -6,6 +6,7 @@ flag or a makefile.
 
 from __future__ import annotations
 
+import fnmatch
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from harness.workflows.git_checkout import Checkout
 from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from harness.core.model import Build, SourceTree
     from harness.judge.baseline import BaseRevision
@@ -48,6 +49,11 @@ class BaseCode:
         self._bench = bench
         self._request = request
         self._base = base
+
+    @property
+    def content(self) -> str:
+        """The identity of its tree."""
+        return Checkout(Path(self._request.server)).content(self._base)
 
     @cached_property
     def code(self) -> TreeCode:
@@ -103,6 +109,17 @@ def altered_files(
             return sorted(path.relative_to(content).as_posix() for path in sources if path.suffix in _SOURCES)
         altered.update(altered_objects(old, new))
     return sorted({source for name in altered if (source := _source_of(name, content))})
+
+
+def functions_of_files(code: CodeMap | None, content: Path, globs: Sequence[str]) -> set[str]:
+    """The functions of the objects that were compiled from a tree's files of these names. `content`: the tree's
+    folder.
+    """
+    if code is None or not globs:
+        return set()
+    files = {name: _source_of(name, content) for name in code.objects}
+    covered = [name for name, file in files.items() if any(fnmatch.fnmatchcase(file, glob) for glob in globs)]
+    return {function for name in covered for function in code.objects[name].functions}
 
 
 def _source_of(name: str, content: Path) -> str:

@@ -36,6 +36,7 @@ from harness.core.target_model import ORACLE
 from harness.record.executed_blocks import cell_reach
 from harness.record.run_folder import Unentered
 from harness.run.cell_spec import ExecutionSpec
+from harness.workflows.preparation.base_code import functions_of_files
 from harness.workflows.preparation.reached_tests import (
     EVERY_TEST,
     CellSelection,
@@ -52,11 +53,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from harness.core.model import Cell
+    from harness.core.model import Cell, Suite
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
     from harness.record.executed_blocks.block_map import ProgramCode
     from harness.workflows.preparation.base_code import BaseCode
+    from harness.workflows.preparation.edited_lines import EditedLines
     from harness.workflows.preparation.run_setup import PreparedRun
     from harness.workflows.workbench import Workbench
 
@@ -74,6 +76,7 @@ class ReachSelection:
         request: Request,
         prepared: PreparedRun,
         base: BaseCode,
+        edited: EditedLines,
         *,
         every_test: bool,
         folder: Path,
@@ -83,6 +86,7 @@ class ReachSelection:
         self._request = request
         self._prepared = prepared
         self._base = base
+        self._edited = edited
         self._folder = folder
         self._guard = threading.Lock()
         self._code_files: dict[Path, Path] = {}
@@ -90,8 +94,11 @@ class ReachSelection:
         self._programs: dict[Path, ProgramCode] = {}
         oracle = prepared.peers[ORACLE].build if prepared.has_oracle else None
         self._native = build_code.read(oracle.folder) if oracle is not None else None
-        cells = [cell for cell in request.plan.cells if self._is_noted(cell)]
+        self._noted = [cell for cell in request.plan.cells if self._is_noted(cell)]
+        """The cells that note what their target's servers enter."""
+        cells = [cell for cell in self._noted if self._is_alone(cell)]
         self._codes = {cell: code for cell in cells if (code := build_code.read(self._program(cell).parent))}
+        """The cells whose tests may be left out -> their programs' code."""
         self._keys = {cell: self._key(cell) for cell in self._codes}
         self._kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
         self._native_changes: dict[str, CodeChange] = {}
@@ -115,22 +122,31 @@ class ReachSelection:
 
         The target's canaries run as its other cells do.
         """
-        if self._bench.catalog.suites[cell.suite].needs_server:
-            if cell not in self._codes:
+        if self._suite(cell).needs_server:
+            if cell not in self._noted:
                 return None
-            program = self._program(cell)
-        elif any(one.target == cell.target for one in self._codes):
-            program = self._prepared.targets[cell.target].setup.canary()
+            programs = {self._program(cell): cell.target}
+            if not self._is_alone(cell):
+                # Its tests start servers of the run's other targets, too.
+                others = [one for one in self._noted if one.suite == cell.suite]
+                programs |= {self._program(one): one.target for one in others}
+        elif any(one.target == cell.target for one in self._noted):
+            programs = {self._prepared.targets[cell.target].setup.canary(): cell.target}
         else:
             return None
         if self._plugin is None:
             return None
+        files = {str(program): self._code_file(program, target) for program, target in programs.items()}
+        return ExecutionSpec(plugin=self._plugin, programs=files, kept="functions")
+
+    def _code_file(self, program: Path, target: str) -> Path:
+        """The file that tells where a program's code lies."""
         with self._guard:
             if program not in self._code_files:
                 file = self._folder / f"code-{len(self._code_files)}"
-                file.write_bytes(json_codec.encode(self._code_of(program, cell.target)))
+                file.write_bytes(json_codec.encode(self._code_of(program, target)))
                 self._code_files[program] = file
-        return ExecutionSpec(plugin=self._plugin, programs={str(program): self._code_files[program]}, kept="functions")
+            return self._code_files[program]
 
     def unproven(self) -> list[Cell]:
         """The cells whose chosen tests passed again, but did not enter all that differs and that they had entered."""
@@ -157,14 +173,19 @@ class ReachSelection:
             change = self._of_base(target)
             if change is None:
                 return {}
-            there, unnoted = self._entered(target)
-            if change.functions:
-                found[target] = Unentered(
-                    functions=sorted(change.functions - there),
-                    of=len(change.functions),
-                    data_differ=bool(change.elsewhere),
-                    unnoted=unnoted,
-                )
+            build = self._prepared.targets[target].build
+            assert build is not None
+            lines, whole = self._edited.with_code(build.server_binary)
+            there, unnoted = self._entered(target, change.functions)
+            found[target] = Unentered(
+                functions=sorted(change.functions - there),
+                of=len(change.functions),
+                data_differ=bool(change.elsewhere),
+                unnoted=unnoted,
+                lines=[f"{file}:{line}" for file, line in self._edited.not_executed(lines, there)],
+                of_lines=len(lines),
+                whole=whole,
+            )
         return found
 
     def _of_base(self, target: str) -> CodeChange | None:
@@ -180,15 +201,17 @@ class ReachSelection:
         if self._native is not None and self._base.code.native is not None:
             change = with_native(change, differences(self._base.code.native, self._native), functions)
         here = (change.functions | added(old, new)).intersection(functions)
-        return msgspec.structs.replace(change, functions=here)
+        elsewhere = change.elsewhere or (["functions that are gone"] if change.functions and not here else [])
+        return CodeChange(functions=here, elsewhere=elsewhere)
 
-    def _entered(self, target: str) -> tuple[set[str], list[str]]:
+    def _entered(self, target: str, differing: frozenset[str]) -> tuple[set[str], list[str]]:
         """All functions of a target's servers that its tests have entered, now or when they passed before and were left
-        out; and the suites of which that is not known.
+        out; and the suites that have run and of which that is not known. `differing`: what matters of it.
         """
+        cells = [cell for cell in self._noted if cell.target == target and self._has_run(cell)]
         found: set[str] = set()
         unnoted = []
-        for cell in (cell for cell in self._request.plan.cells if cell.target == target and self._has_run(cell)):
+        for cell in cells:
             noted = cell_reach.read(self._folder_of(cell))
             if noted is None or noted.problem:
                 unnoted.append(cell.suite)
@@ -196,20 +219,35 @@ class ReachSelection:
             found |= entered(noted)
             for name in self.of(cell).without:
                 found.update(self._kept[cell].reach.tests[name])
-        return found, unnoted
+        rest = [cell for cell in self._request.plan.cells if cell.target == target and cell not in self._noted]
+        others = [cell.suite for cell in rest if self._has_run(cell)]
+        return found, [*unnoted, *(name for name in others if not cells or self._covers(name, target, differing))]
+
+    def _covers(self, suite: str, target: str, functions: frozenset[str]) -> bool:
+        """Whether a suite tests files that have one of these functions. The release's own tests cover nothing that
+        others do not.
+        """
+        build, about = self._prepared.targets[target].build, self._bench.catalog.suites[suite]
+        code = build_code.read(build.folder) if build is not None else None
+        globs = [*about.source_globs, *about.partial_globs]
+        return not functions_of_files(code, self._prepared.tree.content, globs).isdisjoint(functions)
 
     def _code_of(self, program: Path, target: str) -> ProgramCode:
         if program not in self._programs:
-            self._programs[program] = code_of(program, self._prepared.targets[target].target.emulator.qemu)
+            code = code_of(program, self._prepared.targets[target].target.emulator.qemu)
+            self._programs[program] = self._edited.noted_in(code, program)
         return self._programs[program]
 
     def _functions_of(self, cell: Cell) -> list[str]:
         """All functions of the program that a cell's tests execute."""
         return self._code_of(self._program(cell), cell.target).function_names
 
+    def _suite(self, cell: Cell) -> Suite:
+        return self._bench.catalog.suites[cell.suite]
+
     def _has_run(self, cell: Cell) -> bool:
         """Whether servers of a cell may have entered something."""
-        return self._bench.catalog.suites[cell.suite].needs_server and self._folder_of(cell).is_dir()
+        return self._suite(cell).needs_server and self._folder_of(cell).is_dir()
 
     def _folder_of(self, cell: Cell) -> Path:
         return self._request.run / cell.target / cell.suite
@@ -243,12 +281,13 @@ class ReachSelection:
             self._bench.cache.folder(KIND, key, partial(_write, content))
 
     def _is_noted(self, cell: Cell) -> bool:
-        """Whether the servers of a cell's tests are all of its own target and program, under the project's emulator."""
-        suite, target = self._bench.catalog.suites[cell.suite], self._prepared.targets[cell.target]
-        alone = not (suite.upstream or suite.programs or suite.tls or suite.tests_of or suite.multi_target_tier)
+        """Whether the servers of a cell's target can be noted: they run under the project's emulator, and its tests
+        start them.
+        """
+        suite, target = self._suite(cell), self._prepared.targets[cell.target]
         return (
-            alone
-            and suite.needs_server
+            suite.needs_server
+            and not (suite.upstream or suite.programs)
             and suite.program != "selftests"
             and target.machine is None
             and target.runner.reports_edges
@@ -256,12 +295,17 @@ class ReachSelection:
             # What surrounds programs elsewhere, such as a filter of system calls, may be in the plugin's way.
             and self._request.environment == "usual"
             and self._program_of(cell) is not None
-            and (self._native is not None or not self._compares(cell))
         )
+
+    def _is_alone(self, cell: Cell) -> bool:
+        """Whether the servers of a cell's tests are all of its own target and program, and compared with known ones."""
+        suite = self._suite(cell)
+        alone = not (suite.tls or suite.tests_of or suite.multi_target_tier)
+        return alone and (self._native is not None or not self._compares(cell))
 
     def _compares(self, cell: Cell) -> bool:
         """Whether a cell's tests compare servers with the native build. Its units are compared with models."""
-        return not self._bench.catalog.suites[cell.suite].program
+        return not self._suite(cell).program
 
     def _change(self, cell: Cell, kept: KeptReach) -> CodeChange:
         """What differs from then in what a cell's tests depend on."""
@@ -276,8 +320,11 @@ class ReachSelection:
         target = self._prepared.targets[cell.target]
         if target.build is None:
             return None
-        if self._bench.catalog.suites[cell.suite].program:
+        suite = self._suite(cell)
+        if suite.program:
             return target.units["units"].program
+        if suite.tls:
+            return target.with_tls.server_binary if target.with_tls is not None else None
         return target.build.server_binary
 
     def _program(self, cell: Cell) -> Path:
@@ -316,6 +363,8 @@ class ReachSelection:
             *(toolchain.identity(tools) for tools in (target.setup.toolchain, oracle_setup(self._bench).toolchain)),
             *map(str, (request.optimisation, request.allocator, request.io, request.seed, request.tier)),
             *request.settings.words,
+            # What lines a test executes was noted of those alone that differ from the base.
+            self._base.content,
             *([repr((units.absent, units.broken))] if (units := target.units.get("units")) else []),
         ]
 

@@ -1,0 +1,72 @@
+"""The lines of sources that a change edits, as a cell notes them: a line that has code counts as a function whose name
+is its text, so that it is known which tests execute it.
+
+By its text a line is found again after others have moved it. Lines of one text in a file count as one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from harness.analysis.line_code import line_code
+from harness.record.executed_blocks.block_map import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.analysis.line_code import LineCode
+    from harness.judge.baseline import BaseRevision
+    from harness.record.executed_blocks.block_map import ProgramCode
+    from harness.workflows.git_checkout import Checkout
+
+
+class EditedLines(NamedTuple):
+    """The lines of sources that a change edits."""
+
+    pieces: Mapping[str, Sequence[range]]
+    """Source -> its edited lines, piece by piece."""
+    names: Mapping[tuple[str, int], str]
+    """Source and line -> what the line is called where it is noted."""
+    whole: bool
+    """Whether they are the whole change: it edits no header and no makefile, and no lines are only removed."""
+
+    def code_in(self, program: Path) -> list[LineCode]:
+        """The code that a program has of the lines."""
+        numbers = {file: {line for piece in pieces for line in piece} for file, pieces in self.pieces.items()}
+        return line_code(program, numbers)
+
+    def noted_in(self, code: ProgramCode, program: Path) -> ProgramCode:
+        """A program's code, in which each of the lines is a function."""
+        lines = [
+            Function(start=one.start, size=one.end - one.start, names=[self.names[one.file, one.line]])
+            for one in self.code_in(program)
+        ]
+        return msgspec.structs.replace(code, functions=sorted([*code.functions, *lines], key=lambda one: one.start))
+
+    def with_code(self, program: Path) -> tuple[set[tuple[str, int]], bool]:
+        """The lines that have code in a program; and whether they are the whole change: each of its pieces has one."""
+        found = {(one.file, one.line) for one in self.code_in(program)}
+        pieces = [(file, piece) for file, pieces in self.pieces.items() for piece in pieces]
+        return found, self.whole and all(any((file, line) in found for line in piece) for file, piece in pieces)
+
+    def not_executed(self, lines: Iterable[tuple[str, int]], entered: Collection[str]) -> list[tuple[str, int]]:
+        """Those of the lines that are not among the names of what tests entered, in order."""
+        return sorted(one for one in lines if self.names[one] not in entered)
+
+
+def edited_lines(checkout: Checkout, base: BaseRevision, files: Iterable[str]) -> EditedLines:
+    """The lines that differ from a base in these files of a checkout, which are part of programs."""
+    pieces: dict[str, list[range]] = {}
+    names: dict[tuple[str, int], str] = {}
+    whole = True
+    for file in files:
+        found = checkout.changed_lines(base, file) if file.endswith(".c") else []
+        whole = whole and bool(found) and all(found)
+        if found:
+            texts = (checkout.path / file).read_text("utf-8", "replace").split("\n")
+            pieces[file] = found
+            names |= {(file, line): f"{file}: {texts[line - 1].strip()}" for piece in found for line in piece}
+    return EditedLines(pieces=pieces, names=names, whole=whole)

@@ -1,0 +1,58 @@
+"""The code of lines of a source, and that a line counts as a function where it is noted. This machine compiles it."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from harness.analysis.line_code import line_code
+from harness.build.executed_blocks import code_of
+from harness.core.model import COMPILED_IN
+from harness.workflows.preparation.edited_lines import EditedLines
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOURCE = "src/a.c"
+TEXT = """int volatile n;
+int f(int a) {
+    if (a > 1)
+        n = a;
+    int unused;
+    return n;
+}
+int main(void) { return f(0); }
+"""
+
+
+def compiled(tmp_path: Path) -> Path:
+    tree = tmp_path / COMPILED_IN
+    fakes.write(tree / SOURCE, TEXT)
+    program = tmp_path / "a"
+    subprocess.run(["gcc", "-g", "-O0", "-o", program, tree / SOURCE], check=True)
+    return program
+
+
+def test_a_line_has_the_code_that_its_debug_information_names(tmp_path: Path) -> None:
+    program = compiled(tmp_path)
+    found = line_code(program, {SOURCE: {3, 4, 5}})
+    assert {(one.file, one.line) for one in found} == {(SOURCE, 3), (SOURCE, 4)}
+    (function,) = [one for one in code_of(program, "x86_64").functions if "f" in one.names]
+    assert all(function.start <= one.start < one.end <= function.start + function.size for one in found)
+    assert line_code(program, {"src/b.c": {3}}) == line_code(program, {}) == []
+    assert line_code(tmp_path / "none", {SOURCE: {3}}) == []
+
+
+def test_an_edited_line_is_noted_by_its_text_and_found_among_what_was_entered(tmp_path: Path) -> None:
+    program = compiled(tmp_path)
+    names = {(SOURCE, line): f"{SOURCE}: {text.strip()}" for line, text in enumerate(TEXT.splitlines(), 1)}
+    edited = EditedLines(pieces={SOURCE: [range(3, 6)]}, names=names, whole=True)
+    code = edited.noted_in(code_of(program, "x86_64"), program)
+    (taken, *_) = [one for one in edited.code_in(program) if one.line == 4]
+    assert code.names_in([code.block(taken.start, 1)]) == {"f", "src/a.c: n = a;"}
+    lines, whole = edited.with_code(program)
+    assert (lines, whole) == ({(SOURCE, 3), (SOURCE, 4)}, True)
+    assert edited.not_executed(lines, {"f", "src/a.c: if (a > 1)"}) == [(SOURCE, 4)]
+    without_code = edited._replace(pieces={SOURCE: [range(3, 5), range(5, 6)]})
+    assert without_code.with_code(program) == (lines, False), "a declaration may matter wherever its name is used"
