@@ -1,6 +1,6 @@
 """Finds the code that a program has of lines of its sources, by its debug information.
 
-Only what a source compiled by itself has is found: a line of a header may have code in any object.
+A source may be compiled by itself, or included in another one, as a driver of units does.
 """
 
 from __future__ import annotations
@@ -40,42 +40,52 @@ def line_code(program: Path, lines: Mapping[str, Collection[int]]) -> list[LineC
             if not elf.has_dwarf_info():
                 return []
             dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
-            units = [unit for unit in dwarf.iter_CUs() if _source_of(unit) in lines]
-            return [one for unit in units for one in _code_of(dwarf, unit, lines)]
+            return [one for unit in dwarf.iter_CUs() for one in _code_of(dwarf, unit, lines)]
     except (OSError, ELFError):
         return []
 
 
-def _source_of(unit: Any) -> str:
-    top = unit.get_top_DIE()
-    return place_in_tree(str(Path(_text(top, "DW_AT_comp_dir")) / _text(top, "DW_AT_name")))[0]
-
-
 def _code_of(dwarf: Any, unit: Any, lines: Mapping[str, Collection[int]]) -> Iterator[LineCode]:
-    """The code of a unit's own source (DWARF 5, 6.2.2)."""
+    """The code that one compilation made of the lines (DWARF 5, 6.2.2)."""
     program = dwarf.line_program_for_CU(unit)
-    if program is None:
+    sources = _sources(program, unit, lines) if program is not None else {}
+    if not sources:
         return
-    source = _source_of(unit)
-    wanted = lines[source]
-    own = {number for number, name in enumerate(_names(program)) if name == Path(source).name}
     before = None
     for entry in program.get_entries():
         state = entry.state
         if state is None:
             continue
-        if before is not None and before.address < state.address and before.line in wanted and before.file in own:
-            yield LineCode(file=source, line=before.line, start=before.address, end=state.address)
+        if before is not None and before.address < state.address:
+            source = sources.get(before.file, "")
+            if source and before.line in lines[source]:
+                yield LineCode(file=source, line=before.line, start=before.address, end=state.address)
         before = None if state.end_sequence else state
 
 
-def _names(program: Any) -> Iterator[str]:
-    """The names of a line program's files by their numbers, which before version 5 begin with 1."""
-    if program["version"] < 5:
-        yield ""
-    for entry in program["file_entry"]:
-        yield entry.name.decode("utf-8", "replace")
+def _sources(program: Any, unit: Any, wanted: Collection[str]) -> dict[int, str]:
+    """The numbers that a line program has for the wanted files. Before version 5, files and folders begin with 1, and
+    0 is the folder of the compilation.
+    """
+    names = {Path(one).name for one in wanted}
+    start = Path(_text(unit.get_top_DIE(), "DW_AT_comp_dir"))
+    five = program["version"] >= 5
+    folders = [_decoded(one) for one in program["include_directory"]]
+    if not five:
+        folders.insert(0, "")
+    found = {}
+    for number, entry in enumerate(program["file_entry"], 0 if five else 1):
+        name = _decoded(entry.name)
+        if Path(name).name in names and entry.dir_index < len(folders):
+            place, _ = place_in_tree(str(start / folders[entry.dir_index] / name))
+            if place in wanted:
+                found[number] = place
+    return found
 
 
 def _text(die: Any, attribute: str) -> str:
-    return die.attributes[attribute].value.decode("utf-8", "replace") if attribute in die.attributes else ""
+    return _decoded(die.attributes[attribute].value) if attribute in die.attributes else ""
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")

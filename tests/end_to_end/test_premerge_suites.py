@@ -55,7 +55,8 @@ def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_r
 
     code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "sds")
     assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-    assert read["unchecked"] == ["NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"]
+    told = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
+    assert told in read["unchecked"]
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
 
 

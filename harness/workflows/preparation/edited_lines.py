@@ -38,19 +38,21 @@ class EditedLines(NamedTuple):
         numbers = {file: {line for piece in pieces for line in piece} for file, pieces in self.pieces.items()}
         return line_code(program, numbers)
 
-    def noted_in(self, code: ProgramCode, program: Path) -> ProgramCode:
-        """A program's code, in which each of the lines is a function."""
+    def noted_in(self, code: ProgramCode, found: Iterable[LineCode]) -> ProgramCode:
+        """A program's code, in which each of the lines is a function. `found`: what `code_in` says of the program."""
         lines = [
-            Function(start=one.start, size=one.end - one.start, names=[self.names[one.file, one.line]])
-            for one in self.code_in(program)
+            Function(start=one.start, size=one.end - one.start, names=[self.names[one.file, one.line]]) for one in found
         ]
         return msgspec.structs.replace(code, functions=sorted([*code.functions, *lines], key=lambda one: one.start))
 
-    def with_code(self, program: Path) -> tuple[set[tuple[str, int]], bool]:
-        """The lines that have code in a program; and whether they are the whole change: each of its pieces has one."""
-        found = {(one.file, one.line) for one in self.code_in(program)}
+    def with_code(self, found: Iterable[LineCode]) -> tuple[set[tuple[str, int]], bool]:
+        """The lines that have code in a program; and whether they are the whole change: each of its pieces has one.
+
+        `found`: what `code_in` says of the program.
+        """
+        lines = {(one.file, one.line) for one in found}
         pieces = [(file, piece) for file, pieces in self.pieces.items() for piece in pieces]
-        return found, self.whole and all(any((file, line) in found for line in piece) for file, piece in pieces)
+        return lines, self.whole and all(any((file, line) in lines for line in piece) for file, piece in pieces)
 
     def not_executed(self, lines: Iterable[tuple[str, int]], entered: Collection[str]) -> list[tuple[str, int]]:
         """Those of the lines that are not among the names of what tests entered, in order."""

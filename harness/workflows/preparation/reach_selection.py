@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from harness.analysis.line_code import LineCode
     from harness.core.model import Cell, Suite
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
@@ -92,6 +93,7 @@ class ReachSelection:
         self._code_files: dict[Path, Path] = {}
         """Program -> the file that tells where its code lies."""
         self._programs: dict[Path, ProgramCode] = {}
+        self._lines: dict[Path, list[LineCode]] = {}
         oracle = prepared.peers[ORACLE].build if prepared.has_oracle else None
         self._native = build_code.read(oracle.folder) if oracle is not None else None
         self._noted = [cell for cell in request.plan.cells if self._is_noted(cell)]
@@ -175,7 +177,7 @@ class ReachSelection:
                 return {}
             build = self._prepared.targets[target].build
             assert build is not None
-            lines, whole = self._edited.with_code(build.server_binary)
+            lines, whole = self._edited.with_code(self._lines_in(build.server_binary))
             there, unnoted = self._entered(target, change.functions)
             found[target] = Unentered(
                 functions=sorted(change.functions - there),
@@ -235,8 +237,14 @@ class ReachSelection:
     def _code_of(self, program: Path, target: str) -> ProgramCode:
         if program not in self._programs:
             code = code_of(program, self._prepared.targets[target].target.emulator.qemu)
-            self._programs[program] = self._edited.noted_in(code, program)
+            self._programs[program] = self._edited.noted_in(code, self._lines_in(program))
         return self._programs[program]
+
+    def _lines_in(self, program: Path) -> list[LineCode]:
+        """The code that a program has of the edited lines. Reading debug information takes half a second."""
+        if program not in self._lines:
+            self._lines[program] = self._edited.code_in(program)
+        return self._lines[program]
 
     def _functions_of(self, cell: Cell) -> list[str]:
         """All functions of the program that a cell's tests execute."""
