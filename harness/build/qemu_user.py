@@ -38,6 +38,8 @@ signal that has no other meaning for the program's (linux-user/signal.c, signal_
 LARGEST_USUAL_PAGE = 8192
 """What a distribution's emulators have for SPARC and Alpha; for most others it is 4096 bytes."""
 QEMU_FOLDER = ROOT / "toolchains" / "qemu"
+LIBRARIES = "lib"
+"""The folder of the guest's root in which Debian's dynamic loaders look for a folder named by the triple."""
 OLDEST_DEBIAN = "bookworm"
 """Whose libraries emulators for another kind of machine are linked with: every later release has them as well."""
 
@@ -281,14 +283,31 @@ class Emulators:
         )
 
     def guest_root(self, toolchain: Toolchain) -> Path:
-        """A folder of links to the cross libraries, at the paths where the guest looks for them."""
+        """A folder of links to the cross libraries, at the paths where the guest looks for them.
+
+        Debian's dynamic loaders look in /lib/TRIPLE before /lib. What the root lacks, the emulator takes from this
+        machine. Where this machine has libraries of the target, a program would have its loader from the one and its C
+        library from the other, which differ in private structures: a forked child never left fork().
+        """
+        libraries = {inside: Path(outside) for inside, outside in sorted(toolchain.sysroot.items())}
+        names = {inside: _names_in(outside) for inside, outside in libraries.items()}
 
         def link(into: Path) -> None:
-            for inside, outside in toolchain.sysroot.items():
-                (into / inside).symlink_to(outside)
+            for inside, outside in libraries.items():
+                (into / inside).mkdir()
+                for name in names[inside]:
+                    (into / inside / name).symlink_to(outside / name)
+            if LIBRARIES in libraries:
+                (into / LIBRARIES / toolchain.triple).symlink_to(libraries[LIBRARIES])
 
-        pairs = [f"{inside}={outside}" for inside, outside in sorted(toolchain.sysroot.items())]
-        return self.cache.folder("guest-roots", f"{toolchain.name}-{key_of(pairs)}", link)
+        # A package that is installed later adds names.
+        parts = [word for inside, outside in libraries.items() for word in (f"{inside}={outside}", *names[inside])]
+        return self.cache.folder("guest-roots", f"{toolchain.name}-{key_of([toolchain.triple, *parts])}", link)
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What a folder contains; nothing if it is not there, as without the toolchain's packages."""
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def keeps_translations(command: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -162,6 +163,24 @@ def test_statx_finds_what_the_folder_of_libraries_has_as_stat_does(target: str, 
         "/proc: 0, a folder: 1, as stat: 1",
         "/plumbline-nowhere: -1, a folder: 0, as stat: 1",
     ]
+
+
+@pytest.mark.parametrize("target", [one for one in machines.TESTED if one != "sparc32plus"])
+def test_the_first_place_where_a_loader_looks_is_in_the_folder_of_libraries(target: str, tmp_path: Path) -> None:
+    """Otherwise a machine that has libraries of the target, as AArch64 has of aarch64, gives the program its own.
+
+    The loader of sparc32plus looks in /lib32 first, where no machine that runs Plumbline has SPARC's libraries.
+    """
+    source = tmp_path / "plain.c"
+    source.write_text("int main(void) { return 0; }\n", "utf-8")
+    program, runner = machines.compiled(target, source, tmp_path), machines.runner(target)
+    command = [str(runner.program), *runner.options, "-E", "LD_DEBUG=libs", str(program)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LATE_SECONDS)
+    tried = re.findall(r"trying file=(\S+)", ended.stderr)
+    (found,) = re.findall(r"calling init: (\S+/libc\.so\.6)", ended.stderr)
+    # Below a folder it looks for variants by what the CPU can do, which nobody has: tls/v5l, tls/aarch64.
+    assert found in tried, ended
+    assert [one for one in tried if not Path(one).is_relative_to(Path(found).parent)] == []
 
 
 @pytest.mark.parametrize("target", [ORACLE, *machines.TESTED])
