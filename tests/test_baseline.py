@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Occasion
 from harness.judge import baseline, conclusion
 from harness.judge.baseline import BaseRevision
 from harness.record import stored_run
-from tests import fakes
+from tests import fakes, judgements
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def test_a_server_that_does_not_start_is_the_bases_only_for_the_bases_reason(
     base = of_start(tmp_path / "base", "71:M 22 Nov 2026 02:03:46.124 # Can't load /cache/abcd/plumb.so: aborting")
     old, _ = conclusion.conclude(stored_run.read(base.finish()), listed, fakes.quiet())
     folder = of_start(tmp_path / "run", message).finish()
-    baseline.write(folder, baseline.of_judgement(BASE, old))
+    baseline.write(folder, baseline.of_judgement(BASE, old, {}))
     judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
     assert [(one.id, bool(one.known)) for one in judgement.findings] == [("exit-start", inherits)]
 
@@ -152,7 +154,7 @@ def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: St
     stored.canary("sparc64", outcome="failed", message="it did not fault")
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     judgement, _ = conclusion.conclude(stored_run.read(stored.finish()), listed, fakes.quiet())
-    found = baseline.of_judgement(BASE, judgement)
+    found = baseline.of_judgement(BASE, judgement, {})
     assert found.findings == {WRONG: ["armv5"]}, "of what a cell shows that says nothing, nothing is excused"
     assert [(way.target, way.suite, way.title) for way in found.appearances[WRONG]] == [
         ("armv5", "bitops", "test_bitop: # != #")
@@ -160,6 +162,28 @@ def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: St
     assert set(found.unjudged) == {"sparc64/canary", "sparc64/bitops"}
     baseline.write(tmp_path, found)
     assert baseline.read(tmp_path) == found
+
+
+def misaligned(*lines: int) -> Judgement:
+    """A judgement whose one finding is a misaligned load in a function, seen at these lines."""
+    judged = judgements.judgement()
+    (finding,), (witness,) = judged.findings, judged.findings[0].witnesses
+    seen = Occasion(test="test_bitop", command="BITOP", title=finding.title, said="", functions=("bitopCommand",))
+    witnesses = [msgspec.structs.replace(witness, line=line, occasions=[seen]) for line in lines]
+    return msgspec.structs.replace(judged, findings=[msgspec.structs.replace(finding, witnesses=witnesses)])
+
+
+def test_a_second_misaligned_line_in_a_function_of_the_base_is_new_and_a_moved_one_is_not() -> None:
+    """An identity names the function: the second passed, because the base had the first."""
+    base_text = {"src/bitops.c": {10: "    a = *(int *)p;", 20: "    b = *(int *)q;"}}
+    old = baseline.of_judgement(BASE, misaligned(10), base_text)
+    text = {"src/bitops.c": {30: "        a = *(int *)p;", 31: "    b = *(int *)q;"}}
+    for lines, known in (((30,), True), ((30, 31), False), ((31,), False)):
+        (finding,) = misaligned(*lines).findings
+        assert (baseline.reason(old, finding, text) != "") is known, lines
+    (finding,) = misaligned(30, 31).findings
+    told = "alignment-bitopCommand-load is in BASE as well, but it is not seen there in all the ways that it is here"
+    assert told in baseline.remarks(old, [finding], text)
 
 
 def test_a_damaged_file_is_told(stored: StoredRun) -> None:

@@ -1,12 +1,14 @@
 """Findings that a base revision also shows: RUN/inherited.json, beside the evidence. The change did not cause them.
 
 A finding is inherited if the base shows it on the same targets, in the same suites and with the same title. A finding
-on another target or in another suite is new. A server that fails to start for another reason is also a new finding.
+on another target or in another suite is new. A server that fails to start for another reason is also a new finding. So
+is a misaligned access of another source line: an identity names the function alone, in which a change may add one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,12 +19,14 @@ from harness.core.finding import Finding, Verdict
 from harness.core.model import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from harness.judge.findings import Judgement
 
 NAME = "inherited.json"
+Sources = Mapping[str, Mapping[int, str]]
+"""File -> line number -> the line, as `source_excerpt.Excerpts.sources`."""
+_KEEP_LINES = ("alignment",)
 _KEEP_TESTS = ("assertion", "wrong-result")
 
 
@@ -49,6 +53,8 @@ class Appearance(Record, frozen=True):
     """The finding's title, with numbers as `#` and files without their folders."""
     test: str = ""
     """The test, without parameters, of a failed assertion or a wrong result; else empty. Titles do not name it."""
+    line: str = ""
+    """The text of the source line that a misaligned access belongs to, without indentation; else empty."""
 
 
 class Baseline(Record, frozen=True):
@@ -63,8 +69,8 @@ class Baseline(Record, frozen=True):
     """Identity -> the ways in which the finding appears."""
 
 
-def of_judgement(base: BaseRevision, judgement: Judgement) -> Baseline:
-    """The baseline of a run of the base. Findings of cells without a verdict do not count."""
+def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
+    """The baseline of a run of the base. Findings of cells without a verdict do not count. `sources`: the base's."""
     unjudged = {
         f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN
     }
@@ -73,7 +79,7 @@ def of_judgement(base: BaseRevision, judgement: Judgement) -> Baseline:
         base=base,
         findings={finding.id: finding.targets for finding in found if finding.targets},
         unjudged=unjudged,
-        appearances={finding.id: _appearances(finding) for finding in found if finding.targets},
+        appearances={finding.id: _appearances(finding, sources) for finding in found if finding.targets},
     )
 
 
@@ -85,7 +91,7 @@ def _in_judged_cells(finding: Finding, unjudged: Mapping[str, str]) -> Finding:
     return msgspec.structs.replace(finding, targets=targets, witnesses=witnesses)
 
 
-def _appearances(finding: Finding) -> list[Appearance]:
+def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
     """The ways in which a finding appears, each once.
 
     Assertions and wrong results keep their tests: an audit names the first test that reached an instruction, which
@@ -98,6 +104,7 @@ def _appearances(finding: Finding) -> list[Appearance]:
             suite=witness.suite,
             title=_without_chance(occasion.title),
             test=occasion.test.partition("[")[0] if finding.kind in _KEEP_TESTS else "",
+            line=sources.get(witness.file, {}).get(witness.line, "").strip() if finding.kind in _KEEP_LINES else "",
         )
         for witness, occasion in pairs
     )
@@ -126,13 +133,15 @@ def read(folder: Path) -> Baseline | None:
         raise UsageError("the findings of the base are damaged", where=str(path), because=str(error)) from error
 
 
-def reason(inherited: Baseline, finding: Finding) -> str:
-    """Why a finding is not due to the change; empty unless the base shows all its appearances in the run."""
-    here, in_base = _appearances(finding), inherited.appearances.get(finding.id, [])
+def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
+    """Why a finding is not due to the change; empty unless the base shows all its appearances in the run. `sources`:
+    the run's own.
+    """
+    here, in_base = _appearances(finding, sources), inherited.appearances.get(finding.id, [])
     return f"also in BASE {inherited.base.commit[:12]}" if here and set(here) <= set(in_base) else ""
 
 
-def remarks(inherited: Baseline, findings: list[Finding]) -> list[str]:
+def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> list[str]:
     """Sentences on the comparison: findings that spread to other targets, cells that could not be compared."""
     sentences = []
     for finding in findings:
@@ -140,7 +149,7 @@ def remarks(inherited: Baseline, findings: list[Finding]) -> list[str]:
         new = [target for target in finding.targets if target not in old]
         if old and new:
             sentences.append(f"{finding.id} is new on {', '.join(new)}; BASE shows it on {', '.join(old)}")
-        elif old and not reason(inherited, finding):
+        elif old and not reason(inherited, finding, sources):
             sentences.append(
                 f"{finding.id} is in BASE as well, but it is not seen there in all the ways that it is here"
             )

@@ -39,6 +39,8 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     listed: known_findings.KnownList
     """The entries of both lists."""
     old: baseline.Baseline | None
+    sources: baseline.Sources
+    """The lines around the places of the run's findings."""
     today: datetime.date
 
     @classmethod
@@ -52,6 +54,7 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
             own=own,
             listed=known_findings.KnownList(findings=[*listed.findings, *own.entries]),
             old=baseline.read(stored.folder),
+            sources=source_excerpt.read(stored.folder).sources,
             today=datetime.datetime.now(tz=datetime.UTC).date(),
         )
 
@@ -64,7 +67,7 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         entries = known_findings.match(self.listed, finding, self.run.server, self.today, release=release)
         reason = "; ".join(dict.fromkeys(entry.reason for entry in entries))
         if not reason and self.old:
-            reason = baseline.reason(self.old, finding)
+            reason = baseline.reason(self.old, finding, self.sources)
         return msgspec.structs.replace(finding, known=reason)
 
 
@@ -133,7 +136,7 @@ def conclude(
                 suites=run.suites,
                 part=bool(run.tests),
             ),
-            *(baseline.remarks(old, [*marked, *failing]) if old else []),
+            *(baseline.remarks(old, [*marked, *failing], lists.sources) if old else []),
             *warning_findings.remarks(compiler_reports, warned),
             *stored_run.remarks(stored, marked),
         ],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis import source_excerpt
 from harness.build import toolchain
 from harness.build.sources import source_tree, tree_files
 from harness.core.digests import key_of
@@ -272,7 +273,7 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
             of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
             judgement, _ = check.Check(bench.with_new_stages("base: "), of_base, patient=True).run()
         formats.write(of_base.run, judgement)
-        found = baseline.of_judgement(base, judgement)
+        found = baseline.of_judgement(base, judgement, source_excerpt.read(of_base.run).sources)
         # The result is not kept if the project's own suites were edited meanwhile.
         if not found.unjudged and key_of(_identity(bench, request, checkout.content(base))) == key:
             cache.folder("bases", key, lambda into: baseline.write(into, found))

@@ -59,6 +59,14 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     assert blamed == {"redisBitpos"}, read["findings"]
     assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}
 
+    # A second line of a function in which BASE has one.
+    source.write_bytes((tmp_path / "bug.c").read_bytes())
+    head = "long long redisPopcount(void *s, long count) {"
+    edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
+    code, read, errors = premerge(checkout, tmp_path / "second", *UNITS)
+    assert code == ExitCode.FINDINGS, errors
+    assert PLANTED in {one["id"] for one in read["findings"] if not one["known"]}
+
     source.write_text(clean, "utf-8")
     code, read, errors = premerge(checkout, tmp_path / "mended", *UNITS)
     news = [one for one in read["findings"] if not one["known"]]
