@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.analysis.line_code import line_code
+from harness.analysis.code.line_code import line_code
 from harness.build.executed_blocks import code_of
 from harness.core.model import COMPILED_IN
 from harness.workflows.preparation.edited_lines import EditedLines

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.analysis.object_code import CodeMap, ObjectCode
+from harness.analysis.code.code_map import CodeMap
+from harness.analysis.code.elf_object import ObjectCode
 from harness.cli.console_script import main
 from harness.cli.group import plumb as group
 from harness.core.errors import ExitCode

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.analysis.object_code import CodeChange, CodeMap, ObjectCode
+from harness.analysis.code.code_map import CodeChange, CodeMap
+from harness.analysis.code.elf_object import ObjectCode
 from harness.core.finding import Verdict
 from harness.core.model import Cell
 from harness.judge import left_out

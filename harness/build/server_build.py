@@ -10,7 +10,7 @@ import contextlib
 import shutil
 from typing import TYPE_CHECKING
 
-from harness.analysis import object_code
+from harness.analysis.code import elf_object
 from harness.analysis.compiler_output import complaints
 from harness.analysis.detectors import registry
 from harness.build import allocator, build_progress, toolchain
@@ -222,7 +222,7 @@ def build_key(
         [
             RECIPE,
             # Objects are not kept, so that a map of them that is made in another way needs another build.
-            object_code.RECIPE,
+            elf_object.RECIPE,
             tree.digest,
             target.machine,
             toolchain.identity(tools),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from harness.analysis.object_code import CodeChange, CodeMap, altered_objects, differences, read_objects
+from harness.analysis.code.code_map import CodeChange, CodeMap, altered_objects, differences, read_objects
 from harness.build import toolchain
 from harness.core.processes import process
 from harness.core.target_model import ORACLE

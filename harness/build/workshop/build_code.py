@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis.object_code import CodeMap, read_objects
+from harness.analysis.code.code_map import CodeMap, read_objects
 from harness.core import json_codec
 
 if TYPE_CHECKING:

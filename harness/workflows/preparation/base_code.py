@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.analysis.object_code import CodeMap, altered_objects
+from harness.analysis.code.code_map import CodeMap, altered_objects
 from harness.build.sources.server_package import PackageUnavailableError
 from harness.build.workshop import build_code
 from harness.build.workshop.build_directory import BuildFailedError

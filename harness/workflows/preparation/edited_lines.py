@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from harness.analysis.line_code import line_code
+from harness.analysis.code.line_code import line_code
 from harness.record.executed_blocks.block_map import Function
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.analysis.line_code import LineCode
+    from harness.analysis.code.line_code import LineCode
     from harness.judge.baseline import BaseRevision
     from harness.record.executed_blocks.block_map import ProgramCode
     from harness.workflows.git_checkout import Checkout

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.analysis.object_code import CodeChange, differences
+from harness.analysis.code.code_map import CodeChange, differences
 from harness.build import toolchain
 from harness.build.executed_blocks import code_of, compile_blocks
 from harness.build.sources import tree_files
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from harness.analysis.line_code import LineCode
+    from harness.analysis.code.line_code import LineCode
     from harness.core.model import Cell, Suite
     from harness.judge.findings import Judgement
     from harness.plan.request import Request

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.analysis.object_code import CodeChange, CodeMap
+from harness.analysis.code.code_map import CodeChange, CodeMap
 from harness.core.model import Record
 from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec reads the annotations when it decodes
     CellReach,

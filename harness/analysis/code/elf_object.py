@@ -1,13 +1,10 @@
-"""The machine code of a build's objects, function by function, so that two builds can be compared.
+"""Reads the machine code of an object file, function by function, as digests that can be compared.
 
 A function's digest covers its bytes and its relocations: what it calls and refers to, by name. Tables of jumps, and
 other constants without a name, count for each function of the object that may refer to them. A table among the
 instructions counts for one function, if that one alone refers to it, and all of its jumps end there. All other data
 have one digest for each object, their sizes included: where data move, an access may be misaligned that was aligned by
 chance. Whatever cannot be told apart counts as different, never as the same.
-
-Code that is the same may do another thing: a name that it refers to gets another meaning, or the assembler has written
-a distance at which there is another function now. Both count as differences.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-from harness.core.digests import sha256_of
 from harness.core.model import Record
 from harness.isa.registry import PADDING, SYMBOL_FIRST, TABLE_RELOCATIONS, UNWINDING_SECTIONS
 
@@ -71,115 +67,8 @@ class ObjectCode(Record, frozen=True):
     """Section, distance from its beginning and name of each function; whether no other object knows it by name."""
 
 
-class CodeMap(Record, frozen=True):
-    """All objects of a build."""
-
-    objects: dict[str, ObjectCode]
-    """Path below the folder of the build -> the object."""
-    link: list[str]
-    """The command that links them."""
-    recipe: str
-    """RECIPE of the release that made the digests."""
-
-
-class CodeChange(Record, frozen=True):
-    """In what two builds differ."""
-
-    functions: frozenset[str]
-    """Functions of the first build whose code is another in the second, or gone."""
-    elsewhere: list[str]
-    """Objects whose named data differ, and those that one of the builds lacks; the link, if that differs; names that a
-    library defined for the first build and an object defines for the second.
-    """
-
-
-def read_objects(
-    folder: Path, link: Sequence[str], known: CodeMap | None = None, *, without: Path | None = None
-) -> CodeMap | None:
-    """The code of all objects below a folder; None where there are none or one cannot be read, as with -flto.
-
-    `known`: another build's, whose equal objects are not read again. `without`: a folder whose objects do not count.
-    """
-    by_digest = {}
-    if known is not None and known.recipe == RECIPE:
-        by_digest = {each.sha256: each for each in known.objects.values()}
-    objects: dict[str, ObjectCode] = {}
-    for path in sorted(folder.rglob("*.o")):
-        if without is not None and path.is_relative_to(without):
-            continue
-        digest = sha256_of(path)
-        found = by_digest.get(digest) or _read(path, digest)
-        if found is None:
-            return None
-        objects[path.relative_to(folder).as_posix()] = found
-    return CodeMap(objects=objects, link=list(link), recipe=RECIPE) if objects else None
-
-
-def differences(old: CodeMap, new: CodeMap) -> CodeChange:
-    """In what two builds differ."""
-    functions: set[str] = set()
-    elsewhere = [] if (old.link, old.recipe) == (new.link, new.recipe) else ["the link"]
-    for name in sorted(old.objects.keys() | new.objects.keys()):
-        before, after = old.objects.get(name), new.objects.get(name)
-        if before is None or after is None:
-            elsewhere.append(name)
-        elif before.sha256 != after.sha256:
-            functions |= {one for one, digest in before.functions.items() if after.functions.get(one) != digest}
-            functions |= _led_astray(before, after)
-            if before.data != after.data:
-                elsewhere.append(name)
-    renamed, taken = _other_meanings(old, new)
-    return CodeChange(functions=frozenset(functions | renamed), elsewhere=[*elsewhere, *taken])
-
-
-def altered_objects(old: CodeMap, new: CodeMap) -> list[str]:
-    """The objects of the second build that the first lacks, or whose functions or data are others there."""
-    found = []
-    for name, after in sorted(new.objects.items()):
-        before = old.objects.get(name)
-        if before is None or (before.functions, before.data) != (after.functions, after.data):
-            found.append(name)
-    return found
-
-
-def _other_meanings(old: CodeMap, new: CodeMap) -> tuple[set[str], list[str]]:
-    """Names that may stand for something else in the second build, where what refers to them is the same: functions of
-    another object, which may be weak, and names that only libraries defined.
-    """
-    before = {name for each in old.objects.values() for name in each.defines}
-    needed = {name for each in old.objects.values() for name in each.needs}
-    renamed: set[str] = set()
-    taken: set[str] = set()
-    for place, each in new.objects.items():
-        there = old.objects.get(place)
-        appeared = set(each.defines).difference(there.defines if there is not None else ())
-        renamed |= appeared & before
-        taken |= (appeared & needed) - before
-    return renamed, sorted(taken)
-
-
-def _led_astray(before: ObjectCode, after: ObjectCode) -> set[str]:
-    """Functions of an object at a distance from which there was a local function, and is another one now.
-
-    A call of a local function may be nothing but a distance, and the caller's code the same.
-    """
-
-    def seen_from(places: Sequence[tuple[int, int, str, bool]]) -> dict[str, dict[int, str]]:
-        return {
-            name: {there - here: other for where, there, other, is_local in places if is_local and where == section}
-            for section, here, name, _ in places
-        }
-
-    # Of sections only the order counts, which is the compiler's.
-    now = seen_from(after.places)
-    return {
-        name
-        for name, old in seen_from(before.places).items()
-        if any(now.get(name, {}).get(distance, other) != other for distance, other in old.items())
-    }
-
-
-def _read(path: Path, digest: str) -> ObjectCode | None:
+def read_object(path: Path, digest: str) -> ObjectCode | None:
+    """The code of an object file, whose SHA-256 is `digest`; None where it cannot be read, as with -flto."""
     try:
         with path.open("rb") as stream:
             return _Object(ELFFile(stream)).code(digest)

@@ -1,0 +1,4 @@
+"""The machine code of objects and programs: which functions differ between two builds, and where lines have theirs.
+
+It imports the other modules of `analysis`, `isa` and `core`. Begin with `code_map`.
+"""
