@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from harness.analysis.code.code_map import CodeMap
     from harness.analysis.code.line_code import LineCode
     from harness.core.model import Cell, Suite
     from harness.judge.findings import Judgement
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 KIND = "reach"
 """Of entries of the cache: one for each cell of a run in which all of its tests ran."""
 NAME = "cell.json.gz"
+BASE = "BASE"
+"""Stands for the base of the change where others are named by the run that kept them."""
 
 
 class ReachSelection:
@@ -95,16 +98,17 @@ class ReachSelection:
         self._programs: dict[Path, ProgramCode] = {}
         self._lines: dict[Path, list[LineCode]] = {}
         oracle = prepared.peers[ORACLE].build if prepared.has_oracle else None
-        self._native = build_code.read(oracle.folder) if oracle is not None else None
+        self._maps: dict[Path, CodeMap | None] = {}
+        self._native = self._map_in(oracle.folder) if oracle is not None else None
         self._noted = [cell for cell in request.plan.cells if self._is_noted(cell)]
         """The cells that note what their target's servers enter."""
         cells = [cell for cell in self._noted if self._is_alone(cell)]
-        self._codes = {cell: code for cell in cells if (code := build_code.read(self._program(cell).parent))}
+        self._codes = {cell: code for cell in cells if (code := self._map_in(self._program(cell).parent))}
         """The cells whose tests may be left out -> their programs' code."""
         self._keys = {cell: self._key(cell) for cell in self._codes}
         self._kept = {cell: one for cell in self._codes if (one := self._newest(cell)) is not None}
         self._native_changes: dict[str, CodeChange] = {}
-        """Run of something kept -> in what its native build differs from this one's."""
+        """Run of something kept, or BASE -> in what its native build differs from this one's."""
         self._changes = {cell: self._change(cell, one) for cell, one in self._kept.items()}
         # Without the plugin nobody would know whether the tests do what they did.
         able = not every_test and bool(self._kept) and self._plugin is not None
@@ -195,13 +199,11 @@ class ReachSelection:
         otherwise. None where nobody knows.
         """
         build, old = self._prepared.targets[target].build, self._base.code.targets.get(target)
-        new = build_code.read(build.folder) if build is not None else None
+        new = self._map_in(build.folder) if build is not None else None
         if build is None or old is None or new is None or old.recipe != new.recipe:
             return None
         functions = self._code_of(build.server_binary, target).function_names
-        change = differences(old, new)
-        if self._native is not None and self._base.code.native is not None:
-            change = with_native(change, differences(self._base.code.native, self._native), functions)
+        change = self._with_native(differences(old, new), BASE, self._base.code.native, functions)
         here = (change.functions | added(old, new)).intersection(functions)
         elsewhere = change.elsewhere or (["functions that are gone"] if change.functions and not here else [])
         return CodeChange(functions=here, elsewhere=elsewhere)
@@ -230,7 +232,7 @@ class ReachSelection:
         others do not.
         """
         build, about = self._prepared.targets[target].build, self._bench.catalog.suites[suite]
-        code = build_code.read(build.folder) if build is not None else None
+        code = self._map_in(build.folder) if build is not None else None
         globs = [*about.source_globs, *about.partial_globs]
         return not functions_of_files(code, self._prepared.tree.content, globs).isdisjoint(functions)
 
@@ -317,12 +319,23 @@ class ReachSelection:
 
     def _change(self, cell: Cell, kept: KeptReach) -> CodeChange:
         """What differs from then in what a cell's tests depend on."""
-        own = differences(kept.code, self._codes[cell])
-        if kept.native is None or self._native is None:
+        return self._with_native(differences(kept.code, self._codes[cell]), kept.run, kept.native, kept.functions)
+
+    def _with_native(self, own: CodeChange, since: str, native: CodeMap | None, functions: Iterable[str]) -> CodeChange:
+        """A target's change with that of the native build, if both times have one. `since`: a key of
+        `_native_changes`, whose native build had the code `native`.
+        """
+        if native is None or self._native is None:
             return own
-        if kept.run not in self._native_changes:
-            self._native_changes[kept.run] = differences(kept.native, self._native)
-        return with_native(own, self._native_changes[kept.run], kept.functions)
+        if since not in self._native_changes:
+            self._native_changes[since] = differences(native, self._native)
+        return with_native(own, self._native_changes[since], functions)
+
+    def _map_in(self, folder: Path) -> CodeMap | None:
+        """The code of a build's objects, read once: it has megabytes, and many cells share a build."""
+        if folder not in self._maps:
+            self._maps[folder] = build_code.read(folder)
+        return self._maps[folder]
 
     def _program_of(self, cell: Cell) -> Path | None:
         target = self._prepared.targets[cell.target]
