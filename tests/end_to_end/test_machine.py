@@ -216,6 +216,12 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
         assert forked.end == ExitStatus(how="exit", number=3)
         threaded = machine.run(["/srv/children", "thread"], deadline_seconds=30)
         aborting = machine.run(["/srv/children", "abort"], deadline_seconds=30)
+        stopped = machine.start(["/srv/children", "asleep"], traced=False)
+        machine.send_signal(stopped, signal.SIGSTOP)
+        # init goes on to answer, although a program that it does not trace remains stopped.
+        (state,) = [line.split()[2] for line in machine.processes() if line.startswith(f"{stopped} ")]
+        assert state == "T"
+        machine.send_signal(stopped, signal.SIGKILL)
     log = fault_log.read(machine.fault_log)
     faults, ends = log.faults, {pid: end.signal for pid, end in log.ends.items()}
     assert aborting.end == ExitStatus(how="exit", number=0)

@@ -72,6 +72,9 @@ int main(int argc, char **argv)
         pthread_join(thread, NULL);
         return 0;
     }
+    if (argc == 2 && strcmp(argv[1], "asleep") == 0) {
+        asleep(NULL);
+    }
     bool aborts = argc == 2 && strcmp(argv[1], "abort") == 0;
     pid_t child = fork();
     if (child == 0 && aborts) {

@@ -98,10 +98,10 @@ void start(const struct request *request)
 
 void reap(void)
 {
-    const int changes = WEXITED | WSTOPPED | WNOHANG | __WALL;
     siginfo_t change = {0};
 
-    while (waitid(P_ALL, 0, &change, changes | WNOWAIT) == 0 && change.si_pid > 0) {
+    /* Both calls see the same: ends, and stops of what is traced. A stop of anything else would be seen for ever. */
+    while (waitid(P_ALL, 0, &change, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && change.si_pid > 0) {
         int status;
         pid_t pid = change.si_pid;
 
