@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from harness.core.model import BuildSettings
-from harness.judge.conclusion import conclude
+from harness.judge.conclusion import KnownLists, conclude
 from harness.record import run_folder, stored_run
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, known_file, reproducer
@@ -48,6 +48,31 @@ def test_one_unknown_finding_beside_a_known_one_still_fails(tmp_path: Path, run:
     run.test("armv5", "bitops", "test_wrong", outcome="failed", message="1 != 2")
     judgement, code = concluded(tmp_path, run, entry("alignment-*"))
     assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
+
+
+def test_a_known_finding_lasts_unless_an_entry_for_it_is_of_what_appears_by_chance(
+    tmp_path: Path, run: StoredRun
+) -> None:
+    a_fault(run)
+    stored = stored_run.read(run.finish())
+
+    def lasting(*entries: str) -> bool:
+        (finding,) = conclude(stored, known_file(tmp_path, *entries), fakes.quiet())[0].findings
+        return KnownLists.read(stored.folder, stored.record, known_file(tmp_path, *entries)).lasting(finding)
+
+    known = entry("alignment-*")
+    assert lasting(known)
+    assert lasting(f"{known}\nconditional = true")
+    assert not lasting(f"{known}\nintermittent = true")
+    assert not lasting(entry("assertion-*"))
+    assert not lasting(entry("alignment-*", days=-1))
+
+
+def test_an_entry_is_in_force_until_its_last_day(tmp_path: Path, run: StoredRun) -> None:
+    stored = stored_run.read(run.finish())
+    entries = (entry("alignment-*", days=-1), entry("assertion-*", days=0), entry("exit-*"))
+    lists = KnownLists.read(stored.folder, stored.record, known_file(tmp_path, *entries))
+    assert [one.id for one in lists.in_force] == ["assertion-*", "exit-*"]
 
 
 def test_an_expired_entry_excuses_nothing_and_is_remarked(tmp_path: Path, run: StoredRun) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from harness.record.executed_blocks.block_map import Block, BlockMap, Function, 
 from harness.record.executed_blocks.cell_reach import CellReach
 from harness.record.executed_blocks.executed_tests import read_executed
 from harness.record.executed_blocks.recorder import ExecutionRecorder, Kept
+
+if TYPE_CHECKING:
+    from harness.record.run_folder import Outcome
 
 NAMES = ["main", "start", "get", "set", "expire", "save", "stop"]
 HEADER_BYTES = 1 << 16
@@ -76,10 +80,10 @@ class NotedCell:
         self.stop = process.stopping
         return self.map
 
-    def test(self, name: str, *executed: str, passed: bool = True) -> None:
+    def test(self, name: str, *executed: str, outcome: Outcome = "passed") -> None:
         self.begin()
         execute(self.map, *executed)
-        self.recorder.end_test(name, "passed" if passed else "failed")
+        self.recorder.end_test(name, outcome)
 
     def begin(self) -> None:
         self.recorder.begin_test()
@@ -200,7 +204,7 @@ def test_a_test_has_what_ran_during_it_and_all_have_the_start_and_the_end(cell: 
     execute(cell.map, "stop")
     found = cell.read()
     tests = {"one": ["get"], "two": ["alias", "set"]}
-    assert found == CellReach(every=["main", "start", "stop"], tests=tests, failed=[], count=2)
+    assert found == CellReach(every=["main", "start", "stop"], tests=tests, failed={}, skipped={}, count=2)
 
 
 def test_what_is_entered_between_tests_counts_for_the_next(cell: NotedCell) -> None:
@@ -264,12 +268,27 @@ def test_work_that_is_postponed_counts_for_those_who_ended_shortly_before(tmp_pa
     assert cell.read().every == ["expire", "main"], "both have it"
 
 
-def test_a_test_that_does_not_pass_is_not_kept_but_counted(cell: NotedCell) -> None:
-    cell.start(shared=True)
+def test_tests_are_told_apart_by_how_they_ended(cell: NotedCell) -> None:
+    cell.start("start", shared=True)
     cell.test("one", "get")
-    cell.test("two", "set", passed=False)
+    cell.test("two", "set", outcome="failed")
+    cell.test("three", outcome="skipped")
+    cell.test("four", "expire", outcome="skipped")
     found = cell.read()
-    assert (sorted(found.tests), found.failed, found.count) == (["one"], ["alias", "set"], 2)
+    assert (found.tests, found.failed) == ({"one": []}, {"two": ["alias", "set"]})
+    assert (found.skipped, found.count) == ({"three": [], "four": ["expire"]}, 4)
+    assert "get" in found.every, "all that passed have it"
+
+
+@pytest.mark.parametrize("outcome", ["passed", "failed"])
+def test_a_test_has_what_follows_soon_however_it_ended(tmp_path: Path, outcome: Outcome) -> None:
+    cell = NotedCell(tmp_path)
+    cell.start(shared=True)
+    cell.test("one", "get", outcome=outcome)
+    cell.test("two", "expire")
+    cell.test("three", "set")
+    found = cell.read()
+    assert "expire" in {*found.every, *(found.tests | found.failed)["one"]}
 
 
 def test_a_new_shared_server_takes_the_place_of_one_that_ended(cell: NotedCell) -> None:

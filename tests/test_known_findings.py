@@ -273,9 +273,10 @@ def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: 
     assert message in str(caught.value)
 
 
-def test_what_chance_shows_is_not_missed() -> None:
+@pytest.mark.parametrize("how", ["conditional", "intermittent"])
+def test_what_not_every_run_shows_is_not_missed(how: str) -> None:
     (entry,) = listed().findings
-    known = KnownList(findings=[msgspec.structs.replace(entry, intermittent=True)])
+    known = KnownList(findings=[msgspec.structs.replace(entry, **{how: True})])
     assert remarks(known, [], "redis-3.2.6", ["armv5"], TODAY) == []
 
 

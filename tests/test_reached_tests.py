@@ -23,6 +23,7 @@ from harness.workflows.preparation.reached_tests import (
     not_entered,
     select,
     selected,
+    settled,
     with_native,
 )
 from tests import judgements
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 REACH = CellReach(
     every=["main", "aeMain"],
     tests={"bits": ["bitopCommand", "setKey"], "texts": ["setKey", "getCommand"], "ping": ["pingCommand"]},
-    failed=["evalCommand"],
+    failed={"script": ["evalCommand"]},
+    skipped={},
     count=4,
 )
 NO_CODE = CodeMap(objects={}, link=["ld"], recipe="1")
@@ -47,13 +49,13 @@ def chosen(
 ) -> tuple[list[str], LeftOut | None]:
     """The tests that do not run, and what is told of them. `reached`: by tests of the target's other cells."""
     change = CodeChange(functions=frozenset(functions), elsewhere=list(elsewhere))
-    found = selected(kept, change, {*change.functions, *reached})
+    found = selected(kept, change, {*change.functions, *reached}, set())
     return found.without, found.left_out
 
 
 def test_those_run_that_enter_what_differs() -> None:
     without, told = chosen(["bitopCommand"])
-    assert without == ["texts", "ping"]
+    assert without == ["ping", "texts"]
     assert told == LeftOut(tests=2, of=4, functions=["bitopCommand"], before="/runs/1")
     assert chosen(["setKey"])[0] == ["ping"]
 
@@ -71,7 +73,7 @@ def test_those_run_that_enter_what_differs() -> None:
 )
 def test_all_run_where_any_may_reach_it(functions: list[str], elsewhere: list[str]) -> None:
     change = CodeChange(functions=frozenset(functions), elsewhere=elsewhere)
-    assert selected(KEPT, change, set(functions)) == EVERY_TEST
+    assert selected(KEPT, change, set(functions), set()) == EVERY_TEST
 
 
 def test_a_cell_that_the_change_does_not_reach_runs_what_did_not_pass_and_the_least_beside_it() -> None:
@@ -79,13 +81,68 @@ def test_a_cell_that_the_change_does_not_reach_runs_what_did_not_pass_and_the_le
     assert without == ["bits", "texts"]
     assert told is not None
     assert (told.tests, told.of) == (2, 4)
-    complete = msgspec.structs.replace(KEPT, reach=msgspec.structs.replace(REACH, count=3))
-    assert chosen(["hsetCommand"], kept=complete)[0] == ["bits", "texts", "ping"], "nothing of it has to run"
+    complete = msgspec.structs.replace(KEPT, reach=msgspec.structs.replace(REACH, failed={}, count=3))
+    assert chosen(["hsetCommand"], kept=complete)[0] == ["bits", "ping", "texts"], "nothing of it has to run"
+
+
+def test_a_test_that_failed_of_what_is_known_stops_there_again() -> None:
+    units = msgspec.structs.replace(KEPT, native=None, excused=["script"])
+    assert chosen(["hsetCommand"], kept=units)[0] == ["bits", "ping", "script", "texts"]
+    assert chosen(["bitopCommand"], kept=units)[0] == ["ping", "script", "texts"]
+    without, told = chosen(["evalCommand"], kept=units)
+    assert without == ["bits", "texts"], "it enters what differs, and one has to pass beside it"
+    assert told is not None
+    assert (told.tests, told.of) == (2, 4)
+
+
+def test_where_servers_are_compared_a_failed_test_is_left_out_if_it_passed_elsewhere_and_is_not_reached_there() -> None:
+    """The native build goes on where the target stops, and the change may be reached there."""
+    failing = msgspec.structs.replace(
+        KEPT, functions=["bitopCommand", "hsetCommand", "evalCommand"], excused=["script"]
+    )
+    agreed = {"script": ["evalCommand", "hsetCommand"], **REACH.tests}
+    passing = msgspec.structs.replace(
+        failing, excused=[], reach=msgspec.structs.replace(REACH, tests=agreed, failed={}, count=4)
+    )
+
+    def without(function: str, kept: dict[Cell, KeptReach]) -> list[str]:
+        change = CodeChange(functions=frozenset([function]), elsewhere=[])
+        return select(kept, dict.fromkeys(kept, change))[BITOPS].without
+
+    assert without("bitopCommand", {BITOPS: failing}) == ["ping", "texts"]
+    assert without("bitopCommand", {BITOPS: failing, ELSEWHERE: passing}) == ["ping", "script", "texts"]
+    assert "script" not in without("bitopCommand", {BITOPS: failing, UNITS: passing}), "another suite's test"
+    reached = msgspec.structs.replace(
+        failing, reach=msgspec.structs.replace(REACH, tests={**REACH.tests, "more": ["hsetCommand"]}, count=5)
+    )
+    assert "script" not in without("hsetCommand", {BITOPS: reached, ELSEWHERE: passing}), "it is reached there"
+
+
+def test_what_failed_of_something_known_is_excused_unless_chance_or_an_audit_was_in_it() -> None:
+    noted = msgspec.structs.replace(REACH, failed={"script": [], "streams": [], "blocked": []})
+    found = {"texts", "script", "streams[3]", "blocked_by"}
+    reach, excused = settled(noted, found, set(), audited=False)
+    assert (sorted(reach.tests), excused) == (["bits", "ping"], ["script", "streams"])
+    assert settled(noted, found, {"streams[3]"}, audited=False)[1] == ["script"]
+    assert settled(noted, found, set(), audited=True)[1] == []
+
+
+def test_a_skipped_test_is_left_out_if_it_asked_nothing_of_the_program() -> None:
+    reach = msgspec.structs.replace(REACH, skipped={"release": [], "asked": ["infoCommand"]}, count=6)
+    kept = msgspec.structs.replace(KEPT, reach=reach)
+    assert chosen(["bitopCommand"], kept=kept)[0] == ["ping", "release", "texts"]
+
+
+def test_a_cell_of_which_no_test_passed_without_a_finding_runs_whole() -> None:
+    kept = msgspec.structs.replace(
+        KEPT, native=None, excused=["script"], reach=msgspec.structs.replace(REACH, tests={})
+    )
+    assert chosen(["bitopCommand"], kept=kept)[0] == []
 
 
 def test_functions_that_no_test_of_the_target_reaches_are_no_reason_for_a_test() -> None:
     change = CodeChange(functions=frozenset(["bitopCommand", "printBits"]), elsewhere=[])
-    told = selected(KEPT, change, {"bitopCommand"}).left_out
+    told = selected(KEPT, change, {"bitopCommand"}, set()).left_out
     assert told is not None
     assert told.functions == ["bitopCommand"]
 
@@ -113,14 +170,14 @@ def of_cells(functions: Iterable[str], *, unknown: bool = False) -> dict[Cell, l
     """Cell -> what does not run, where these functions differ in all programs."""
     names = {name for entered in REACH.tests.values() for name in entered} | {"unitMain", "printBits"}
     bitops = msgspec.structs.replace(KEPT, functions=sorted(names - ({"printBits"} if unknown else set())))
-    unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, failed=[], count=1)
+    unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, failed={}, skipped={}, count=1)
     kept = {BITOPS: bitops, UNITS: msgspec.structs.replace(bitops, reach=unit), ELSEWHERE: bitops}
     change = CodeChange(functions=frozenset(functions), elsewhere=[])
     return {cell: one.without for cell, one in select(kept, dict.fromkeys(kept, change)).items()}
 
 
 def test_a_cell_that_the_change_does_not_reach_does_not_run_where_another_of_its_target_does() -> None:
-    assert of_cells(["bitopCommand"]) == {BITOPS: ["texts", "ping"], UNITS: ["unit"], ELSEWHERE: ["texts", "ping"]}
+    assert of_cells(["bitopCommand"]) == {BITOPS: ["ping", "texts"], UNITS: ["unit"], ELSEWHERE: ["ping", "texts"]}
 
 
 def test_where_no_test_of_a_target_reaches_the_change_all_run() -> None:
@@ -144,13 +201,13 @@ def test_what_the_chosen_tests_have_entered_before_they_must_enter_again() -> No
     change = CodeChange(functions=frozenset(["bitopCommand", "getCommand", "printBits", "pingCommand"]), elsewhere=[])
 
     def lacking(**fields: object) -> set[str]:
-        now = msgspec.structs.replace(REACH, tests={"bits": ["bitopCommand"]}, failed=[], **fields)
+        now = msgspec.structs.replace(REACH, tests={"bits": ["bitopCommand"]}, failed={}, **fields)
         return not_entered(KEPT, change, ["bitopCommand", "getCommand", "printBits"], now)
 
     assert lacking() == {"getCommand"}, "nothing had entered printBits, and pingCommand is gone"
     assert lacking(every=["getCommand"]) == set()
     assert lacking(problem="a program executed nothing") == {"bitopCommand", "getCommand"}
-    failing = msgspec.structs.replace(REACH, tests={}, failed=["bitopCommand", "getCommand"])
+    failing = msgspec.structs.replace(REACH, tests={}, failed={"bits": ["bitopCommand"], "texts": ["getCommand"]})
     assert not_entered(KEPT, change, ["bitopCommand", "getCommand"], failing) == set()
 
 
@@ -204,11 +261,12 @@ def test_a_run_says_what_was_left_out_where_and_why(tmp_path: Path) -> None:
     ) == [
         "203",
         (
-            "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand): "
+            "left out, since they do not reach what differs (bitopCommand), and ended as expected in /runs/1: "
             "70 of 173 in bitops, 27 of 32 in units on armv5, armv6"
         ),
         (
-            "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand, redisBitpos): "
+            "left out, since they do not reach what differs (bitopCommand, redisBitpos), and ended as expected in "
+            "/runs/1: "
             "9 of 173 in bitops on sparc64"
         ),
     ]
@@ -219,10 +277,13 @@ def test_cells_that_were_compared_with_different_runs_are_told_apart(tmp_path: P
     assert told(tmp_path, ("armv5", "bitops", left(1, 2, "bitopCommand")), ("armv5", "units", later)) == [
         "4",
         (
-            "left out, since they passed in /runs/1 and do not reach what differs (bitopCommand): "
+            "left out, since they do not reach what differs (bitopCommand), and ended as expected in /runs/1: "
             "1 of 2 in bitops on armv5"
         ),
-        "left out, since they passed in /runs/2 and do not reach what differs (bitopCommand): 3 of 9 in units on armv5",
+        (
+            "left out, since they do not reach what differs (bitopCommand), and ended as expected in /runs/2: "
+            "3 of 9 in units on armv5"
+        ),
     ]
 
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 @click.option(
     "--all-tests",
     is_flag=True,
-    help="Run all tests of the selected suites, those included that passed before and that the change cannot reach.",
+    help="Run all tests of the selected suites, also those that ended as expected and that the change cannot reach.",
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
 @options.warnings

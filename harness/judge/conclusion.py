@@ -44,31 +44,42 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     today: datetime.date
 
     @classmethod
-    def read(cls, stored: TrustedRun, known_file: Path) -> KnownLists:
-        """Raises UsageError for a list that is invalid."""
-        run = stored.record
-        own = known_findings.own_list(stored.folder, run)
+    def read(cls, folder: Path, run: RunRecord, known_file: Path) -> KnownLists:
+        """Those of a run in a folder. Raises UsageError for a list that is invalid."""
+        own = known_findings.own_list(folder, run)
         listed = known_findings.load_known(known_file, run.machines, run.toolchain, run.environment)
         return cls(
             run=run,
             own=own,
             listed=known_findings.KnownList(findings=[*listed.findings, *own.entries]),
-            old=baseline.read(stored.folder),
-            sources=source_excerpt.read(stored.folder).sources,
+            old=baseline.read(folder),
+            sources=source_excerpt.read(folder).sources,
             today=datetime.datetime.now(tz=datetime.UTC).date(),
         )
+
+    @property
+    def in_force(self) -> list[known_findings.KnownFinding]:
+        """The entries that count today."""
+        return [entry for entry in self.listed.findings if entry.expires >= self.today]
+
+    def lasting(self, finding: Finding) -> bool:
+        """Whether entries make a finding known, and none of them is for what appears by chance."""
+        entries = self._matching(finding)
+        return bool(entries) and not any(entry.intermittent for entry in entries)
 
     def marked(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings, each with the reason for which it is known, or with none."""
         return [self._marked(finding) for finding in findings]
 
     def _marked(self, finding: Finding) -> Finding:
-        release = known_findings.release_name(self.run)
-        entries = known_findings.match(self.listed, finding, self.run.server, self.today, release=release)
-        reason = "; ".join(dict.fromkeys(entry.reason for entry in entries))
+        reason = "; ".join(dict.fromkeys(entry.reason for entry in self._matching(finding)))
         if not reason and self.old:
             reason = baseline.reason(self.old, finding, self.sources)
         return msgspec.structs.replace(finding, known=reason)
+
+    def _matching(self, finding: Finding) -> list[known_findings.KnownFinding]:
+        release = known_findings.release_name(self.run)
+        return known_findings.match(self.listed, finding, self.run.server, self.today, release=release)
 
 
 def conclude(
@@ -86,7 +97,7 @@ def conclude(
             provenance.seal_all(Cache.default(), folder)
         source_excerpt.collect(folder, run, findings, tree)
         findings = suspects.collect(folder, implicated_code.collect(folder, findings, tree))
-    lists = KnownLists.read(stored, known_file)
+    lists = KnownLists.read(folder, run, known_file)
     own, listed, old, today = lists.own, lists.listed, lists.old, lists.today
     marked = ordered(lists.marked(findings))
     compiler_reports = compiler_warnings.read(folder, run)
@@ -134,7 +145,7 @@ def conclude(
                 today,
                 release=known_findings.release_name(run),
                 suites=run.suites,
-                part=bool(run.tests),
+                part=bool(run.tests) or left_out.tests(run) > 0,
             ),
             *(baseline.remarks(old, [*marked, *failing], lists.sources) if old else []),
             *warning_findings.remarks(compiler_reports, warned),

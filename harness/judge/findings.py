@@ -72,7 +72,7 @@ class Judgement(Record, frozen=True):
     unchecked: list[str] = msgspec.field(default_factory=list)
     """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
     left_out: int = 0
-    """Tests that did not run, because they passed before and the change cannot reach them (`plumb premerge`)."""
+    """Tests that did not run: they ended as expected before, and the change cannot reach them (`plumb premerge`)."""
 
     def findings_by_cause(self) -> list[tuple[Cause, dict[str, Finding]]]:
         """Each cause with its findings by id: the one to read first, others that share it, and what may follow."""

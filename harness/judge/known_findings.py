@@ -78,8 +78,14 @@ class KnownFinding(Record, frozen=True):
     """The whole message of a failed test, or the title of any other finding; globs allowed."""
     via: list[str] = msgspec.field(default_factory=list)
     """Functions that must all be on the stack, in any order; globs allowed."""
+    conditional: bool = False
+    """Whether it appears under some seeds, in some tiers, or beside some targets only. No run reports such an entry as
+    unseen.
+    """
     intermittent: bool = False
-    """Whether it appears by chance, or not in every tier. No run reports such an entry as unseen."""
+    """Whether it appears by chance. No run reports such an entry as unseen, and `premerge` runs its tests whatever
+    changes.
+    """
 
 
 class KnownList(Record, frozen=True):
@@ -248,7 +254,8 @@ def remarks(
         if concerned and entry.expires < today:
             sentences.append(f"{about} expired on {entry.expires}: {entry.reason}")
             continue
-        due = concerned and not part and not entry.intermittent and entry.suite in {"", *suites}
+        always = not (entry.conditional or entry.intermittent)
+        due = concerned and not part and always and entry.suite in {"", *suites}
         if due and not any(_matches(entry, finding) for finding in found):
             sentences.append(f"{about}{_UNSEEN}")
     return sentences

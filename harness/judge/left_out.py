@@ -1,4 +1,4 @@
-"""Tests that did not run, because they passed before and a change cannot reach them (`plumb premerge`), in words."""
+"""Tests that did not run, because a change cannot reach them (`plumb premerge`), in words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def remarks(run: RunRecord) -> list[str]:
     found = []
     for (before, functions), groups in what.items():
         told = "; ".join(f"{counts_there} on {', '.join(names)}" for counts_there, names in groups.items())
-        found.append(f"left out, since they passed in {before} and do not reach what differs ({functions}): {told}")
+        why = f"left out, since they do not reach what differs ({functions}), and ended as expected in {before}"
+        found.append(f"{why}: {told}")
     return found
 
 

@@ -47,7 +47,9 @@ ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 
 
 class LeftOut(Record, frozen=True):
-    """The tests of a cell that did not run, because they passed before on the same code (`plumb premerge`)."""
+    """The tests of a cell that did not run, because they ended as expected on the same code (`plumb premerge`): they
+    passed, or were skipped, or failed of what is known.
+    """
 
     tests: int
     """How many did not run."""
@@ -56,7 +58,7 @@ class LeftOut(Record, frozen=True):
     functions: list[str]
     """The functions whose code is another than before, and which tests of the target reach: these tests ran."""
     before: str
-    """The run in which they passed."""
+    """The run in which they ended so."""
     unreached: list[str] = msgspec.field(default_factory=list)
     """Runs of earlier commits told here what `RunRecord.unentered` tells."""
 

@@ -25,7 +25,7 @@ from harness.core.model import CANARY_SUITE, DEFAULT_OPTIMISATION
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
 from harness.judge import known_findings, unchecked_changes
-from harness.judge.conclusion import conclude
+from harness.judge.conclusion import KnownLists, conclude
 from harness.record import evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.scheduler import CellCount, side_by_side
@@ -61,7 +61,7 @@ class CheckedChange(NamedTuple):
     base_code: BaseCode
     edited: EditedLines
     every_test: bool
-    """Whether tests run, too, that passed in an earlier run and that no change since can reach."""
+    """Whether tests run, too, that ended as expected in an earlier run and that no change since can reach."""
 
 
 class Check:
@@ -107,7 +107,8 @@ class Check:
         change = self.change
         known_findings.record(request.run, known_in_tree, None if change is None else change.known_in_base)
         # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
-        run_folder.write_run(request.run, self._record(prepared, []))
+        planned = self._record(prepared, [])
+        run_folder.write_run(request.run, planned)
         before = os.getloadavg()[0]
         cells = CellCount(len(request.plan.cells))
         with (
@@ -124,11 +125,12 @@ class Check:
                     prepared,
                     change.base_code,
                     change.edited,
+                    KnownLists.read(request.run, planned, request.known),
                     every_test=change.every_test,
                     folder=Path(sockets),
                 )
             if selection is not None and selection.left_out:
-                progress.say(f"{selection.left_out} tests passed before, and the change cannot reach them: left out")
+                progress.say(f"left out: {selection.left_out} tests that the change cannot reach")
             specs = CellSpecs(
                 self.bench,
                 request,
@@ -151,7 +153,7 @@ class Check:
         stored = stored_run.read(request.run)
         judgement, code = conclude(stored, request.known, progress, tree=self.tree.content, made_here=True)
         if selection is not None:
-            selection.keep(judgement)
+            selection.keep(judgement, record)
         return judgement, code
 
     def _check_request(self) -> None:

@@ -183,8 +183,8 @@ def run(
 ) -> tuple[Judgement, ExitCode]:
     """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does.
 
-    Unless `all_tests`, those do not run that passed in an earlier run and that no change since can reach. A change of
-    more than sources also runs the suites that alone cover files whose code it alters.
+    Unless `all_tests`, those do not run that ended as expected in an earlier run and that no change since can reach. A
+    change of more than sources also runs the suites that alone cover files whose code it alters.
     """
     # The base is another matter: what its tree lacks on this machine says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)

@@ -16,14 +16,16 @@ NAME = "reach.json"
 
 
 class CellReach(Record, frozen=True):
-    """What the tests of a cell that passed executed."""
+    """What the tests of a cell executed."""
 
     every: list[str]
     """Functions that count for every test."""
     tests: dict[str, list[str]]
-    """Test -> the functions of which it executed something besides."""
-    failed: list[str]
-    """Functions that tests entered which did not pass."""
+    """Test that passed -> the functions of which it executed something besides."""
+    failed: dict[str, list[str]]
+    """Test that failed -> the same."""
+    skipped: dict[str, list[str]]
+    """Test that was skipped -> the same."""
     count: int
     """How many tests the cell has, those included that did not pass."""
     problem: str = ""

@@ -42,7 +42,7 @@ class Keeper(Protocol):
 
 
 class FunctionKeeper:
-    """Keeps the functions, for every test that passed: one that did not has to run, whatever changes.
+    """Keeps the functions, for every test.
 
     Work that a server postpones shows late, so that a test also has what begins within LATE_SECONDS of its end. What
     other threads and children of a shared server do cannot be told apart: it counts for every test.
@@ -52,10 +52,9 @@ class FunctionKeeper:
         self._cell = cell
         self._every: set[str] = set()
         self._test: set[str] = set()
-        self._tests: dict[str, set[str]] = {}
-        self._failed: set[str] = set()
-        self._late: deque[tuple[float, str]] = deque()
-        """Tests whose postponed work may show yet, and when they ended."""
+        self._tests: dict[Outcome, dict[str, set[str]]] = {"passed": {}, "failed": {}, "skipped": {}}
+        self._late: deque[tuple[float, set[str]]] = deque()
+        """When tests ended whose postponed work may show yet, and the functions of each."""
         self._collected = 0.0
         """When the shared server was last looked at."""
 
@@ -68,7 +67,7 @@ class FunctionKeeper:
         while self._late and self._late[0][0] < self._collected - LATE_SECONDS:
             self._late.popleft()
         for _, earlier in self._late:
-            self._tests[earlier] |= entered
+            earlier.update(entered)
         self._collected = time.monotonic()
 
     def of_own(self, code: ProgramCode, executed: Executed) -> None:
@@ -81,22 +80,21 @@ class FunctionKeeper:
 
     def end_test(self, name: str, outcome: Outcome) -> None:
         """The present test has ended."""
-        if outcome == "passed":
-            self._tests[name] = set(self._test)
-            self._late.append((time.monotonic(), name))
-        else:
-            self._failed |= self._test
-        self._test.clear()
+        self._late.append((time.monotonic(), self._test))
+        self._tests[outcome][name] = self._test
+        self._test = set()
 
     def finish(self, count: int, problem: str) -> None:
         """Write reach.json."""
+        passed, failed, skipped = self._tests["passed"], self._tests["failed"], self._tests["skipped"]
         # Whatever runs, its servers are stopped.
         every = self._every | self._test
-        every |= set.intersection(*self._tests.values()) if self._tests else set()
+        every |= set.intersection(*passed.values()) if passed else set()
         found = CellReach(
             every=sorted(every),
-            tests={name: sorted(entered - every) for name, entered in self._tests.items()},
-            failed=sorted(self._failed - every),
+            tests={name: sorted(entered - every) for name, entered in passed.items()},
+            failed={name: sorted(entered - every) for name, entered in failed.items()},
+            skipped={name: sorted(entered - every) for name, entered in skipped.items()},
             count=count,
             problem=problem,
         )

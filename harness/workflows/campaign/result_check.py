@@ -84,7 +84,7 @@ def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str
             return _differences(outcome_of(told), outcome_of(found))
         # Findings without names fit no entry of the list, so that a cell may fail here alone.
         failing = {(cell.target, cell.suite) for cell in found.cells if cell.verdict == Verdict.FAIL}
-        marked = conclusion.KnownLists.read(stored, known).marked(told.findings)
+        marked = conclusion.KnownLists.read(stored.folder, stored.record, known).marked(told.findings)
         pairs = zip(told.findings, marked, strict=True)
         return [
             *_differences(_counts(told, failing), _counts(found, failing)),

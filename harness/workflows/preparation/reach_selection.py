@@ -2,11 +2,12 @@
 
 A run in which all tests of a cell run notes which functions each of them enters (harness.record.executed_blocks). The
 cache keeps that with the code of the server, if the cell was judged and had nothing new. In a later run, a test is left
-out if it passed then and entered no function whose code is another now. It would do the same again.
+out if it ended then as expected and entered no function whose code is another now. It would do the same again. A test
+that failed of what is known did so as expected, unless chance was in it or an audit followed.
 
-Everything that is not known runs: a cell of which nothing is kept, a test that did not pass, a build whose data or link
-differ, a suite whose servers are not all of its own target, another seed, another file of Plumbline. Of several such
-runs the newest of the same checkout counts: another checkout's code may differ by more.
+Everything that is not known runs: a cell of which nothing is kept, a build whose data or link differ, a suite whose
+servers are not all of its own target, another seed, another list of known findings, another file of Plumbline. Of
+several such runs the newest of the same checkout counts: another checkout's code may differ by more.
 
 What a server does by its clock counts for the test that runs then, and may be missing when fewer tests run. Therefore
 the chosen tests are noted as well. Where they do not enter what they entered before, their cell runs again as a whole.
@@ -45,6 +46,7 @@ from harness.workflows.preparation.reached_tests import (
     entered,
     not_entered,
     select,
+    settled,
     with_native,
 )
 from harness.workflows.target_setup import oracle_setup
@@ -55,10 +57,14 @@ if TYPE_CHECKING:
 
     from harness.analysis.code.code_map import CodeMap
     from harness.analysis.code.line_code import LineCode
+    from harness.core.finding import Finding
     from harness.core.model import Cell, Suite
+    from harness.judge.conclusion import KnownLists
     from harness.judge.findings import Judgement
+    from harness.judge.known_findings import KnownFinding
     from harness.plan.request import Request
     from harness.record.executed_blocks.block_map import ProgramCode
+    from harness.record.run_folder import RunRecord
     from harness.workflows.preparation.base_code import BaseCode
     from harness.workflows.preparation.edited_lines import EditedLines
     from harness.workflows.preparation.run_setup import PreparedRun
@@ -81,6 +87,7 @@ class ReachSelection:
         prepared: PreparedRun,
         base: BaseCode,
         edited: EditedLines,
+        known: KnownLists,
         *,
         every_test: bool,
         folder: Path,
@@ -91,6 +98,7 @@ class ReachSelection:
         self._prepared = prepared
         self._base = base
         self._edited = edited
+        self._known = known
         self._folder = folder
         self._guard = threading.Lock()
         self._code_files: dict[Path, Path] = {}
@@ -209,7 +217,7 @@ class ReachSelection:
         return CodeChange(functions=here, elsewhere=elsewhere)
 
     def _entered(self, target: str, differing: frozenset[str]) -> tuple[set[str], list[str]]:
-        """All functions of a target's servers that its tests have entered, now or when they passed before and were left
+        """All functions of a target's servers that its tests have entered, now or when they ran before and were left
         out; and the suites that have run and of which that is not known. `differing`: what matters of it.
         """
         cells = [cell for cell in self._noted if cell.target == target and self._has_run(cell)]
@@ -222,7 +230,7 @@ class ReachSelection:
                 continue
             found |= entered(noted)
             for name in self.of(cell).without:
-                found.update(self._kept[cell].reach.tests[name])
+                found.update(self._kept[cell].entered_by(name))
         rest = [cell for cell in self._request.plan.cells if cell.target == target and cell not in self._noted]
         others = [cell.suite for cell in rest if self._has_run(cell)]
         return found, [*unnoted, *(name for name in others if not cells or self._covers(name, target, differing))]
@@ -262,29 +270,32 @@ class ReachSelection:
     def _folder_of(self, cell: Cell) -> Path:
         return self._request.run / cell.target / cell.suite
 
-    def keep(self, judgement: Judgement) -> None:
-        """Keep what the cells noted that were judged and have nothing new. Tests with a finding are not among it."""
-        found = {occasion.test for one in judgement.findings for each in one.witnesses for occasion in each.occasions}
-        found |= {each.test for one in judgement.findings for each in one.witnesses}
+    def keep(self, judgement: Judgement, run: RunRecord) -> None:
+        """Keep what the cells noted that were judged and have nothing new. Of tests with a finding, those are among it
+        that failed of what is known.
+        """
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
+        audited = {(one.target, one.suite) for one in run.cells if one.audit}
         for cell, code in self._codes.items():
             noted = cell_reach.read(self._folder_of(cell))
             if noted is None or noted.problem or not noted.tests or self.of(cell).without:
                 continue
             if (cell.target, cell.suite) not in judged:
                 continue
-            # An example of a test has its name, with the example in brackets.
-            tests = {
-                name: entered
-                for name, entered in noted.tests.items()
-                if not any(one == name or one.startswith(f"{name}[") for one in found)
-            }
+            chance = [one for one in judgement.findings if not self._known.lasting(one)]
+            reach, excused = settled(
+                noted,
+                _tests_of(judgement.findings, cell),
+                _tests_of(chance, cell),
+                audited=(cell.target, cell.suite) in audited,
+            )
             kept = KeptReach(
                 code=code,
                 native=self._native if self._compares(cell) else None,
-                reach=msgspec.structs.replace(noted, tests=tests),
+                reach=reach,
                 functions=self._functions_of(cell),
                 run=str(self._request.run),
+                excused=excused,
             )
             content = gzip.compress(json_codec.encode(kept), 6, mtime=0)
             key = f"{self._keys[cell]}-{self._checkout}-{self._prepared.tree.digest[:16]}"
@@ -374,6 +385,7 @@ class ReachSelection:
     def _identity(self, cell: Cell) -> list[str]:
         """Everything that a test's outcome depends on, beside the server's code."""
         request, target, tree = self._request, self._prepared.targets[cell.target], self._prepared.tree
+        units = target.units.get("units") if self._suite(cell).program else None
         return [
             *self._own_code,
             tree.family,
@@ -386,7 +398,9 @@ class ReachSelection:
             *request.settings.words,
             # What lines a test executes was noted of those alone that differ from the base.
             self._base.content,
-            *([repr((units.absent, units.broken))] if (units := target.units.get("units")) else []),
+            # What failed then and was known has to be known still.
+            *(repr(_at(entry, cell.target)) for entry in self._known.in_force),
+            *([repr((units.absent, units.broken))] if units is not None else []),
         ]
 
     @cached_property
@@ -397,6 +411,18 @@ class ReachSelection:
     @cached_property
     def _own_code(self) -> list[str]:
         return [tree_files.digest_of(folder) for folder in OWN_FOLDERS]
+
+
+def _at(entry: KnownFinding, target: str) -> KnownFinding:
+    """What a known list's entry says of a target's cells, whatever other targets a run has."""
+    return msgspec.structs.replace(entry, targets=[name for name in entry.targets if name in {target, ORACLE}])
+
+
+def _tests_of(findings: Iterable[Finding], cell: Cell) -> set[str]:
+    """The tests of a cell that findings were seen in."""
+    name = f"{cell.target}/{cell.suite}"
+    witnesses = [each for one in findings for each in one.witnesses if name in each.cells]
+    return {each.test for each in witnesses} | {occasion.test for each in witnesses for occasion in each.occasions}
 
 
 def _write(content: bytes, into: Path) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.analysis.code.code_map import CodeChange, CodeMap
 from harness.core.model import Record
 from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -14,7 +16,7 @@ from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec
 from harness.record.run_folder import LeftOut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from harness.core.model import Cell
 
@@ -31,6 +33,27 @@ class KeptReach(Record, frozen=True):
     """All functions of the program: of others, nobody knows which tests enter them."""
     run: str
     """The run's folder."""
+    excused: list[str] = []  # noqa: RUF012 - msgspec copies a default
+    """Tests that failed of what is known and not due to chance. They stop there again."""
+
+    @property
+    def compares(self) -> bool:
+        """Whether the tests compare servers with the native build."""
+        return self.native is not None
+
+    def entered_by(self, test: str) -> list[str]:
+        """The functions that a test entered, without those that count for every test."""
+        reach = self.reach
+        return (reach.tests.get(test) or reach.failed.get(test) or reach.skipped.get(test)) or []
+
+    def unreached(self, change: CodeChange) -> set[str]:
+        """The tests that do the same again: they enter nothing that differs."""
+        if change.elsewhere or not change.functions or change.functions & set(self.reach.every):
+            return set()
+        # What a test was skipped for without having asked a program of the target is not the program's.
+        skipped = [name for name, entered in self.reach.skipped.items() if not entered]
+        settled = [*self.reach.tests, *self.excused, *skipped]
+        return {name for name in settled if change.functions.isdisjoint(self.entered_by(name))}
 
 
 class CellSelection(Record, frozen=True):
@@ -69,16 +92,37 @@ def added(old: CodeMap, new: CodeMap) -> set[str]:
     return {name for each in new.objects.values() for name in each.functions} - before
 
 
+def settled(
+    noted: CellReach, found: Collection[str], by_chance: Collection[str], *, audited: bool
+) -> tuple[CellReach, list[str]]:
+    """What a cell noted, without tests that passed and have a finding, and `KeptReach.excused`.
+
+    `found`: tests, or examples of them, in which something known was found. `by_chance`: those of them that may end
+    otherwise. `audited`: whether an audit followed. It goes on after a test's first fault, and notes nothing.
+    """
+
+    def is_in(names: Collection[str], test: str) -> bool:
+        # An example has its test's name, with its own in brackets.
+        return any(name == test or name.startswith(f"{test}[") for name in names)
+
+    passed = {name: entered for name, entered in noted.tests.items() if not is_in(found, name)}
+    excused = [name for name in noted.failed if not audited and is_in(found, name) and not is_in(by_chance, name)]
+    return msgspec.structs.replace(noted, tests=passed), excused
+
+
 def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -> dict[Cell, CellSelection]:
     """The tests of the cells of which something was kept. `changes`: in what their programs differ from then."""
     reached: dict[str, set[str]] = {}
     known: dict[str, set[str]] = {}
+    agreeing: dict[str, set[str]] = {}
+    """Suite -> its tests that passed on some target and that the change does not reach there."""
     for cell, one in kept.items():
+        agreeing.setdefault(cell.suite, set()).update(one.unreached(changes[cell]) & one.reach.tests.keys())
         passed = set(one.reach.every).union(*one.reach.tests.values())
         reached.setdefault(cell.target, set()).update(changes[cell].functions & passed)
         known.setdefault(cell.target, set()).update(one.functions)
     return {
-        cell: selected(one, changes[cell], reached[cell.target])
+        cell: selected(one, changes[cell], reached[cell.target], agreeing[cell.suite])
         for cell, one in kept.items()
         # Where no test reaches the change, that is no reason to run none. What is in no program may be in a module.
         if reached[cell.target] and changes[cell].functions <= known[cell.target]
@@ -95,22 +139,25 @@ def not_entered(kept: KeptReach, change: CodeChange, functions: Iterable[str], n
 
 def entered(reach: CellReach) -> set[str]:
     """All functions that something of a cell entered."""
-    return set(reach.every).union(reach.failed, *reach.tests.values())
+    return set(reach.every).union(*reach.tests.values(), *reach.failed.values(), *reach.skipped.values())
 
 
-def selected(kept: KeptReach, change: CodeChange, reached: set[str]) -> CellSelection:
-    """The tests of one cell. `reached`: what tests of its target reach of the change, in all cells."""
-    if change.elsewhere or not change.functions or change.functions & set(kept.reach.every):
-        return EVERY_TEST
+def selected(kept: KeptReach, change: CodeChange, reached: set[str], agreeing: set[str]) -> CellSelection:
+    """The tests of one cell. `reached`: what tests of its target reach of the change, in all cells. `agreeing`: the
+    suite's tests that passed on another target and that the change does not reach there.
+    """
     tests = kept.reach.tests
-    without = [name for name, entered in tests.items() if change.functions.isdisjoint(entered)]
-    if len(without) == len(tests) < kept.reach.count:
-        # Those that did not pass run again. Where nothing passes beside them, they prove nothing: the least test does.
-        without.remove(min(without, key=lambda name: len(tests[name])))
-    if not without:
+    without = kept.unreached(change)
+    if kept.compares:
+        # The native build went on where the target stopped. Where both agree, the target shows what the former enters.
+        without -= set(kept.excused) - agreeing
+    if tests.keys() <= without and len(without) < kept.reach.count:
+        # Others run. Where nothing passes beside them, they prove nothing: the least test does.
+        without -= {*sorted(tests, key=lambda name: len(tests[name]))[:1]}
+    if not without or not tests:
         return EVERY_TEST
     return CellSelection(
-        without=without,
+        without=sorted(without),
         left_out=LeftOut(
             tests=len(without),
             of=kept.reach.count,
