@@ -69,6 +69,13 @@ def test_a_table_that_is_cut_off_gives_what_it_has(binary: Path) -> None:
     assert (named(binary, 0x1000), named(binary, 0x3000)) == ("getCommand", "??")
 
 
+def test_a_table_whose_entries_have_another_size_is_not_believed_to_be_whole(binary: Path) -> None:
+    content = binary.read_bytes()
+    assert content.count(struct.pack("<2I", 1, 16)) == 2, "alignment and bytes of an entry"
+    binary.write_bytes(content.replace(struct.pack("<2I", 1, 16), struct.pack("<2I", 1, 24)))
+    assert not function_symbols(str(binary)).complete
+
+
 @pytest.mark.parametrize(
     ("address", "function"),
     [

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elftools.common.exceptions import ELFError
+from elftools.common.utils import struct_parse
+from elftools.dwarf.abbrevtable import AbbrevDecl
 from elftools.elf.elffile import ELFFile
 
 from harness.analysis.debug_file import debug_file
@@ -47,6 +49,8 @@ def line_code(program: Path, lines: Mapping[str, Collection[int]]) -> list[LineC
 
 def _code_of(dwarf: Any, unit: Any, lines: Mapping[str, Collection[int]]) -> Iterator[LineCode]:
     """The code that one compilation made of the lines (DWARF 5, 6.2.2)."""
+    abbreviations = _Abbreviations(unit.structs, dwarf.debug_abbrev_sec.stream, unit["debug_abbrev_offset"])
+    unit.get_abbrev_table = lambda: abbreviations
     program = dwarf.line_program_for_CU(unit)
     sources = _sources(program, unit, lines) if program is not None else {}
     if not sources:
@@ -61,6 +65,26 @@ def _code_of(dwarf: Any, unit: Any, lines: Mapping[str, Collection[int]]) -> Ite
             if source and before.line in lines[source]:
                 yield LineCode(file=source, line=before.line, start=before.address, end=state.address)
         before = None if state.end_sequence else state
+
+
+class _Abbreviations:
+    """The abbreviations of a unit (DWARF 5, 7.5.3), up to the one that is asked for.
+
+    A unit's first entry, which names its line program, has one of the first. The library's own table reads them all,
+    which takes longer than everything else here.
+    """
+
+    def __init__(self, structs: Any, stream: Any, offset: int) -> None:
+        self._structs, self._stream, self._offset = structs, stream, offset
+
+    def get_abbrev(self, code: int) -> AbbrevDecl:
+        """The declaration with a code. Raises ELFError where there is none."""
+        self._stream.seek(self._offset)
+        while (found := struct_parse(self._structs.the_Dwarf_uleb128, self._stream)) != 0:
+            declaration = struct_parse(self._structs.Dwarf_abbrev_declaration, self._stream)
+            if found == code:
+                return AbbrevDecl(code, declaration)
+        raise ELFError(f"no abbreviation {code}")
 
 
 def _sources(program: Any, unit: Any, wanted: Collection[str]) -> dict[int, str]:

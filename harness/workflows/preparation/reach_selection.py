@@ -276,13 +276,13 @@ class ReachSelection:
         """
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
         audited = {(one.target, one.suite) for one in run.cells if one.audit}
+        chance = [one for one in judgement.findings if not self._known.lasting(one)]
         for cell, code in self._codes.items():
             noted = cell_reach.read(self._folder_of(cell))
             if noted is None or noted.problem or not noted.tests or self.of(cell).without:
                 continue
             if (cell.target, cell.suite) not in judged:
                 continue
-            chance = [one for one in judgement.findings if not self._known.lasting(one)]
             reach, excused = settled(
                 noted,
                 _tests_of(judgement.findings, cell),
