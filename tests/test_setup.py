@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from harness.core.strict_toml import ROOT
@@ -55,3 +56,32 @@ def test_only_what_an_environment_is_made_from_makes_it_again(tmp_path: Path) ->
         return (tmp_path / "asked").read_text("utf-8").count("made")
 
     assert [made("old:main", 120), made("old:main", 100), made("new:main", 100)] == [1, 1, 2]
+
+
+def test_the_harness_is_compiled_where_isolated_processes_look_for_it(tmp_path: Path) -> None:
+    """Whatever the caller's environment says: the processes of cells do not read it."""
+    for name in ("ci", "harness", "elsewhere"):
+        (tmp_path / name).mkdir()
+    shutil.copy(ROOT / "ci" / "setup", tmp_path / "ci")
+    for name in ("requirements.txt", "pyproject.toml", "harness/module.py"):
+        (tmp_path / name).touch()
+    python = tmp_path / "outside" / "python3"
+    python.parent.mkdir()
+    copies = 'mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0" .venv/bin/plumb'
+    compiles = f'*compileall*) exec "{sys.executable}" "$@"'
+    python.write_text(f'#!/bin/sh\ncase "$*" in "-m venv"*) {copies};; {compiles};; esac\n', "utf-8")
+    python.chmod(0o755)
+    environment = {
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": str(tmp_path / "elsewhere"),
+    }
+
+    def set_up() -> None:
+        subprocess.run(["bash", "-c", ". ci/setup"], cwd=tmp_path, env=environment, capture_output=True, check=True)
+
+    set_up()
+    assert [file.name.partition(".")[0] for file in (tmp_path / "harness" / "__pycache__").iterdir()] == ["module"]
+    # What cannot be written is no reason to stop.
+    shutil.rmtree(tmp_path / "harness")
+    set_up()
