@@ -114,6 +114,7 @@ class Chaos:
         """A check with a cache in which one file was damaged: without the network it is mended from what is there."""
         path = self.used[what]
         entry = path.parent
+        self._give_objects()
         kept = self.folder / "kept"
         shutil.copytree(entry, kept, symlinks=True)
         faults.CACHE[how](path, self.draw)
@@ -153,6 +154,14 @@ class Chaos:
                 yield f"{path.relative_to(run)} removed"
             path.write_bytes(content)
         assert _passes(run, known), "whole again, it does not pass"
+
+    def _give_objects(self) -> None:
+        """What ccache keeps, so that a server is not compiled for a minute where it is built anew."""
+        kept = Cache.default().root / "ccache"
+        if kept.is_dir() and not (self.cache / "ccache").exists():
+            # Others may remove an object in the meantime.
+            with contextlib.suppress(shutil.Error):
+                shutil.copytree(kept, self.cache / "ccache")
 
     def _fresh(self) -> Path:
         self._number += 1

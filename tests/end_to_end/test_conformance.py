@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.qemu_user import Runner
-    from harness.core.target_model import Policy, Target
+    from harness.core.target_model import Policy, Target, Toolchain
 
 pytestmark = pytest.mark.end_to_end
 
@@ -41,13 +42,24 @@ CELLS = [
 ]
 
 
+@cache
+def emulators_of(group: tuple[str, ...]) -> tuple[Emulators, dict[str, Path]]:
+    """Those of several targets, built together if they are not in the cache."""
+    kept = Cache.default()
+    emulators = Emulators(kept, Fetcher(kept, Progress()), Progress())
+    return emulators, emulators.prepare([CATALOG.targets[one].emulator for one in group])
+
+
+@cache
+def canary_of(name: str) -> tuple[Path, Toolchain]:
+    tools = machines.toolchain_of(name)
+    return canary.compile_canary(Cache.default(), CATALOG.targets[name], tools), tools
+
+
 def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
-    target, cache, tools = CATALOG.targets[name], Cache.default(), machines.toolchain_of(name)
-    emulators = Emulators(cache, Fetcher(cache, Progress()), Progress())
-    group = machines.REQUIRED if name in machines.REQUIRED else machines.OTHERS
-    programs = emulators.prepare([CATALOG.targets[one].emulator for one in group])
-    program = canary.compile_canary(cache, target, tools)
-    return program, emulators.runner(target, tools, policy, programs), tools.prefix
+    emulators, programs = emulators_of(tuple(machines.REQUIRED if name in machines.REQUIRED else machines.OTHERS))
+    program, tools = canary_of(name)
+    return program, emulators.runner(CATALOG.targets[name], tools, policy, programs), tools.prefix
 
 
 def disagreements(program: Path, runner: Runner, triple: str, log: Path) -> list[str]:
@@ -145,8 +157,7 @@ def test_an_access_that_never_ends_is_told_and_soon() -> None:
     # Endless but where the address is a multiple of 4.
     code = ["tst %0, #3", "1: bne 1b", *ldr.code]
     accesses = [msgspec.structs.replace(ldr, name="endless", code=code), ldr]
-    tools, cache = CATALOG.toolchain_of(target), machines.quiet_workbench().cache
-    program = canary.compile_canary(cache, target, tools, accesses=accesses)
+    program = canary.compile_canary(Cache.default(), target, CATALOG.toolchain_of(target), accesses=accesses)
     before = os.times()
     outcomes = canary.perform_all(canary.emulated(program, machines.runner("armv5", "unchecked")), target, accesses)
     seconds = os.times().children_user - before.children_user
