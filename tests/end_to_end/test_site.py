@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.strict_toml import ROOT
+from tests import fakes
 from tests.end_to_end.browser import look
 
 if TYPE_CHECKING:
@@ -104,13 +105,15 @@ def test_a_search_for_what_is_nowhere_finds_nothing(address: str) -> None:
 
 
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    for name in ("docs", "tools", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
-        place = source / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, place)
-    with (source / "docs" / "tutorial.md").open("a", encoding="utf-8") as page:
-        page.write("\n[a](nosuch.md) [b](reference.md#no-heading-there) [c](#no-heading-here)\n")
+    """On a site of two pages, which is built without it."""
+    source, page = tmp_path / "source", tmp_path / "source" / "docs" / "tutorial.md"
+    shutil.copytree(ROOT / "tools", source / "tools")
+    fakes.write(source / "docs" / "README.md", "# Documents\n\n## Tutorial\n\n- [First steps](tutorial.md)\n")
+    fakes.write(page, "# First steps\n\n[Back](README.md#tutorial), or [begin](#first-steps)\n")
+    built = build(source, tmp_path / "whole")
+    assert built.returncode == 0, built.stderr
+    with page.open("a", encoding="utf-8") as pages_text:
+        pages_text.write("\n[a](nosuch.md) [b](README.md#no-heading-there) [c](#no-heading-here)\n")
     built = build(source, tmp_path / "site")
     assert built.returncode != 0
     for end in ("nosuch.md", "no-heading-there", "no-heading-here"):
