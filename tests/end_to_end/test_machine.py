@@ -88,61 +88,6 @@ def canary_machine(name: str, target: str, folder: Path) -> Machine:
     return Machine(kernel, archive(kernel, target, {"/srv/canary": program}), folder, sockets=folder)
 
 
-@pytest.fixture(scope="module")
-def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Machine]]:
-    """A machine with the canary program, one at a time: it stays until another one is asked for."""
-    kept: dict[tuple[str, str], Machine] = {}
-
-    with contextlib.ExitStack() as running:
-
-        def boot(name: str, target: str) -> Machine:
-            if (name, target) not in kept:
-                running.close()
-                kept.clear()
-                folder = tmp_path_factory.mktemp("booted")
-                kept[name, target] = running.enter_context(canary_machine(name, target, folder))
-            return kept[name, target]
-
-        yield boot
-
-
-@pytest.mark.parametrize(("name", "target", "policy"), CELLS)
-def test_a_real_kernel_does_what_the_model_prescribes(
-    name: str, target: str, policy: str, booted: Callable[[str, str], Machine]
-) -> None:
-    found = CATALOG.targets[target]
-    chosen = rules.policy_for(CATALOG.policies, policy, found)
-    machine = booted(name, target)
-    before = fault_log.count_faults(machine.fault_log)
-    if chosen.mode is not None:
-        machine.set_alignment(chosen.mode)
-    ran = machine.run(["/srv/canary", "all"], deadline_seconds=120)
-    assert ran.end == ExitStatus(how="exit", number=0), ran.output[-200:]
-    outcomes: dict[str, list[str]] = {}
-    for line in ran.output.decode().splitlines():
-        access, _, rest = line.partition(" ")
-        outcomes.setdefault(access, []).append(rest.partition(" ")[2])
-    runner = Runner(target=found, policy=chosen, program=None, options=[], records_faults=False)
-    performed = canary.CanaryResult(outcomes=outcomes, reports={})
-    wrong = [
-        f"{case.access.name}: {one}"
-        for case in canary.cases(runner)
-        for one in canary.disagreements(case, performed, runner)
-    ]
-    assert wrong == []
-    told = rules.shown(found, "signal")
-    signals = sum(outcome == told for listed in outcomes.values() for outcome in listed)
-    faults = fault_log.read_faults(machine.fault_log)[before:]
-    assert len(faults) == signals
-    assert all(fault_log.is_misaligned(fault) for fault in faults)
-    # Where siginfo has no address, the record has it, and it is that of an access which must not be there.
-    dying = {case.access.access_class for case in canary.cases(runner) if "signal" in case.prescribed}
-    computed = [disassembly.access_of(fault, found.emulator.qemu) for fault in faults if fault.misaligned_address >= 0]
-    assert len(computed) in {0, signals}
-    assert {access.access_class for access in computed} in (set(), dying)
-    assert all(access.modulo % access.size_bytes for access in computed)
-
-
 def test_an_access_that_never_ends_is_killed_at_its_deadline(tmp_path: Path) -> None:
     with canary_machine("versatile", "armv5", tmp_path) as machine:
         machine.set_alignment(0)
@@ -379,3 +324,61 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
     while (stat := Path(f"/proc/{emulator}/stat")).exists() and " Z " not in stat.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Machine]]:
+    """A machine with the canary program, one at a time: it stays until another one is asked for.
+
+    Its tests are the last of the file: a sun4u that has nothing to do takes half a processor.
+    """
+    kept: dict[tuple[str, str], Machine] = {}
+
+    with contextlib.ExitStack() as running:
+
+        def boot(name: str, target: str) -> Machine:
+            if (name, target) not in kept:
+                running.close()
+                kept.clear()
+                folder = tmp_path_factory.mktemp("booted")
+                kept[name, target] = running.enter_context(canary_machine(name, target, folder))
+            return kept[name, target]
+
+        yield boot
+
+
+@pytest.mark.parametrize(("name", "target", "policy"), CELLS)
+def test_a_real_kernel_does_what_the_model_prescribes(
+    name: str, target: str, policy: str, booted: Callable[[str, str], Machine]
+) -> None:
+    found = CATALOG.targets[target]
+    chosen = rules.policy_for(CATALOG.policies, policy, found)
+    machine = booted(name, target)
+    before = fault_log.count_faults(machine.fault_log)
+    if chosen.mode is not None:
+        machine.set_alignment(chosen.mode)
+    ran = machine.run(["/srv/canary", "all"], deadline_seconds=120)
+    assert ran.end == ExitStatus(how="exit", number=0), ran.output[-200:]
+    outcomes: dict[str, list[str]] = {}
+    for line in ran.output.decode().splitlines():
+        access, _, rest = line.partition(" ")
+        outcomes.setdefault(access, []).append(rest.partition(" ")[2])
+    runner = Runner(target=found, policy=chosen, program=None, options=[], records_faults=False)
+    performed = canary.CanaryResult(outcomes=outcomes, reports={})
+    wrong = [
+        f"{case.access.name}: {one}"
+        for case in canary.cases(runner)
+        for one in canary.disagreements(case, performed, runner)
+    ]
+    assert wrong == []
+    told = rules.shown(found, "signal")
+    signals = sum(outcome == told for listed in outcomes.values() for outcome in listed)
+    faults = fault_log.read_faults(machine.fault_log)[before:]
+    assert len(faults) == signals
+    assert all(fault_log.is_misaligned(fault) for fault in faults)
+    # Where siginfo has no address, the record has it, and it is that of an access which must not be there.
+    dying = {case.access.access_class for case in canary.cases(runner) if "signal" in case.prescribed}
+    computed = [disassembly.access_of(fault, found.emulator.qemu) for fault in faults if fault.misaligned_address >= 0]
+    assert len(computed) in {0, signals}
+    assert {access.access_class for access in computed} in (set(), dying)
+    assert all(access.modulo % access.size_bytes for access in computed)
