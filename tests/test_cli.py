@@ -120,6 +120,15 @@ def test_the_overview_imports_no_command() -> None:
     assert (ended.code, packages) == (0, {"cli", "core"})
 
 
+def test_what_takes_long_to_import_is_left_to_the_processes_of_a_cluster() -> None:
+    """Every command that takes `--on` would import it."""
+    code = "import sys; import harness.cli.checks; print(*sys.modules)"
+    ended = process.run([sys.executable, "-c", code], deadline_seconds=60, folder=ROOT)
+    imported = set(ended.text.split())
+    assert "harness.workflows.campaign.engine.engine_process" in imported
+    assert not imported & {"asyncio", "dask", "distributed"}
+
+
 @pytest.mark.parametrize("command", sorted({*commands(), *group.commands}))
 def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
     code, out, err = plumb(*command.split(), "--help")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -63,6 +62,8 @@ def main(words: list[str]) -> int:
     settings = json_codec.decode(Path(words[0]).read_bytes(), EngineSettings)
     process.stop_on_signals()
     temporary_folder.confine()
+    import asyncio  # noqa: PLC0415 - every command that takes `--on` imports this module, asyncio thirty more
+
     import dask  # noqa: PLC0415 - loading it takes half a second, in which signals must be handled
 
     dask.config.set(CONFIGURATION)
