@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.build import toolchain
+from harness.build.qemu_user import QEMU_FOLDER, Qemu
 from harness.core.cache import Cache
 from harness.core.digests import key_of, sha256_of
 from harness.core.processes import process
+from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
 from harness.workflows.target_setup import TargetSetup, set_up_targets
 from harness.workflows.workbench import Workbench
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree
     from harness.core.target_model import Toolchain
 
-REQUIRED = [target.name for target in Catalog().targets.values() if "required" in target.groups]
+CATALOG = Catalog()
+"""That of all tests: to read its files takes 50 ms each time."""
+REQUIRED = [target.name for target in CATALOG.targets.values() if "required" in target.groups]
 OTHERS = [
     "mips",
     "hppa",
@@ -60,7 +64,7 @@ MISALIGNING = [*REQUIRED, *(beyond(name) for name in OTHERS if name != "m68k")]
 
 def quiet_workbench() -> Workbench:
     """The user's cache, without progress on standard error."""
-    return Workbench(catalog=Catalog(), cache=Cache.default(), progress=fakes.quiet())
+    return Workbench(catalog=CATALOG, cache=Cache.default(), progress=fakes.quiet())
 
 
 @cache
@@ -76,10 +80,10 @@ def runner(target: str, policy: str = "signal") -> Runner:
     return set_up(tuple(together))[target].runner(policy)
 
 
+@cache
 def toolchain_of(target: str) -> Toolchain:
     """How to compile for a target; the compiler of a family is fetched if it is not in the cache."""
-    bench = quiet_workbench()
-    return bench.toolchain_of(bench.catalog.targets[target])
+    return quiet_workbench().toolchain_of(CATALOG.targets[target])
 
 
 def build(tree: SourceTree, target: str) -> Build:
@@ -97,9 +101,16 @@ def release(name: str) -> Path:
     return quiet_workbench().open_server(name).path
 
 
+@cache
+def emulators_source() -> Path:
+    """The pinned emulator's source tree. To read all of it again, which proves that it is whole, takes 3 s."""
+    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+    return quiet_workbench().fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+
+
 def compiled(target: str, source: Path, folder: Path) -> Path:
     """A test's program in C, compiled for a target as servers are."""
-    found = Catalog().targets[target]
+    found = CATALOG.targets[target]
     made = folder / source.stem
     flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]
     compiler = toolchain.tool(toolchain_of(target), "gcc")

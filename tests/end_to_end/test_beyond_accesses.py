@@ -11,7 +11,6 @@ from harness.analysis import symbols
 from harness.build import toolchain
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from tests.end_to_end import machines
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 SOURCE = ROOT / "tests" / "data" / "faults" / "beyond.c"
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 BUS_ADRERR = 2
 """The si_code of an address that does not exist, by the kernel's asm-generic/siginfo.h."""
 SEGV_MAPERR = 1

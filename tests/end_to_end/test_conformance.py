@@ -20,7 +20,6 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.isa import rules
-from harness.plan.catalog import Catalog
 from harness.run import canary
 from tests.end_to_end import machines
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 AUDITS = [rules.AUDIT, rules.audit_name("strict")]
 CELLS = [
     (name, policy) if name in machines.REQUIRED else machines.beyond(name, policy)

@@ -12,7 +12,6 @@ import pytest
 from harness.build import toolchain
 from harness.core.cache import Cache
 from harness.core.digests import key_of
-from harness.plan.catalog import Catalog
 from harness.record.edge_coverage import SIZE_BYTES, EdgeCoverage
 from tests.end_to_end import machines
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdio.h>

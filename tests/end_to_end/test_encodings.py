@@ -8,7 +8,6 @@ import pytest
 
 from harness.build import toolchain
 from harness.core.processes import process
-from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 from tools import encodings as census
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 READABLE = [name for name in machines.REQUIRED if name in census.readable()]
 
 

@@ -14,7 +14,6 @@ import pytest
 from harness.build.qemu_user import with_alignment
 from harness.core.processes import process
 from harness.isa import rules
-from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from harness.run.sweep import comparison, program
 from tests.end_to_end import machines
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 SWEPT = [name for name in machines.REQUIRED if program.table_of(CATALOG.targets[name]) is not None]
 BEYOND = [name for name in machines.OTHERS if program.table_of(CATALOG.targets[name]) is not None]
 # A toolchain of 64 bits knows what one of 32 bits does: it comes last, and is asked about instructions of all.
@@ -68,7 +67,7 @@ def test_every_encoding_does_what_is_prescribed(name: str, policy: str) -> None:
 def test_decoder_disassembler_and_assembler_know_no_other_access(isa: str) -> None:
     bench = machines.quiet_workbench()
     sweeps = [decoders.made(bench, CATALOG.targets[name]) for name in ALL_SWEPT if CATALOG.targets[name].isa == isa]
-    assert decoders.differences(decoders.source_folder(bench), sweeps) == []
+    assert decoders.differences(machines.emulators_source(), sweeps) == []
 
 
 def test_a_lost_encoding_a_wrong_text_and_a_wrong_code_are_told() -> None:
@@ -83,7 +82,7 @@ def test_a_lost_encoding_a_wrong_text_and_a_wrong_code_are_told() -> None:
             changed.append((one, instruction._replace(code=0x10800000)))
         elif not one.text.startswith("swap "):
             changed.append((one, instruction))
-    found = decoders.differences(decoders.source_folder(bench), [whole._replace(instructions=changed)])
+    found = decoders.differences(machines.emulators_source(), [whole._replace(instructions=changed)])
     for told in (
         "ldstub [%o4 + %o5], %o2: the decoder takes it for None",
         "lduh [ %o4 ], %o2: the assembler makes d4130000 of it, not d4530000",

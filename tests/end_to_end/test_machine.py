@@ -30,7 +30,6 @@ from harness.core.processes import process
 from harness.core.progress import Progress
 from harness.core.strict_toml import ROOT
 from harness.isa import rules
-from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from harness.run import canary
 from harness.run.vm.init_channel import RefusedError
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 CELLS = [
     *[("versatile", "armv5", f"linux-arm-{mode}") for mode in (2, 3, 4, 5)],
     *[machines.beyond("realview", "armv6-kernel", f"linux-arm-{mode}") for mode in range(6)],

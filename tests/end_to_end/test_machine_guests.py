@@ -9,7 +9,6 @@ import pytest
 from harness.build.qemu_user import Runner
 from harness.build.sources.source_tree import open_tree
 from harness.isa import rules
-from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from harness.run.vm.guest import PORTS, SERVER, VirtualMachine, VmGuest, VmImage
 from tests.end_to_end import machines
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 
 
 def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:

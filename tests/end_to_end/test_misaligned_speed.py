@@ -9,7 +9,6 @@ import pytest
 
 from harness.build import toolchain
 from harness.build.qemu_user import with_alignment
-from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.slow]
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 # riscv_hwprobe has the number 258; key 5 is RISCV_HWPROBE_KEY_CPUPERF_0 (Linux, arch/riscv/include/uapi/asm/hwprobe.h).
 PROGRAM = r"""
 #include <unistd.h>

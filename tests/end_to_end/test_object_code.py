@@ -13,7 +13,6 @@ from harness.analysis.code.code_map import CodeChange, CodeMap, altered_objects,
 from harness.build import toolchain
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
-from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ __attribute__((noinline)) int chooses(int n)
     }
 }
 """
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 EVERYWHERE = [ORACLE, *machines.TESTED]
 
 

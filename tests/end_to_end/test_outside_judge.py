@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import toolchain
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
 from harness.core.processes import process
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
-from harness.plan.catalog import Catalog
 from harness.record import fault_log
 from tests.end_to_end import machines
 
@@ -29,7 +27,7 @@ pytestmark = pytest.mark.end_to_end
 
 SOURCE = ROOT / "tests" / "data" / "faults" / "typed.c"
 SANITIZER = ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 BY_WORDS = {name: {"load-dword", "store-dword"} for name in ("mips", "powerpc")}
 """What 32-bit machines without instructions for 8 bytes move by words."""
 
@@ -62,14 +60,12 @@ def ran(source: str, name: str, folder: Path, *flags: str) -> FaultLog:
 
     The source is in the archive that the emulator is built from.
     """
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-    tree = machines.quiet_workbench().fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
     target = CATALOG.targets[name]
     compiler = toolchain.tool(CATALOG.toolchain_of(target), "gcc")
     program = folder / "program"
     command: list[str | Path] = [
         compiler,
-        str(tree / "tests" / "tcg" / source),
+        str(machines.emulators_source() / "tests" / "tcg" / source),
         *target.compiler_flags,
         "-O2",
         *flags,

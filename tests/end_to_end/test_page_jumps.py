@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import toolchain
-from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 TARGETS = ["armv5", "aarch64", "sparc64", "sparc32plus"]
 # `answer` is called from another page so often that its caller jumps there without a look. Then its page changes.
 PROGRAM = r"""

@@ -9,7 +9,6 @@ import pytest
 
 from harness.build import toolchain
 from harness.core.target_model import ORACLE
-from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 LATE_SECONDS = 20
 # Each way to await a signal comes after the signal was sent. Alarms end a wait for one that never arrives.
 PROGRAM = r"""

@@ -17,7 +17,6 @@ from harness.core.cache import Cache
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.core.target_model import ORACLE
-from harness.plan.catalog import Catalog
 from harness.plan.workloads import BenchWorkload
 from harness.record.instruction_counts import InstructionCounts
 from harness.run import counted_server
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 PROGRAM = r"""
 #include <fcntl.h>
 #include <stdlib.h>

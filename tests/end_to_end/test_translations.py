@@ -15,7 +15,6 @@ import pytest
 
 from harness.build import toolchain
 from harness.build.qemu_user import with_alignment
-from harness.plan.catalog import Catalog
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-CATALOG = Catalog()
+CATALOG = machines.CATALOG
 HOLDS = subprocess.run(["setarch", "--addr-no-randomize", "true"], check=False, capture_output=True).returncode == 0
 keeps = pytest.mark.skipif(
     not HOLDS, reason="seccomp keeps programs from holding addresses: this container keeps nothing"
