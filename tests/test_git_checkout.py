@@ -293,6 +293,56 @@ def test_committed_staged_untracked_and_removed_files_have_changed_and_ignored_o
     ]
 
 
+def test_what_a_link_leads_to_has_changed_under_the_links_name_as_well(clone: Path) -> None:
+    """A compiler reads it there: what lies in a folder that no build sees was taken for part of no program."""
+    fakes.write(clone / "utils" / "real.c", "int real;\n")
+    fakes.write(clone / "utils" / "part" / "more.c", "int more;\n")
+    (clone / "src" / "linked.c").symlink_to("../utils/real.c")
+    (clone / "src" / "again.c").symlink_to("linked.c")
+    (clone / "deps").mkdir()
+    (clone / "deps" / "part").symlink_to("../utils/part")
+    commit(clone)
+    checkout = Checkout(clone)
+    base = checkout.base("HEAD")
+    assert checkout.changed(base) == []
+    fakes.write(clone / "utils" / "real.c", "int other;\n")
+    assert checkout.changed(base) == ["src/again.c", "src/linked.c", "utils/real.c"]
+    git(clone, "checkout", "--quiet", ".")
+    fakes.write(clone / "utils" / "part" / "more.c", "int other;\n")
+    assert checkout.changed(base) == ["deps/part/more.c", "utils/part/more.c"]
+
+
+def test_what_links_lead_to_beside_the_server_has_changed_where_it_differs_from_the_base(tmp_path: Path) -> None:
+    server = fakes.server_tree(tmp_path / "whole" / "vendor" / "redis")
+    shared = fakes.write(tmp_path / "whole" / "common" / "shared.c", "int shared;\n")
+    (server / "src" / "linked.c").symlink_to("../../../common/shared.c")
+    (server / "deps").mkdir()
+    (server / "deps" / "common").symlink_to("../../../common")
+    git(tmp_path / "whole", "init", "--quiet")
+    commit(tmp_path / "whole")
+    checkout = Checkout(server)
+    base = checkout.base("HEAD")
+    assert (checkout.changed(base), checkout.unseen()) == ([], [])
+    fakes.write(shared, "int other;\n")
+    assert checkout.changed(base) == ["deps/common/shared.c", "src/linked.c"]
+    commit(tmp_path / "whole")
+    assert checkout.changed(base) == ["deps/common/shared.c", "src/linked.c"]
+    assert checkout.changed(checkout.base("HEAD")) == []
+
+
+def test_sources_that_git_does_not_look_at_are_unseen(clone: Path, tmp_path: Path) -> None:
+    fakes.write(clone / ".gitignore", "*.o\nmine*\n")
+    commit(clone)
+    for name in ("src/mine.h", "src/part/mine.c", "deps/lua/mine.mk", "src/mine.txt", "build/mine.c", "src/a.o"):
+        fakes.write(clone / name, "int mine;\n")
+    (clone / "src" / "away.c").symlink_to(fakes.write(tmp_path / "away.c", "int away;\n"))
+    git(clone, "add", "src/away.c")
+    commit(clone)
+    checkout = Checkout(clone)
+    assert checkout.changed(checkout.base("HEAD")) == []
+    assert checkout.unseen() == ["deps/lua/mine.mk", "src/away.c", "src/mine.h", "src/part/mine.c"]
+
+
 @pytest.mark.parametrize("how", ["--assume-unchanged", "--skip-worktree"])
 def test_what_git_is_told_to_take_for_unchanged_has_changed_all_the_same(clone: Path, how: str) -> None:
     git(clone, "update-index", how, "src/bitops.c", "src/version.h")

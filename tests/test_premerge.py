@@ -150,6 +150,22 @@ def test_a_change_of_many_files_is_doubted(premerge: Premerge, checkout: Path) -
     assert json.loads(premerge("--explain", "--json")[1])["warning"] == warning
 
 
+def test_sources_that_git_ignores_are_told_also_where_there_is_nothing_to_run(
+    premerge: Premerge, checkout: Path
+) -> None:
+    """A build reads them, and no diff has them."""
+    fakes.write(checkout / ".gitignore", "mine.*\n")
+    commit(checkout, "first")
+    for name in ("src/mine.h", "deps/jemalloc/mine.h", "tests/mine.c", "utils/mine.h"):
+        fakes.write(checkout / name, "")
+    warning = "WARNING: git does not look at src/mine.h: nobody knows what differs from BASE there\n"
+    assert premerge()[1] == f"{base_line(checkout)}nothing has changed since BASE: nothing to run\n{warning}"
+    fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
+    assert premerge("--explain")[1].endswith(f" cells)\n{warning}")
+    unseen = json.loads(premerge("--explain", "--json", "--allocator", "jemalloc")[1])["unseen"]
+    assert unseen == ["deps/jemalloc/mine.h", "src/mine.h"]
+
+
 def test_what_no_suite_looks_at_is_said_and_is_no_pass(premerge: Premerge, checkout: Path) -> None:
     fakes.write(checkout / "src" / "fuzzer_c.c", "")
     code, out, err = premerge()

@@ -11,6 +11,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
+from harness.judge.unchecked_changes import Change
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
 from harness.record.run_folder import Unentered
@@ -21,8 +22,6 @@ from tests.stored import StoredRun, concluded
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from harness.judge.unchecked_changes import Change
 
 SUITES = Catalog().suites
 QUICK = [name for name, suite in SUITES.items() if suite.tier == "quick" and suite.needs_server]
@@ -122,6 +121,18 @@ def test_a_judgement_tells_which_part_no_target_tested(tmp_path: Path) -> None:
     assert (judgement.verdict, code, judgement.unchecked) == ("PASS", ExitCode.PASS, [])
     told = "no target ran `clock`, which alone tests a part of src/server.c: no shared object is preloaded there"
     assert judgement.remarks[0] == told
+
+
+@pytest.mark.usefixtures("fake_symbols")
+def test_a_judgement_tells_of_which_sources_nobody_knows_whether_they_have_changed(
+    tmp_path: Path, run: StoredRun
+) -> None:
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    hidden = [Change(file=name, suites=[], why="git ignores it", unseen=True) for name in ("src/a.h", "src/b.c")]
+    with unchecked_changes.noted(run.folder, [*changes("src/bitops.c"), *hidden]):
+        judgement, code = concluded(tmp_path, run)
+    assert (judgement.verdict, code, judgement.unchecked) == ("PASS", ExitCode.PASS, [])
+    assert "git does not look at src/a.h, src/b.c: nobody knows what differs from BASE there" in judgement.remarks
 
 
 @pytest.mark.usefixtures("fake_symbols")

@@ -124,6 +124,7 @@ def conclude(
         warnings=[] if failing else warned,
         remarks=[
             *left,
+            *unchecked_changes.unseen(changes),
             *unchecked_changes.partly(changes, judged),
             *unchecked_changes.partly_entered(run),
             *unchecked_changes.partly_executed(run),

@@ -40,6 +40,8 @@ class Change(Record, frozen=True):
     """The suites among `suites` that test a part of the file which no other suite does."""
     unchecked: bool = False
     """Whether the file matters and no suite checks it."""
+    unseen: bool = False
+    """Whether nobody knows if the file has changed, because git does not look at it."""
 
 
 @contextlib.contextmanager
@@ -105,6 +107,12 @@ def partly(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]
         f"no target ran `{name}`, which alone tests a part of {', '.join(of)}: {skipped[name]}"
         for name, of in files.items()
     ]
+
+
+def unseen(changes: Sequence[Change]) -> list[str]:
+    """A sentence for the files of which nobody knows whether they have changed."""
+    files = [change.file for change in changes if change.unseen]
+    return [f"git does not look at {left_out.named(files)}: nobody knows what differs from BASE there"] if files else []
 
 
 def _skipped(cells: Sequence[CellVerdict]) -> dict[str, str]:

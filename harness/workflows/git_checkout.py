@@ -12,17 +12,20 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.build.sources.tree_files import entries_of
 from harness.core.errors import InfrastructureError, PlumblineError, UsageError
 from harness.core.processes import environment, process
 from harness.judge.baseline import BaseRevision
 from harness.record.run_folder import CHANGES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 GIT_SECONDS = 120.0
 _SUBMODULES = ("--ignore-submodules=none",)
 """Whatever the user's own configuration says of them."""
+_READ = re.compile(r"(Makefile|(src|deps|modules)/(.*/)?(Makefile[^/]*|[^/]+\.(c|h|cc|cpp|hpp|S|inc|def|mk)))$")
+"""What compilers and make read of a server."""
 _MAINLINE = re.compile(r"unstable|main|master|develop|trunk|(?:v|release[-/])?\d+(?:\.\d+)+")
 """Names of branches that changes are merged into: development, and releases such as `7.0`."""
 
@@ -140,13 +143,15 @@ class Checkout:
     def changed(self, base: BaseRevision) -> list[str]:
         """Files below the folder that differ from a revision: committed since, uncommitted, untracked or removed.
 
-        Paths are relative to the folder. Files that git ignores do not count, but those count that git was told to take
-        for unchanged, and submodules: compilers read them.
+        Paths are relative to the folder. Files that git ignores do not count (`unseen`), but those count that git was
+        told to take for unchanged, and submodules: compilers read them. What links lead to counts under the links'
+        names as well, also where it is beside the folder: compilers read it there.
         """
         words = ["--name-only", "--no-renames", "--no-ext-diff", *_SUBMODULES, "-z", "--relative"]
         differing = self._ask("diff", *words, base.commit).split("\0")
         untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z").split("\0")
-        return sorted({name for name in [*differing, *untracked, *self._overlooked(base.commit)] if name})
+        changed = {name for name in [*differing, *untracked, *self._overlooked(base.commit)] if name}
+        return sorted(changed | set(self._behind_links(changed, base.commit)))
 
     def changed_lines(self, base: BaseRevision, name: str) -> list[range]:
         """The lines of a file, counted from 1, that differ from a revision, piece by piece. Where lines are gone and
@@ -160,6 +165,33 @@ class Checkout:
         found = re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", shown, re.MULTILINE)
         return [range(int(first), int(first) + int(count or 1)) for first, count in found]
 
+    def unseen(self) -> list[str]:
+        """Sources of which nobody can say whether they differ from a revision, and that a build reads if it asks for
+        them: git ignores them, or links lead to them out of the repository. Paths are relative to the folder.
+        """
+        ignored = self._ask("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split("\0")
+        top = self._top()
+        elsewhere = (name for name, real in self._outside() if not real.is_relative_to(top))
+        return sorted(name for name in {*ignored, *elsewhere} if _READ.match(name))
+
+    def _behind_links(self, changed: Collection[str], revision: str) -> Iterator[str]:
+        """The names under which links lead to files that differ from a revision. `changed`: those of the folder."""
+        for entry in entries_of(self.path):
+            if entry.link:
+                target = os.path.normpath(entry.place.parent / entry.link)
+                behind = (name for name in changed if f"{name}/".startswith(f"{target}/"))
+                yield from (f"{entry.place}{name.removeprefix(target)}" for name in behind)
+        top = self._top()
+        for name, real in self._outside():
+            if real.is_relative_to(top) and self._differs(str(real.relative_to(top)), revision, below=""):
+                yield name
+
+    def _outside(self) -> Iterator[tuple[str, Path]]:
+        """The files that links lead to out of the folder: by the name that they have in it, and where they are."""
+        for entry in entries_of(self.path):
+            if not entry.link and entry.path != self.path / entry.place:
+                yield entry.place.as_posix(), Path(os.path.realpath(entry.path))
+
     def _overlooked(self, revision: str) -> list[str]:
         """The files that differ from a revision, of those that git was told not to look at: `git update-index` with
         --assume-unchanged or --skip-worktree. What a sparse checkout lacks is none.
@@ -168,9 +200,11 @@ class Checkout:
         marked = [line[2:] for line in lines if line[:1] == "S" or line[:1].islower()]
         return [name for name in marked if (self.path / name).is_file() and self._differs(name, revision)]
 
-    def _differs(self, name: str, revision: str) -> bool:
-        there = self._git("rev-parse", "--verify", "--quiet", f"{revision}:{self.below}{name}")
-        return there.code != 0 or there.text.strip() != self._ask("hash-object", "--", name)
+    def _differs(self, name: str, revision: str, *, below: str | None = None) -> bool:
+        """Whether a file differs from a revision. `below`: where the name begins, as `self.below`, which it is."""
+        place = f"{self.below if below is None else below}{name}"
+        there = self._git("rev-parse", "--verify", "--quiet", f"{revision}:{place}")
+        return there.code != 0 or there.text.strip() != self._ask("hash-object", "--", place, folder=self._top())
 
     def content(self, base: BaseRevision) -> str:
         """The identity of the folder's content in a revision, the same for every commit that has this content."""
@@ -201,7 +235,7 @@ class Checkout:
         return tree
 
     def _top(self) -> Path:
-        return Path(self._ask("rev-parse", "--show-toplevel"))
+        return Path(os.path.realpath(self._ask("rev-parse", "--show-toplevel")))
 
     def _pushed_copy(self, upstream: str, branches: Sequence[_RemoteBranch]) -> _RemoteBranch | None:
         """The upstream, if it is what was pushed of the current branch, and no branch that changes are merged into."""

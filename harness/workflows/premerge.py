@@ -22,7 +22,7 @@ from harness.core.strict_toml import OWN_FOLDERS
 from harness.core.target_model import ORACLE
 from harness.judge import baseline, conclusion, known_findings, unchecked_changes, warning_findings
 from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.judge.unchecked_changes import Change  # noqa: TC001 - the same
+from harness.judge.unchecked_changes import Change
 from harness.plan.plan import make_plan
 from harness.record import stored_run
 from harness.report.formats import registry as formats
@@ -62,6 +62,8 @@ class Premerge(Record, frozen=True):
     """Changes that no suite would check, each with the reason. With one of them the check cannot pass."""
     known: list[str]
     """What the change does to the tree's own list of known findings. An entry that it adds excuses nothing here."""
+    unseen: list[str]
+    """Files of which nobody knows whether they have changed, and that a build may read: git does not look at them."""
     warning: str
     """Why BASE may be the wrong one; empty where nothing says so."""
     seed: int
@@ -95,7 +97,8 @@ def explain(
     known = known_findings.text_in(server)
     checkout = Checkout(server.resolve())
     base = checkout.base(base_name)
-    choice = choose(checkout.changed(base), catalog.suites, read_ignored_paths(), allocator)
+    table = read_ignored_paths()
+    choice = choose(checkout.changed(base), catalog.suites, table, allocator)
     wanted = list(suites) or choice.suites
     plan = make_plan(catalog, targets=targets, server=str(server), suites=wanted or [catalog.canary])
     planned = plan.suites if wanted and choice.changes else []
@@ -107,6 +110,7 @@ def explain(
         suites=planned,
         unchecked=unchecked_changes.foreseen(choice.changes, planned),
         known=known_findings.changes(known, _known_in(checkout, base)),
+        unseen=[one.file for one in choose(checkout.unseen(), catalog.suites, table, allocator).changes if one.suites],
         warning=_warning(len(choice.changes)),
         seed=int(base.commit[:8], 16),
     )
@@ -132,11 +136,16 @@ def text_of(premerge: Premerge) -> str:
 
 
 def summary(premerge: Premerge) -> str:
-    """The suites that will run, or the reason why none will; then each unchecked change, the warning, and each entry
+    """The suites that will run, or the reason why none will; then each unchecked change, the warnings, and each entry
     that the change adds to the tree's list of known findings or removes from it.
     """
-    lines = [_summary(premerge), *premerge.unchecked, premerge.warning, *premerge.known]
+    unseen = [f"WARNING: {one}" for one in unchecked_changes.unseen(_unseen(premerge))]
+    lines = [_summary(premerge), *premerge.unchecked, *unseen, premerge.warning, *premerge.known]
     return "\n".join(filter(None, lines))
+
+
+def _unseen(premerge: Premerge) -> list[Change]:
+    return [Change(file=name, suites=[], why="git does not look at it", unseen=True) for name in premerge.unseen]
 
 
 def _warning(files: int) -> str:
@@ -204,7 +213,7 @@ def run(
         request, checking.request = (
             with_suites(each, bench.catalog, premerge.changes, altered) for each in (request, of_change)
         )
-    with unchecked_changes.noted(request.run, [*premerge.changes, *altered]):
+    with unchecked_changes.noted(request.run, [*premerge.changes, *altered, *_unseen(premerge)]):
         judgement, code = checking.run()
     suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
     if not suspected and not warning_findings.verdicts(judgement.findings):
