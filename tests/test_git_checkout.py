@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -366,12 +367,40 @@ def test_the_users_configuration_of_git_hides_no_change(clone: Path, upstream: P
     checkout = Checkout(clone)
     assert (checkout.changed(checkout.base("HEAD")), revision_of(clone)) == ([], head)
     edited = fakes.write(clone / "deps" / "part" / "src" / "bitops.c", "int changed;\n")
-    assert checkout.changed(checkout.base("HEAD")) == ["deps/part"]
+    assert checkout.changed(checkout.base("HEAD")) == ["deps/part/src/bitops.c"]
     assert revision_of(clone) == f"{head}+changes"
     git(edited.parent, "checkout", "--quiet", "bitops.c")
     assert revision_of(clone) == head
     fakes.write(clone / "src" / "new.c", "int new;\n")
     assert revision_of(clone) == f"{head}+changes"
+
+
+def test_of_a_submodule_its_files_and_lines_have_changed_and_the_bases_tree_has_them_as_they_were(
+    clone: Path, upstream: Path, tmp_path: Path
+) -> None:
+    """The base had an empty folder there, and could not be compiled. By its own name no suite covers a submodule."""
+    git(clone, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(upstream), "deps/part")
+    commit(clone)
+    checkout, part = Checkout(clone), clone / "deps" / "part"
+    base = checkout.base("HEAD")
+    fakes.write(part / "src" / "bitops.c", "int bitops;\nint committed;\n")
+    commit(part)
+    fakes.write(part / "src" / "new.c", "int new;\n")
+    assert checkout.changed(base) == ["deps/part/src/bitops.c", "deps/part/src/new.c"]
+    assert checkout.changed_lines(base, "deps/part/src/bitops.c") == [range(2, 3)]
+    commit(clone)
+    assert checkout.changed(base) == ["deps/part/src/bitops.c", "deps/part/src/new.c"]
+    tree = checkout.write(base, tmp_path / "out")
+    assert sorted(path.name for path in (tree / "deps" / "part" / "src").iterdir()) == [
+        "bitops.c",
+        "theirs.c",
+        "version.h",
+    ]
+    assert (tree / "deps" / "part" / "src" / "bitops.c").read_text("utf-8") == "int bitops;\n"
+    # One that the base lacks is new as a whole.
+    assert "deps/part/src/version.h" in checkout.changed(checkout.base("HEAD~2"))
+    shutil.rmtree(part)
+    assert checkout.changed(base) == ["deps/part"]
 
 
 def test_a_server_below_the_top_folder_counts_alone(tmp_path: Path) -> None:

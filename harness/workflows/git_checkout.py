@@ -140,23 +140,36 @@ class Checkout:
         status = self._ask("status", "--porcelain", "--untracked-files=normal", *_SUBMODULES, "--", ".")
         return commit + (CHANGES if status or self._overlooked(commit) else "")
 
+    def has(self, commit: str) -> bool:
+        """Whether the repository has a commit."""
+        return self._commit(commit) is not None
+
+    def files(self) -> list[str]:
+        """The files below the folder that git does not ignore, relative to it."""
+        names = self._ask("ls-files", "--cached", "--others", "--exclude-standard", "-z").split("\0")
+        return [name for name in names if name]
+
     def changed(self, base: BaseRevision) -> list[str]:
         """Files below the folder that differ from a revision: committed since, uncommitted, untracked or removed.
 
         Paths are relative to the folder. Files that git ignores do not count (`unseen`), but those count that git was
-        told to take for unchanged, and submodules: compilers read them. What links lead to counts under the links'
-        names as well, also where it is beside the folder: compilers read it there.
+        told to take for unchanged, and those of submodules: compilers read them. What links lead to counts under the
+        links' names as well, also where it is beside the folder: compilers read it there.
         """
         words = ["--name-only", "--no-renames", "--no-ext-diff", *_SUBMODULES, "-z", "--relative"]
         differing = self._ask("diff", *words, base.commit).split("\0")
         untracked = self._ask("ls-files", "--others", "--exclude-standard", "-z").split("\0")
-        changed = {name for name in [*differing, *untracked, *self._overlooked(base.commit)] if name}
+        found = {name for name in [*differing, *untracked, *self._overlooked(base.commit)] if name}
+        changed = {file for name in found for file in self._files_of(name, base)}
         return sorted(changed | set(self._behind_links(changed, base.commit)))
 
     def changed_lines(self, base: BaseRevision, name: str) -> list[range]:
         """The lines of a file, counted from 1, that differ from a revision, piece by piece. Where lines are gone and
         none is in their place, the piece is empty. No pieces: nobody knows.
         """
+        for place, commit in self._submodules(base.commit).items():
+            if name.startswith(f"{place}/") and (module := self._submodule(place)) is not None:
+                return module.changed_lines(_replaced(base, commit), name.removeprefix(f"{place}/"))
         if self._git("cat-file", "-e", f"{base.commit}:{self.below}{name}").code != 0:
             lines = (self.path / name).read_bytes().count(b"\n") if (self.path / name).is_file() else 0
             return [range(1, lines + 1)] if lines else []
@@ -173,6 +186,29 @@ class Checkout:
         top = self._top()
         elsewhere = (name for name, real in self._outside() if not real.is_relative_to(top))
         return sorted(name for name in {*ignored, *elsewhere} if _READ.match(name))
+
+    def _files_of(self, name: str, base: BaseRevision) -> list[str]:
+        """The files that differ from a revision where a name does: more than one for a submodule, whose own name stands
+        for those that are gone with it, or that nobody can compare.
+        """
+        module = self._submodule(name)
+        if module is None:
+            return [name]
+        commit = self._submodules(base.commit).get(name, "")
+        known = commit and module.has(commit)
+        files = module.changed(_replaced(base, commit)) if known else module.files()
+        return [f"{name.rstrip('/')}/{file}" for file in files] or [name]
+
+    def _submodules(self, revision: str) -> dict[str, str]:
+        """The submodules below the folder in a revision: place -> commit."""
+        lines = self._ask("ls-tree", "-r", "-z", revision).split("\0")
+        rows = (line.split(None, 3) for line in lines if line.startswith("160000 "))
+        return {place: commit for _, _, commit, place in rows}
+
+    def _submodule(self, place: str) -> Checkout | None:
+        """The work tree of a submodule below the folder; None where there is none, or it was not fetched."""
+        folder = self.path / place
+        return Checkout(folder) if (folder / ".git").exists() and not folder.is_symlink() else None
 
     def _behind_links(self, changed: Collection[str], revision: str) -> Iterator[str]:
         """The names under which links lead to files that differ from a revision. `changed`: those of the folder."""
@@ -229,6 +265,11 @@ class Checkout:
         index.unlink()
         seconds = int(self._ask("show", "--no-patch", "--format=%ct", base.commit))
         tree = into / self.below
+        for place, commit in self._submodules(base.commit).items():
+            module = self._submodule(place)
+            if module is not None and module.has(commit):
+                shutil.rmtree(tree / place, ignore_errors=True)
+                module.write(_replaced(base, commit), tree / place)
         # All files get the same time, so that make does not rebuild generated files that were committed.
         for path in tree.rglob("*"):
             os.utime(path, (seconds, seconds), follow_symlinks=False)
@@ -336,6 +377,11 @@ class Checkout:
         quiet = ["-c", "core.safecrlf=false", "-c", "log.showSignature=false"]
         command: list[str | Path] = ["git", "-C", folder or self.path, *quiet, *words]
         return process.run(command, deadline_seconds=GIT_SECONDS, environment=_environment(index))
+
+
+def _replaced(base: BaseRevision, commit: str) -> BaseRevision:
+    """A base's commit of a submodule."""
+    return BaseRevision(commit=commit, subject=base.subject, why=base.why)
 
 
 def _environment(index: Path | None) -> dict[str, str]:
