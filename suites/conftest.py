@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.protocol.allowed_refusals import Release
+    from harness.run.cell_session import CellSession
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
 
@@ -41,9 +42,9 @@ def ports() -> Iterator[Ports]:
 
 
 @pytest.fixture
-def programs(cell: CellSpec, family: str, tmp_path: Path) -> Programs:
+def programs(cell: CellSpec, family: str, tmp_path: Path, cell_run: CellSession) -> Programs:
     """The release's programs, in a folder of the present test."""
-    return Programs(cell, family, tmp_path)
+    return Programs(cell, family, tmp_path, plugin_for=cell_run.plugin_for)
 
 
 @pytest.fixture(scope="session")

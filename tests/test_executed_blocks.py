@@ -306,6 +306,8 @@ def test_a_new_shared_server_takes_the_place_of_one_that_ended(cell: NotedCell) 
 
 def test_a_program_that_nobody_knows_or_that_notes_nothing_is_a_problem(cell: NotedCell, tmp_path: Path) -> None:
     assert cell.recorder.process(Path("/cache/of-another-target")) is None
+    assert not cell.recorder.knows(Path("/cache/of-another-target"))
+    assert cell.recorder.knows(PROGRAM)
     assert cell.recorder.plugin_for(Path("/cache/of-another-target")) == ""
     assert cell.read().problem == "the functions of of-another-target were not noted"
     silent = NotedCell(tmp_path / "silent")

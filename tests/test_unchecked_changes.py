@@ -231,3 +231,25 @@ def test_edited_lines_that_no_test_executes_are_named_and_alone_they_are_not_che
     assert of_lines(tmp_path, *lines, of=3, whole=False) == ([], part), "tests may use what has no line"
     assert of_lines(tmp_path, *lines, of=3, unnoted="programs") == ([], part)
     assert of_lines(tmp_path, of=3) == of_lines(tmp_path, of=0) == ([], [])
+
+
+def beside_the_server(tmp_path: Path, *lines: str, of: int, whole: bool = True, differs: bool = False) -> list[str]:
+    """What is said of edited lines of the client that no test executed."""
+    record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
+    armv5 = Unentered(
+        functions=[], of=int(differs), data_differ=False, unnoted=[], beside=[*lines], of_beside=of, whole_beside=whole
+    )
+    record = msgspec.structs.replace(record, unentered={"armv5": armv5})
+    return [*unchecked_changes.unentered(record), *unchecked_changes.partly_executed(record)]
+
+
+def test_edited_lines_of_the_client_alone_that_no_test_executes_are_not_checked(tmp_path: Path) -> None:
+    """All that was said was that the server is the base's."""
+    lines = ("src/redis-cli.c:9", "src/redis-cli.c:10")
+    told = "NOT CHECKED: no test executes a line of the change on armv5: src/redis-cli.c:9-10"
+    assert beside_the_server(tmp_path, *lines, of=2) == [told]
+    part = ["of the lines of the change, no test executes src/redis-cli.c:9-10 on armv5"]
+    assert beside_the_server(tmp_path, *lines, of=3) == part
+    assert beside_the_server(tmp_path, *lines, of=2, whole=False) == part, "a header may be another part of it"
+    assert beside_the_server(tmp_path, *lines, of=2, differs=True) == part, "tests enter another part in the server"
+    assert beside_the_server(tmp_path, of=2) == beside_the_server(tmp_path, of=0) == []

@@ -131,10 +131,10 @@ def unentered(run: RunRecord) -> list[str]:
     """A sentence for what differs from the base, where no test of any target has entered any of it; else one for the
     edited lines, where none of them was executed.
     """
-    if not _may_be_entered(run):
+    if not _may_be_entered(run) and (idle := _not_entered(run)):
         return [
             f"NOT CHECKED: no test enters what differs from BASE on {targets}: {functions}"
-            for (functions, _), targets in _not_entered(run).items()
+            for (functions, _), targets in idle.items()
         ]
     if _may_be_executed(run):
         return []
@@ -180,15 +180,19 @@ def _may_be_entered(run: RunRecord) -> bool:
 def _may_be_executed(run: RunRecord) -> bool:
     """Whether tests may have executed an edited line, or used what differs and has no line: data, a macro."""
     differing = [one for one in run.unentered.values() if one.of or one.data_differ]
-    return not all(one.whole and not one.unnoted and one.of_lines == len(one.lines) > 0 for one in differing)
+    if differing:
+        return not all(one.whole and not one.unnoted and one.of_lines == len(one.lines) > 0 for one in differing)
+    # What of a change the server has not, the client and the benchmark may have.
+    beside = [one for one in run.unentered.values() if one.of_beside]
+    return not beside or not all(one.whole_beside and one.of_beside == len(one.beside) for one in beside)
 
 
 def _not_executed(run: RunRecord) -> dict[str, str]:
     """Lines that nothing executed, in words -> the targets."""
     targets: dict[str, list[str]] = {}
     for target, one in run.unentered.items():
-        if one.lines:
-            targets.setdefault(left_out.named(_together(one.lines)), []).append(target)
+        if lines := [*one.lines, *one.beside]:
+            targets.setdefault(left_out.named(_together(lines)), []).append(target)
     return {lines: ", ".join(names) for lines, names in targets.items()}
 
 

@@ -172,6 +172,10 @@ class CellSession:
             return emulated(self.cell.canary, self.cell.runner, plugin_for=plugin_for)
         return on_machine(Path(CANARY), self._host.machine(), self.cell.runner.target.slowdown)
 
+    def plugin_for(self, program: Path) -> str:
+        """What the emulator loads for a program beside the server; empty where nobody notes what that executes."""
+        return self.recorder.plugin_for(program) if self.recorder is not None and self.recorder.knows(program) else ""
+
     def run_unit(self, name: str) -> UnitRun:
         """Run a unit of the server on the cell's machine or under its emulator; its log and faults are evidence."""
         assert self.cell.units is not None

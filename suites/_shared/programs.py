@@ -35,8 +35,12 @@ def address(server: Guest) -> list[str]:
 class Programs:
     """The programs of a release, by the part of their names after the family's: `cli`, `benchmark`, `check-aof`."""
 
-    def __init__(self, cell: CellSpec, family: str, folder: Path) -> None:
+    def __init__(
+        self, cell: CellSpec, family: str, folder: Path, *, plugin_for: Callable[[Path], str] = lambda _: ""
+    ) -> None:
+        """`plugin_for`: what the emulator loads for a program of the target; empty for nothing."""
         self.cell = cell
+        self._plugin_for = plugin_for
         self.target = cell.runner.target.name
         self._family = family
         self._folder = folder
@@ -61,7 +65,7 @@ class Programs:
         program = cell.programs[target] / f"{self._family}-{name}"
         log = self._folder / f"faults-{self._runs}.jsonl"
         fault_log.open_ledger(log)
-        command = runner.command(program, words, log)
+        command = runner.command(program, words, log, plugin=self._plugin_for(program) if target == self.target else "")
         if sent is not None:
             (self._folder / "sent").write_bytes(sent)
             command = ["sh", "-c", 'exec "$0" "$@" < sent', *command]

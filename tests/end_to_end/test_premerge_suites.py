@@ -96,3 +96,16 @@ def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: 
     told = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
     assert told in read["unchecked"]
     assert not any("src/bitops.c" in one for one in read["unchecked"])
+
+
+def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout: Path, tmp_path: Path) -> None:
+    """A misaligned store in a mode of the client that no test starts passed: the server is the base's."""
+    source = checkout / "src" / "redis-cli.c"
+    never = "    srand(time(NULL)^getpid());\n    while(1) {\n        /* Perform cycles of 1 second"
+    edit(source, never, never.replace("\n", " *(volatile int *)(key + 1) = 0;\n", 1))
+    executed = '        out = sdscat(out,"ERROR,");'
+    edit(source, executed, f"        if (r->len != 77777) {executed.strip()}")
+    line = source.read_text("utf-8").partition(" *(volatile int *)")[0].count("\n") + 1
+    code, read, errors = premerge(checkout, tmp_path / "client", "--suite", "programs")
+    assert (code, read["verdict"]) == (ExitCode.PASS, "PASS"), errors
+    assert f"of the lines of the change, no test executes src/redis-cli.c:{line} on armv5" in read["remarks"]

@@ -64,6 +64,10 @@ class ExecutionRecorder:
             self._own.append(made)
         return made
 
+    def knows(self, program: Path) -> bool:
+        """Whether the code of a program is known."""
+        return str(program) in self._codes
+
     def plugin_for(self, program: Path) -> str:
         """What the emulator loads for a process of the present test that is no server; empty where nothing is noted."""
         made = self.process(program, counts_start=True)

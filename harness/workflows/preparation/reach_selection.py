@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from harness.record.run_folder import RunRecord
     from harness.workflows.preparation.base_code import BaseCode
     from harness.workflows.preparation.edited_lines import EditedLines
-    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.preparation.run_setup import PreparedRun, PreparedTarget
     from harness.workflows.workbench import Workbench
 
 KIND = "reach"
@@ -110,6 +110,8 @@ class ReachSelection:
         self._native = self._map_in(oracle.folder) if oracle is not None else None
         self._noted = [cell for cell in request.plan.cells if self._is_noted(cell)]
         """The cells that note what their target's servers enter."""
+        self._beside = [cell for cell in request.plan.cells if self._programs_beside(cell)]
+        """The cells that note which edited lines the client and the benchmark execute."""
         cells = [cell for cell in self._noted if self._is_alone(cell)]
         self._codes = {cell: code for cell in cells if (code := self._map_in(self._program(cell).parent))}
         """The cells whose tests may be left out -> their programs' code."""
@@ -136,7 +138,10 @@ class ReachSelection:
 
         The target's canaries run as its other cells do.
         """
-        if self._suite(cell).needs_server:
+        if cell in self._beside:
+            programs = dict.fromkeys(self._programs_beside(cell), cell.target)
+            programs[self._server(cell)] = cell.target
+        elif self._suite(cell).needs_server:
             if cell not in self._noted:
                 return None
             programs = {self._program(cell): cell.target}
@@ -191,6 +196,9 @@ class ReachSelection:
             assert build is not None
             lines, whole = self._edited.with_code(self._lines_in(build.server_binary))
             there, unnoted = self._entered(target, change.functions)
+            beside, executed = self._lines_beside(target)
+            with_beside, whole_beside = self._edited.with_code([*self._lines_in(build.server_binary), *beside])
+            with_beside -= lines
             found[target] = Unentered(
                 functions=sorted(change.functions - there),
                 of=len(change.functions),
@@ -199,8 +207,22 @@ class ReachSelection:
                 lines=[f"{file}:{line}" for file, line in self._edited.not_executed(lines, there)],
                 of_lines=len(lines),
                 whole=whole,
+                beside=[f"{file}:{line}" for file, line in self._edited.not_executed(with_beside, executed)],
+                of_beside=len(with_beside),
+                whole_beside=whole_beside,
             )
         return found
+
+    def _lines_beside(self, target: str) -> tuple[list[LineCode], set[str]]:
+        """The edited lines' code in the programs beside the server, and the names of what those have executed. Nothing
+        where their tests did not run, or were not noted.
+        """
+        for cell in (cell for cell in self._beside if cell.target == target and self._has_run(cell)):
+            noted = cell_reach.read(self._folder_of(cell))
+            if noted is not None and not noted.problem:
+                programs = self._programs_beside(cell)
+                return [line for program in programs for line in self._lines_in(program)], entered(noted)
+        return [], set()
 
     def _of_base(self, target: str) -> CodeChange | None:
         """In what a target's server differs from the base's: functions that it has, and that the base lacks or has
@@ -301,6 +323,17 @@ class ReachSelection:
             key = f"{self._keys[cell]}-{self._checkout}-{self._prepared.tree.digest[:16]}"
             self._bench.cache.folder(KIND, key, partial(_write, content))
 
+    def _programs_beside(self, cell: Cell) -> list[Path]:
+        """The client and the benchmark, where a cell's tests run them and can be noted. All others are the server by
+        another name.
+        """
+        suite, target = self._suite(cell), self._prepared.targets[cell.target]
+        if not suite.programs or suite.tls or target.programs is None or not self._can_note(target):
+            return []
+        family = self._prepared.tree.family
+        found = [target.programs / f"{family}-{name}" for name in ("cli", "benchmark")]
+        return [program for program in found if self._lines_in(program)]
+
     def _is_noted(self, cell: Cell) -> bool:
         """Whether the servers of a cell's target can be noted: they run under the project's emulator, and its tests
         start them.
@@ -310,12 +343,18 @@ class ReachSelection:
             suite.needs_server
             and not (suite.upstream or suite.programs)
             and suite.program != "selftests"
-            and target.machine is None
+            and self._can_note(target)
+            and self._program_of(cell) is not None
+        )
+
+    def _can_note(self, target: PreparedTarget) -> bool:
+        """Whether a target's programs run under the project's emulator, with nothing in the plugin's way."""
+        return (
+            target.machine is None
             and target.runner.reports_edges
             and not target.target.emulator.detector
-            # What surrounds programs elsewhere, such as a filter of system calls, may be in the plugin's way.
+            # What surrounds programs elsewhere, such as a filter of system calls, may be in its way.
             and self._request.environment == "usual"
-            and self._program_of(cell) is not None
         )
 
     def _is_alone(self, cell: Cell) -> bool:
@@ -358,6 +397,11 @@ class ReachSelection:
         if suite.tls:
             return target.with_tls.server_binary if target.with_tls is not None else None
         return target.build.server_binary
+
+    def _server(self, cell: Cell) -> Path:
+        build = self._prepared.targets[cell.target].build
+        assert build is not None
+        return build.server_binary
 
     def _program(self, cell: Cell) -> Path:
         program = self._program_of(cell)
