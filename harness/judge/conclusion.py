@@ -129,6 +129,7 @@ def conclude(
             *unchecked_changes.partly_entered(run),
             *unchecked_changes.partly_executed(run),
             *unchecked_changes.without_effect(run),
+            *unchecked_changes.not_compared(run, changes),
             *_part(run),
             *left_out.remarks(run),
             *([f"the server is {run.development}"] if run.development else []),

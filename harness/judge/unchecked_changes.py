@@ -172,6 +172,15 @@ def without_effect(run: RunRecord) -> list[str]:
     return [f"the change alters no code of the server on {', '.join(same)}: it is BASE's"] if same else []
 
 
+def not_compared(run: RunRecord, changes: Sequence[Change]) -> list[str]:
+    """A sentence where a change was checked and nobody knows what it alters, as where its base does not compile."""
+    if run.unentered or not any(change.suites for change in changes):
+        return []
+    return [
+        "nobody can compare the server's code with BASE's on each target: what no test enters of the change is not told"
+    ]
+
+
 def _may_be_entered(run: RunRecord) -> bool:
     """Whether tests may have used something that differs."""
     return any(one.data_differ or one.unnoted or len(one.functions) < one.of for one in run.unentered.values())
