@@ -72,16 +72,25 @@ static double from_bits(uint64_t bits)
     return value;
 }
 
+static void a_double(uint64_t bits)
+{
+    line("double %016llx", (unsigned long long)bits);
+    for (size_t offset = 0; offset < OFFSETS; offset++) {
+        char *text = (char *)place(offset, ROOM);
+
+        bytes(text, (size_t)d2string(text, ROOM, from_bits(bits)));
+        release((unsigned char *)text);
+    }
+    end();
+}
+
 void unit_d2string(void)
 {
     for (size_t i = 0; i < DOUBLES; i++) {
-        line("double %016llx", (unsigned long long)doubles[i]);
-        for (size_t offset = 0; offset < OFFSETS; offset++) {
-            char *text = (char *)place(offset, ROOM);
-
-            bytes(text, (size_t)d2string(text, ROOM, from_bits(doubles[i])));
-            release((unsigned char *)text);
-        }
-        end();
+        a_double(doubles[i]);
+    }
+    /* Of all sizes: what converts doubles has a power of ten for every 27 of these 2,046 exponents. */
+    for (uint64_t exponent = 1; exponent < 2047; exponent += 5) {
+        a_double(exponent << 52 | exponent * 0x9e3779b97f4a7c15 >> 12);
     }
 }
