@@ -293,6 +293,24 @@ def test_a_check_that_passes_what_is_damaged_is_a_complaint(kind: str, whole: st
 
 
 @pytest.mark.parametrize(
+    ("kind", "wrapped", "damaged"),
+    [
+        ("intset", "shallow x0200000001000080f9ff", "deep x02000000020000000500f9ff"),
+        ("ziplist", "deep x140000000a00000001000080fffffffa616263ff", "deep x0f0000000c000000020000f303f6ff"),
+    ],
+)
+def test_a_damaged_container_that_passes_does_not_hide_behind_a_size_that_wraps(
+    kind: str, wrapped: str, damaged: str
+) -> None:
+    """On 32-bit machines all were one known finding: a check that let doubles pass was excused."""
+    lines = [f"{key}: {' '.join(['1'] * 16)}" for key in (wrapped, damaged)]
+    line, complaint = expectations.wrong_line(f"{kind}_integrity", Endianness.LITTLE, lines[:1]) or ("", "")
+    assert (line, complaint) == (lines[0], f"{values.WRAPS}: at offset 0 it is 1; the model says 0")
+    line, complaint = expectations.wrong_line(f"{kind}_integrity", Endianness.LITTLE, lines) or ("", "")
+    assert (line, complaint) == (lines[1], "at offset 0 it is 1; the model says 0")
+
+
+@pytest.mark.parametrize(
     ("kind", "blob"), [("ziplist", "0f0000000c000000ffff00f302f6ff"), ("zipmap", "fe016b010076ff")]
 )
 def test_a_count_that_says_nothing_passes_a_check_and_is_wrong_where_it_was_counted(kind: str, blob: str) -> None:

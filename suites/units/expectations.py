@@ -15,7 +15,7 @@ from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
 from suites.units import containers, integrity, ziplists
-from suites.units.values import OPPOSITE, digest, everywhere, exactly, hexadecimal, number_everywhere, pattern
+from suites.units.values import OPPOSITE, WRAPS, digest, everywhere, exactly, hexadecimal, number_everywhere, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,18 +39,19 @@ def units() -> list[str]:
 def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple[str, str] | None:
     """The line to report from a unit's output, and its complaint; None if all lines are correct.
 
-    A reversed byte order is one fault in every line. Any other wrong line takes precedence, so that no fault hides it.
+    A reversed byte order is one fault in every line, and so is a size that wraps. Any other wrong line takes
+    precedence, so that no fault hides it.
     """
     judge = judge_of(unit, endianness)
-    turned = None
+    alike = None
     for line in lines:
         key, _, values = line.partition(":")
         complaint = judge(key, values.split())
-        if complaint and not complaint.startswith(OPPOSITE):
+        if complaint and not complaint.startswith((OPPOSITE, WRAPS)):
             return line, complaint
         if complaint:
-            turned = turned or (line, complaint)
-    return turned
+            alike = alike or (line, complaint)
+    return alike
 
 
 def _length(key: str) -> tuple[int, bytes]:
@@ -217,8 +218,8 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "rax": containers.Rax,
     "ziplist_pairs": ziplists.Pairs,
     "ziplist_merge": lambda _: ziplists.merge,
-    "intset_integrity": integrity.judge(integrity.INTSET),
-    "ziplist_integrity": integrity.judge(integrity.ZIPLIST),
+    "intset_integrity": integrity.judge(integrity.INTSET, wraps=integrity.intset_wraps),
+    "ziplist_integrity": integrity.judge(integrity.ZIPLIST, wraps=integrity.ziplist_wraps),
     "listpack_integrity": integrity.judge(integrity.LISTPACK),
     "zipmap_integrity": integrity.judge(integrity.ZIPMAP, undecided=integrity.longer_than_needed),
     "lua": _of_bytes(digest),

@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from suites._shared.formats import encodings
-from suites.units.values import everywhere
+from suites.units.values import WRAPS, everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +19,15 @@ Check = tuple["Callable[[bytes], bool]", "Callable[[bytes], bool]"]
 
 
 def judge(
-    check: Check, *, undecided: Callable[[bytes], bool] = lambda _: False
+    check: Check,
+    *,
+    undecided: Callable[[bytes], bool] = lambda _: False,
+    wraps: Callable[[bytes], bool] = lambda _: False,
 ) -> Callable[[Endianness], Callable[[str, list[str]], str]]:
     """The judge of a check's answers to `shallow BYTES` and `deep BYTES`.
 
-    A check by every entry may refuse bytes that pass and are `undecided`, if it does so at every offset.
+    A check by every entry may refuse bytes that pass and are `undecided`, if it does so at every offset. A complaint
+    about bytes that pass where sizes have 32 bits begins with WRAPS: `wraps`.
     """
     shallow, deep = check
 
@@ -33,7 +37,8 @@ def judge(
         passes = {"shallow": shallow, "deep": deep}[how](blob)
         if how == "deep" and passes and undecided(blob) and not everywhere(values, "0"):
             return ""
-        return everywhere(values, str(int(passes)))
+        complaint = everywhere(values, str(int(passes)))
+        return f"{WRAPS}: {complaint}" if complaint and not passes and wraps(blob) else complaint
 
     return lambda _: answer
 
@@ -54,6 +59,18 @@ def _intset_head(blob: bytes) -> bool:
         return False
     width, count = struct.unpack_from("<II", blob)
     return width in {2, 4, 8} and count > 0 and len(blob) == 8 + width * count
+
+
+def intset_wraps(blob: bytes) -> bool:
+    """Whether an intset has the size that its head says in 32 bits, and not in more."""
+    width, count = struct.unpack_from("<II", blob) if len(blob) >= 8 else (0, 0)
+    return width in {2, 4, 8} and len(blob) == (8 + width * count) % 2**32 != 8 + width * count
+
+
+def ziplist_wraps(blob: bytes) -> bool:
+    """Whether a ziplist has a string so long that its size and that of its head are a small number in 32 bits."""
+    places = (at + 1 for at, byte in enumerate(blob) if byte == 0x80)
+    return any(int.from_bytes(blob[at : at + 4]) > 2**32 - len(blob) for at in places)
 
 
 def _intset(blob: bytes) -> bool:

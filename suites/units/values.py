@@ -39,6 +39,10 @@ OPPOSITE = "its bytes are in the opposite order everywhere"
 """The start of the complaint about a line whose values all equal the model's in reversed byte order."""
 
 
+WRAPS = "a size in 32 bits wraps"
+"""The start of the complaint about a container that passes by a size that has wrapped."""
+
+
 def everywhere(values: Sequence[str], expected: str) -> str:
     """A complaint unless there is one value for every offset, and each equals the expected one."""
     if len(values) != OFFSETS:
