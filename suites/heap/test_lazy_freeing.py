@@ -15,6 +15,7 @@ from suites._shared.keyspace.values import (
     Key,
     KeyEntry,
     Members,
+    Pending,
     Scores,
     Sequence,
     Stream,
@@ -45,7 +46,7 @@ def values() -> dict[bytes, tuple[list[tuple[Any, ...]], Value]]:
     long = [b"%d:" % n + dataset.noise(9000) for n in range(80)]
     scores = {text: float(n) for n, text in enumerate(texts)}
     entries = tuple(((1, n), (b"field", text)) for n, text in enumerate(texts, 1))
-    group = ConsumerGroup((1, COUNT), {b"consumer": tuple(one for one, _ in entries)})
+    group = ConsumerGroup((1, COUNT), {b"consumer": tuple(Pending(one) for one, _ in entries)})
     reading = ("XREADGROUP", "GROUP", "group", "consumer", "STREAMS", "stream", ">")
     return {
         b"list": ([("RPUSH", "list", *long)], Sequence(tuple(long))),

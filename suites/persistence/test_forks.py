@@ -13,9 +13,9 @@ import pytest
 
 from harness.run.vm.init_channel import RefusedError
 from suites._shared import link
-from suites._shared.formats import places
+from suites._shared.formats import places, rdb
 from suites._shared.keyspace import dataset, server
-from suites._shared.keyspace.values import differences
+from suites._shared.keyspace.values import Key, Pending, Stream, differences
 from suites.persistence.conftest import FORMS
 
 if TYPE_CHECKING:
@@ -42,6 +42,23 @@ def test_what_a_child_saves_is_what_was_stored(
     own = cell.runner.target.name
     found = places.check_file(content, written(READER).rdb, writer=own, version=cell.version, family=family)
     assert found.functions == ([dataset.FUNCTION] if cell.version >= (7,) else [])
+
+
+def test_what_a_child_saves_of_a_pending_entry_is_what_was_claimed(cell: CellSpec, start_guest: StartGuest) -> None:
+    if cell.version < (5,):
+        pytest.skip("streams came with 5.0")
+    guest = start_guest(options=server.OPTIONS)
+    claimed = Pending((1, 2), deliveries=70_000, delivered=1_500_000_000_123)
+    with guest.client() as client:
+        client.command("XADD", "stream", "1-2", "field", "value")
+        client.command("XGROUP", "CREATE", "stream", "group", "0")
+        client.command("XREADGROUP", "GROUP", "group", "me", "STREAMS", "stream", ">")
+        how = ("TIME", claimed.delivered, "RETRYCOUNT", claimed.deliveries, "JUSTID")
+        assert client.command("XCLAIM", "stream", "group", "me", 0, "1-2", *how) == [b"1-2"]
+    value = rdb.read(server.saved_by_a_child(guest)).entries[Key(0, b"stream")].value
+    assert isinstance(value, Stream)
+    (saved,) = value.groups[b"group"].pending[b"me"]
+    assert (saved, saved.delivered) == (claimed, claimed.delivered)
 
 
 @pytest.mark.parametrize("rewritten", FORMS[1:])

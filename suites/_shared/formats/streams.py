@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from suites._shared.formats.encodings import EncodingError, demand, listpack
-from suites._shared.keyspace.values import ConsumerGroup, Stream
+from suites._shared.keyspace.values import ConsumerGroup, Pending, Stream
 
 if TYPE_CHECKING:
     from suites._shared.formats.cursor import Cursor
@@ -83,11 +83,11 @@ def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
     if layout > 1:
         # The number of entries that the group has read.
         cursor.length()
-    pending = set()
+    pending = {}
     for _ in range(cursor.length()):
-        pending.add(_identifier(cursor))
-        # Time of delivery, and number of deliveries.
-        cursor.milliseconds(), cursor.length()
+        entry = _identifier(cursor)
+        delivered = cursor.milliseconds()
+        pending[entry] = Pending(entry, deliveries=cursor.length(), delivered=delivered)
     consumers = {}
     for _ in range(cursor.length()):
         name = cursor.text()
@@ -96,6 +96,8 @@ def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
             cursor.milliseconds()
         consumers[name] = tuple(_identifier(cursor) for _ in range(cursor.length()))
     listed = [one for ids in consumers.values() for one in ids]
-    if len(listed) != len(pending) or set(listed) != pending:
+    if len(listed) != len(pending) or set(listed) != pending.keys():
         raise EncodingError("the group and its consumers do not tell the same pending entries")
-    return ConsumerGroup(last=last, pending=consumers)
+    return ConsumerGroup(
+        last=last, pending={name: tuple(pending[one] for one in ids) for name, ids in consumers.items()}
+    )

@@ -17,6 +17,7 @@ from suites._shared.keyspace.values import (
     Key,
     KeyEntry,
     Members,
+    Pending,
     Scores,
     Sequence,
     Stream,
@@ -226,7 +227,7 @@ def _streams() -> list[DatasetItem]:
     ]
     name = b"stream:groups"
     groups = {
-        b"g": ConsumerGroup((1, 1), {b"alice": (ids[0],), b"bob": (ids[1],)}),
+        b"g": ConsumerGroup((1, 1), {b"alice": (Pending(ids[0]),), b"bob": (Pending(ids[1]),)}),
         b"empty": ConsumerGroup((0, 0), {}),
     }
     commands = [

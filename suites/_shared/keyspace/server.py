@@ -15,6 +15,7 @@ from suites._shared.keyspace.values import (
     Key,
     KeyEntry,
     Members,
+    Pending,
     Scores,
     Sequence,
     Stream,
@@ -208,10 +209,10 @@ def _stream(connection: Client, name: bytes, reply: Any) -> Value:
     )
 
 
-def _pending(connection: Client, name: bytes, group: dict[bytes, Any]) -> dict[bytes, tuple[Any, ...]]:
-    found: dict[bytes, tuple[Any, ...]] = {}
-    for one, consumer, _, _ in _list(connection.command("XPENDING", name, group[b"name"], "-", "+", 1000)):
-        found[consumer] = (*found.get(consumer, ()), identifier(one))
+def _pending(connection: Client, name: bytes, group: dict[bytes, Any]) -> dict[bytes, tuple[Pending, ...]]:
+    found: dict[bytes, tuple[Pending, ...]] = {}
+    for one, consumer, _, deliveries in _list(connection.command("XPENDING", name, group[b"name"], "-", "+", 1000)):
+        found[consumer] = (*found.get(consumer, ()), Pending(identifier(one), deliveries))
     return found
 
 

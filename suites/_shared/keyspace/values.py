@@ -52,11 +52,21 @@ Identifier = tuple[int, int]
 
 
 @dataclass(frozen=True)
+class Pending:
+    """An entry that its consumer has not acknowledged."""
+
+    entry: Identifier
+    deliveries: int = 1
+    delivered: int = field(default=0, compare=False)
+    """When it was last delivered, in milliseconds since 1970. Nobody compares it: it is when the data were written."""
+
+
+@dataclass(frozen=True)
 class ConsumerGroup:
     """A consumer group: its position, and consumer -> the entries that the consumer has not acknowledged."""
 
     last: Identifier
-    pending: dict[bytes, tuple[Identifier, ...]]
+    pending: dict[bytes, tuple[Pending, ...]]
 
 
 @dataclass(frozen=True)
