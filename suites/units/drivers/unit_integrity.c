@@ -159,6 +159,12 @@ void unit_intset_integrity(void)
         memcpy(wrapped, set, size);
         wrapped[7] |= wrapped[0] == 2 ? 0x80 : wrapped[0] == 4 ? 0x40 : 0x20;
         ask("shallow", check_intset, wrapped, size);
+        /* The same number twice: in order it is, and no set. */
+        for (size_t at = 8 + wrapped[0]; at < size; at += wrapped[0]) {
+            memcpy(wrapped, set, size);
+            memcpy(wrapped + at, wrapped + at - wrapped[0], wrapped[0]);
+            ask_both(check_intset, wrapped, size);
+        }
     }
     zfree(set);
 }
