@@ -174,7 +174,7 @@ def without_effect(run: RunRecord) -> list[str]:
 
 def not_compared(run: RunRecord, changes: Sequence[Change]) -> list[str]:
     """A sentence where a change was checked and nobody knows what it alters, as where its base does not compile."""
-    if run.unentered or not any(change.suites for change in changes):
+    if not run.uncompared or not any(change.suites for change in changes):
         return []
     return [
         "nobody can compare the server's code with BASE's on each target: what no test enters of the change is not told"

@@ -174,6 +174,8 @@ class RunRecord(Record, frozen=True):
     """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
     unentered: dict[Name, Unentered] = msgspec.field(default_factory=dict)
     """Target -> what no test enters of a change; empty where nobody knows that for each target."""
+    uncompared: bool = False
+    """Whether a change was checked and its code could not be compared with the base's. Older runs did not say."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with this last key empty. `write_run` computes it, `read_run` checks it."""

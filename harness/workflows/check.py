@@ -144,10 +144,12 @@ class Check:
             if selection is not None and (again := selection.unproven()):
                 records = self._run_whole(again, records, selection, prepared, specs, server)
         self.bench.refuse_damage(read_again=True)
+        unentered = selection.unentered() if selection is not None else {}
         record = msgspec.structs.replace(
             self._record(prepared, records),
             load=(round(before, 2), round(os.getloadavg()[0], 2)),
-            unentered=selection.unentered() if selection is not None else {},
+            unentered=unentered,
+            uncompared=selection is not None and not unentered,
         )
         run_folder.write_run(request.run, record)
         stored = stored_run.read(request.run)
