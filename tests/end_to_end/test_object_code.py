@@ -195,6 +195,53 @@ def test_a_table_among_instructions_is_its_functions_own(
     assert differences(old, new) == CodeChange(functions=frozenset([function]), elsewhere=[])
 
 
+NUMBERS = "int number(int n) { static const int numbers[] = {1, 4, 9, 25}; return numbers[n & 3]; }\n"
+
+
+@pytest.mark.parametrize(
+    ("differing", "anchor", "replacement"),
+    [
+        ({"before"}, "one(n) + 1", "one(n) + one(n + 9) * two(n + 7) + 1"),
+        ({"first"}, "case 0: return one(4)", "case 0: if (two(n)) return 9; return one(4)"),
+        ({"first"}, "case 0: return one(4); case 1: return two(5)", "case 1: return one(4); case 0: return two(5)"),
+    ],
+    ids=["a function in front", "the function", "its table alone"],
+)
+def test_a_table_among_constants_counts_for_the_function_that_jumps(
+    tmp_path: Path, differing: set[str], anchor: str, replacement: str
+) -> None:
+    """Each change of a file's functions moves the others, and with them what their tables tell."""
+    text = f"{NUMBERS}{SWITCHES}"
+    assert text.count(anchor) == 1
+    old = objects(ORACLE, tmp_path, text, "-fno-tree-switch-conversion")
+    new = objects(ORACLE, tmp_path, text.replace(anchor, replacement), "-fno-tree-switch-conversion")
+    assert old is not None
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset(differing), elsewhere=[])
+
+
+def test_an_entry_of_a_table_among_constants_counts_for_its_function(tmp_path: Path) -> None:
+    """Compilers change the code as well, so that the entries are exchanged in the object itself."""
+    text = f"{NUMBERS}{SWITCHES}"
+    old = objects(ORACLE, tmp_path, text, "-fno-tree-switch-conversion")
+    assert old is not None
+    path = tmp_path / "some.o"
+    with path.open("rb") as stream:
+        entries = ELFFile(stream).get_section_by_name(".rela.rodata")
+        assert entries is not None
+        start, size = int(entries["sh_offset"]), int(entries["sh_entsize"])
+    content = bytearray(path.read_bytes())
+    # Elf64_Rela ends with the addend. Of two neighbours that are relative to one place, each is 4 bytes further.
+    first, second = (int.from_bytes(content[at + 16 : at + 24], "little") for at in (start, start + size))
+    assert first != second - 4
+    content[start + 16 : start + 24] = (second - 4).to_bytes(8, "little")
+    content[start + size + 16 : start + size + 24] = (first + 4).to_bytes(8, "little")
+    path.write_bytes(content)
+    new = read_objects(tmp_path, old.link)
+    assert new is not None
+    assert differences(old, new) == CodeChange(functions=frozenset(["first"]), elsewhere=[])
+
+
 def test_an_entry_of_a_table_among_instructions_counts_for_its_function(tmp_path: Path) -> None:
     """Compilers change the code as well, so that the entries are exchanged in the object itself."""
     old = objects("sparc64", tmp_path, SWITCHES)

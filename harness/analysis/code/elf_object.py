@@ -1,8 +1,9 @@
 """Reads the machine code of an object file, function by function, as digests that can be compared.
 
 A function's digest covers its bytes and its relocations: what it calls and refers to, by name. Tables of jumps, and
-other constants without a name, count for each function of the object that may refer to them. A table among the
-instructions counts for one function, if that one alone refers to it, and all of its jumps end there. All other data
+other constants without a name, count for each function of the object that may refer to them. An entry of a table that
+leads into a function counts for that function alone. So does a table among the instructions, if one function alone
+refers to it, and all of its jumps end there. All other data
 have one digest for each object, their sizes included: where data move, an access may be misaligned that was aligned by
 chance. Whatever cannot be told apart counts as different, never as the same.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-RECIPE = "4"
+RECIPE = "5"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _ALLOCATED, _EXECUTABLE, _MERGED = 1, 2, 4, 0x10
 """SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE of <elf.h>."""
@@ -45,6 +46,8 @@ _UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
 _OFFSET_TABLE = "_GLOBAL_OFFSET_TABLE_"
 _ENTRY_BYTES = 4
 """Of a table of jumps among instructions: the distance from the table's own start, signed."""
+_MOST_ENTRY_BYTES = 8
+"""Of any table: relocations that are further from each other belong to different ones."""
 _PADDING_BYTES = 32
 """Up to this length, instructions that do nothing between functions fill the space to an alignment."""
 _CUT = 16
@@ -99,6 +102,20 @@ class _Table(NamedTuple):
     """The places in its function where jumps end."""
 
 
+class _Jump(NamedTuple):
+    """An entry of a table of jumps among constants."""
+
+    section: int
+    start: int
+    """The place in `section` of the function that it leads into."""
+    name: str
+    """The function's."""
+    distance: int
+    """From the function's beginning to the place that the entry tells: where the jump ends, or further by as much as
+    the entry is from its table's beginning.
+    """
+
+
 class _Object:
     """One object while it is read. Symbols and relocations are many, and read without the library."""
 
@@ -126,6 +143,9 @@ class _Object:
         for found in self._relocations.values():
             found.sort()
         self._of_section: dict[int, str] = {}
+        self._jumps = {
+            number: self._jumps_in(number) for number in self._content if not sections[number]["sh_flags"] & _EXECUTABLE
+        }
         self._table_types = TABLE_RELOCATIONS.get(elf["e_machine"], ())
         self._padding = PADDING.get(elf["e_machine"], b"")
 
@@ -133,6 +153,12 @@ class _Object:
         """Everything of the object."""
         functions: dict[str, Any] = {}
         data = hashlib.sha256()
+        jumps: dict[tuple[int, int], list[str]] = {}
+        """A function's place -> the entries of tables among constants that lead into it."""
+        for number, found in self._jumps.items():
+            for offset, jump in found.items():
+                entry = f"{self._sections[number].name} {offset} {jump.distance}\n"
+                jumps.setdefault((jump.section, jump.start), []).append(entry)
         for number in sorted(self._content):
             flags = self._sections[number]["sh_flags"]
             own = [one for one in self._symbols if one.section == number]
@@ -153,6 +179,7 @@ class _Object:
                 of_function = (tables or {}).get((one.value, one.size), {})
                 made.update(self._part(number, one.value & ~1, one.size, of_function))
                 made.update(repr(list(of_function.values())).encode())
+                made.update("".join(jumps.get((number, one.value & ~1), ())).encode())
                 made.update(shared.digest())
                 made.update(f"{one.binding}".encode())
         # The value is the alignment.
@@ -239,6 +266,31 @@ class _Object:
             return ""
         start, name, size = functions[at]
         return f"{name}+{first - start}" if first + _MOST_BIAS_BYTES < start + size else ""
+
+    def _jumps_in(self, number: int) -> dict[int, _Jump]:
+        """The relocations of a section of data that lead into functions, behind their beginnings: offset -> jump.
+
+        No other function uses such an entry. It may be relative to its table's beginning, which is one of the
+        relocations in front of it that follow each other: the jump counts if it is in the function for each of them.
+        """
+        found: dict[int, _Jump] = {}
+        begin = last = -_MOST_ENTRY_BYTES - 1
+        for offset, _, index, addend in self._relocations.get(number, ()):
+            begin = begin if offset - last <= _MOST_ENTRY_BYTES else offset
+            last = offset
+            symbol = self._symbols[index]
+            if not addend or symbol.kind != _SECTION or symbol.section not in self._content:
+                continue
+            if not self._sections[symbol.section]["sh_flags"] & _EXECUTABLE:
+                continue
+            place = symbol.value + addend
+            functions = self._functions_of(symbol.section)
+            at = bisect_right(functions, (place, "\x7f" * 8, 0)) - 1
+            if at >= 0:
+                start, name, size = functions[at]
+                if start < place - (offset - begin) and place < start + size:
+                    found[offset] = _Jump(symbol.section, start, name, place - start)
+        return found
 
     def _functions_of(self, number: int) -> list[tuple[int, str, int]]:
         """Address, name and size of the functions of a section, in order."""
@@ -353,8 +405,10 @@ class _Object:
             for each in sorted(reached):
                 made.update(f"{self._sections[each].name} {self._size(each)}\n".encode())
                 made.update(self._content[each])
+                jumps = self._jumps[each]
                 for offset, kind, symbol, addend in self._relocations_in(each, 0, self._size(each)):
-                    made.update(f"{offset} {kind} {self._referred(symbol)[0]}+{addend}\n".encode())
+                    into = f"{self._referred(symbol)[0]}+{addend}" if offset not in jumps else jumps[offset].name
+                    made.update(f"{offset} {kind} {into}\n".encode())
             self._of_section[number] = made.hexdigest()
         return self._of_section[number]
 
