@@ -21,9 +21,11 @@ from suites.persistence.conftest import FORMS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.protocol.resp import Client
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
+    from suites._shared.keyspace.values import Identifier
     from suites.persistence.conftest import Written
 
 PIECE = 4 << 20
@@ -50,15 +52,60 @@ def test_what_a_child_saves_of_a_pending_entry_is_what_was_claimed(cell: CellSpe
     guest = start_guest(options=server.OPTIONS)
     claimed = Pending((1, 2), deliveries=70_000, delivered=1_500_000_000_123)
     with guest.client() as client:
+        begun = milliseconds(client)
         client.command("XADD", "stream", "1-2", "field", "value")
         client.command("XGROUP", "CREATE", "stream", "group", "0")
         client.command("XREADGROUP", "GROUP", "group", "me", "STREAMS", "stream", ">")
         how = ("TIME", claimed.delivered, "RETRYCOUNT", claimed.deliveries, "JUSTID")
         assert client.command("XCLAIM", "stream", "group", "me", 0, "1-2", *how) == [b"1-2"]
+        ended = milliseconds(client)
+    group = saved_stream(guest).groups[b"group"]
+    (saved,) = group.pending[b"me"]
+    assert (saved, saved.delivered) == (claimed, claimed.delivered)
+    # The server looks at the clock now and then.
+    assert begun - 1000 <= group.seen[b"me"] <= ended + 1000
+
+
+@pytest.mark.parametrize("rewrites", [False, True], ids=["a save", "a rewrite as commands"])
+def test_what_a_child_writes_of_a_streams_history_is_what_was_set(
+    cell: CellSpec, start_guest: StartGuest, *, rewrites: bool
+) -> None:
+    """Numbers that take years to grow, of more than 32 bits."""
+    if cell.version < (7,):
+        pytest.skip("streams keep their history since 7.0")
+    appends = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"] if rewrites else []
+    guest = start_guest(options=[*server.OPTIONS, *appends])
+    last, deleted, added, read = ((1 << 32) + 5, 9), ((1 << 32) + 3, 7), 5_000_000_000_123, 4_999_999_999_999
+    with guest.client() as client:
+        client.command("XADD", "stream", "1-2", "field", "value")
+        set_to = ("ENTRIESADDED", added, "MAXDELETEDID", f"{deleted[0]}-{deleted[1]}")
+        assert client.command("XSETID", "stream", f"{last[0]}-{last[1]}", *set_to) == b"OK"
+        assert client.command("XGROUP", "CREATE", "stream", "group", "0", "ENTRIESREAD", read) == b"OK"
+        assert client.command("XGROUP", "CREATE", "stream", "another", "0") == b"OK"
+        if rewrites:
+            server.await_rewrite(guest)
+        else:
+            assert history(saved_stream(guest)) == (last, deleted, added, read, -1)
+        assert client.command("DEBUG", "LOADAOF" if rewrites else "RELOAD") == b"OK"
+        assert history(server.stream(client, b"stream")) == (last, deleted, added, read, -1)
+
+
+def history(stream: Stream) -> tuple[Identifier, Identifier, int, int, int]:
+    """What a stream tells of its past, and its two groups of theirs."""
+    return stream.last, stream.deleted, stream.added, stream.groups[b"group"].read, stream.groups[b"another"].read
+
+
+def milliseconds(client: Client) -> int:
+    """The server's clock, since 1970."""
+    seconds, microseconds = (int(part) for part in client.command("TIME"))  # type: ignore[union-attr,arg-type]
+    return seconds * 1000 + microseconds // 1000
+
+
+def saved_stream(guest: Guest) -> Stream:
+    """The key `stream`, as a child saves it."""
     value = rdb.read(server.saved_by_a_child(guest)).entries[Key(0, b"stream")].value
     assert isinstance(value, Stream)
-    (saved,) = value.groups[b"group"].pending[b"me"]
-    assert (saved, saved.delivered) == (claimed, claimed.delivered)
+    return value
 
 
 @pytest.mark.parametrize("rewritten", FORMS[1:])

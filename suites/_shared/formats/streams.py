@@ -32,16 +32,16 @@ def read(cursor: Cursor, layout: int) -> Stream:
     count = cursor.length()
     demand(count == len(entries), f"{len(entries)} entries where {count} are due")
     last = cursor.length(), cursor.length()
+    greatest, added = (0, 0), 0
     if layout > 1:
         first_entry = cursor.length(), cursor.length()
         demand(not entries or first_entry == entries[0][0], f"the first entry is not {first_entry}")
-        # The greatest deleted identifier, and the number of entries ever added.
-        cursor.length(), cursor.length(), cursor.length()
+        greatest, added = (cursor.length(), cursor.length()), cursor.length()
     groups = {}
     for _ in range(cursor.length()):
         name = cursor.text()
         groups[name] = _group(cursor, layout)
-    return Stream(entries=tuple(entries), last=last, groups=groups)
+    return Stream(entries=tuple(entries), last=last, groups=groups, deleted=greatest, added=added)
 
 
 def _node(master: Identifier, items: list[bytes]) -> list[_Entry]:
@@ -80,18 +80,16 @@ def _identifier(cursor: Cursor) -> Identifier:
 
 def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
     last = cursor.length(), cursor.length()
-    if layout > 1:
-        # The number of entries that the group has read.
-        cursor.length()
+    read = cursor.length() if layout > 1 else -1
     pending = {}
     for _ in range(cursor.length()):
         entry = _identifier(cursor)
         delivered = cursor.milliseconds()
         pending[entry] = Pending(entry, deliveries=cursor.length(), delivered=delivered)
-    consumers = {}
+    consumers, seen = {}, {}
     for _ in range(cursor.length()):
         name = cursor.text()
-        cursor.milliseconds()
+        seen[name] = cursor.milliseconds()
         if layout > 2:
             cursor.milliseconds()
         consumers[name] = tuple(_identifier(cursor) for _ in range(cursor.length()))
@@ -99,5 +97,9 @@ def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
     if len(listed) != len(pending) or set(listed) != pending.keys():
         raise EncodingError("the group and its consumers do not tell the same pending entries")
     return ConsumerGroup(
-        last=last, pending={name: tuple(pending[one] for one in ids) for name, ids in consumers.items()}
+        last=last,
+        pending={name: tuple(pending[one] for one in ids) for name, ids in consumers.items()},
+        # It is signed, and saved as a length.
+        read=read - (1 << 64) if read >> 63 else read,
+        seen=seen,
     )

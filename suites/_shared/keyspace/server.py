@@ -194,18 +194,28 @@ def _fields(connection: Client, name: bytes, reply: Any) -> Value:
     return Fields(fields, {field: time for field, time in zip(fields, times, strict=True) if time >= 0})
 
 
-def _stream(connection: Client, name: bytes, reply: Any) -> Value:
+def stream(connection: Client, name: bytes) -> Stream:
+    """A stream, as the server tells of it."""
+    return _stream(connection, name, connection.command("XRANGE", name, "-", "+"))
+
+
+def _stream(connection: Client, name: bytes, reply: Any) -> Stream:
     about = _named(connection.command("XINFO", "STREAM", name))
     groups = {}
     for one in _list(connection.command("XINFO", "GROUPS", name)):
         group = _named(one)
+        read = group.get(b"entries-read")
         groups[group[b"name"]] = ConsumerGroup(
-            identifier(group[b"last-delivered-id"]), _pending(connection, name, group)
+            identifier(group[b"last-delivered-id"]),
+            _pending(connection, name, group),
+            read=-1 if read is None else read,
         )
     return Stream(
         entries=tuple((identifier(one), tuple(flat)) for one, flat in _list(reply)),
         last=identifier(about[b"last-generated-id"]),
         groups=groups,
+        deleted=identifier(about.get(b"max-deleted-entry-id", b"0-0")),
+        added=about.get(b"entries-added", 0),
     )
 
 

@@ -67,6 +67,10 @@ class ConsumerGroup:
 
     last: Identifier
     pending: dict[bytes, tuple[Pending, ...]]
+    read: int = field(default=-1, compare=False)
+    """How many entries it has read; -1 where the server does not know (7.0)."""
+    seen: dict[bytes, int] = field(default_factory=dict, compare=False)
+    """Consumer -> when it last asked for entries, in milliseconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,10 @@ class Stream:
     """Identifier, then fields and values alternately."""
     last: Identifier
     groups: dict[bytes, ConsumerGroup] = field(default_factory=dict)
+    deleted: Identifier = field(default=(0, 0), compare=False)
+    """The greatest identifier that was deleted (7.0)."""
+    added: int = field(default=0, compare=False)
+    """How many entries were ever added (7.0)."""
 
 
 @dataclass(frozen=True)
