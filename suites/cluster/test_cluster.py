@@ -147,7 +147,9 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(companion: str, sta
 
 
 @pytest.mark.parametrize("role", ["primary", "replica"])
-def test_a_replica_takes_over_when_it_is_told_to(companion: str, role: str, start_node: Callable[..., Node]) -> None:
+def test_a_replica_takes_over_when_it_is_told_to(
+    companion: str, role: str, start_node: Callable[..., Node], cell: CellSpec
+) -> None:
     own, other = start_node(), start_node(target=companion)
     primary, replica = (own, other) if role == "primary" else (other, own)
     primary.ask("CLUSTER", "ADDSLOTS", *range(nodes.SLOTS))
@@ -162,11 +164,21 @@ def test_a_replica_takes_over_when_it_is_told_to(companion: str, role: str, star
     # A primary ignores a takeover request from an unknown node, and no node repeats the request.
     known = "the primary to know its replica"
     await_that(lambda: primary.view()[replica.identifier][3] == primary.identifier, guests, known)
+    if cell.version >= (7,):
+        told = "each to say of the other how far it has replicated"
+        await_that(lambda: 0 not in (far := replicated(own)).values() and far == replicated(other), guests, told)
     replica.ask("CLUSTER", "FAILOVER")
     await_that(lambda: "slave" in primary.view()[primary.identifier][2], guests, "the failover")
     nodes.await_agreement([own, other])
     for length in (0, 31, 300, 4096):
         assert replica.ask("GET", f"noise:{length}") == dataset.noise(length)
+
+
+def replicated(viewer: Node) -> dict[bytes, int]:
+    """Node -> how far it has replicated, as a node knows of itself, and from the others by the bus (7.0)."""
+    shards = (nodes.fields(shard) for shard in viewer.ask("CLUSTER", "SHARDS"))
+    members = (nodes.fields(one) for shard in shards for one in shard["nodes"])
+    return {bytes(one["id"]): int(one["replication-offset"]) for one in members}
 
 
 def test_a_nodes_file_is_read_by_the_other_machine(companion: str, start_node: Callable[..., Node]) -> None:
