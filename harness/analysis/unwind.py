@@ -16,6 +16,7 @@ from elftools.dwarf.callframe import FDE, CallFrameInfo
 from elftools.elf.elffile import ELFFile
 
 from harness.analysis.debug_file import debug_file
+from harness.analysis.symbol_table import FUNCTION, symbol_rows
 from harness.isa import registry
 from harness.isa.architecture import RegisterWindows
 
@@ -182,8 +183,8 @@ def _functions(path: Path) -> list[tuple[int, int]]:
             table: Any = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
             if table is None:
                 return []
-            symbols = [s.entry for s in table.iter_symbols() if s.entry["st_info"]["type"] == "STT_FUNC"]
-            return sorted((entry["st_value"], entry["st_value"] + entry["st_size"]) for entry in symbols)
+            rows = [row for row in symbol_rows(elf, table) if row.kind == FUNCTION]
+            return sorted((row.value, row.value + row.size) for row in rows)
     except (OSError, ELFError):
         return []
 

@@ -3,9 +3,9 @@
 A function's digest covers its bytes and its relocations: what it calls and refers to, by name. Tables of jumps, and
 other constants without a name, count for each function of the object that may refer to them. An entry of a table that
 leads into a function counts for that function alone. So does a table among the instructions, if one function alone
-refers to it, and all of its jumps end there. All other data
-have one digest for each object, their sizes included: where data move, an access may be misaligned that was aligned by
-chance. Whatever cannot be told apart counts as different, never as the same.
+refers to it, and all of its jumps end there. All other data have one digest for each object, their sizes included:
+where data move, an access may be misaligned that was aligned by chance. Whatever cannot be told apart counts as
+different, never as the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from harness.analysis.symbol_table import FUNCTION, symbol_rows
 from harness.core.model import Record
 from harness.isa.registry import PADDING, SYMBOL_FIRST, TABLE_RELOCATIONS, UNWINDING_SECTIONS
 
@@ -30,8 +31,8 @@ RECIPE = "5"
 """Part of every map: raise it when digests are made in another way."""
 _WRITE, _ALLOCATED, _EXECUTABLE, _MERGED = 1, 2, 4, 0x10
 """SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_MERGE of <elf.h>."""
-_UNTYPED, _OBJECT, _FUNCTION, _SECTION, _THREAD_LOCAL = 0, 1, 2, 3, 6
-"""STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_TLS."""
+_UNTYPED, _OBJECT, _SECTION, _THREAD_LOCAL = 0, 1, 3, 6
+"""STT_NOTYPE, STT_OBJECT, STT_SECTION, STT_TLS."""
 _DATA = {_OBJECT, _THREAD_LOCAL}
 _LOCAL = 0
 """STB_LOCAL."""
@@ -134,7 +135,7 @@ class _Object:
             for number, section in enumerate(sections)
             if section["sh_flags"] & _ALLOCATED and not section.name.startswith(_UNWINDING)
         }
-        self._symbols = self._read_symbols()
+        self._symbols = self._read_symbols(elf)
         self._relocations: dict[int, list[tuple[int, int, int, int]]] = {}
         self._by_address: dict[int, list[tuple[int, str, int]]] = {}
         for section in sections:
@@ -168,13 +169,13 @@ class _Object:
             # Tables of jumps lie between functions: any function of the section may use them, if nothing tells which.
             shared = hashlib.sha256()
             tables = self._tables(number)
-            has_functions = any(one.kind == _FUNCTION for one in own)
+            has_functions = any(one.kind == FUNCTION for one in own)
             for start, size in self._unnamed_code(number) if tables is None else ():
                 # Other objects know by name what assembly does not call a function. Other sections refer to what has
                 # no function at all.
                 visible = any(one.is_global and start <= one.value < start + size for one in own)
                 (data if visible or not has_functions else shared).update(self._part(number, start, size))
-            for one in sorted((one for one in own if one.kind == _FUNCTION), key=lambda one: (one.value, one.name)):
+            for one in sorted((one for one in own if one.kind == FUNCTION), key=lambda one: (one.value, one.name)):
                 made = functions.setdefault(one.name, hashlib.sha256())
                 of_function = (tables or {}).get((one.value, one.size), {})
                 made.update(self._part(number, one.value & ~1, one.size, of_function))
@@ -196,7 +197,7 @@ class _Object:
 
     def _functions(self) -> Iterator[_Symbol]:
         """All functions of the object."""
-        return (one for one in self._symbols if one.kind == _FUNCTION and one.section in self._content)
+        return (one for one in self._symbols if one.kind == FUNCTION and one.section in self._content)
 
     def _add_data(self, number: int, own: Sequence[_Symbol], data: Any) -> None:
         """Add a section of data to a digest: how much room it takes, which may move the data of other objects, its
@@ -246,7 +247,7 @@ class _Object:
             return symbol.name, None
         section = self._sections[symbol.section]
         executable = section["sh_flags"] & _EXECUTABLE
-        if symbol.kind in ({_FUNCTION} if executable else _DATA):
+        if symbol.kind in ({FUNCTION} if executable else _DATA):
             return symbol.name, None
         return f"{section.name}+{symbol.value}", None if executable else symbol.section
 
@@ -256,16 +257,25 @@ class _Object:
         So other functions of the section may change their lengths. An addend is relative to the relocation's place or
         to an instruction's end: a function counts only if it has all bytes that can be meant.
         """
-        symbol = self._symbols[index]
-        if symbol.kind != _SECTION or not self._sections[symbol.section]["sh_flags"] & _EXECUTABLE:
+        found = self._code_at(index, addend)
+        if found is None:
             return ""
-        first = symbol.value + addend
-        functions = self._functions_of(symbol.section)
-        at = bisect_right(functions, (first, "\x7f" * 8, 0)) - 1
-        if at < 0:
-            return ""
-        start, name, size = functions[at]
+        (start, name, size), first = found
         return f"{name}+{first - start}" if first + _MOST_BIAS_BYTES < start + size else ""
+
+    def _code_at(self, index: int, addend: int) -> tuple[tuple[int, str, int], int] | None:
+        """What a relocation against a section of code leads to: the last function that begins there or before, as
+        `_functions_of` has it, and the place in the section. None for another symbol, and in front of all functions.
+        """
+        symbol = self._symbols[index]
+        if symbol.kind != _SECTION or symbol.section not in self._content:
+            return None
+        if not self._sections[symbol.section]["sh_flags"] & _EXECUTABLE:
+            return None
+        place = symbol.value + addend
+        functions = self._functions_of(symbol.section)
+        at = bisect_right(functions, (place, "\x7f" * 8, 0)) - 1
+        return (functions[at], place) if at >= 0 else None
 
     def _jumps_in(self, number: int) -> dict[int, _Jump]:
         """The relocations of a section of data that lead into functions, behind their beginnings: offset -> jump.
@@ -278,18 +288,11 @@ class _Object:
         for offset, _, index, addend in self._relocations.get(number, ()):
             begin = begin if offset - last <= _MOST_ENTRY_BYTES else offset
             last = offset
-            symbol = self._symbols[index]
-            if not addend or symbol.kind != _SECTION or symbol.section not in self._content:
-                continue
-            if not self._sections[symbol.section]["sh_flags"] & _EXECUTABLE:
-                continue
-            place = symbol.value + addend
-            functions = self._functions_of(symbol.section)
-            at = bisect_right(functions, (place, "\x7f" * 8, 0)) - 1
-            if at >= 0:
-                start, name, size = functions[at]
+            led = self._code_at(index, addend) if addend else None
+            if led is not None:
+                (start, name, size), place = led
                 if start < place - (offset - begin) and place < start + size:
-                    found[offset] = _Jump(symbol.section, start, name, place - start)
+                    found[offset] = _Jump(self._symbols[index].section, start, name, place - start)
         return found
 
     def _functions_of(self, number: int) -> list[tuple[int, str, int]]:
@@ -298,7 +301,7 @@ class _Object:
             self._by_address[number] = sorted(
                 (one.value & ~1, one.name, one.size)
                 for one in self._symbols
-                if one.section == number and one.kind == _FUNCTION
+                if one.section == number and one.kind == FUNCTION
             )
         return self._by_address[number]
 
@@ -412,7 +415,7 @@ class _Object:
             self._of_section[number] = made.hexdigest()
         return self._of_section[number]
 
-    def _read_symbols(self) -> list[_Symbol]:
+    def _read_symbols(self, elf: ELFFile) -> list[_Symbol]:
         table: Any = next((each for each in self._sections if each["sh_type"] == "SHT_SYMTAB"), None)
         if table is None:
             return []
@@ -423,15 +426,9 @@ class _Object:
         def name(at: int) -> str:
             return names[at : names.index(b"\0", at)].decode()
 
-        if self._wide:
-            rows = struct.iter_unpack(f"{self._order}IBBHQQ", table.data())
-            return [
-                _Symbol(name(at), info & 15, section, value, size, info >> 4)
-                for at, info, _, section, value, size in rows
-            ]
-        rows = struct.iter_unpack(f"{self._order}IIIBBH", table.data())
         return [
-            _Symbol(name(at), info & 15, section, value, size, info >> 4) for at, value, size, info, _, section in rows
+            _Symbol(name(row.name), row.kind, row.section, row.value, row.size, row.binding)
+            for row in symbol_rows(elf, table)
         ]
 
     def _read_relocations(self, section: Any) -> Iterator[tuple[int, int, int, int]]:
