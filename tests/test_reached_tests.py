@@ -41,7 +41,7 @@ REACH = CellReach(
     count=4,
 )
 NO_CODE = CodeMap(objects={}, link=["ld"], recipe="1")
-KEPT = KeptReach(code=NO_CODE, native=NO_CODE, reach=REACH, functions=[], run="/runs/1")
+KEPT = KeptReach(code=NO_CODE, native=NO_CODE, reach=REACH, functions=[], run="/runs/1", excused=[])
 
 
 def chosen(

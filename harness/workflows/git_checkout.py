@@ -106,6 +106,8 @@ class Checkout:
             )
         self.below = self._ask("rev-parse", "--show-prefix")
         """The folder's path in the work tree, with a slash at its end; empty for the top."""
+        self._submodules_in: dict[str, dict[str, str]] = {}
+        """Commit -> what `_submodules` says of it, for every file that is asked about."""
 
     def base(self, named: str = "") -> BaseRevision:
         """The merge base of HEAD and a named revision; without a name, of HEAD and the branch that it came from.
@@ -200,10 +202,12 @@ class Checkout:
         return [f"{name.rstrip('/')}/{file}" for file in files] or [name]
 
     def _submodules(self, revision: str) -> dict[str, str]:
-        """The submodules below the folder in a revision: place -> commit."""
-        lines = self._ask("ls-tree", "-r", "-z", revision).split("\0")
-        rows = (line.split(None, 3) for line in lines if line.startswith("160000 "))
-        return {place: commit for _, _, commit, place in rows}
+        """The submodules below the folder in a commit: place -> their own commit."""
+        if revision not in self._submodules_in:
+            lines = self._ask("ls-tree", "-r", "-z", revision).split("\0")
+            rows = (line.split(None, 3) for line in lines if line.startswith("160000 "))
+            self._submodules_in[revision] = {place: commit for _, _, commit, place in rows}
+        return self._submodules_in[revision]
 
     def _submodule(self, place: str) -> Checkout | None:
         """The work tree of a submodule below the folder; None where there is none, or it was not fetched."""

@@ -140,7 +140,7 @@ class ReachSelection:
         """
         if cell in self._beside:
             programs = dict.fromkeys(self._programs_beside(cell), cell.target)
-            programs[self._server(cell)] = cell.target
+            programs[self._server(cell.target)] = cell.target
         elif self._suite(cell).needs_server:
             if cell not in self._noted:
                 return None
@@ -192,12 +192,11 @@ class ReachSelection:
             change = self._of_base(target)
             if change is None:
                 return {}
-            build = self._prepared.targets[target].build
-            assert build is not None
-            lines, whole = self._edited.with_code(self._lines_in(build.server_binary))
+            own = self._lines_in(self._server(target))
+            lines, whole = self._edited.with_code(own)
             there, unnoted = self._entered(target, change.functions)
             beside, executed = self._lines_beside(target)
-            with_beside, whole_beside = self._edited.with_code([*self._lines_in(build.server_binary), *beside])
+            with_beside, whole_beside = self._edited.with_code([*own, *beside])
             with_beside -= lines
             found[target] = Unentered(
                 functions=sorted(change.functions - there),
@@ -251,8 +250,9 @@ class ReachSelection:
                 unnoted.append(cell.suite)
                 continue
             found |= entered(noted)
-            for name in self.of(cell).without:
-                found.update(self._kept[cell].entered_by(name))
+            if without := self.of(cell).without:
+                before = self._kept[cell].as_expected
+                found.update(*(before[name] for name in without))
         rest = [cell for cell in self._request.plan.cells if cell.target == target and cell not in self._noted]
         others = [cell.suite for cell in rest if self._has_run(cell)]
         return found, [*unnoted, *(name for name in others if not cells or self._covers(name, target, differing))]
@@ -398,8 +398,8 @@ class ReachSelection:
             return target.with_tls.server_binary if target.with_tls is not None else None
         return target.build.server_binary
 
-    def _server(self, cell: Cell) -> Path:
-        build = self._prepared.targets[cell.target].build
+    def _server(self, target: str) -> Path:
+        build = self._prepared.targets[target].build
         assert build is not None
         return build.server_binary
 

@@ -33,7 +33,7 @@ class KeptReach(Record, frozen=True):
     """All functions of the program: of others, nobody knows which tests enter them."""
     run: str
     """The run's folder."""
-    excused: list[str] = []  # noqa: RUF012 - msgspec copies a default
+    excused: list[str]
     """Tests that failed of what is known and not due to chance. They stop there again."""
 
     @property
@@ -41,19 +41,20 @@ class KeptReach(Record, frozen=True):
         """Whether the tests compare servers with the native build."""
         return self.native is not None
 
-    def entered_by(self, test: str) -> list[str]:
-        """The functions that a test entered, without those that count for every test."""
-        reach = self.reach
-        return (reach.tests.get(test) or reach.failed.get(test) or reach.skipped.get(test)) or []
+    @property
+    def as_expected(self) -> dict[str, list[str]]:
+        """Tests that ended as they should -> the functions that they entered, without those that count for every test.
+
+        What a test was skipped for without having asked a program of the target is not the program's.
+        """
+        skipped = {name: entered for name, entered in self.reach.skipped.items() if not entered}
+        return self.reach.tests | {name: self.reach.failed[name] for name in self.excused} | skipped
 
     def unreached(self, change: CodeChange) -> set[str]:
         """The tests that do the same again: they enter nothing that differs."""
         if change.elsewhere or not change.functions or change.functions & set(self.reach.every):
             return set()
-        # What a test was skipped for without having asked a program of the target is not the program's.
-        skipped = [name for name, entered in self.reach.skipped.items() if not entered]
-        settled = [*self.reach.tests, *self.excused, *skipped]
-        return {name for name in settled if change.functions.isdisjoint(self.entered_by(name))}
+        return {name for name, entered in self.as_expected.items() if change.functions.isdisjoint(entered)}
 
 
 class CellSelection(Record, frozen=True):
