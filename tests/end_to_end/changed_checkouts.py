@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 from harness.build.sources.archives import Fetcher
@@ -26,8 +27,9 @@ def git(folder: Path, *words: str) -> None:
 
 
 def commit(folder: Path) -> None:
+    """Commit all. The time makes another commit of the same tree, whose seed, and so whose kept cells, are others."""
     git(folder, "add", "--all", "--force")
-    git(folder, "commit", "--quiet", "--message", "more")
+    git(folder, "commit", "--quiet", "--message", f"more at {time.time_ns()}")
 
 
 def edit(path: Path, anchor: str, replacement: str) -> None:
