@@ -186,6 +186,68 @@ def test_a_second_misaligned_line_in_a_function_of_the_base_is_new_and_a_moved_o
     assert told in baseline.remarks(old, [finding], text)
 
 
+def wrong(folder: Path, *messages: str) -> Judgement:
+    """A judgement of a run in which two cases of a test fail with these messages."""
+    run = StoredRun(folder, targets=("armv5",))
+    run.canary("armv5")
+    for case, message in zip(("one", "two"), messages, strict=False):
+        run.test("armv5", "bitops", f"test_bitop[{case}]", outcome="failed", message=message)
+    listed = fakes.write(folder / "known.toml", "findings = []\n")
+    return conclusion.conclude(stored_run.read(run.finish()), listed, fakes.quiet())[0]
+
+
+AT = "7 keys\n/work/{}/a.py:{}: got 3, port 4{}, native 5"
+THERE = AT.format("base", 10, 100)
+
+
+@pytest.mark.parametrize(
+    ("here", "second", "decided", "known"),
+    [
+        ([THERE], None, True, True),
+        ([AT.format("tree", 11, 100)], None, True, True),
+        ([AT.format("tree", 11, 100).replace("got 3", "got 2")], None, False, False),
+        ([AT.format("tree", 11, 100).replace("got 3", "got 2")], [THERE], True, False),
+        ([AT.format("tree", 11, 200)], [THERE], True, False),
+        ([AT.format("tree", 11, 200)], [AT.format("again", 12, 300)], True, True),
+        ([AT.format("tree", 11, 200).replace("got 3", "got 2")], [AT.format("again", 12, 300)], True, False),
+        ([THERE.replace("got", "got also")], [AT.format("again", 12, 300)], True, False),
+        ([THERE.replace("port", "at")], [THERE], True, False),
+        ([THERE.replace("port", "at")], [THERE.replace("port", "socket")], True, True),
+        ([THERE.replace("got 3", "got 2")], [], True, False),
+        ([THERE.replace("7 keys", "8 keys")], [THERE], True, False),
+        ([THERE, THERE], None, True, False),
+        ([THERE, THERE], [THERE], True, False),
+    ],
+    ids=[
+        "alike",
+        "elsewhere",
+        "other-value",
+        "other-value-for-sure",
+        "other-port-for-sure",
+        "chance",
+        "other-value-beside-chance",
+        "other-words-beside-chance",
+        "other-words",
+        "words-by-chance",
+        "base-did-not-fail-again",
+        "other-title",
+        "other-case",
+        "other-case-for-sure",
+    ],
+)
+def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new_unless_the_base_varies_there(
+    tmp_path: Path, here: list[str], second: list[str] | None, *, decided: bool, known: bool
+) -> None:
+    """Any number passed for any other one: a second bug in the same test was taken for the base's."""
+    old = baseline.of_judgement(BASE, wrong(tmp_path / "base", THERE), {})
+    if second is not None:
+        again = baseline.of_judgement(BASE, wrong(tmp_path / "again", *second), {}).appearances
+        old = msgspec.structs.replace(old, again=again)
+    findings = wrong(tmp_path / "run", *here).findings
+    assert all(baseline.reason(old, finding, {}) for finding in findings) is known
+    assert (baseline.undecided(old, findings, {}) == []) is decided
+
+
 def test_a_damaged_file_is_told(stored: StoredRun) -> None:
     fakes.write(stored.finish() / baseline.NAME, "{")
     with pytest.raises(UsageError, match="the findings of the base are damaged"):

@@ -2,13 +2,14 @@
 
 A finding is inherited if the base shows it on the same targets, in the same suites and with the same title. A finding
 on another target or in another suite is new. A server that fails to start for another reason is also a new finding. So
-is a misaligned access of another source line: an identity names the function alone, in which a change may add one.
+is a misaligned access of another source line: an identity names the function alone, in which a change may add one. So
+is another wrong value of a test that fails in the base, unless two runs of the base differ just there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +29,8 @@ Sources = Mapping[str, Mapping[int, str]]
 """File -> line number -> the line, as `source_excerpt.Excerpts.sources`."""
 _KEEP_LINES = ("alignment",)
 _KEEP_TESTS = ("assertion", "wrong-result")
+_KEEP_MESSAGES = ("wrong-result",)
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 class BaseRevision(Record, frozen=True):
@@ -55,6 +58,10 @@ class Appearance(Record, frozen=True):
     """The test, without parameters, of a failed assertion or a wrong result; else empty. Titles do not name it."""
     line: str = ""
     """The text of the source line that a misaligned access belongs to, without indentation; else empty."""
+    case: str = ""
+    """The test of a wrong result with its parameters; else empty, as in files of before."""
+    message: str = ""
+    """What the test said of a wrong result, with its numbers and without folders and lines of sources."""
 
 
 class Baseline(Record, frozen=True):
@@ -67,6 +74,8 @@ class Baseline(Record, frozen=True):
     """TARGET/SUITE -> why the base could not be judged there. A finding of such a cell counts as new."""
     appearances: dict[str, list[Appearance]] = msgspec.field(default_factory=dict, name="ways")
     """Identity -> the ways in which the finding appears."""
+    again: dict[str, list[Appearance]] | None = None
+    """The same in a second run of the base, which says what is due to chance; None where one run was enough."""
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
@@ -105,6 +114,8 @@ def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
             title=_without_chance(occasion.title),
             test=occasion.test.partition("[")[0] if finding.kind in _KEEP_TESTS else "",
             line=sources.get(witness.file, {}).get(witness.line, "").strip() if finding.kind in _KEEP_LINES else "",
+            case=occasion.test if finding.kind in _KEEP_MESSAGES else "",
+            message=_without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
         )
         for witness, occasion in pairs
     )
@@ -113,8 +124,13 @@ def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
 
 def _without_chance(title: str) -> str:
     """A title without log line prefixes and folders of files, and with `#` for numbers."""
-    plain = re.sub(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ ", "", title)
-    return re.sub(r"0x[0-9a-f]+|\d+", "#", re.sub(r"/\S*/", "", plain))
+    return _NUMBER.sub("#", _without_places(title))
+
+
+def _without_places(message: str) -> str:
+    """A message without log line prefixes, folders of files, and lines of sources, which a change moves."""
+    plain = re.sub(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ ", "", message)
+    return re.sub(r"(\.(?:c|h|tcl|py)):\d+", r"\1", re.sub(r"/\S*/", "", plain))
 
 
 def write(folder: Path, inherited: Baseline) -> None:
@@ -137,8 +153,47 @@ def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
     """Why a finding is not due to the change; empty unless the base shows all its appearances in the run. `sources`:
     the run's own.
     """
-    here, in_base = _appearances(finding, sources), inherited.appearances.get(finding.id, [])
-    return f"also in BASE {inherited.base.commit[:12]}" if here and set(here) <= set(in_base) else ""
+    here = _appearances(finding, sources)
+    known = bool(here) and all(_shows(inherited, finding.id, one) for one in here)
+    return f"also in BASE {inherited.base.commit[:12]}" if known else ""
+
+
+def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> list[Finding]:
+    """The findings that only a second run of the base can decide: it has them with another message. `sources`: as of
+    `reason`.
+    """
+    if inherited.again is not None:
+        return []
+    return [
+        finding
+        for finding in findings
+        if not reason(inherited, finding, sources)
+        and all(_counterparts(inherited.appearances, finding.id, one) for one in _appearances(finding, sources))
+    ]
+
+
+def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
+    """Whether the base shows a finding in this way."""
+    first = _counterparts(inherited.appearances, identity, one)
+    if any(not old.case or old.message == one.message for old in first):
+        return True
+    second = _counterparts(inherited.again or {}, identity, one)
+    return any(_by_chance(one.message, old.message, other.message) for old in first for other in second)
+
+
+def _counterparts(appearances: Mapping[str, list[Appearance]], identity: str, one: Appearance) -> list[Appearance]:
+    """The ways like this one, whatever the test said."""
+    alike = [msgspec.structs.replace(one, case=case, message="") for case in (one.case, "")]
+    return [old for old in appearances.get(identity, []) if msgspec.structs.replace(old, message="") in alike]
+
+
+def _by_chance(message: str, first: str, second: str) -> bool:
+    """Whether a message differs from that of the base's first run only where its second run differs as well."""
+    text, of_first, of_second = (_NUMBER.sub("#", each) for each in (message, first, second))
+    if of_first != of_second or text != of_first:
+        return of_first != of_second
+    numbers = zip(*(_NUMBER.findall(each) for each in (message, first, second)), strict=True)
+    return all(number == old or old != other for number, old, other in numbers)
 
 
 def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> list[str]:

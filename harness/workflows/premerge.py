@@ -221,7 +221,14 @@ def run(
     # The canary suite alone is enough where only compilers warned: no other suite of the base has to run.
     suites = [name for name in request.plan.suites if name in suspected] or [bench.catalog.canary]
     bench.progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
-    old = _of_base(bench, msgspec.structs.replace(request, plan=request.plan.only(suites)), premerge.base)
+    of_base = msgspec.structs.replace(request, plan=request.plan.only(suites))
+    old = _of_base(bench, of_base, premerge.base)
+    sources = source_excerpt.read(request.run).sources
+    if undecided := baseline.undecided(old, [one for one in judgement.findings if not one.known], sources):
+        names = ", ".join(one.id for one in undecided)
+        bench.progress.say(f"BASE shows other values: is that chance? It runs once more for {names}")
+        again = _of_base(bench, of_base, premerge.base, again=True)
+        old = msgspec.structs.replace(old, again=again.appearances)
     baseline.write(request.run, old)
     stored = stored_run.read(request.run)
     return conclusion.conclude(stored, request.known, bench.progress, tree=Path(request.server), made_here=True)
@@ -263,14 +270,16 @@ def with_suites(request: Request, catalog: Catalog, changes: Sequence[Change], a
     return msgspec.structs.replace(request, plan=plan)
 
 
-def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline:
+def _of_base(bench: Workbench, request: Request, base: BaseRevision, *, again: bool = False) -> Baseline:
     """The base's findings with the same targets and suites: from the cache, or from a check of its own in RUN/base.
+    `again`: those of a second check of it, in RUN/base-again.
 
     Every target runs, even if only one had findings: targets read each other's files.
     """
     cache = bench.cache
     checkout = Checkout(Path(request.server))
-    key = key_of(_identity(bench, request, checkout.content(base)))
+    name = "base-again" if again else "base"
+    key = key_of([name, *_identity(bench, request, checkout.content(base))])
     with cache.lock(f"base-{key}"):
         entry = cache.entry("bases", key)
         if entry is not None and (stored := baseline.read(entry)) is not None:
@@ -279,12 +288,12 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision) -> Baseline
         with cache.work(f"base-{key}") as work:
             # The copy keeps the checkout's name, under which messages and the cache know its builds.
             tree = checkout.write(base, work / checkout.path.name)
-            of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / "base")
+            of_base = msgspec.structs.replace(request, server=str(tree), run=request.run / name)
             judgement, _ = check.Check(bench.with_new_stages("base: "), of_base, patient=True).run()
         formats.write(of_base.run, judgement)
         found = baseline.of_judgement(base, judgement, source_excerpt.read(of_base.run).sources)
         # The result is not kept if the project's own suites were edited meanwhile.
-        if not found.unjudged and key_of(_identity(bench, request, checkout.content(base))) == key:
+        if not found.unjudged and key_of([name, *_identity(bench, request, checkout.content(base))]) == key:
             cache.folder("bases", key, lambda into: baseline.write(into, found))
     return found
 

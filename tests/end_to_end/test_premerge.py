@@ -74,6 +74,28 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     assert not (tmp_path / "mended" / "base").exists(), "nothing was found, so the base does not matter"
 
 
+def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new(checkout: Path, tmp_path: Path) -> None:
+    """Any number passed for another one."""
+    source = checkout / "src" / "bitops.c"
+    edit(source, "    return bits;", "    return bits + (bits > 8 && sizeof(long) == 4 ? 1 : 0);")
+    commit(checkout)
+    edit(source, "== 4 ? 1", "== 4 ? 2")
+    code, read, errors = premerge(checkout, tmp_path / "more", *UNITS)
+    assert code == ExitCode.FINDINGS, errors
+    (new,) = [one for one in read["findings"] if not one["known"]]
+    assert (
+        f"{new['id']} is in BASE as well, but it is not seen there in all the ways that it is here" in read["remarks"]
+    )
+    assert f"BASE shows other values: is that chance? It runs once more for {new['id']}\n" in errors
+    assert all((tmp_path / "more" / name / "report.html").is_file() for name in ("base", "base-again"))
+
+    edit(source, "== 4 ? 2", "/* As before. */ == 4 ? 1")
+    edit(source, "/* Bit operations.", "\n/* Bit operations.")
+    code, read, errors = premerge(checkout, tmp_path / "moved", *UNITS)
+    assert code == ExitCode.PASS, errors
+    assert {one["id"]: one["known"] for one in read["findings"]}[new["id"]].startswith("also in BASE ")
+
+
 def test_a_change_that_does_not_compile_for_this_machine_stops_at_once(checkout: Path, tmp_path: Path) -> None:
     edit(checkout / "src" / "bitops.c", "/* Bit operations.", "an error /* Bit operations.")
     finished = run("premerge", *OF, checkout, "--target", "armv5", "--run", tmp_path / "run", *UNITS)
