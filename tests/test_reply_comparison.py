@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hiredis import ReplyError
 
-from harness.protocol import reply_comparison
+from harness.protocol import allowed_differences, reply_comparison
 from harness.protocol.allowed_refusals import Release
 from harness.protocol.command_stream import command, from_text
 from tests import fakes
@@ -195,7 +195,7 @@ def test_what_is_drawn_at_random_is_not_compared_and_what_follows_is() -> None:
         assert differs(f"ZSCAN z {cursor} COUNT 100000\n", [[b"0", [b"a"]]], [[b"0", [b"b"]]]) is None
     assert differs("ZSCAN z 0 COUNT 100000\n", [[b"0", [b"a"]]], [[b"0", [b"b"]]]) is not None
     assert differs("SPOP s\nSMEMBERS s\n", [b"a", [b"b"]], [b"b", [b"a"]]) is None
-    assert reply_comparison.uncompared(from_text("SPOP s\nGET k\nSCAN 0\nSPOP s\n")) == ["SPOP", "SCAN"]
+    assert allowed_differences.uncompared(from_text("SPOP s\nGET k\nSCAN 0\nSPOP s\n")) == ["SPOP", "SCAN"]
 
 
 NO = ReplyError("ERR no")
@@ -251,7 +251,7 @@ def test_an_excuse_may_say_how_many_digits_are_right(guest: bytes, native: bytes
 
 
 def test_everything_that_is_excused_has_a_reason() -> None:
-    listed = reply_comparison.known()
+    listed = allowed_differences.known()
     assert all(
         len(reason) > 20
         for reason in [*(one.reason for one in listed.rounded), *(one.reason for one in listed.excuses)]

@@ -21,7 +21,7 @@ import psutil  # type: ignore[import-untyped]
 
 from harness.core.sockets import connect
 from harness.core.target_model import ORACLE
-from harness.protocol import reply_comparison
+from harness.protocol import pipeline
 from harness.protocol.command_stream import clients_of, command, wire
 from harness.protocol.resp import Client
 from harness.report.markdown_table import table
@@ -88,7 +88,7 @@ def bytes_of(servers: Servers, streams: Sequence[Stream]) -> list[bytes]:
         for stream in streams:
             emptying.empty(servers.native)
             with Client.at_socket(servers.native.upstream, deadline_seconds=20) as client:
-                reply_comparison.ask(client, stream)
+                pipeline.ask(client, stream)
             read = stored(emptying.control(servers.native), None)
             restoring = emptying.restoring(servers.native, stream)
             emptying.sent(servers.native, stream)

@@ -33,7 +33,7 @@ from harness.core.target_model import CompilerPackage, KernelSpec, Policy, Targe
 from harness.judge.known_findings import KnownList
 from harness.plan.catalog import Catalog
 from harness.plan.workloads import WorkloadFile
-from harness.protocol import reply_comparison
+from harness.protocol import allowed_differences
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
@@ -72,7 +72,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
     ("harness/workflows/measure/tier_differences.toml", tier_agreement.TierDifferenceTable),
-    ("harness/protocol/differences.toml", reply_comparison.AllowedDifferenceTable),
+    ("harness/protocol/differences.toml", allowed_differences.AllowedDifferenceTable),
     ("suites/fuzz/grammar.toml", Grammar),
     ("harness/protocol/refusals.toml", RefusalList),
     ("suites/units/units.toml", UnitTable),

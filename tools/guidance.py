@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 import psutil  # type: ignore[import-untyped]
 
-from harness.protocol import reply_comparison
+from harness.protocol import pipeline
 from harness.protocol.resp import Client
 from harness.run.server_process import Guest
 from harness.workflows.target_setup import set_up_targets
@@ -82,7 +82,7 @@ class Course:
             try:
                 self._emptying.empty(guest)
                 with Client.at_socket(guest.socket_path, deadline_seconds=60) as client:
-                    reply_comparison.ask_into(replies, client, stream)
+                    pipeline.ask_into(replies, client, stream)
             except OSError:
                 guest.settle()
             assert guest.edges is not None

@@ -42,6 +42,7 @@ MARGIN_SECONDS = 300.0
 BEFORE_PYTEST = ("-I", "-B", "-m", "pytest")
 """The words of a cell's process between the interpreter and what pytest is told."""
 IMPORTED = (
+    "harness.protocol.pipeline",
     "harness.protocol.reply_comparison",
     "harness.run.cell_session",
     "harness.run.detector_canary",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.model import Record
-from harness.protocol import reply_comparison
+from harness.protocol import pipeline, reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import Command, clients_of, command, wire
 from harness.protocol.resp import Client
@@ -96,7 +96,7 @@ class _Pair:
             for side in sides:
                 side.converse(stream)
         else:
-            writes = reply_comparison.writes_of(stream)
+            writes = pipeline.writes_of(stream)
             self._ask(_listing_keys(writes) if keeps else writes, writes)
         if keeps and not self.native.error:
             self._keys = self.native.replies.pop()
@@ -137,7 +137,7 @@ class _Pair:
                 side.keep_client()
         return None
 
-    def _ask(self, native: list[reply_comparison.Write], guest: list[reply_comparison.Write]) -> None:
+    def _ask(self, native: list[pipeline.Write], guest: list[pipeline.Write]) -> None:
         """Send each write to both servers, which work at the same time, before the next one."""
         for (to_native, native_count), (to_guest, guest_count) in zip(native, guest, strict=True):
             self.native.send(to_native)
@@ -216,7 +216,7 @@ class _Side:
         """Send what several clients send, and receive the replies."""
         seconds = self.server.deadline_seconds
         try:
-            reply_comparison.ask_all_into(self.replies, self._clients, stream, self.control, deadline_seconds=seconds)
+            pipeline.ask_all_into(self.replies, self._clients, stream, self.control, deadline_seconds=seconds)
         except OSError as error:
             self.error = error
 
@@ -290,7 +290,7 @@ def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: 
     )
 
 
-def _listing_keys(writes: list[reply_comparison.Write]) -> list[reply_comparison.Write]:
+def _listing_keys(writes: list[pipeline.Write]) -> list[pipeline.Write]:
     """The writes of a stream, and RESET and KEYS with the last one."""
     content, count = writes[-1]
     return [*writes[:-1], (content + wire((RESET,)) + _LIST_KEYS, count + 2)]

@@ -11,8 +11,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.protocol.allowed_differences import is_free
 from harness.protocol.command_stream import read_stream, text_of
-from harness.protocol.reply_comparison import is_free
 from harness.record import corpus_folder
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.protocol import reply_comparison
+from harness.protocol import pipeline
 from harness.protocol.command_stream import command
 from harness.protocol.resp import Client
 from suites.fuzz.generate import generate
@@ -34,8 +34,8 @@ def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
         for _ in range(50):
             compression = session.random.choice(("yes", "no"))
             session.reset_oracle()
-            reply_comparison.ask(client, (command("CONFIG", "SET", "rdbcompression", compression),))
-            reply_comparison.ask(client, generate(session.random, _THEMES))
+            pipeline.ask(client, (command("CONFIG", "SET", "rdbcompression", compression),))
+            pipeline.ask(client, generate(session.random, _THEMES))
             client.pipeline([["DISCARD"]])
             keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
             found = [one for key in keys if (one := _payload(client, key)) is not None]

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from harness.core.sockets import connect
-from harness.protocol import reply_comparison
+from harness.protocol import pipeline, reply_comparison
 from harness.protocol.command_stream import command
 from harness.protocol.resp import Client
 from harness.run.server_process import PANIC, StartError
@@ -67,7 +67,7 @@ def _contents(server: Guest) -> str:
         keys = sorted(key for key in client.command("KEYS", "*") if isinstance(key, bytes))  # type: ignore[union-attr]
         types = client.pipeline([["TYPE", key] for key in keys])
         stream = tuple(one for key, kind in zip(keys, types, strict=True) for one in reading(kind, key))
-        replies = reply_comparison.ask(client, stream)
+        replies = pipeline.ask(client, stream)
     contents = [
         (one.words[1], reply_comparison.comparable(one.name, reply)) for one, reply in zip(stream, replies, strict=True)
     ]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.protocol.allowed_differences import excused
 from harness.protocol.command_stream import command
-from harness.protocol.reply_comparison import excused
 from suites._shared.paired_servers import LENGTHS_BY_HEADER, differing
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import pytest
 
 from harness.core.target_model import ORACLE
 from harness.protocol.command_stream import line_of
-from harness.protocol.reply_comparison import ask, comparable
+from harness.protocol.pipeline import ask
+from harness.protocol.reply_comparison import comparable
 from suites._shared.census import of_release
 from suites._shared.paired_servers import differing
 from suites.visible import census, table

@@ -14,7 +14,7 @@ import msgspec
 from harness.analysis.assertion_log import asserted
 from harness.analysis.detectors.registry import reports
 from harness.core.byte_diff import described
-from harness.protocol import reply_comparison
+from harness.protocol import allowed_differences, pipeline, reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import clients_of, from_text, from_wire, wire
 from harness.protocol.control_connection import ControlConnection
@@ -106,7 +106,7 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> O
     """Whether a file that the server writes, or its last reply, has the wrong bytes again."""
     try:
         with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
-            replies = reply_comparison.ask(client, from_text("\n".join(again.requests)))
+            replies = pipeline.ask(client, from_text("\n".join(again.requests)))
         content = guest.read(again.file) if again.file else replies[-1]
     except OSError as error:
         why = f"not all of its requests were answered: {error}"
@@ -140,7 +140,7 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream, recor
         hung = isinstance(error, TimeoutError)
         return _with(Observation(end=why, undelivered=why, hung=hung), found)
     found = reply_comparison.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
-    free = tuple(reply_comparison.uncompared(stream))
+    free = tuple(allowed_differences.uncompared(stream))
     end = "it answered every request and lives on"
     if found is not None:
         end += f"\n{DIFFERS}{found}"
@@ -185,9 +185,9 @@ def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
             connections.enter_context(Client.at_socket(server.recorded_path, deadline_seconds=seconds))
             for _ in range(clients_of(stream))
         ]
-        reply_comparison.ask(clients[0], reply_comparison.STEADY)
+        pipeline.ask(clients[0], reply_comparison.STEADY)
         control = connections.enter_context(ControlConnection(server.upstream, deadline_seconds=seconds))
-        reply_comparison.ask_all_into(replies, clients, stream, control, deadline_seconds=seconds)
+        pipeline.ask_all_into(replies, clients, stream, control, deadline_seconds=seconds)
 
 
 def _with(observation: Observation, found: reply_comparison.ReplyDifference | None) -> Observation:

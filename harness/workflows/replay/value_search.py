@@ -21,7 +21,7 @@ from harness.core.errors import InconclusiveError, UsageError
 from harness.judge.reproducer import files_of
 from harness.protocol.command_stream import clients_of, from_text
 from harness.protocol.control_connection import ControlConnection
-from harness.protocol.reply_comparison import ask, ask_all_into
+from harness.protocol.pipeline import ask, ask_all_into
 from harness.protocol.resp import Client
 from harness.run.recorded_values import RecordedFunction, RecordedGuest
 from harness.workflows.replay import shortening
