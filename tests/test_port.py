@@ -351,7 +351,7 @@ def test_a_finding_has_the_rank_of_what_it_comes_to(found: Finding, rank: str) -
 
 
 def test_the_suites_say_that_a_fault_is_everywhere_in_these_words() -> None:
-    for file in ("_shared/paired_servers.py", "fuzz/attempt.py"):
+    for file in ("_shared/paired_servers.py", "fuzz/failure.py"):
         assert items.EVERYWHERE in (ROOT / "suites" / file).read_text("utf-8")
 
 

@@ -28,9 +28,10 @@ from harness.report.markdown_table import table
 from harness.run.server_process import Guest
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
-from suites.fuzz.attempt import attempt, stored
+from suites.fuzz.attempt import attempt
 from suites.fuzz.emptying import RESET, Emptying, leaves_client
 from suites.fuzz.generate import generate
+from suites.fuzz.stored_data import stored
 
 if TYPE_CHECKING:
     import socket

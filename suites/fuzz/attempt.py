@@ -7,49 +7,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core.model import Record
-from harness.protocol import pipeline, reply_comparison
-from harness.protocol.allowed_refusals import release_of
-from harness.protocol.command_stream import Command, clients_of, command, wire
+from harness.protocol import pipeline
+from harness.protocol.command_stream import clients_of, command, wire
 from harness.protocol.resp import Client
-from harness.record import fault_log
 from suites.fuzz.emptying import RESET, awaits_time, leaves_client
-from suites.fuzz.model import MODELLED, UNPREDICTED, Model
-from suites.fuzz.values import KEY_LETTERS
+from suites.fuzz.failure import differing, gone, mistaken, native_gone
+from suites.fuzz.stored_data import LIST_KEYS, listing, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
     from harness.protocol.command_stream import Stream
     from harness.protocol.control_connection import ControlConnection
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
     from suites.fuzz.emptying import Emptying
+    from suites.fuzz.failure import Failure
 
 NATIVE_SECONDS = 20.0
-LARGEST_PAYLOAD_BYTES = 5000
-"""Size limit of the payloads that RESTORE copies into a new key."""
-_CHANCY = (b"stream", b"vectorset")
-_FADING = KEY_LETTERS["fading"].encode()
-_LIST_KEYS = Client.pack([("KEYS", "*")])
-_OF_DATABASES = frozenset({"COPY", "MOVE", "SELECT", "SWAPDB"})
-"""Commands that streams use for keys of the second database."""
-
-
-class Failure(Record, frozen=True):
-    """A failure of a stream."""
-
-    index: int
-    """The failing command, or the first without an answer."""
-    label: str
-    """The command's name, and the kind of failure unless it was the reply: a part of the finding's name."""
-    wrong_command: str
-    """The command that was answered wrongly; empty if it was not answered."""
-    message: str
-    sameness: str
-    """Equal for two failures that count as the same."""
-    stream: Stream
-    """The commands that were sent, those of the checkpoint included."""
 
 
 def attempt(
@@ -68,26 +43,30 @@ def attempt(
     if not keeps:
         emptying.drop_clients()
     with contextlib.ExitStack() as connections:
-        pair = _Pair(guest, oracle, emptying, connections)
-        failure = pair.failure_of(stream, keeps=keeps)
+        pair = _Pair(guest, oracle, emptying, connections, keeps=keeps)
+        failure = pair.failure_of(stream)
         if failure is None and checkpoint:
-            failure = pair.failure_of_data(stream, keeps=keeps)
+            failure = pair.failure_of_data(stream)
     return failure, pair.guest.replies
 
 
 class _Pair:
     """Both servers, empty, and the clients that ask them. Clients that are not kept end with `connections`."""
 
-    def __init__(self, guest: Guest, oracle: Guest, emptying: Emptying, connections: contextlib.ExitStack) -> None:
+    def __init__(
+        self, guest: Guest, oracle: Guest, emptying: Emptying, connections: contextlib.ExitStack, *, keeps: bool
+    ) -> None:
+        """`keeps`: whether the one client of each remains for the next stream."""
         self.native = _Side(oracle, lambda: _native_client(oracle), emptying)
         self.guest = _Side(guest, guest.client, emptying)
         self._emptying = emptying
         self._connections = connections
+        self._keeps = keeps
         self._known_faults = guest.faults()
         self._keys: Reply = None
         """The keys of the native build after the stream; None where nobody has asked."""
 
-    def failure_of(self, stream: Stream, *, keeps: bool) -> Failure | None:
+    def failure_of(self, stream: Stream) -> Failure | None:
         """Send the stream, and compare the replies, the model's too."""
         sides = self.native, self.guest
         for side in sides:
@@ -97,45 +76,52 @@ class _Pair:
                 side.converse(stream)
         else:
             writes = pipeline.writes_of(stream)
-            self._ask(_listing_keys(writes) if keeps else writes, writes)
-        if keeps and not self.native.error:
+            self._ask(_listing_keys(writes) if self._keeps else writes, writes)
+        if self._keeps and not self.native.error:
             self._keys = self.native.replies.pop()
             self.native.replies.pop()
         # If the native build dies of the stream, the guest should die too, and its death is recorded.
         if error := self.guest.error:
             return self._gone(stream, error)
         if error := self.native.error:
-            return _native_gone(stream, len(self.native.replies), error)
-        return self._compared(stream) or _mistaken(stream, self.guest.replies)
+            return native_gone(stream, len(self.native.replies), error)
+        return self._differing(stream) or mistaken(stream, self.guest.replies)
 
-    def failure_of_data(self, stream: Stream, *, keeps: bool) -> Failure | None:
-        """Compare all data that the stream has stored. With `keeps` its client remains for the next one."""
+    def failure_of_data(self, stream: Stream) -> Failure | None:
+        """Compare all data that the stream has stored. A client that is kept is ready for the next one."""
         sides = self.native, self.guest
-        first = RESET if keeps else command("SELECT", 0)
+        first = RESET if self._keeps else command("SELECT", 0)
         read = (first, *listing(stream), *stored(self.native.control, self._keys))
         if clients_of(stream) > 1:
             # Of two clients each may have been disconnected, or hear of what the other does.
             for side in sides:
                 side.connect(1, self._connections)
         content = wire(read)
-        restoring = [self._emptying.restoring(side.server, stream) if keeps else () for side in sides]
+        restoring = [self._emptying.restoring(side.server, stream) if self._keeps else () for side in sides]
         self._ask(*([(content + wire(after), len(read) + len(after))] for after in restoring))
         if error := self.native.error:
             raise error
         restored = [side.end_of_replies(len(stream + read)) for side in sides]
         if error := self.guest.error:
             return self._gone(stream + read, error)
-        failure = self._compared(stream + read)
-        if failure is not None:
-            return failure
-        if not keeps:
+        failure = self._differing(stream + read)
+        if failure is None:
+            self._leave(stream, restored)
+        return failure
+
+    def _leave(self, stream: Stream, restored: list[list[Reply]]) -> None:
+        """Say what both servers have received or, where clients are kept and all is restored, that it is nothing.
+
+        `restored`: each server's replies to what restores it.
+        """
+        sides = self.native, self.guest
+        if not self._keeps:
             for side in sides:
                 self._emptying.sent(side.server, stream)
         elif all(side.replies[len(stream)] == b"RESET" for side in sides) and all(one[0] == b"OK" for one in restored):
             self._connections.pop_all()
             for side in sides:
                 side.keep_client()
-        return None
 
     def _ask(self, native: list[pipeline.Write], guest: list[pipeline.Write]) -> None:
         """Send each write to both servers, which work at the same time, before the next one."""
@@ -148,24 +134,8 @@ class _Pair:
     def _gone(self, stream: Stream, error: OSError) -> Failure:
         return gone(self.guest.server, self._known_faults, stream, len(self.guest.replies), error)
 
-    def _compared(self, stream: Stream) -> Failure | None:
-        """The first reply of the guest that is not the native build's."""
-        # Most streams end here, without a look at single replies.
-        if self.guest.replies == self.native.replies:
-            return None
-        guest = self.guest.server
-        release, target = release_of(guest.build.server_binary, guest.version), guest.runner.target
-        difference = reply_comparison.first_difference(stream, self.guest.replies, self.native.replies, target, release)
-        if difference is None:
-            return None
-        return Failure(
-            index=difference.index,
-            label=difference.name,
-            wrong_command=difference.command[: reply_comparison.SHOWN],
-            message=str(difference),
-            sameness=f"difference {difference.name}",
-            stream=stream,
-        )
+    def _differing(self, stream: Stream) -> Failure | None:
+        return differing(stream, self.guest.server, self.guest.replies, self.native.replies)
 
 
 def _native_client(oracle: Guest) -> Client:
@@ -239,112 +209,7 @@ def concluded(stream: Stream) -> Stream:
     return stream if number == 1 or stream[-number:] == ends else (*stream, *ends)
 
 
-def _native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
-    name = stream[min(answered, len(stream) - 1)].name
-    return Failure(
-        index=min(answered, len(stream) - 1),
-        label=f"{name}-native-end",
-        wrong_command="",
-        message=f"the native build died of it, the guest did not: {error}",
-        sameness=f"native end {name}",
-        stream=stream,
-    )
-
-
-def _mistaken(stream: Stream, replies: list[Reply]) -> Failure | None:
-    """The first reply that is not the model's, which knows of one client, and nothing after SELECT or RESET."""
-    if clients_of(stream) > 1 or MODELLED.isdisjoint([one.name for one in stream]):
-        return None
-    model = Model()
-    for index, (one, reply) in enumerate(zip(stream, replies, strict=True)):
-        expected = model.answer(one)
-        if expected is not UNPREDICTED and expected != reply:
-            says = f"the model says {expected!r:.200}; the native build answers as the guest does"
-            message = f"{one!s:.200}: got {reply_comparison.shown(reply)}, {says}"
-            return Failure(
-                index=index,
-                label=f"{one.name}-model",
-                wrong_command=f"{one!s:.200}",
-                message=message,
-                sameness=f"model {one.name}",
-                stream=stream,
-            )
-    return None
-
-
-def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
-    """The failure of a guest that died or hangs, identified by the place of its first fault, or by its end."""
-    if isinstance(error, TimeoutError) and not guest.died_of_fault(known_faults):
-        guest.hung()
-    guest.settle()
-    faults = [fault for fault in fault_log.read_faults(guest.fault_log)[known_faults:] if fault.event == "fault"]
-    place = f"{faults[0].signal} at {faults[0].pc:#x}" if faults else guest.detail
-    index = min(answered, len(stream) - 1)
-    return Failure(
-        index=index,
-        label=f"{stream[index].name}-end",
-        wrong_command="",
-        message=f"{type(error).__name__}: {error}",
-        sameness=f"end {place}",
-        stream=stream,
-    )
-
-
 def _listing_keys(writes: list[pipeline.Write]) -> list[pipeline.Write]:
     """The writes of a stream, and RESET and KEYS with the last one."""
     content, count = writes[-1]
-    return [*writes[:-1], (content + wire((RESET,)) + _LIST_KEYS, count + 2)]
-
-
-def listing(stream: Stream) -> Stream:
-    """Commands that list all keys. Of those that the guest alone has, nothing else asks."""
-    keys = command("KEYS", "*")
-    elsewhere = (command("SELECT", 1), keys, command("SELECT", 0))
-    return (keys, *elsewhere) if any(one.name in _OF_DATABASES for one in stream) else (keys,)
-
-
-def stored(oracle: ControlConnection, listed: Reply) -> Stream:
-    """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE.
-
-    `listed`: its keys, if they are known.
-    """
-    listed = oracle.ask(_LIST_KEYS, 1)[0] if listed is None else listed
-    keys = sorted(key for key in listed if isinstance(key, bytes))  # type: ignore[union-attr]
-    if not keys:
-        return ()
-    commands: list[Command] = []
-    questions = [words for key in keys for words in (("TYPE", key), ("OBJECT", "ENCODING", key), ("DUMP", key))]
-    answers = oracle.ask(Client.pack(questions), len(questions))
-    for key, kind, encoding, payload in zip(keys, answers[::3], answers[1::3], answers[2::3], strict=True):
-        commands += [Command(words=(b"OBJECT", b"ENCODING", key)), *reading(kind, key)]
-        # A hash table's order differs from run to run, as a skip list's did until Redis 4; a stream's groups contain
-        # times, a vector set random levels.
-        if encoding in {b"hashtable", b"skiplist"} or kind in _CHANCY or not isinstance(payload, bytes):
-            continue
-        if key.startswith(_FADING):
-            # Its fields expire relative to now.
-            continue
-        commands.append(Command(words=(b"DUMP", key)))
-        if len(payload) < LARGEST_PAYLOAD_BYTES:
-            copy = b"restored:" + key
-            commands += [Command(words=(b"RESTORE", copy, b"0", payload)), *reading(kind, copy)]
-    return tuple(commands)
-
-
-_READERS: dict[Hashable, tuple[bytes, tuple[bytes, ...]]] = {
-    b"string": (b"GET", ()),
-    b"list": (b"LRANGE", (b"0", b"-1")),
-    b"hash": (b"HGETALL", ()),
-    b"set": (b"SMEMBERS", ()),
-    b"zset": (b"ZRANGE", (b"0", b"-1", b"WITHSCORES")),
-    b"stream": (b"XRANGE", (b"-", b"+")),
-}
-"""Type -> the name of the command that reads a whole key, and the words after the key."""
-
-
-def reading(kind: Reply, key: bytes) -> Stream:
-    """The command that reads a whole key of the type that TYPE named."""
-    if not isinstance(kind, bytes) or kind not in _READERS:
-        return ()
-    name, rest = _READERS[kind]
-    return (Command(words=(name, key, *rest)),)
+    return [*writes[:-1], (content + wire((RESET,)) + LIST_KEYS, count + 2)]

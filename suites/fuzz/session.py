@@ -18,7 +18,7 @@ from harness.protocol.stream_shrinker import Shrinker
 from harness.record import run_folder
 from harness.run.server_process import StartError
 from suites.fuzz.acceptance import Acceptance
-from suites.fuzz.attempt import Failure, attempt
+from suites.fuzz.attempt import attempt
 from suites.fuzz.corpus import FOUND, Corpus, shapes
 from suites.fuzz.guide import Guide
 from suites.fuzz.survival import DIED, KEYS, shout, taken
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from harness.run.cell_session import CellSession
     from harness.run.server_process import Guest
     from suites.fuzz.emptying import Emptying
+    from suites.fuzz.failure import Failure
 
 STREAMS = {"quick": 180, "kernel": 20, "full": 1500, "thorough": 1_000_000}
 SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}

@@ -12,7 +12,8 @@ from harness.protocol import pipeline, reply_comparison
 from harness.protocol.command_stream import command
 from harness.protocol.resp import Client
 from harness.run.server_process import PANIC, StartError
-from suites.fuzz.attempt import Failure, gone, reading
+from suites.fuzz.failure import Failure, gone
+from suites.fuzz.stored_data import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable

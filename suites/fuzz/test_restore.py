@@ -13,10 +13,10 @@ import pytest
 
 from harness.protocol.command_stream import command
 from suites._shared.checksums import sealed
-from suites.fuzz.attempt import reading
 from suites.fuzz.corrupt import damaged_payload, rdb_length
 from suites.fuzz.payloads import Payload, payloads
 from suites.fuzz.session import FuzzSession
+from suites.fuzz.stored_data import reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.protocol.resp import Reply
-    from suites.fuzz.attempt import Failure
+    from suites.fuzz.failure import Failure
 
 pytestmark = pytest.mark.end_to_end
 
