@@ -17,7 +17,8 @@ from harness.core.errors import ExitCode, NothingSelectedError, UsageError
 from harness.core.strict_toml import ROOT, read_toml
 from harness.core.target_model import Target, Toolchain
 from harness.isa.rules import applies
-from harness.plan.catalog import Catalog, select, target_groups
+from harness.plan.catalog import Catalog
+from harness.plan.name_selection import select, target_groups
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

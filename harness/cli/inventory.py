@@ -19,7 +19,8 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import Toolchain, ToolchainFamily
-from harness.plan.catalog import LISTS, Catalog
+from harness.plan.catalog import Catalog
+from harness.plan.name_selection import LISTS
 from harness.plan.plan import make_jobs, make_plan
 from harness.report.formats import registry as formats
 from harness.workflows import cache_upkeep

@@ -6,18 +6,16 @@ a TOML file is complete.
 
 from __future__ import annotations
 
-import fnmatch
 import platform
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.core import json_codec
-from harness.core.errors import NothingSelectedError, UsageError
+from harness.core.errors import UsageError
 from harness.core.model import CANARY_SUITE, Record, Server, Suite
-from harness.core.strict_toml import PACKAGE, ROOT, near_names, nearest_key, read_toml
+from harness.core.strict_toml import PACKAGE, ROOT, nearest_key, read_toml
 from harness.core.target_model import (
     DEFAULT_FAMILY,
     ORACLE,
@@ -28,10 +26,11 @@ from harness.core.target_model import (
     Toolchain,
     ToolchainFamily,
 )
+from harness.plan.name_selection import require_known, select, target_groups
 from harness.plan.workloads import read_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from harness.core.model import Program
@@ -68,21 +67,25 @@ class Catalog:
                 # Which machine that is, no file knows. One of 32 bits is of a compiler of its own.
                 found[name] = _of_machine(target, platform.machine(), found)
         for target in found.values():
-            where = f"targets/{target.name}.toml"
-            _refer("toolchain", target.toolchain, self.toolchains, where)
-            _refer("policy", target.kernel, self.policies, where)
-            _refer("target", target.userland or target.name, found, where)
-            _refer("target", target.variant_of or target.name, found, where)
-            if any(found[name].variant_of for name in (target.variant_of, target.userland) if name):
-                raise UsageError(
-                    "a variant is named where a target must be",
-                    where=where,
-                    because="policies and tables of instructions would not know the machine",
-                    remedy="name the target that is itself no variant",
-                )
-            if target.emulator.has_kernel:
-                _refer("kernel", target.emulator.machine, self.kernels, where)
+            self._check_target(target, found)
         return found
+
+    def _check_target(self, target: Target, targets: Mapping[str, Target]) -> None:
+        """Raise UsageError where a target names something that is not there, or a variant in a target's place."""
+        where = f"targets/{target.name}.toml"
+        require_known("toolchain", target.toolchain, self.toolchains, where)
+        require_known("policy", target.kernel, self.policies, where)
+        require_known("target", target.userland or target.name, targets, where)
+        require_known("target", target.variant_of or target.name, targets, where)
+        if any(targets[name].variant_of for name in (target.variant_of, target.userland) if name):
+            raise UsageError(
+                "a variant is named where a target must be",
+                where=where,
+                because="policies and tables of instructions would not know the machine",
+                remedy="name the target that is itself no variant",
+            )
+        if target.emulator.has_kernel:
+            require_known("kernel", target.emulator.machine, self.kernels, where)
 
     def select_targets(self, patterns: Sequence[str]) -> list[str]:
         """Names of the targets that any name, glob or group selects, in catalog order. Raises as `select` does.
@@ -128,19 +131,11 @@ class Catalog:
         other.toolchains, other.families = dict(self.toolchains), self.families
         for name in (name for name in self.targets if name in family.targets):
             target = self.targets[name]
-            own = self.toolchains[target.toolchain]
-            added = (libraries or {}).get(name, ())
             tools = msgspec.structs.replace(
-                own,
+                _compiled_by(family, self.toolchains[target.toolchain], (libraries or {}).get(name, ())),
                 name=f"{family.name}-{name}",
                 compilers=compilers,
-                libraries=(*added, *own.libraries),
-                has_lto=family.has_lto,
             )
-            if family.is_static:
-                tools = msgspec.structs.replace(
-                    tools, sysroot={}, libraries=added, is_static=True, debian_architecture=""
-                )
             other.toolchains[tools.name] = tools
             flags = [*family.flags, *family.targets[name].flags]
             other.targets[name] = msgspec.structs.replace(target, toolchain=tools.name, compiler_flags=flags)
@@ -166,9 +161,9 @@ class Catalog:
         names = [(path, path.parent.name) for path in paths]
         found = {name: read_toml(path, ToolchainFamily, name=name, folder=path.parent) for path, name in names}
         for path, name in names:
-            _refer("compiler", found[name].compiler, self.compilers, str(path))
+            require_known("compiler", found[name].compiler, self.compilers, str(path))
             for target in found[name].targets:
-                _refer("target", target, self.targets, str(path))
+                require_known("target", target, self.targets, str(path))
         return found
 
     @cached_property
@@ -183,7 +178,7 @@ class Catalog:
         folder = self.root / "toolchains" / "kernels"
         found = {path.stem: read_toml(path, KernelSpec, name=path.stem) for path in _tomls(folder)}
         for kernel in found.values():
-            _refer("toolchain", kernel.toolchain, self.toolchains, f"toolchains/kernels/{kernel.name}.toml")
+            require_known("toolchain", kernel.toolchain, self.toolchains, f"toolchains/kernels/{kernel.name}.toml")
         return found
 
     @cached_property
@@ -206,7 +201,7 @@ class Catalog:
                 found[policy.name] = policy
         for policy in found.values():
             for name in policy.effective_policy.values():
-                _refer("policy", name, found, f"harness/plan/policies: effective_policy of {policy.name}")
+                require_known("policy", name, found, f"harness/plan/policies: effective_policy of {policy.name}")
         return found
 
     @cached_property
@@ -216,7 +211,7 @@ class Catalog:
         found = {path.parent.name: read_toml(path, Suite, name=path.parent.name, path=path.parent) for path in paths}
         for suite in found.values():
             for other in suite.tests_of:
-                _refer("suite", other, found, f"{suite.path / 'suite.toml'}: tests_of")
+                require_known("suite", other, found, f"{suite.path / 'suite.toml'}: tests_of")
         return found
 
     @cached_property
@@ -264,6 +259,15 @@ def _of_machine(native: Target, machine: str, targets: Mapping[str, Target]) -> 
     )
 
 
+def _compiled_by(family: ToolchainFamily, own: Toolchain, added: tuple[str, ...]) -> Toolchain:
+    """A target's own toolchain with a family's compiler. `added`: libraries that programs are linked with."""
+    if family.is_static:
+        return msgspec.structs.replace(
+            own, has_lto=family.has_lto, sysroot={}, libraries=added, is_static=True, debian_architecture=""
+        )
+    return msgspec.structs.replace(own, has_lto=family.has_lto, libraries=(*added, *own.libraries))
+
+
 def _policy(raw: dict[str, Any], path: Path, source: str) -> Policy:
     try:
         return json_codec.convert({"source": source.strip(), **raw}, Policy)
@@ -278,61 +282,3 @@ def _policy(raw: dict[str, Any], path: Path, source: str) -> Policy:
 
 def _tomls(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.toml"))
-
-
-def select(
-    kind: str, patterns: Sequence[str], names: Iterable[str], groups: dict[str, list[str]] | None = None
-) -> list[str]:
-    """Names that match any glob or group, in catalog order, once each.
-
-    Raises UsageError for a plain word that names nothing, NothingSelectedError for a glob that matches nothing.
-    """
-    known = list(names)
-    chosen: set[str] = set()
-    for pattern in patterns:
-        matched = (groups or {}).get(pattern) or fnmatch.filter(known, pattern)
-        if not matched and not re.search(r"[*?\[]", pattern):
-            choices = [*known, *(groups or {})]
-            _refer(kind, pattern, choices, f"--{kind}")
-        chosen.update(matched)
-    if not chosen:
-        raise NothingSelectedError(
-            f"no {kind} matches {' '.join(patterns)}", where=f"--{kind}", remedy=_all_of(kind, known)
-        )
-    return [name for name in known if name in chosen]
-
-
-def target_groups(targets: dict[str, Target]) -> dict[str, list[str]]:
-    """Group name -> target names; `all` is every one."""
-    groups: dict[str, list[str]] = {"all": list(targets)}
-    for target in targets.values():
-        for group in target.groups:
-            groups.setdefault(group, []).append(target.name)
-    return groups
-
-
-def _refer(kind: str, name: str, names: Iterable[str], where: str) -> None:
-    """Raise UsageError, with the near names, for one that is not known."""
-    known = list(names)
-    if name not in known:
-        near = near_names(name, known)
-        parts = [f"did you mean '{near[0]}'?"] if near else []
-        parts += [f"Also near: {', '.join(near[1:])}."] if near[1:] else []
-        parts.append(f"All: {_all_of(kind, known)}" if near else _all_of(kind, known))
-        raise UsageError(f"unknown {kind} '{name}'", where=where, remedy=" ".join(parts))
-
-
-LISTS = {
-    "target": "targets",
-    "toolchain": "toolchains",
-    "server": "servers",
-    "suite": "suites",
-    "policy": "policies",
-    "workload": "workloads",
-}
-"""Kind of name -> the word by which `plumb list` lists them."""
-
-
-def _all_of(kind: str, names: Iterable[str]) -> str:
-    """The command that lists all names of a kind; the names, if there is no such command."""
-    return f"plumb list {LISTS[kind]}" if kind in LISTS else ", ".join(names)

@@ -9,7 +9,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.model import CANARY_SUITE, Cell, Record
-from harness.plan.catalog import select
+from harness.plan.name_selection import select
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -51,7 +51,7 @@ def make_plan(
 
     No result counts without it.
 
-    Raises UsageError and NothingSelectedError as harness.plan.catalog.select does.
+    Raises UsageError and NothingSelectedError as harness.plan.name_selection.select does.
     """
     chosen_targets = catalog.select_targets(targets)
     of_tier = [name for name, suite in catalog.suites.items() if TIERS[suite.tier] <= TIERS[tier]]

@@ -22,7 +22,8 @@ from harness.core.model import Record
 from harness.core.processes import process
 from harness.isa import rules
 from harness.judge.reproducer import files_of
-from harness.plan.catalog import DEFAULT_SERVER, select
+from harness.plan.catalog import DEFAULT_SERVER
+from harness.plan.name_selection import select
 from harness.record import transcript
 from harness.run.server_process import Guest, answers_ping
 from harness.workflows.gdb_relay import RELAY, Relay, native_script, remote_script

@@ -13,7 +13,7 @@ from harness.build.sources.server_package import ServerPackages, debian_architec
 from harness.core.errors import UsageError
 from harness.core.model import ServerPackage
 from harness.core.target_model import ORACLE
-from harness.plan.catalog import select
+from harness.plan.name_selection import select
 
 if TYPE_CHECKING:
     from collections.abc import Callable

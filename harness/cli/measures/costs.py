@@ -19,7 +19,8 @@ from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.errors import ExitCode, UsageError
 from harness.isa import rules
-from harness.plan.catalog import DEFAULT_SERVER, select
+from harness.plan.catalog import DEFAULT_SERVER
+from harness.plan.name_selection import select
 from harness.plan.plan import make_plan
 from harness.record import run_cost
 from harness.report.formats import processor_time

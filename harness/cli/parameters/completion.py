@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from click.shell_completion import CompletionItem, get_completion_class
 
 from harness.core.errors import InfrastructureError, PlumblineError
-from harness.plan.catalog import Catalog, target_groups
+from harness.plan.catalog import Catalog
+from harness.plan.name_selection import target_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

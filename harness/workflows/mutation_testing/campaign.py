@@ -11,7 +11,7 @@ from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.model import DEFAULT_OPTIMISATION, Record
 from harness.judge import known_findings
-from harness.plan.catalog import select
+from harness.plan.name_selection import select
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.report.formats import github

@@ -13,7 +13,7 @@ from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.judge.provenance import open_reproducer
 from harness.judge.reproducer import stored_at
-from harness.plan.catalog import select
+from harness.plan.name_selection import select
 from harness.protocol.command_stream import text_of
 from harness.record import stored_run
 from harness.report import issue

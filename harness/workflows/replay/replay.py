@@ -25,7 +25,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record, level_flags
 from harness.judge.reproducer import Reproducer, files_of
 from harness.judge.sightings.places import FORBIDDEN_CALL
-from harness.plan.catalog import select
+from harness.plan.name_selection import select
 from harness.protocol.command_stream import read_stream
 from harness.record import fault_log
 from harness.record.executed_blocks.process_blocks import ProcessBlocks

@@ -14,7 +14,7 @@ from harness.core.cache import write_whole
 from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.model import Record, Tier
 from harness.core.strict_toml import ROOT
-from harness.plan.catalog import select
+from harness.plan.name_selection import select
 from harness.workflows.git_checkout import Checkout
 from harness.workflows.mutation_testing.campaign import SEED
 from harness.workflows.mutation_testing.generator.mutants import Mutant, generate, in_sample_order
