@@ -33,8 +33,10 @@ from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, cell_server, run_cell
 from harness.workflows.git_checkout import revision_of
 from harness.workflows.preparation.cell_specs import CellSpecs
+from harness.workflows.preparation.changed_run import ChangedRun
 from harness.workflows.preparation.reach_selection import ReachSelection
 from harness.workflows.preparation.run_setup import RunSetup
+from harness.workflows.preparation.untested_change import UntestedChange
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -120,11 +122,7 @@ class Check:
             selection = None
             if change is not None:
                 selection = ReachSelection(
-                    self.bench,
-                    request,
-                    prepared,
-                    change.base_code,
-                    change.edited,
+                    ChangedRun(self.bench, request, prepared, change.base_code, change.edited),
                     KnownLists.read(request.run, planned, request.known),
                     every_test=change.every_test,
                     folder=Path(sockets),
@@ -144,7 +142,7 @@ class Check:
             if selection is not None and (again := selection.unproven()):
                 records = self._run_whole(again, records, selection, prepared, specs, server)
         self.bench.refuse_damage(read_again=True)
-        unentered = selection.unentered() if selection is not None else {}
+        unentered = UntestedChange(selection).unentered() if selection is not None else {}
         record = msgspec.structs.replace(
             self._record(prepared, records),
             load=(round(before, 2), round(os.getloadavg()[0], 2)),

@@ -123,7 +123,7 @@ class CellSpecs:
             # The canary suite always runs whole: without it no result of the target counts.
             tests=request.tests if suite.needs_server else [],
             without=[*self._without, *(selection.of(cell).without if selection else [])],
-            execution=selection.execution(cell) if selection else self._covered(target, suite),
+            execution=selection.cells.execution(cell) if selection else self._covered(target, suite),
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
             # What another suite runs as well learns in its own cell, on servers as they are by default.

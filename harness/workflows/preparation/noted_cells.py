@@ -1,0 +1,128 @@
+"""The cells of a run of a changed tree that note what their tests execute, and the programs that these execute."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from harness.build.executed_blocks import compile_blocks
+from harness.run.cell_spec import ExecutionSpec
+from harness.workflows.target_setup import oracle_setup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.core.model import Cell
+    from harness.workflows.preparation.changed_run import ChangedRun
+    from harness.workflows.preparation.program_codes import ProgramCodes
+    from harness.workflows.preparation.run_setup import PreparedTarget
+
+
+class NotedCells:
+    """What the cells of a run note."""
+
+    def __init__(self, run: ChangedRun, codes: ProgramCodes) -> None:
+        self._run = run
+        self._codes = codes
+        cells = run.request.plan.cells
+        self.noted = [cell for cell in cells if self._is_noted(cell)]
+        """The cells that note what their target's servers enter."""
+        self.beside = [cell for cell in cells if self.programs_beside(cell)]
+        """The cells that note which edited lines the client and the benchmark execute."""
+
+    def execution(self, cell: Cell) -> ExecutionSpec | None:
+        """What a cell needs to note what its tests execute; None where that cannot be noted.
+
+        The target's canaries run as its other cells do.
+        """
+        if cell in self.beside:
+            programs = dict.fromkeys(self.programs_beside(cell), cell.target)
+            programs[self.server(cell.target)] = cell.target
+        elif self._run.suite(cell).needs_server:
+            if cell not in self.noted:
+                return None
+            programs = {self.program(cell): cell.target}
+            if not self.is_alone(cell):
+                # Its tests start servers of the run's other targets, too.
+                others = [one for one in self.noted if one.suite == cell.suite]
+                programs |= {self.program(one): one.target for one in others}
+        elif any(one.target == cell.target for one in self.noted):
+            programs = {self._run.prepared.targets[cell.target].setup.canary(): cell.target}
+        else:
+            return None
+        if self.plugin is None:
+            return None
+        files = {str(program): self._codes.file_of(program, target) for program, target in programs.items()}
+        return ExecutionSpec(plugin=self.plugin, programs=files, kept="functions")
+
+    def _is_noted(self, cell: Cell) -> bool:
+        """Whether the servers of a cell's target can be noted: they run under the project's emulator, and its tests
+        start them.
+        """
+        suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
+        return (
+            suite.needs_server
+            and not (suite.upstream or suite.programs)
+            and suite.program != "selftests"
+            and self._can_note(target)
+            and self._program_of(cell) is not None
+        )
+
+    def _can_note(self, target: PreparedTarget) -> bool:
+        """Whether a target's programs run under the project's emulator, with nothing in the plugin's way."""
+        return (
+            target.machine is None
+            and target.runner.reports_edges
+            and not target.target.emulator.detector
+            # What surrounds programs elsewhere, such as a filter of system calls, may be in its way.
+            and self._run.request.environment == "usual"
+        )
+
+    def is_alone(self, cell: Cell) -> bool:
+        """Whether the servers of a cell's tests are all of its own target and program, and compared with known ones."""
+        suite = self._run.suite(cell)
+        alone = not (suite.tls or suite.tests_of or suite.multi_target_tier)
+        return alone and (self._codes.native is not None or not self._run.compares(cell))
+
+    def _program_of(self, cell: Cell) -> Path | None:
+        target = self._run.prepared.targets[cell.target]
+        if target.build is None:
+            return None
+        suite = self._run.suite(cell)
+        if suite.program:
+            return target.units["units"].program
+        if suite.tls:
+            return target.with_tls.server_binary if target.with_tls is not None else None
+        return target.build.server_binary
+
+    def programs_beside(self, cell: Cell) -> list[Path]:
+        """The client and the benchmark, where a cell's tests run them and can be noted. All others are the server by
+        another name.
+        """
+        suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
+        if not suite.programs or suite.tls or target.programs is None or not self._can_note(target):
+            return []
+        family = self._run.prepared.tree.family
+        found = [target.programs / f"{family}-{name}" for name in ("cli", "benchmark")]
+        return [program for program in found if self._codes.lines_in(program)]
+
+    def program(self, cell: Cell) -> Path:
+        """The program that a noted cell's tests execute."""
+        program = self._program_of(cell)
+        assert program is not None
+        return program
+
+    def server(self, target: str) -> Path:
+        """The server of a target, which has compiled."""
+        build = self._run.prepared.targets[target].build
+        assert build is not None
+        return build.server_binary
+
+    def functions_of(self, cell: Cell) -> list[str]:
+        """All functions of the program that a cell's tests execute."""
+        return self._codes.of(self.program(cell), cell.target).function_names
+
+    @cached_property
+    def plugin(self) -> Path | None:
+        """The emulator's plugin that notes; None where it cannot be compiled."""
+        return compile_blocks(self._run.bench.cache, oracle_setup(self._run.bench).toolchain)

@@ -1,0 +1,82 @@
+"""The code of the programs of a run of a changed tree, each read once: where it lies, and in what it differs."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from harness.analysis.code.code_map import CodeChange, differences
+from harness.build.executed_blocks import code_of
+from harness.build.workshop import build_code
+from harness.core import json_codec
+from harness.core.target_model import ORACLE
+from harness.workflows.preparation.reached_tests import with_native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from harness.analysis.code.code_map import CodeMap
+    from harness.analysis.code.line_code import LineCode
+    from harness.record.executed_blocks.block_map import ProgramCode
+    from harness.workflows.preparation.changed_run import ChangedRun
+
+
+class ProgramCodes:
+    """The code of a run's programs."""
+
+    def __init__(self, run: ChangedRun, folder: Path) -> None:
+        """`folder` lasts as long as the cells run, and is for what they share."""
+        self._run = run
+        self._folder = folder
+        self._guard = threading.Lock()
+        self._code_files: dict[Path, Path] = {}
+        """Program -> the file that tells where its code lies."""
+        self._programs: dict[Path, ProgramCode] = {}
+        self._lines: dict[Path, list[LineCode]] = {}
+        self._maps: dict[Path, CodeMap | None] = {}
+        self._native_changes: dict[str, CodeChange] = {}
+        """Run of something kept, or untested_change.BASE -> in what its native build differs from this one's."""
+        oracle = run.prepared.peers[ORACLE].build if run.prepared.has_oracle else None
+        self.native = self.map_in(oracle.folder) if oracle is not None else None
+        """The code of the native build; None where it cannot be read."""
+
+    def file_of(self, program: Path, target: str) -> Path:
+        """The file that tells where a program's code lies."""
+        with self._guard:
+            if program not in self._code_files:
+                file = self._folder / f"code-{len(self._code_files)}"
+                file.write_bytes(json_codec.encode(self.of(program, target)))
+                self._code_files[program] = file
+            return self._code_files[program]
+
+    def of(self, program: Path, target: str) -> ProgramCode:
+        """The code of a target's program, in which edited lines are functions as well."""
+        if program not in self._programs:
+            code = code_of(program, self._run.prepared.targets[target].target.emulator.qemu)
+            self._programs[program] = self._run.edited.noted_in(code, self.lines_in(program))
+        return self._programs[program]
+
+    def lines_in(self, program: Path) -> list[LineCode]:
+        """The code that a program has of the edited lines. Reading debug information takes half a second."""
+        if program not in self._lines:
+            self._lines[program] = self._run.edited.code_in(program)
+        return self._lines[program]
+
+    def map_in(self, folder: Path) -> CodeMap | None:
+        """The code of a build's objects, read once: it has megabytes, and many cells share a build."""
+        if folder not in self._maps:
+            self._maps[folder] = build_code.read(folder)
+        return self._maps[folder]
+
+    def with_native_change(
+        self, own: CodeChange, since: str, native: CodeMap | None, functions: Iterable[str]
+    ) -> CodeChange:
+        """A target's change with that of the native build, if both times have one. `since`: the run that is
+        compared with, or BASE. `native`: the code of its native build.
+        """
+        if native is None or self.native is None:
+            return own
+        if since not in self._native_changes:
+            self._native_changes[since] = differences(native, self.native)
+        return with_native(own, self._native_changes[since], functions)

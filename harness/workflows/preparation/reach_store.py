@@ -1,0 +1,97 @@
+"""What runs noted of their cells, as the cache keeps it for later runs of changed trees."""
+
+from __future__ import annotations
+
+import gzip
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build import toolchain
+from harness.build.sources import tree_files
+from harness.core import json_codec
+from harness.core.digests import key_of
+from harness.core.strict_toml import OWN_FOLDERS
+from harness.core.target_model import ORACLE
+from harness.workflows.preparation.reached_tests import KeptReach
+from harness.workflows.target_setup import oracle_setup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from harness.core.model import Cell
+    from harness.judge.conclusion import KnownLists
+    from harness.judge.known_findings import KnownFinding
+    from harness.workflows.preparation.changed_run import ChangedRun
+
+KIND = "reach"
+"""Of entries of the cache: one for each cell of a run in which all of its tests ran."""
+NAME = "cell.json.gz"
+
+
+class ReachStore:
+    """What earlier runs kept of cells that this run has as well, and what this run keeps."""
+
+    def __init__(self, run: ChangedRun, known: KnownLists, cells: Iterable[Cell]) -> None:
+        """`cells`: those of which something may be kept. What their outcome depends on is read now."""
+        self._run = run
+        self._known = known
+        self._keys = {cell: f"{cell.target}-{cell.suite}-{key_of(self._identity(cell))}" for cell in cells}
+
+    def newest(self, cell: Cell) -> KeptReach | None:
+        """What the newest run kept of such a cell; one of the same checkout, if there is any."""
+        folder, key = self._run.bench.cache.path(KIND, ""), self._keys[cell]
+        own = [path for path in folder.glob(f"{key}-{self._checkout}-*") if path.is_dir()]
+        found = own or [path for path in folder.glob(f"{key}-*") if path.is_dir()]
+        for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:1]:
+            entry = self._run.bench.cache.entry(KIND, path.name)
+            if entry is not None:
+                return json_codec.decode(gzip.decompress((entry / NAME).read_bytes()), KeptReach)
+        return None
+
+    def keep(self, cell: Cell, kept: KeptReach) -> None:
+        """Keep what this run noted of a cell."""
+        content = gzip.compress(json_codec.encode(kept), 6, mtime=0)
+        key = f"{self._keys[cell]}-{self._checkout}-{self._run.prepared.tree.digest[:16]}"
+        self._run.bench.cache.folder(KIND, key, partial(_write, content))
+
+    def _identity(self, cell: Cell) -> list[str]:
+        """Everything that a test's outcome depends on, beside the server's code."""
+        request, target, tree = self._run.request, self._run.prepared.targets[cell.target], self._run.prepared.tree
+        units = target.units.get("units") if self._run.suite(cell).program else None
+        return [
+            *self._own_code,
+            tree.family,
+            repr((tree.version, tree.abilities, tree.development)),
+            # Emulator, policy, environment, and what the catalog says of the target.
+            json_codec.encode(target.runner).decode(),
+            target.runner.emulator_digest,
+            *(toolchain.identity(tools) for tools in (target.setup.toolchain, oracle_setup(self._run.bench).toolchain)),
+            *map(str, (request.optimisation, request.allocator, request.io, request.seed, request.tier)),
+            *request.settings.words,
+            # What lines a test executes was noted of those alone that differ from the base.
+            self._run.base.content,
+            # What failed then and was known has to be known still.
+            *(repr(_at(entry, cell.target)) for entry in self._known.in_force),
+            *([repr((units.absent, units.broken))] if units is not None else []),
+        ]
+
+    @cached_property
+    def _checkout(self) -> str:
+        """The place of the tree, as a part of names of kept cells."""
+        return key_of([self._run.request.server])[:8]
+
+    @cached_property
+    def _own_code(self) -> list[str]:
+        return [tree_files.digest_of(folder) for folder in OWN_FOLDERS]
+
+
+def _at(entry: KnownFinding, target: str) -> KnownFinding:
+    """What a known list's entry says of a target's cells, whatever other targets a run has."""
+    return msgspec.structs.replace(entry, targets=[name for name in entry.targets if name in {target, ORACLE}])
+
+
+def _write(content: bytes, into: Path) -> None:
+    (into / NAME).write_bytes(content)

@@ -1,0 +1,109 @@
+"""What of a change no test has entered, after all cells of a run have ended. The code is compared with the base's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.analysis.code.code_map import CodeChange, differences
+from harness.record.executed_blocks import cell_reach
+from harness.record.run_folder import Unentered
+from harness.workflows.preparation.base_code import functions_of_files
+from harness.workflows.preparation.reached_tests import added, entered
+
+if TYPE_CHECKING:
+    from harness.analysis.code.line_code import LineCode
+    from harness.workflows.preparation.reach_selection import ReachSelection
+
+BASE = "BASE"
+"""Stands for the base of the change where others are named by the run that kept them."""
+
+
+class UntestedChange:
+    """The parts of a run's change that its tests have not entered."""
+
+    def __init__(self, selection: ReachSelection) -> None:
+        self._selection = selection
+        self._run = selection.run
+        self._codes = selection.codes
+        self._cells = selection.cells
+
+    def unentered(self) -> dict[str, Unentered]:
+        """`RunRecord.unentered`, after all cells have run. Builds the base, unless that is in the cache."""
+        found = {}
+        for target in self._run.request.plan.targets:
+            change = self._of_base(target)
+            if change is None:
+                return {}
+            own = self._codes.lines_in(self._cells.server(target))
+            lines, whole = self._run.edited.with_code(own)
+            there, unnoted = self._entered(target, change.functions)
+            beside, executed = self._lines_beside(target)
+            with_beside, whole_beside = self._run.edited.with_code([*own, *beside])
+            with_beside -= lines
+            found[target] = Unentered(
+                functions=sorted(change.functions - there),
+                of=len(change.functions),
+                data_differ=bool(change.elsewhere),
+                unnoted=unnoted,
+                lines=[f"{file}:{line}" for file, line in self._run.edited.not_executed(lines, there)],
+                of_lines=len(lines),
+                whole=whole,
+                beside=[f"{file}:{line}" for file, line in self._run.edited.not_executed(with_beside, executed)],
+                of_beside=len(with_beside),
+                whole_beside=whole_beside,
+            )
+        return found
+
+    def _of_base(self, target: str) -> CodeChange | None:
+        """In what a target's server differs from the base's: functions that it has, and that the base lacks or has
+        otherwise. None where nobody knows.
+        """
+        build, old = self._run.prepared.targets[target].build, self._run.base.code.targets.get(target)
+        new = self._codes.map_in(build.folder) if build is not None else None
+        if build is None or old is None or new is None or old.recipe != new.recipe:
+            return None
+        functions = self._codes.of(build.server_binary, target).function_names
+        change = self._codes.with_native_change(differences(old, new), BASE, self._run.base.code.native, functions)
+        here = (change.functions | added(old, new)).intersection(functions)
+        elsewhere = change.elsewhere or (["functions that are gone"] if change.functions and not here else [])
+        return CodeChange(functions=here, elsewhere=elsewhere)
+
+    def _lines_beside(self, target: str) -> tuple[list[LineCode], set[str]]:
+        """The edited lines' code in the programs beside the server, and the names of what those have executed. Nothing
+        where their tests did not run, or were not noted.
+        """
+        for cell in (cell for cell in self._cells.beside if cell.target == target and self._run.has_run(cell)):
+            noted = cell_reach.read(self._run.folder_of(cell))
+            if noted is not None and not noted.problem:
+                programs = self._cells.programs_beside(cell)
+                return [line for program in programs for line in self._codes.lines_in(program)], entered(noted)
+        return [], set()
+
+    def _entered(self, target: str, differing: frozenset[str]) -> tuple[set[str], list[str]]:
+        """All functions of a target's servers that its tests have entered, now or when they ran before and were left
+        out; and the suites that have run and of which that is not known. `differing`: what matters of it.
+        """
+        cells = [cell for cell in self._cells.noted if cell.target == target and self._run.has_run(cell)]
+        found: set[str] = set()
+        unnoted = []
+        for cell in cells:
+            noted = cell_reach.read(self._run.folder_of(cell))
+            if noted is None or noted.problem:
+                unnoted.append(cell.suite)
+                continue
+            found |= entered(noted)
+            found |= self._selection.entered_before(cell)
+        rest = [
+            cell for cell in self._run.request.plan.cells if cell.target == target and cell not in self._cells.noted
+        ]
+        others = [cell.suite for cell in rest if self._run.has_run(cell)]
+        return found, [*unnoted, *(name for name in others if not cells or self._covers(name, target, differing))]
+
+    def _covers(self, suite: str, target: str, functions: frozenset[str]) -> bool:
+        """Whether a suite tests files that have one of these functions. The release's own tests cover nothing that
+        others do not.
+        """
+        build, about = self._run.prepared.targets[target].build, self._run.bench.catalog.suites[suite]
+        code = self._codes.map_in(build.folder) if build is not None else None
+        globs = [*about.source_globs, *about.partial_globs]
+        return not functions_of_files(code, self._run.prepared.tree.content, globs).isdisjoint(functions)
