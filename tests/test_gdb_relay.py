@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.analysis import symbols
 from harness.run.server_process import Guest
-from harness.workflows import gdb_relay
-from harness.workflows.gdb_relay import Interrupts, Relay
+from harness.workflows.debug import gdb_relay
+from harness.workflows.debug.gdb_relay import Interrupts, Relay
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from harness.record import stored_run
 from harness.report import finding_list
 from harness.report.finding import comparison_lines, suspect_lines
 from harness.report.formats import registry as formats
-from harness.workflows import debug_shell, suspect_search
+from harness.workflows import suspect_search
+from harness.workflows.debug import debug_shell
 from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.replay import shortening
 from harness.workflows.workbench import Workbench

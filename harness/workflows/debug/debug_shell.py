@@ -26,7 +26,7 @@ from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.name_selection import select
 from harness.record import transcript
 from harness.run.server_process import Guest, answers_ping
-from harness.workflows.gdb_relay import RELAY, Relay, native_script, remote_script
+from harness.workflows.debug.gdb_relay import RELAY, Relay, native_script, remote_script
 from harness.workflows.target_setup import set_up_target
 
 if TYPE_CHECKING:

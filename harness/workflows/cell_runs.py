@@ -1,0 +1,140 @@
+"""Runs the cells of a prepared run, each in a process of its own, and an audit after one that an access has killed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build.qemu_user import Runner, with_alignment
+from harness.core.model import CANARY_SUITE
+from harness.isa import rules
+from harness.record import evidence_seal, fault_log, run_folder
+from harness.record.run_folder import CellRecord
+from harness.run.scheduler import CellCount, side_by_side
+from harness.run.selftests import why_none
+from harness.workflows.cell_process import TESTS_FAILED, run_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.build.unit_drivers import Units
+    from harness.core.model import Cell
+    from harness.core.processes.fork_server import ForkServer
+    from harness.plan.request import Request
+    from harness.run.cell_spec import CellSpec
+    from harness.workflows.preparation.cell_specs import CellSpecs
+    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.workbench import Workbench
+
+
+class CellRuns:
+    """The cells of one prepared run."""
+
+    def __init__(
+        self,
+        bench: Workbench,
+        request: Request,
+        prepared: PreparedRun,
+        specs: CellSpecs,
+        *,
+        server: ForkServer,
+        one_failure: bool,
+    ) -> None:
+        """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed."""
+        self._bench = bench
+        self._request = request
+        self._prepared = prepared
+        self._specs = specs
+        self._server = server
+        self._one_failure = one_failure
+        self._failed_cell = ""
+
+    def run(self, cells: Sequence[Cell], count: CellCount) -> list[CellRecord]:
+        """Run cells, several at a time. Raises InfrastructureError where what they run was damaged meanwhile."""
+
+        def run(cell: Cell) -> CellRecord:
+            if self._failed_cell and cell.suite != CANARY_SUITE:
+                why = f"a test of {self._failed_cell} failed before"
+                return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
+            with count.running(cell):
+                record = self._run_cell(cell)
+            if self._one_failure and record.status == TESTS_FAILED:
+                self._failed_cell = f"{cell.target}/{cell.suite}"
+            self._bench.refuse_damage()
+            return record
+
+        def io_bound(cell: Cell) -> bool:
+            # A machine of the kernel tier takes memory and processor time even while its programs wait.
+            suite, target = self._bench.catalog.suites[cell.suite], self._prepared.targets[cell.target]
+            return suite.io_bound and target.machine is None
+
+        return side_by_side(cells, run, io_bound=io_bound, jobs=self._request.jobs)
+
+    def _run_cell(self, cell: Cell) -> CellRecord:
+        specs = self._specs
+        if (missing := specs.missing(cell)) is not None:
+            return missing
+        spec = specs.of(cell)
+        if spec.units is not None and (why := why_none(spec.units)):
+            return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind="absent")
+        record = msgspec.structs.replace(self._run_sealed(spec), left_out=specs.left_out(cell))
+        if record.problem_kind == "absent":
+            return record
+        if spec.units is not None and spec.units.broken and not record.problem:
+            record = msgspec.structs.replace(record, problem=_broken(spec.units), problem_kind="units")
+        if self._is_audited(cell) and _died_misaligned(spec.folder):
+            audit = self._run_sealed(_audit_of(spec))
+            record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
+        return record
+
+    def _is_audited(self, cell: Cell) -> bool:
+        """Whether an audit follows a cell in which a misaligned access killed a server."""
+        suite, target = self._bench.catalog.suites[cell.suite], self._prepared.targets[cell.target]
+        can_audit = target.target.emulator.can_audit and not rules.is_audit(self._request.policy)
+        # An audit would run hours of tests again, to show what the other suites' audits show as well.
+        return suite.needs_server and not suite.upstream and can_audit and not self._request.fail_fast
+
+    def _run_sealed(self, spec: CellSpec) -> CellRecord:
+        """Run a cell and seal its evidence, so that a later change of it is noticed."""
+        record = run_cell(spec, self._bench.progress, fail_fast=self._request.fail_fast, server=self._server)
+        return msgspec.structs.replace(record, seal=evidence_seal.seal(spec.folder))
+
+
+def _audit_of(spec: CellSpec) -> CellSpec:
+    """The same cell with every forbidden access let through: it shows what the first crash hides."""
+    peers = {name: msgspec.structs.replace(peer, runner=_audited(peer.runner)) for name, peer in spec.peers.items()}
+    return msgspec.structs.replace(
+        spec,
+        runner=_audited(spec.runner),
+        peers=peers,
+        folder=spec.folder / run_folder.AUDIT,
+        # It learns nothing: under an audit, a stream that kills a server looks like any other.
+        corpus=None,
+        execution=None,
+    )
+
+
+def _audited(runner: Runner) -> Runner:
+    policy = rules.audited(runner.policy)
+    return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
+
+
+def _broken(units: Units) -> str:
+    """Which units were not called because the project's drivers for them do not compile."""
+    by_error: dict[str, list[str]] = {}
+    for name, error in units.broken.items():
+        by_error.setdefault(error, []).append(name)
+    reasons = "; ".join(f"{', '.join(names)}: {error}" for error, names in by_error.items())
+    return f"{len(units.broken)} units do not compile, and were not run: {reasons}"
+
+
+def _died_misaligned(folder: Path) -> bool:
+    """Whether a misaligned access raised a signal in one of a cell's guests."""
+    logs = [*folder.glob("guest-*/faults.jsonl"), *folder.glob(f"{run_folder.PEERS}/*/guest-*/faults.jsonl")]
+    return any(
+        fault_log.is_misaligned(fault) and fault.event == "fault"
+        for log in logs
+        for fault in fault_log.read_faults(log)
+    )

@@ -1,0 +1,68 @@
+"""The record of a prepared run: what it was asked for, and everything by which its evidence is judged later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.build.sources.archives import archive_name
+from harness.core.target_model import ORACLE
+from harness.isa import rules
+from harness.judge import unchecked_changes
+from harness.record.run_folder import RunRecord
+from harness.workflows.git_checkout import revision_of
+
+if TYPE_CHECKING:
+    from harness.core.model import Build, SourceTree
+    from harness.plan.request import Request
+    from harness.record.run_folder import CellRecord
+    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.workbench import Workbench
+
+
+def run_record(bench: Workbench, request: Request, prepared: PreparedRun, records: list[CellRecord]) -> RunRecord:
+    """The record of a run. `records`: those of the cells that have ended."""
+    catalog, tree = bench.catalog, prepared.tree
+    oracle = catalog.targets[ORACLE]
+    machines = {oracle.name: oracle, **{name: each.target for name, each in prepared.targets.items()}}
+    # The oracle may crash too, and as a rule is not among the targets.
+    builds: dict[str, Build | None] = {name: peer.build for name, peer in prepared.peers.items()}
+    builds |= {name: each.build for name, each in prepared.targets.items()}
+    is_release = request.server in catalog.servers
+    return RunRecord(
+        server=_server_name(request.server, tree, is_release=is_release),
+        family=tree.family,
+        policy=request.policy,
+        optimisation="" if tree.package else request.optimisation,
+        emulator=request.emulator,
+        seed=request.seed,
+        targets=request.plan.targets,
+        suites=request.plan.suites,
+        binaries={name: str(build.server_binary) for name, build in builds.items() if build},
+        triples={name: catalog.toolchain_of(machine).prefix for name, machine in machines.items()},
+        machines=machines,
+        stages=bench.progress.stages,
+        cells=records,
+        allocator=request.allocator,
+        toolchain=catalog.family,
+        environment=request.environment,
+        io=request.io,
+        tests=request.tests,
+        tier=request.tier,
+        release=".".join(map(str, tree.version)),
+        development=tree.development,
+        warnings=request.warnings,
+        mixed=request.mixed,
+        target_clients=request.target_clients,
+        beside=unchecked_changes.digests(request.run),
+        policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
+        source=archive_name(tree.name, tree.digest) if is_release else "",
+        settings=request.settings,
+        revision="" if is_release else revision_of(tree.path),
+    )
+
+
+def _server_name(name: str, tree: SourceTree, *, is_release: bool) -> str:
+    """What `--server` would take to have the same server again."""
+    if tree.package is not None:
+        return tree.package.title
+    return name if is_release else str(tree.path)
