@@ -18,6 +18,7 @@ from harness.isa.encodings.encoding import (
     Move,
     Opcode,
     SlotForm,
+    directions,
 )
 
 if TYPE_CHECKING:
@@ -250,18 +251,18 @@ def _exclusives() -> Iterator[Encoding]:
 
 def _vfp() -> Iterator[Encoding]:
     for state, targets in (("A32", ALL_TARGETS), ("T32", V7)):
-        for name, direction in _directions("vldr", "vstr"):
+        for name, direction in directions("vldr", "vstr"):
             for register, offset, size in (("s1", 68, 4), ("d1", 72, 8)):
                 section, move = "A8.8.333" if direction == "load" else "A8.8.413", Move(direction, 0, offset, size)
                 one = Opcode(name, register, section, "vfp", direction, size, (move,))
                 yield from _single(state, one, (_PLAIN, _offset(1), _offset(-1)), "", targets)
         for order, mark in (("ia", ""), ("ia", "!"), ("db", "!")):
-            for name, direction in _directions("vldm", "vstm"):
+            for name, direction in directions("vldm", "vstm"):
                 for registers, each, count in VFP_LISTS:
                     text = f"{name}{order} r4{mark}, {{{registers}}}"
                     yield _vfp_block(state, text, direction, order, mark, each, count, 0, targets)
             # With a word more, which is not moved (A8.8.332: FLDMX, FSTMX).
-            for name, direction in _directions("fldm", "fstm"):
+            for name, direction in directions("fldm", "fstm"):
                 text = f"{name}{order}x r4{mark}, {{d1-d3}}"
                 yield _vfp_block(state, text, direction, order, mark, 8, 3, 4, targets)
 
@@ -295,10 +296,6 @@ def _vfp_block(
         writeback=(-total if order == "db" else total) if mark else 0,
         targets=targets,
     )
-
-
-def _directions(load: str, store: str) -> list[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 def _lists(first: int, spacing: int, count: int, lane: str = "") -> str:
@@ -406,7 +403,7 @@ def _neon() -> Iterator[Encoding]:
         total = max(move.memory + move.size for move in one.moves)
         modes = [("", 0, None), ("!", total, None), (", r5", INDEX_VALUE, (INDEX, INDEX_VALUE))]
         for state in ("A32", "T32"):
-            for name, direction in _directions("vld", "vst")[: 1 if one.is_load_alone else 2]:
+            for name, direction in directions("vld", "vst")[: 1 if one.is_load_alone else 2]:
                 for hint in (0, *one.hints):
                     for mark, writeback, index in modes:
                         hinted = f":{hint}" if hint else ""

@@ -81,6 +81,11 @@ class Encoding(NamedTuple):
         return " ".join(filter(None, [self.state, *(f"{line};" for line in self.before), self.text]))
 
 
+def directions(load: str, store: str) -> list[tuple[str, Direction]]:
+    """The names of two instructions that are alike, each with its direction."""
+    return [(load, "load"), (store, "store")]
+
+
 class AddressForm(NamedTuple):
     """An addressing mode, as the assembler takes it."""
 

@@ -10,10 +10,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.isa.encodings.encoding import AddressForm, DecoderTable, EncodingTable, Exempt, Move, Opcode, SlotForm
+from harness.isa.encodings.encoding import (
+    AddressForm,
+    DecoderTable,
+    EncodingTable,
+    Exempt,
+    Move,
+    Opcode,
+    SlotForm,
+    directions,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from harness.core.target_model import AccessClass
     from harness.isa.encodings.encoding import Direction, Encoding
@@ -87,7 +96,7 @@ def _at(one: Opcode, address: AddressForm, suffix: str) -> Encoding:
 def _integers() -> Iterator[Encoding]:
     rows: list[tuple[str, AccessClass, int]] = [("b", "other", 1), ("h", "half", 2), ("w", "word", 4)]
     for letter, access_class, size in rows:
-        for name, direction in _directions(f"ld{letter}", f"st{letter}"):
+        for name, direction in directions(f"ld{letter}", f"st{letter}"):
             one = Opcode(name, f"%r{VALUE}", name.upper(), access_class, direction, size, _moved(direction, size))
             yield from (_at(one, address, "") for address in _long())
             yield from (_at(one, address, "s") for address in _short())
@@ -117,16 +126,12 @@ def _floats() -> Iterator[Encoding]:
         ("d", "double", 8, f"%fr{DOUBLE}", _float(DOUBLE)),
     ]
     for letter, access_class, size, operand, register in rows:
-        for name, direction in _directions(f"fld{letter}", f"fst{letter}"):
+        for name, direction in directions(f"fld{letter}", f"fst{letter}"):
             one = Opcode(
                 name, operand, name.upper(), access_class, direction, size, (Move(direction, 0, register, size),)
             )
             yield from (_at(one, address, "s") for address in _short())
             yield from (_at(one, address, "x") for address in _indexed(size.bit_length() - 1))
-
-
-def _directions(load: str, store: str) -> Sequence[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 _NAMES = {f"r{number}": number for number in range(32)} | {

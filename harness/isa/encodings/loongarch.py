@@ -19,6 +19,7 @@ from harness.isa.encodings.encoding import (
     Move,
     Opcode,
     SlotForm,
+    directions,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _plain() -> Iterator[Encoding]:
 def _floating() -> Iterator[Encoding]:
     rows: list[tuple[str, AccessClass, int, int]] = [("s", "float", 4, SINGLE), ("d", "double", 8, DOUBLE)]
     for letter, access_class, size, register in rows:
-        for verb, direction in _directions("fld", "fst"):
+        for verb, direction in directions("fld", "fst"):
             move = Move(direction, 0, _vector(register), size)
             name = f"{verb}.{letter}"
             one = Opcode(name, f"$f{register}", "3.2.6.1", access_class, direction, size, (move,))
@@ -153,7 +154,7 @@ def _atomic() -> Iterator[Encoding]:
 def _vectors(prefix: str, width: int, name: str, register: int) -> Iterator[Encoding]:
     """Whole vectors, one element to all lanes, and one lane."""
     section = "volume 2"
-    for verb, direction in _directions("ld", "st"):
+    for verb, direction in directions("ld", "st"):
         move = Move(direction, 0, _vector(register), width)
         one = Opcode(f"{prefix}{verb}", name, section, "other", direction, width, (move,))
         yield from _displaced(one, SHORT_OFFSETS)
@@ -167,10 +168,6 @@ def _vectors(prefix: str, width: int, name: str, register: int) -> Iterator[Enco
             one = Opcode(f"{prefix}stelm.{letter}", name, section, "other", "store", size, (move,))
             for by in (0, size, -size, 127 * size, -128 * size):
                 yield _at(one, AddressForm(f"$a0, {by}, {lane}", by))
-
-
-def _directions(load: str, store: str) -> list[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 TABLE = EncodingTable(

@@ -21,6 +21,7 @@ from harness.isa.encodings.encoding import (
     Opcode,
     RowForm,
     SlotForm,
+    directions,
 )
 
 if TYPE_CHECKING:
@@ -107,12 +108,12 @@ def _floats(machine: _MipsTarget) -> Iterator[Encoding]:
         AddressForm(f"${NEGATIVE_INDEX}(${BASE})", -INDEX_VALUE, index_register=(NEGATIVE_INDEX, -INDEX_VALUE)),
     ]
     for load, store, access_class, size, register in kinds:
-        for name, direction in _directions(load, store):
+        for name, direction in directions(load, store):
             move, operand = Move(direction, 0, machine.float(register), size), f"$f{register}"
             yield from (machine.at(_opcode(name, access_class, size, move, operand), _offset(by)) for by in OFFSETS)
             by_register = _opcode(name.replace("c1", "xc1"), access_class, size, move, operand)
             yield from (machine.at(by_register, address) for address in indexed)
-    for name, direction in _directions("luxc1", "suxc1"):
+    for name, direction in directions("luxc1", "suxc1"):
         one = _opcode(name, "double", 8, Move(direction, 0, machine.float(DOUBLE), 8), f"$f{DOUBLE}")
         yield from (machine.at(one, address, truncates=True) for address in indexed)
 
@@ -147,10 +148,6 @@ def _parts(machine: _MipsTarget) -> Iterator[Encoding]:
             for first, second in ((left, right), (right, left)):
                 address = AddressForm("", by, before=(first,))
                 yield one.at(address, second, base=BASE, targets=(machine.target,))
-
-
-def _directions(load: str, store: str) -> list[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 def _fixed(row: re.Match[str]) -> tuple[int, int]:

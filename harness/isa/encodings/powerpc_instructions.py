@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.isa.encodings.encoding import OFFSETS, AddressForm, Encoding, Move, Opcode
+from harness.isa.encodings.encoding import OFFSETS, AddressForm, Encoding, Move, Opcode, directions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,7 +139,7 @@ def _integers(machine: PowerpcTarget) -> Iterator[Encoding]:
 
 def _floats(machine: PowerpcTarget) -> Iterator[Encoding]:
     for name, access_class, size, register in (("lfs", "float", 4, SINGLE), ("lfd", "double", 8, DOUBLE)):
-        for each, direction in _directions(name, name.replace("l", "st", 1)):
+        for each, direction in directions(name, name.replace("l", "st", 1)):
             kind: AccessClass = "float" if access_class == "float" else "double"
             move = Move(direction, 0, machine.float(register), size)
             yield from _all_forms(machine, _opcode(each, kind, size, (move,), register))
@@ -150,7 +150,7 @@ def _floats(machine: PowerpcTarget) -> Iterator[Encoding]:
             _opcode("lfiwax", "float", 4, (Move("load", 0, low, 4, 4, True),), DOUBLE),
             _opcode("lfiwzx", "float", 4, (Move("load", 0, low, 4, 4),), DOUBLE),
         ]
-        for name, direction in _directions("lfdp", "stfdp"):
+        for name, direction in directions("lfdp", "stfdp"):
             pair = machine.halves(direction, (machine.float(DOUBLE), machine.float(DOUBLE + 1)))
             one = _opcode(name, "double", 8, pair, DOUBLE)
             yield from (machine.at(one, address) for address in BY_OFFSET)
@@ -162,7 +162,7 @@ def _reversed(machine: PowerpcTarget) -> Iterator[Encoding]:
     """What moves bytes in the other order."""
     sizes = {"h": 2, "w": 4, **({"d": 8} if machine.is_wide else {})}
     for letter, size in sizes.items():
-        for name, direction in _directions(f"l{letter}brx", f"st{letter}brx"):
+        for name, direction in directions(f"l{letter}brx", f"st{letter}brx"):
             whole = machine.moved(direction, size)
             highest = size - 1 if machine.is_big else 0
             moves = tuple(
@@ -178,7 +178,7 @@ def _multiples(machine: PowerpcTarget) -> Iterator[Encoding]:
     if not machine.is_big:
         return
     for first in (29, 14):
-        for name, direction in _directions("lmw", "stmw"):
+        for name, direction in directions("lmw", "stmw"):
             moves = tuple(
                 machine.moved(direction, 4, register)._replace(memory=4 * i)
                 for i, register in enumerate(range(first, 32))
@@ -204,7 +204,7 @@ def _strings(machine: PowerpcTarget) -> Iterator[Encoding]:
     if not machine.is_big:
         return
     for count in (7, 12):
-        for name, direction in _directions("lsw", "stsw"):
+        for name, direction in directions("lsw", "stsw"):
             moves = _string_moves(machine, direction, count)
             one = _opcode(f"{name}i", "other", 1, moves, STRING)
             yield machine.at(one, AddressForm(f"{BASE},{count}"))
@@ -242,7 +242,7 @@ def _quadwords(machine: PowerpcTarget) -> Iterator[Encoding]:
     """Two registers, of which the first has an even number and the high doubleword."""
     if not machine.is_power8:
         return
-    for name, direction in _directions("lq", "stq"):
+    for name, direction in directions("lq", "stq"):
         one = _opcode(name, "other", 16, machine.quadword(direction, QUAD), QUAD)
         yield from (machine.at(one, AddressForm(f"{by}({BASE})", by)) for by in (0, 16, -32))
     for address in BY_REGISTER:
@@ -256,7 +256,7 @@ def _quadwords(machine: PowerpcTarget) -> Iterator[Encoding]:
 
 def _vectors(machine: PowerpcTarget) -> Iterator[Encoding]:
     """AltiVec drops the low bits of an address. VSX takes any."""
-    for name, direction in (*_directions("lvx", "stvx"), *_directions("lvxl", "stvxl")):
+    for name, direction in (*directions("lvx", "stvx"), *directions("lvxl", "stvxl")):
         one = _opcode(name, "other", 16, (Move(direction, 0, machine.vector(VECTOR), 16),), VECTOR)
         yield from (machine.at(one, address, truncates=True) for address in BY_REGISTER)
     if not machine.is_wide:
@@ -267,9 +267,9 @@ def _vectors(machine: PowerpcTarget) -> Iterator[Encoding]:
         ("stxsdx", "dword", 8, (Move("store", 0, machine.float(DOUBLE), 8),), DOUBLE),
         ("lxvdsx", "dword", 8, (Move("load", 0, at, 8), Move("load", 0, at + 8, 8)), 32 + VECTOR),
     ]
-    for name, direction in _directions("lxvd2x", "stxvd2x"):
+    for name, direction in directions("lxvd2x", "stxvd2x"):
         rows.append((name, "dword", 8, machine.elements(direction, at, 8), 32 + VECTOR))
-    for name, direction in _directions("lxvw4x", "stxvw4x"):
+    for name, direction in directions("lxvw4x", "stxvw4x"):
         rows.append((name, "word", 4, machine.elements(direction, at, 4), 32 + VECTOR))
     if machine.is_power8:
         rows += [
@@ -282,10 +282,6 @@ def _vectors(machine: PowerpcTarget) -> Iterator[Encoding]:
     for name, access_class, size, moves, register in rows:
         one = _opcode(name, access_class, size, moves, register)
         yield from (machine.at(one, address) for address in BY_REGISTER)
-
-
-def _directions(load: str, store: str) -> list[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 FORMS = (_integers, _floats, _reversed, _multiples, _strings, _linked, _quadwords, _vectors)

@@ -9,13 +9,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.isa.encodings.encoding import AddressForm, DecoderTable, EncodingTable, Exempt, Move, Opcode, SlotForm
+from harness.isa.encodings.encoding import (
+    AddressForm,
+    DecoderTable,
+    EncodingTable,
+    Exempt,
+    Move,
+    Opcode,
+    SlotForm,
+    directions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.core.target_model import AccessClass
-    from harness.isa.encodings.encoding import Direction, Encoding
+    from harness.isa.encodings.encoding import Encoding
 
 FOLDER = Path(__file__).parent
 BASE, VALUE, OTHER = 10, 12, 13
@@ -62,7 +71,7 @@ def _plain() -> Iterator[Opcode]:
         ("d", "fa0", "12.3", "double", 8, DOUBLE),
     ]
     for letter, operand, section, access_class, size, register in rows:
-        for name, direction in _directions(f"fl{letter}", f"fs{letter}"):
+        for name, direction in directions(f"fl{letter}", f"fs{letter}"):
             move = Move(direction, 0, _float(register), size)
             yield Opcode(name, operand, section, access_class, direction, size, (move,))
 
@@ -111,10 +120,6 @@ def _atomic() -> Iterator[Encoding]:
             for order in ("", ".aq", ".rl", ".aqrl"):
                 one = Opcode(f"amo{name}.{letter}{order}", f"a3, {operand}", "8.4", "cas", "store", size, moves)
                 yield _at(one, AddressForm("(a0)", before=before, index_register=index))
-
-
-def _directions(load: str, store: str) -> list[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 _PLAIN = list(_plain())

@@ -20,10 +20,11 @@ from harness.isa.encodings.encoding import (
     Move,
     RowForm,
     SlotForm,
+    directions,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from harness.core.target_model import AccessClass
     from harness.isa.encodings.encoding import Direction
@@ -186,7 +187,7 @@ def _stores() -> Iterator[Encoding]:
 
 def _reversed() -> Iterator[Encoding]:
     for letter, size in (("h", 2), ("", 4), ("g", 8)):
-        for name, direction in _directions(f"lrv{letter}", f"strv{letter}"):
+        for name, direction in directions(f"lrv{letter}", f"strv{letter}"):
             moves = tuple(Move(direction, i, _low(VALUE, 1) - i, 1) for i in range(size))
             yield from _each("RXY", name, moves, size)
 
@@ -199,14 +200,14 @@ def _on_condition() -> Iterator[Encoding]:
         ("locfh", "stocfh", 4, _high(VALUE)),
     ]
     for load, store, size, register in rows:
-        for name, direction in _directions(load, store):
+        for name, direction in directions(load, store):
             yield from _each("RSY", name, (Move(direction, 0, register, size),), size, behind=",1")
 
 
 def _multiples() -> Iterator[Encoding]:
     rows: list[tuple[str, str, int, bool]] = [("RS", "m", 4, False), ("RSY", "my", 4, False), ("RSY", "mg", 8, False)]
     for kind, letters, size, is_high in (*rows, ("RSY", "mh", 4, True)):
-        for name, direction in _directions(f"l{letters}", f"st{letters}"):
+        for name, direction in directions(f"l{letters}", f"st{letters}"):
             if name == "stmh":  # See `unmade`.
                 continue
             for count in (2, 3):
@@ -217,14 +218,14 @@ def _multiples() -> Iterator[Encoding]:
                 operand = f"%r{PAIR},%r{PAIR + count - 1}"
                 kind_of: AccessClass = "word" if is_high else "multi"
                 yield from _each(kind, name, moves, size, operand, kind_of)
-    for name, direction in _directions("lpq", "stpq"):
+    for name, direction in directions("lpq", "stpq"):
         yield from _each("RXY", name, (Move(direction, 0, _high(PAIR), 16),), 16, f"%r{PAIR}")
 
 
 def _floats() -> Iterator[Encoding]:
     for kind, letter in (("RX", ""), ("RXY", "y")):
         for name, access_class, size in (("e", "float", 4), ("d", "double", 8)):
-            for each, direction in _directions(f"l{name}{letter}", f"st{name}{letter}"):
+            for each, direction in directions(f"l{name}{letter}", f"st{name}{letter}"):
                 named: AccessClass = "float" if access_class == "float" else "double"
                 yield from _each(kind, each, (Move(direction, 0, _vector(), size),), size, f"%f{VECTOR}", named)
 
@@ -234,7 +235,7 @@ def _masked() -> Iterator[Encoding]:
     for kind, letter, first in (("RS", "", 4), ("RSY", "y", 4), ("RSY", "h", 0)):
         for mask in (15, 7, 5, 3, 8):
             places = [_high(VALUE) + first + i for i in range(4) if mask & 8 >> i]
-            for name, direction in _directions(f"icm{letter}", f"stcm{letter}"):
+            for name, direction in directions(f"icm{letter}", f"stcm{letter}"):
                 moves = tuple(Move(direction, i, place, 1) for i, place in enumerate(places))
                 yield from _each(kind, name, moves, 1, f"%r{VALUE},{mask}")
 
@@ -486,11 +487,11 @@ def _strings() -> Iterator[Encoding]:
 def _whole_vectors() -> Iterator[Encoding]:
     """The emulator moves doublewords where the architecture has 16 bytes of no alignment at all."""
     at, operand = _vector(), f"%v{VECTOR}"
-    for name, direction in _directions("vl", "vst"):
+    for name, direction in directions("vl", "vst"):
         for address in ADDRESSES["RX"]:
             moves = (Move(direction, 0, at, 16),)
             yield _made("VRX", f"{name} {operand},{address.text}", moves, address=address, unit=8)
-    for name, direction in _directions("vlm", "vstm"):
+    for name, direction in directions("vlm", "vstm"):
         for address in ADDRESSES["RS"]:
             moves = (Move(direction, 0, at, 48),)
             yield _made("VRS", f"{name} {operand},%v{VECTOR + 2},{address.text}", moves, address=address, unit=8)
@@ -501,9 +502,9 @@ def _elements() -> Iterator[Encoding]:
     at = _vector()
     for letter, size in {"b": 1, "h": 2, "f": 4, "g": 8}.items():
         for element in (0, 16 // size - 1):
-            for name, direction in _directions(f"vle{letter}", f"vste{letter}"):
+            for name, direction in directions(f"vle{letter}", f"vste{letter}"):
                 yield from _of_element(name, (Move(direction, 0, at + size * element, size),), size, element)
-            for name, direction in _directions(f"vlebr{letter}", f"vstebr{letter}"):
+            for name, direction in directions(f"vlebr{letter}", f"vstebr{letter}"):
                 if size > 1:
                     yield from _of_element(name, _backward(direction, at + size * element, size), size, element)
 
@@ -538,12 +539,12 @@ def _backward_vectors() -> Iterator[Encoding]:
     at, operand = _vector(), f"%v{VECTOR}"
     for letter, size in {"h": 2, "f": 4, "g": 8, "q": 16}.items():
         for address in ADDRESSES["RX"]:
-            for name, direction in _directions("vlbr", "vstbr"):
+            for name, direction in directions("vlbr", "vstbr"):
                 moves = tuple(move for i in range(0, 16, size) for move in _backward(direction, at + i, size, i))
                 yield _made("VRX", f"{name}{letter} {operand},{address.text}", moves, address=address, unit=8)
             if size == 16:
                 continue
-            for name, direction in _directions("vler", "vster"):
+            for name, direction in directions("vler", "vster"):
                 moves = tuple(Move(direction, i, at + 16 - size - i, size) for i in range(0, 16, size))
                 yield _made("VRX", f"{name}{letter} {operand},{address.text}", moves, address=address, unit=8)
 
@@ -567,13 +568,9 @@ def _parts_of_vectors() -> Iterator[Encoding]:
             preset = (_vector(indexes) // 8, value)
             there = AddressForm(address.text, address.displacement + INDEX_VALUE)
             memory = f"{address.displacement}(%v{indexes},%r{BASE})"
-            for name, direction in _directions(f"vge{letter}", f"vsce{letter}"):
+            for name, direction in directions(f"vge{letter}", f"vsce{letter}"):
                 moves = (Move(direction, 0, at, size),)
                 yield _made("VRV", f"{name} {operand},{memory},0", moves, address=there, unit=size, preset=preset)
-
-
-def _directions(load: str, store: str) -> Sequence[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 _FORMATS = r"RX_\w|RXY_\w|RXE|RXF|RS_\w|RSY_\w|RSL|S|SI|SIY|SIL|SS_\w|SSE|SSF|VRX|VRV|VRS_\w|VSI"

@@ -19,10 +19,11 @@ from harness.isa.encodings.encoding import (
     Move,
     Opcode,
     SlotForm,
+    directions,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from harness.core.target_model import AccessClass
     from harness.isa.encodings.encoding import Direction
@@ -181,20 +182,16 @@ def _parts_and_blocks() -> Iterator[Encoding]:
     """UltraSPARC's accesses of bytes and halfwords in floating-point registers, and of 64 bytes at once."""
     for size, identifier in ((1, BYTE), (2, HALF)):
         at = _float(34) + 8 - size
-        for name, direction in _directions("ldda", "stda"):
+        for name, direction in directions("ldda", "stda"):
             move = Move(direction, 0, at, size, 8 - size if direction == "load" else 0)
             one = Opcode(name, "%f34", "UltraSPARC 13.5.2", "double", direction, size, (move,))
             for address in _addresses(identifier):
                 yield _encoding(one, name, address)
-    for name, direction in _directions("ldda", "stda"):
+    for name, direction in directions("ldda", "stda"):
         move = Move(direction, 0, _float(16), 64)
         one = Opcode(name, "%f16", "UltraSPARC 13.5.3", "double", direction, 8, (move,))
         for address in _addresses(BLOCK):
             yield _encoding(one, name, address, 64)
-
-
-def _directions(load: str, store: str) -> Sequence[tuple[str, Direction]]:
-    return [(load, "load"), (store, "store")]
 
 
 _PREAMBLE = ".register %g2, #scratch"
