@@ -71,16 +71,16 @@ def encoding_table(isa: str) -> EncodingTable | None:
     from harness.isa.encodings import (  # noqa: PLC0415
         aarch64,
         alpha,
-        arm,
         hppa,
         loongarch,
         m68k,
         mips,
-        powerpc,
         riscv,
         s390x,
         sparc,
     )
+    from harness.isa.encodings.arm import table as arm  # noqa: PLC0415
+    from harness.isa.encodings.powerpc import table as powerpc  # noqa: PLC0415
 
     tables = {
         "aarch64": aarch64.TABLE,

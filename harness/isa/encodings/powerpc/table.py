@@ -1,5 +1,5 @@
 """The tables of PowerPC's loads and stores, and how they are compared with the emulator's decoder and objdump. Their
-rows are in harness.isa.encodings.powerpc_instructions.
+rows are in harness.isa.encodings.powerpc.instructions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from harness.core.target_model import Endianness
 from harness.isa.encodings.encoding import DecoderTable, EncodingTable, Exempt, RowForm, SlotForm
-from harness.isa.encodings.powerpc_instructions import FORMS, PowerpcTarget
+from harness.isa.encodings.powerpc.instructions import FORMS
+from harness.isa.encodings.powerpc.register_file import PowerpcTarget
 
 if TYPE_CHECKING:
     import re
