@@ -10,8 +10,8 @@ import pytest
 
 from harness.build.qemu_user import Runner
 from harness.core.errors import InfrastructureError
-from harness.isa.encodings import m68k_rows
 from harness.isa.encodings.encoding import RowForm
+from harness.isa.encodings.m68k import decoder_rows
 from harness.plan.catalog import Catalog
 from harness.run.sweep import comparison, program
 from harness.run.sweep.comparison import Disagreement
@@ -218,12 +218,12 @@ def test_a_68000s_rows_are_divided_by_addressing_modes_and_later_ones_come_first
         "    BASE(swap,      4840, fff8);\n",
         "utf-8",
     )
-    short = [(one.name, one.mask, one.value) for one in decoders.rows(table, m68k_rows.row_form(16))]
+    short = [(one.name, one.mask, one.value) for one in decoders.rows(table, decoder_rows.row_form(16))]
     assert short[0] == ("swap", 0xFFF8, 0x4840)
     assert ("negx (An)+", 0xFF38, 0x4018) in short
     assert short[-1] == ("undef", 0, 0)
     assert not [name for name, *_ in short if name.startswith("cas") or "d16" in name]
-    long = [(one.name, one.mask, one.value) for one in decoders.rows(table, m68k_rows.row_form(32))]
+    long = [(one.name, one.mask, one.value) for one in decoders.rows(table, decoder_rows.row_form(32))]
     assert ("negx (d16,An)", 0xFF380000, 0x40280000) in long
     assert ("negx (d8,An,Xn)", 0xFF380100, 0x40300000) in long
     assert ("cas (An)", 0xFFF8FE38, 0x0ED00000) in long

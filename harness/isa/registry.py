@@ -73,13 +73,13 @@ def encoding_table(isa: str) -> EncodingTable | None:
         alpha,
         hppa,
         loongarch,
-        m68k,
         mips,
         riscv,
         s390x,
         sparc,
     )
     from harness.isa.encodings.arm import table as arm  # noqa: PLC0415
+    from harness.isa.encodings.m68k import table as m68k  # noqa: PLC0415
     from harness.isa.encodings.powerpc import table as powerpc  # noqa: PLC0415
 
     tables = {
