@@ -75,12 +75,12 @@ def encoding_table(isa: str) -> EncodingTable | None:
         loongarch,
         mips,
         riscv,
-        s390x,
         sparc,
     )
     from harness.isa.encodings.arm import table as arm  # noqa: PLC0415
     from harness.isa.encodings.m68k import table as m68k  # noqa: PLC0415
     from harness.isa.encodings.powerpc import table as powerpc  # noqa: PLC0415
+    from harness.isa.encodings.s390x import table as s390x  # noqa: PLC0415
 
     tables = {
         "aarch64": aarch64.TABLE,
