@@ -18,10 +18,10 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.sockets import connect
 from harness.core.strict_toml import ROOT
-from harness.judge import conclusion
 from harness.record import peer_user
 from harness.record.recording_proxy import Recorder
 from harness.run import private_network
+from harness.workflows import run_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,7 +208,7 @@ def test_without_the_right_to_it_the_network_stays_as_it_was(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "make", [conclusion.new_run_folder, lambda parent: conclusion.empty_run_folder(parent / "named")]
+    "make", [run_folders.new_run_folder, lambda parent: run_folders.empty_run_folder(parent / "named")]
 )
 def test_a_run_folder_is_its_users_alone(make: Callable[[Path], Path], tmp_path: Path) -> None:
     before = os.umask(0)

@@ -14,7 +14,8 @@ from harness.cli import options
 from harness.core import json_codec
 from harness.core.model import DEFAULT_OPTIMISATION, Allocator, Flavour, GuestEnvironment, Record, Transport
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
-from harness.judge import conclusion, known_findings
+from harness.judge import known_findings
+from harness.workflows import run_folders
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -55,12 +56,12 @@ class FolderOptions(Record, frozen=True):
 
     def run_folder(self, parent: Path = RUNS) -> Path:
         """The empty run folder that the user named, or a new one. Raises UsageError for a folder with content."""
-        return conclusion.empty_run_folder(self.folder) if self.folder else conclusion.new_run_folder(parent)
+        return run_folders.empty_run_folder(self.folder) if self.folder else run_folders.new_run_folder(parent)
 
     def forget_old_runs(self, parent: Path = RUNS) -> None:
         """Remove the oldest run folders, unless the user named one."""
         if self.folder is None:
-            conclusion.forget_runs(parent, keep=self.keep)
+            run_folders.forget_runs(parent, keep=self.keep)
 
 
 class ProgramOptions(FolderOptions, frozen=True):

@@ -1,11 +1,9 @@
-"""Run folders as a whole: creates them, removes old ones, and concludes findings, verdicts and the exit code."""
+"""A run as a whole: concludes findings, verdicts and the exit code."""
 
 from __future__ import annotations
 
 import datetime
 import shlex
-import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,7 @@ import msgspec
 
 from harness.analysis import implicated_code, source_excerpt, suspects
 from harness.core.cache import Cache
-from harness.core.errors import ExitCode, UsageError
+from harness.core.errors import ExitCode
 from harness.core.finding import Finding, Verdict
 from harness.judge import baseline, known_findings, left_out, provenance, unchecked_changes, warning_findings
 from harness.judge.causes import causes_of, ordered
@@ -24,9 +22,12 @@ from harness.judge.verdict import cell_verdicts, overall
 from harness.record import compiler_warnings, event_log, run_folder, stored_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from harness.core.progress import Progress
+    from harness.judge.unchecked_changes import Change
+    from harness.judge.verdict import CellVerdict
+    from harness.record.compiler_warnings import CompilerReport
     from harness.record.run_folder import RunRecord
     from harness.record.stored_run import TrustedRun
 
@@ -98,17 +99,13 @@ def conclude(
         source_excerpt.collect(folder, run, findings, tree)
         findings = suspects.collect(folder, implicated_code.collect(folder, findings, tree))
     lists = KnownLists.read(folder, run, known_file)
-    own, listed, old, today = lists.own, lists.listed, lists.old, lists.today
     marked = ordered(lists.marked(findings))
     compiler_reports = compiler_warnings.read(folder, run)
     warned = lists.marked(warning_findings.of_targets_alone(run, compiler_reports))
     failing = warned if run.warnings == "fail" else []
     judged = cell_verdicts(outcomes, marked)
     changes = unchecked_changes.read(folder)
-    left = unchecked_changes.remarks(changes, judged)
-    left += unchecked_changes.unentered(run)
-    left += unchecked_changes.broken(folder, run.beside)
-    left += warning_findings.unanswered(run, compiler_reports) if run.warnings == "fail" else []
+    left = _unchecked(folder, run, changes, judged, compiler_reports)
     verdict = Verdict.merge([overall(judged), *warning_findings.verdicts(failing), *(Verdict.UNKNOWN for _ in left)])
     judgement = Judgement(
         schema=1,
@@ -124,32 +121,10 @@ def conclude(
         warnings=[] if failing else warned,
         remarks=[
             *left,
-            *unchecked_changes.unseen(changes),
-            *unchecked_changes.partly(changes, judged),
-            *unchecked_changes.partly_entered(run),
-            *unchecked_changes.partly_executed(run),
-            *unchecked_changes.without_effect(run),
-            *unchecked_changes.not_compared(run, changes),
-            *_part(run),
-            *left_out.remarks(run),
-            *([f"the server is {run.development}"] if run.development else []),
-            *_settings(run),
-            *_turned_away(folder),
-            *tally.remarks(folder, run),
-            *program_remarks(folder, run),
-            *own.remarks,
-            *known_findings.excused_by_own(own, [*marked, *warned], today),
-            *known_findings.remarks(
-                listed,
-                [*marked, *warned],
-                run.server,
-                run.targets,
-                today,
-                release=known_findings.release_name(run),
-                suites=run.suites,
-                part=bool(run.tests) or left_out.tests(run) > 0,
-            ),
-            *(baseline.remarks(old, [*marked, *failing], lists.sources) if old else []),
+            *_of_change(run, changes, judged),
+            *_of_run(folder, run),
+            *_of_lists(lists, [*marked, *warned]),
+            *(baseline.remarks(lists.old, [*marked, *failing], lists.sources) if lists.old else []),
             *warning_findings.remarks(compiler_reports, warned),
             *stored_run.remarks(stored, marked),
         ],
@@ -162,7 +137,7 @@ def conclude(
         io=run.io,
         tier=run.tier,
         tests=run.tests,
-        base=str(old.base) if old else "",
+        base=str(lists.old.base) if lists.old else "",
         place=_place(run.server),
         revision=run.revision,
         emulators=_emulators(run),
@@ -170,6 +145,66 @@ def conclude(
         left_out=left_out.tests(run),
     )
     return judgement, exit_code(judgement.verdict)
+
+
+def _unchecked(
+    folder: Path,
+    run: RunRecord,
+    changes: Sequence[Change],
+    cells: Sequence[CellVerdict],
+    reports: Mapping[str, CompilerReport],
+) -> list[str]:
+    """Sentences on what the run was to check and did not, so that its verdict is UNKNOWN."""
+    return [
+        *unchecked_changes.remarks(changes, cells),
+        *unchecked_changes.unentered(run),
+        *unchecked_changes.broken(folder, run.beside),
+        *(warning_findings.unanswered(run, reports) if run.warnings == "fail" else []),
+    ]
+
+
+def _of_change(run: RunRecord, changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]:
+    """Sentences on how far the run checks the change that it was made for."""
+    return [
+        *unchecked_changes.unseen(changes),
+        *unchecked_changes.partly(changes, cells),
+        *unchecked_changes.partly_entered(run),
+        *unchecked_changes.partly_executed(run),
+        *unchecked_changes.without_effect(run),
+        *unchecked_changes.not_compared(run, changes),
+    ]
+
+
+def _of_run(folder: Path, run: RunRecord) -> list[str]:
+    """Sentences on what the run consists of, and on what its evidence shows beside findings."""
+    return [
+        *_part(run),
+        *left_out.remarks(run),
+        *([f"the server is {run.development}"] if run.development else []),
+        *_settings(run),
+        *_turned_away(folder),
+        *tally.remarks(folder, run),
+        *program_remarks(folder, run),
+    ]
+
+
+def _of_lists(lists: KnownLists, found: Sequence[Finding]) -> list[str]:
+    """Sentences on the known lists: what the tree's own excuses, and what is to be removed from them."""
+    run = lists.run
+    return [
+        *lists.own.remarks,
+        *known_findings.excused_by_own(lists.own, found, lists.today),
+        *known_findings.remarks(
+            lists.listed,
+            found,
+            run.server,
+            run.targets,
+            lists.today,
+            release=known_findings.release_name(run),
+            suites=run.suites,
+            part=bool(run.tests) or left_out.tests(run) > 0,
+        ),
+    ]
 
 
 def _emulators(run: RunRecord) -> dict[str, list[str]]:
@@ -223,35 +258,3 @@ def folder_in_repository(tree: Path, here: Path) -> str:
     top = next((folder for folder in above if (folder / ".git").exists()), here if here in above else tree)
     folder = tree.relative_to(top).as_posix()
     return "" if folder == "." else folder
-
-
-def new_run_folder(parent: Path) -> Path:
-    """A fresh folder that only the user can access. Its name is the time, so runs sort by age."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    number = 0
-    while True:
-        folder = parent / (stamp if not number else f"{stamp}-{number}")
-        try:
-            folder.mkdir(0o700, parents=True)
-        except FileExistsError:
-            number += 1
-            continue
-        return folder.resolve()
-
-
-def empty_run_folder(path: Path) -> Path:
-    """The folder that the user named, created if necessary. Raises UsageError if it is not empty."""
-    try:
-        path.mkdir(0o700, parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise UsageError("the run folder cannot be made", where=str(path), because=str(error)) from error
-    if any(path.iterdir()):
-        raise UsageError("the run folder is not empty", where=str(path), remedy="name a new one: --run FOLDER")
-    return path.resolve()
-
-
-def forget_runs(parent: Path, *, keep: int) -> None:
-    """Remove all but the newest runs."""
-    runs = sorted(path for path in parent.iterdir() if (path / "run.json").is_file())
-    for old in runs[:-keep]:
-        shutil.rmtree(old)

@@ -9,7 +9,7 @@ import click
 
 from harness.cli.run_options import RUNS
 from harness.core.errors import UsageError
-from harness.judge import conclusion
+from harness.workflows import run_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ folder = folder_option("With --on, the campaign's folder")
 
 def new_folder(folder: Path | None) -> Path:
     """The folder that the user named, or a new one."""
-    return folder or conclusion.new_run_folder(RUNS)
+    return folder or run_folders.new_run_folder(RUNS)
 
 
 def refuse_folder(folder: Path | None) -> None:
