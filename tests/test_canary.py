@@ -10,7 +10,7 @@ import pytest
 
 from harness.build.qemu_user import Runner, alignment_option, with_alignment
 from harness.core.errors import InfrastructureError
-from harness.isa import rules
+from harness.isa import access_table, rules
 from harness.plan.catalog import Catalog
 from harness.run import canary
 from harness.run.canary import CanaryCase, CanaryResult, Reported
@@ -54,8 +54,8 @@ def behaving(one: CanaryCase) -> CanaryResult:
 
 @pytest.mark.parametrize("target", sorted(CATALOG.targets))
 def test_every_access_is_one_that_the_program_is_given(target: str) -> None:
-    text = canary.source(canary.table(CATALOG.targets[target]))
-    accesses = canary.table(CATALOG.targets[target]).accesses
+    text = canary.source(access_table.of_target(CATALOG.targets[target]))
+    accesses = access_table.of_target(CATALOG.targets[target]).accesses
     assert len({access.name for access in accesses}) == len(accesses)
     for access in accesses:
         assert f"void {canary.function_of(access)}(" in text
@@ -77,7 +77,10 @@ def test_every_class_that_a_target_demands_something_of_has_an_access_that_shows
 
 
 def test_an_instruction_that_a_target_has_not_is_left_out() -> None:
-    names = {target: {a.name for a in canary.table(CATALOG.targets[target]).accesses} for target in ("armv5", "armv7")}
+    names = {
+        target: {a.name for a in access_table.of_target(CATALOG.targets[target]).accesses}
+        for target in ("armv5", "armv7")
+    }
     assert "ldrex" in names["armv7"] - names["armv5"]
     assert "swp" in names["armv5"] - names["armv7"]
 
@@ -157,9 +160,9 @@ def test_a_program_that_does_not_get_to_its_end_is_no_canary(tmp_path: Path, bod
 
 
 def test_a_program_of_some_accesses_is_held_to_these(tmp_path: Path) -> None:
-    accesses = canary.plain_accesses(ARMV5)
-    assert 20 < len(accesses) < len(canary.table(ARMV5).accesses) / 1.5
-    text = canary.source(msgspec.structs.replace(canary.table(ARMV5), accesses=accesses))
+    accesses = access_table.plain_accesses(ARMV5)
+    assert 20 < len(accesses) < len(access_table.of_target(ARMV5).accesses) / 1.5
+    text = canary.source(msgspec.structs.replace(access_table.of_target(ARMV5), accesses=accesses))
     assert text.count("static __attribute__((noinline)) void perform_") == len(accesses)
     lines = [f"{one.name} {offset} done" for one in accesses for offset in canary.offsets(one)]
     program = fakes.write(tmp_path / "canary", "#!/bin/sh\ncat << end\n" + "\n".join(lines) + "\nend\n", mode=0o755)
@@ -245,18 +248,18 @@ def test_a_policy_is_exchanged_and_nothing_else() -> None:
 
 
 def test_what_makes_an_access_has_a_label_behind_it_and_what_reads_or_keeps_its_value_has_none() -> None:
-    text = canary.source(canary.table(ARMV5))
+    text = canary.source(access_table.of_target(ARMV5))
     assert r'"ldr r2, [%0]\n\t" "plumb_access.perform_ldr.0:\n\t" "str r2, [%1]\n\t" : :' in text
     assert r'"ldr r2, [%1]\n\t" "str r2, [%0]\n\t" "plumb_access.perform_str.1:\n\t" : :' in text
 
 
 def test_an_access_is_made_in_each_mode_and_state_that_its_target_has() -> None:
-    accesses = {one.name: one for one in canary.table(CATALOG.targets["armv7"]).accesses}
+    accesses = {one.name: one for one in access_table.of_target(CATALOG.targets["armv7"]).accesses}
     assert accesses["ldr-pre-indexed"].code == ["sub r12, %0, #8", "ldr r2, [r12, #8]!", "str r2, [%1]"]
     assert "ldr-index" not in accesses
     assert "ldr-narrow-index-a32" not in accesses
     assert accesses["ldr-narrow-index"].attribute == 'target("thumb")'
     assert accesses["ldr-index-a32"].attribute == 'target("arm")'
-    plain = {one.name for one in canary.plain_accesses(CATALOG.targets["armv7"])}
+    plain = {one.name for one in access_table.plain_accesses(CATALOG.targets["armv7"])}
     assert {"ldr", "vld1-hinted"} <= plain
     assert not {"ldr-pre-indexed", "ldr-a32"} & plain

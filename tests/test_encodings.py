@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.analysis import encodings
-from harness.isa import registry
+from harness.isa import access_table, registry
 from harness.plan.catalog import Catalog
-from harness.run import canary
 from tools import encodings as census
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def test_nothing_that_was_counted_is_unproved(name: str) -> None:
 def test_an_exemption_is_of_something_that_occurs_and_that_nothing_makes(name: str) -> None:
     found = census.stored()[name]
     occurring = {one for program in found.programs.values() for one in program}
-    for exempt in canary.table(CATALOG.targets[name]).exempt:
+    for exempt in access_table.of_target(CATALOG.targets[name]).exempt:
         concerned = {one for one in occurring if re.fullmatch(exempt.encodings, one)}
         assert concerned, f"{name}: nothing is {exempt.encodings}"
         assert not concerned & set(found.made), f"{name}: a canary makes {exempt.encodings}"

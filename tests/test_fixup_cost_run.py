@@ -10,9 +10,9 @@ import pytest
 
 from harness.core.errors import InfrastructureError
 from harness.core.strict_toml import ROOT
+from harness.isa import access_table
 from harness.plan.catalog import Catalog
 from harness.record.kernel_faults import read_counters
-from harness.run import canary
 from harness.workflows.measure import fixup_cost_run
 from harness.workflows.measure.fixup_cost import (
     AccessCost,
@@ -27,7 +27,7 @@ from harness.workflows.measure.fixup_cost import (
 from tests import fakes
 
 CATALOG = Catalog()
-LDM = next(one for one in canary.table(CATALOG.targets["armv5-kernel"]).accesses if one.name == "ldm")
+LDM = next(one for one in access_table.of_target(CATALOG.targets["armv5-kernel"]).accesses if one.name == "ldm")
 COUNTERS = """User:		{user}
 System:		0 (0x0)
 Skipped:	0
@@ -135,7 +135,7 @@ def test_another_binarys_or_workloads_count_is_not(change: dict[str, str]) -> No
 )
 def test_who_does_a_misaligned_access(target: str, name: str, expected: tuple[int, str] | None) -> None:
     found = CATALOG.targets[target]
-    access = next(one for one in canary.table(found).accesses if one.name == name)
+    access = next(one for one in access_table.of_target(found).accesses if one.name == name)
     assert fixup_cost_run.misalignment(found, CATALOG.policies[found.kernel], access) == expected
 
 

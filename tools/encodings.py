@@ -23,7 +23,7 @@ from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import DEFAULT_FAMILY
-from harness.isa import registry
+from harness.isa import access_table, registry
 from harness.plan.catalog import Catalog
 from harness.report.markdown_table import table
 from harness.run import canary
@@ -82,7 +82,7 @@ def libraries(target: Target, tools: Toolchain) -> dict[str, Path]:
 
 def exemption(target: Target, encoding: str) -> str:
     """Why no access of the target's canary has to make an encoding; empty if one has to."""
-    exempt = canary.table(target).exempt
+    exempt = access_table.of_target(target).exempt
     return next((one.because for one in exempt if re.fullmatch(one.encodings, encoding)), "")
 
 

@@ -30,6 +30,7 @@ from harness.core.errors import ExitCode
 from harness.core.model import Server, Suite
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import CompilerPackage, KernelSpec, Policy, Target, Toolchain, ToolchainFamily
+from harness.isa.access_table import AccessTable
 from harness.judge.known_findings import KnownList
 from harness.plan.catalog import Catalog
 from harness.plan.workloads import WorkloadFile
@@ -37,7 +38,6 @@ from harness.protocol import allowed_differences
 from harness.protocol.allowed_refusals import RefusalList
 from harness.report.markdown_table import table
 from harness.report.schema import field_docstrings
-from harness.run.canary import AccessTable
 from harness.workflows.campaign.engine.cluster import ClusterFile
 from harness.workflows.measure import tier_agreement
 from harness.workflows.mutation_testing.generator.operators import OperatorTable

@@ -5,9 +5,7 @@ The program is generated from harness/isa/accesses/ISA.toml; harness.isa.rules d
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +16,10 @@ from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import process
-from harness.core.strict_toml import PACKAGE, read_toml
 from harness.core.target_model import (  # noqa: TC001 - msgspec reads the annotations when it decodes
-    AddressingMode,
     PlannedAccess,
 )
-from harness.isa import rules
+from harness.isa import access_table, rules
 from harness.record import fault_log
 
 if TYPE_CHECKING:
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
     from harness.core.target_model import Direction, Target, Toolchain
     from harness.run.vm.machine import Machine
 
-ACCESSES = PACKAGE / "isa" / "accesses"
 DRIVER = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 60.0
 """How long the program may make accesses without a word about one."""
@@ -42,100 +37,12 @@ BOUNDARY_BYTES = 64
 """What the program's memory is aligned to: no instruction asks for more."""
 
 
-class InstructionState(Record, frozen=True):
-    """One of several instruction sets of the same processor: every access is made in each."""
-
-    name: str
-    """What it adds to the names of accesses and, for the globs of accesses and modes, of targets; may be empty."""
-    attribute: str
-    """The attribute of C functions that are compiled for it: `target("arm")`."""
-    targets: tuple[str, ...]
-    """Globs of the targets that have it."""
-
-
-class ExemptEncodings(Record, frozen=True):
-    """Encodings that programs contain and that no access has to make."""
-
-    encodings: str
-    """A pattern that matches them whole."""
-    because: str
-    """Why none has to, with a source."""
-    targets: tuple[str, ...] = ("*",)
-    """Globs of the targets whose programs may contain them."""
-
-
-class AccessTable(Record, frozen=True):
-    """harness/isa/accesses/ISA.toml."""
-
-    clobbers: list[str]
-    accesses: list[PlannedAccess]
-    place: str = ""
-    """How the address is written in the plain mode, if there are others."""
-    addressing: list[AddressingMode] = msgspec.field(default_factory=list)
-    states: list[InstructionState] = msgspec.field(default_factory=list)
-    """Empty where compilers write one instruction set."""
-    exempt: list[ExemptEncodings] = msgspec.field(default_factory=list)
-    constraint: str = "r"
-    """GCC's constraint for a register that can hold an address: on PowerPC, z/Architecture and m68k not every
-    register can."""
-
-
 class CanaryCase(Record, frozen=True):
     """One access at every offset: its prescribed outcomes, and whether the emulator's log must record them."""
 
     access: PlannedAccess
     prescribed: list[rules.Outcome]
     reported: list[bool]
-
-
-def table(target: Target) -> AccessTable:
-    """The part of the instruction set's table that concerns the target, each access in every addressing mode."""
-    read = _instruction_set(target.isa)
-    model = rules.model(target)
-    states = [one for one in read.states if _is_one_of(model, one.targets)]
-    mine = [one for state in states or [_ONLY_STATE] for one in _accesses_of(read, model, state)]
-    return msgspec.structs.replace(
-        read,
-        accesses=[one for one in mine if not _is_one_of(target.name, one.lacking)],
-        exempt=[one for one in read.exempt if _is_one_of(model, one.targets)],
-    )
-
-
-def plain_accesses(target: Target) -> list[PlannedAccess]:
-    """The target's accesses in the plain addressing mode, by the instruction set that its compiler writes."""
-    names = {one.name for one in _instruction_set(target.isa).accesses}
-    return [one for one in table(target).accesses if one.name in names]
-
-
-_ONLY_STATE = InstructionState(name="", attribute="", targets=())
-
-
-def _accesses_of(read: AccessTable, model: str, state: InstructionState) -> list[PlannedAccess]:
-    """The accesses of a target in a state, each in every addressing mode."""
-    suffix = f"-{state.name}" if state.name else ""
-    modes = {mode.name: mode for mode in read.addressing if _is_one_of(model + suffix, mode.targets)}
-    found = []
-    for one in read.accesses:
-        if _is_one_of(model + suffix, one.targets):
-            found.append(one)
-            found += [_addressed(one, modes[mode], read.place) for mode in one.addressing if mode in modes]
-    return [msgspec.structs.replace(one, name=one.name + suffix, attribute=state.attribute) for one in found]
-
-
-def _is_one_of(name: str, globs: Sequence[str]) -> bool:
-    return any(fnmatch(name, glob) for glob in globs)
-
-
-def _addressed(access: PlannedAccess, mode: AddressingMode, place: str) -> PlannedAccess:
-    """An access with its address written in another mode."""
-    code = [*mode.setup, *(line.replace(place, mode.place) for line in access.code)]
-    clobbers = (*access.clobbers, *mode.clobbers)
-    return msgspec.structs.replace(access, name=f"{access.name}-{mode.name}", code=code, clobbers=clobbers)
-
-
-@functools.cache
-def _instruction_set(name: str) -> AccessTable:
-    return read_toml(ACCESSES / f"{name}.toml", AccessTable)
 
 
 def offsets(access: PlannedAccess) -> range:
@@ -147,7 +54,7 @@ def cases(runner: Runner) -> list[CanaryCase]:
     """The prescribed outcome of every access on a target under a policy."""
     target, policy = runner.target, runner.policy
     found = []
-    for access in table(target).accesses:
+    for access in access_table.of_target(target).accesses:
         shapes = [rules.shape(access, offset) for offset in offsets(access)]
         found.append(
             CanaryCase(
@@ -159,7 +66,7 @@ def cases(runner: Runner) -> list[CanaryCase]:
     return found
 
 
-def source(accesses: AccessTable, driver: Path = DRIVER) -> str:
+def source(accesses: access_table.AccessTable, driver: Path = DRIVER) -> str:
     """The C program: a table of functions that make the accesses, and the driver."""
     inputs = f'"{accesses.constraint}"(address), "{accesses.constraint}"(value)'
     functions, rows = [], []
@@ -224,7 +131,7 @@ def compile_canary(
 
     Raises InfrastructureError when it does not compile.
     """
-    every = table(target)
+    every = access_table.of_target(target)
     made = every if accesses is None else msgspec.structs.replace(every, accesses=list(accesses))
     return compiled(
         cache,
@@ -235,7 +142,7 @@ def compile_canary(
         file="canary",
         flags=[*target.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-std=gnu11"],
         generated={"canary.c": source(made, driver)},
-        where=ACCESSES / f"{target.isa}.toml",
+        where=access_table.ACCESSES / f"{target.isa}.toml",
     )
 
 
@@ -312,7 +219,7 @@ def perform_all(
     for line in result.text.splitlines():
         name, _, rest = line.partition(" ")
         outcomes.setdefault(name, []).append(rest.partition(" ")[2])
-    made = table(target).accesses if accesses is None else accesses
+    made = access_table.of_target(target).accesses if accesses is None else accesses
     expected = {access.name: len(offsets(access)) for access in made}
     complete = expected == {name: len(found) for name, found in outcomes.items()}
     if result.code != 0 or not complete:

@@ -19,7 +19,7 @@ from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.progress import Progress
-from harness.isa import rules
+from harness.isa import access_table, rules
 from harness.run import canary
 from tests.end_to_end import machines
 
@@ -132,7 +132,7 @@ def test_the_program_tells_of_each_access_as_soon_as_it_has_made_it() -> None:
         ours.settimeout(60)
         told = [part.decode() for part in iter(lambda: ours.recv(1 << 16), b"")]
         process.kill_group(started)
-    assert [part.split(" ")[0] for part in told] == [one.name for one in canary.table(target).accesses]
+    assert [part.split(" ")[0] for part in told] == [one.name for one in access_table.of_target(target).accesses]
     assert {len(part.splitlines()) for part in told} == {16}
 
 
@@ -152,7 +152,7 @@ def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
 def test_an_access_that_never_ends_is_told_and_soon() -> None:
     """As on ARMv5's kernel in mode 0, where the same fault comes again for ever."""
     target = CATALOG.targets["armv5"]
-    ldr = next(one for one in canary.plain_accesses(target) if one.name == "ldr")
+    ldr = next(one for one in access_table.plain_accesses(target) if one.name == "ldr")
     # Endless but where the address is a multiple of 4.
     code = ["tst %0, #3", "1: bne 1b", *ldr.code]
     accesses = [msgspec.structs.replace(ldr, name="endless", code=code), ldr]

@@ -15,7 +15,7 @@ from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT
-from harness.isa import rules
+from harness.isa import access_table, rules
 from harness.protocol.resp import Client
 from harness.run import canary
 from harness.run.server_process import StartError
@@ -90,7 +90,7 @@ class FixupCostMeasurement:
         fatal: dict[str, list[str]] = {}
         for setup in setups:
             target = setup.target
-            accesses = [one for one in canary.plain_accesses(target) if one.size_bytes in COPIED_BYTES]
+            accesses = [one for one in access_table.plain_accesses(target) if one.size_bytes in COPIED_BYTES]
             places = [(access, misalignment(target, self._policy(target), access)) for access in accesses]
             if any(place for _, place in places):
                 costs += self._accesses(setup, [(access, *place) for access, place in places if place])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from harness.core.model import Record
 from harness.core.strict_toml import read_toml
 from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.isa import rules
+from harness.isa import access_table, rules
 from harness.report.markdown_table import table
 from harness.run import canary
 from harness.run.vm.guest import CANARY, VirtualMachine
@@ -82,7 +82,7 @@ def compare_tiers(bench: Workbench, names: Sequence[str]) -> list[AgreementRow]:
         target = kernel_target(catalog, name)
         setups = set_up_targets(bench, [target, catalog.targets[rules.userland(target)]])
         kernel_tier, user_tier = setups.values()
-        accesses = canary.plain_accesses(target)
+        accesses = access_table.plain_accesses(target)
         program = canary.compile_canary(bench.cache, target, kernel_tier.toolchain, accesses=accesses)
         image = kernel_tier.vm_image({CANARY: program}, mode=None)
         with tempfile.TemporaryDirectory(prefix="plumb-agree-") as folder:
