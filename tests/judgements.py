@@ -36,9 +36,7 @@ def cell(target: str, suite: str, verdict: str, reason: str = "") -> CellVerdict
     )
 
 
-def judgement(
-    *, title: str = "misaligned load in bitopCommand", reason: str = "its canaries did not behave"
-) -> Judgement:
+def judgement(*, title: str = "misaligned load in bitopCommand", reason: str = "its canaries misbehaved") -> Judgement:
     witness = Witness(
         target="armv5",
         suite="bitops",

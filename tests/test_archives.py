@@ -343,7 +343,7 @@ def test_a_debian_without_lists_reads_the_archive_of_its_sources(tmp_path: Path,
 def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:
     with pytest.raises(InfrastructureError, match="no place has the pinned source") as caught:
         from_debian(tmp_path)
-    assert "knows no Debian archive" in str(caught.value)
+    assert "has no Debian archive" in str(caught.value)
     assert not ubuntu.exists()
 
 

@@ -136,7 +136,7 @@ def test_what_the_compiler_warns_of_in_the_servers_own_folder_is_kept_with_the_b
 
 def test_a_makefile_that_does_not_show_its_compiler_says_nothing_of_warnings(tmp_path: Path) -> None:
     report = build_warnings.read(build(tmp_path, tree_with(tmp_path, MAKEFILE)))
-    assert (report.warnings, report.problem) == ([], "the makefile does not tell how it compiles")
+    assert (report.warnings, report.problem) == ([], "the makefile does not print its compiler commands")
 
 
 def test_no_compiler_reads_the_files_to_list_their_headers(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_a_tree_that_is_edited_after_it_was_opened_is_built_as_it_was(tmp_path: 
 def test_what_is_not_what_its_key_says_is_not_built(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     fakes.write(tree.path / "src" / "bitops.c", "int poisoned;\n")
-    with pytest.raises(InfrastructureError, match="is not what it was when it was opened"):
+    with pytest.raises(InfrastructureError, match="has changed since it was opened"):
         build(tmp_path, tree)
     assert times_made(tmp_path) == 0
     assert not list((tmp_path / "cache").glob("builds/*"))

@@ -313,7 +313,7 @@ def test_a_command_keeps_the_limit_by_itself_where_the_cache_has_grown(filled: P
     cache_upkeep.keep_limit(cache, said.append)
     assert left(filled) == ["builds/old-1"]
     assert said
-    assert "2 entries that were not used for longest are removed" in said[0]
+    assert "2 least recently used entries were removed" in said[0]
     # Nothing was added since.
     cache_upkeep.set_limit(cache, 0)
     cache_upkeep.keep_limit(cache, said.append)
@@ -338,10 +338,10 @@ __import__("time").sleep(60)
     finally:
         process.kill_group(user)
     assert len(left(filled)) == 3
-    assert "running commands use what could be removed (plumb clean --limit)" in said[0]
+    assert "running commands use the rest (plumb clean --limit)" in said[0]
     cache_upkeep.keep_limit(cache, said.append)
     assert left(filled) == []
-    assert "3 entries that were not used for longest are removed" in said[1]
+    assert "3 least recently used entries were removed" in said[1]
 
 
 def test_old_translated_code_goes_before_all_that_is_dear_to_make() -> None:

@@ -193,7 +193,7 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         (("port", *TARGET, "--server", "./absent"), "error: not a Redis or Valkey source tree ("),
         (
             ("shell", "armv5-kernel"),
-            "error: no shell on armv5-kernel (TARGET)\n  because: a machine's stub sees its kernel, and no program",
+            "error: no shell on armv5-kernel (TARGET)\n  because: a machine's gdb stub sees its kernel but no programs",
         ),
         (("shell", "native-valgrind"), "error: no shell on native-valgrind (TARGET)\n  because: under Valgrind"),
         (("shell", "sparc46"), "error: unknown target 'sparc46' (--target)\n  try: did you mean 'sparc64'?"),

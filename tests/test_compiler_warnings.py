@@ -67,7 +67,10 @@ def test_by_default_they_are_noted_beside_the_findings_and_the_run_passes(tmp_pa
         ("warning-cast-align-intsetGet", "warning", "src/intset.c", 3, "server", ["armv5", "sparc64"]),
         ("warning-overflow-src_intset.c", "warning", "src/intset.c", 5, "server", ["armv5", "sparc64"]),
     ]
-    remark = "its compiler warns where the oracle's does not: 2 of cast-align, 1 of overflow (findings.json: warnings)"
+    remark = (
+        "compiler warnings that the native build does not have: 2 of cast-align, 1 of overflow "
+        "(findings.json: warnings)"
+    )
     assert judgement.remarks[0] == f"armv5: {remark}"
     assert [one.id for one in join([judgement, judgement]).warnings] == [one.id for one in judgement.warnings]
 
@@ -100,7 +103,7 @@ def test_asked_to_fail_what_nobody_looked_at_is_no_pass(tmp_path: Path, absent: 
     (folder / compiler_warnings.FOLDER / f"{absent}.json").unlink()
     judgement = judged(folder)[0]
     assert (judgement.verdict, join([judgement]).verdict) == ("UNKNOWN", "UNKNOWN")
-    assert judgement.unchecked == [f"NOT CHECKED: what the compiler of {absent} warns of: nobody asked"]
+    assert judgement.unchecked == [f"NOT CHECKED: the compiler warnings of {absent}: not collected"]
     compiler_warnings.write(
         folder, absent, CompilerReport(warnings=[], problem="2 of 90 files do not compile by themselves")
     )

@@ -34,7 +34,7 @@ def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_
 
 def test_connections_that_were_turned_away_are_remarked_and_none_are_not(tmp_path: Path, run: StoredRun) -> None:
     def remarked() -> list[str]:
-        return [remark for remark in concluded(tmp_path, run)[0].remarks if "turned away" in remark]
+        return [remark for remark in concluded(tmp_path, run)[0].remarks if "rejected connections" in remark]
 
     assert remarked() == []
     for number in (2, 1):
@@ -97,7 +97,7 @@ def test_the_known_list_excuses_no_unknown_cell(tmp_path: Path) -> None:
 
 def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
-    description = "a development tree (255.255.255), taken for 7.0.0 by what its source has"
+    description = "a development tree (255.255.255), treated as 7.0.0 because of the features of its source"
     for development, remarks in (("", []), (description, [f"the server is {description}"])):
         folder = run.finish()
         run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), development=development))
@@ -112,7 +112,7 @@ def test_a_report_and_its_reproducers_say_what_a_distribution_added(tmp_path: Pa
     run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), settings=settings))
     judgement, _ = conclude(stored_run.read(folder), known_file(tmp_path, entry("alignment-*")), fakes.quiet())
     words = shlex.join(["--cflags=-march=armv7-a '-DX=a b'", "--make=BUILD_TLS=yes"])
-    said = f"targets were built with {words}; the native build, which they are compared with, was not"
+    said = f"targets were built with {words}; the native build that they are compared with was not"
     assert judgement.remarks == [said]
     assert reproducer(judgement.findings[0]).settings == settings
 

@@ -81,7 +81,7 @@ def test_emulators_of_the_same_sources_serve_and_nothing_is_compiled(tmp_path: P
         name: sha256_of(package / PROGRAMS / f"qemu-{name}") for name in ("arm", "sparc64")
     }
     assert all(path.is_relative_to(tmp_path / "cache") for path in found.values())
-    assert "the emulators for arm, sparc64 are those of the package plumbline-emulators" in said
+    assert "using the emulators for arm, sparc64 from the package plumbline-emulators" in said
     assert "compiled" not in said
 
 
@@ -90,9 +90,9 @@ def test_without_the_package_nothing_is_said_of_it(tmp_path: Path) -> None:
 
 
 UNFIT = {
-    "other sources": ({"key": "0123456789abcdef"}, f"they are 0123456789abcdef, not {KEY}"),
+    "other sources": ({"key": "0123456789abcdef"}, f"their key is 0123456789abcdef, not {KEY}"),
     "other machine": ({"machine": "riscv128"}, f"they run on riscv128, and this is {platform.machine()}"),
-    "damaged": ({"programs": {"arm": "0" * 64}}, "does not have the digest that identity.json names"),
+    "damaged": ({"programs": {"arm": "0" * 64}}, "its digest is not the one in identity.json"),
     "none": ({"programs": {}}, "none is for arm"),
 }
 
@@ -104,7 +104,7 @@ def test_other_emulators_are_compiled_and_it_is_said_why(
     identify(package, **other)
     found, said = prepared(tmp_path, "armv5")
     assert found == {}
-    assert "QEMU is compiled, though plumbline-emulators is installed:" in said
+    assert "compiling QEMU, although plumbline-emulators is installed:" in said
     assert reason in said
     assert not emulator_folder(Cache(tmp_path / "cache"), KEY, "arm").exists()
 
@@ -139,7 +139,7 @@ def test_any_change_of_what_they_are_built_from_makes_them_others(
     monkeypatch.setattr(qemu_user, "QEMU_FOLDER", folder)
     found, said = prepared(tmp_path, "armv5")
     assert found == {}
-    assert f"they are {KEY}, not" in said
+    assert f"their key is {KEY}, not" in said
 
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="without dpkg no package counts as missing")

@@ -77,7 +77,7 @@ def release(upstream: Path, clone: Path) -> str:
 def test_the_base_is_where_the_branch_left_the_nearest_branch_of_a_remote(clone: Path, upstream: Path) -> None:
     base = Checkout(clone).base()
     assert base.commit == git(upstream, "rev-parse", "HEAD~1")
-    assert (base.subject, base.why) == ("first", "where HEAD left origin/unstable")
+    assert (base.subject, base.why) == ("first", "where HEAD branched off origin/unstable")
     assert Checkout(clone).changed(base) == ["src/bitops.c"], "what upstream did since is none of the branch's"
 
 
@@ -86,7 +86,7 @@ def test_a_backport_is_compared_with_its_release_and_not_with_the_default_branch
     git(clone, "checkout", "--quiet", "-b", "my-backport", "--no-track")
     advance(clone, "mine")
     base = Checkout(clone).base()
-    assert (base.commit, base.why) == (release, "where HEAD left origin/7.0, the nearest of 2 remote branches")
+    assert (base.commit, base.why) == (release, "where HEAD branched off origin/7.0, the nearest of 2 remote branches")
     assert Checkout(clone).changed(base) == ["src/mine0.c"]
 
 
@@ -104,7 +104,7 @@ def test_a_fork_that_is_behind_does_not_count_where_another_remote_is_nearer(
     advance(clone, "mine")
     base = Checkout(clone).base()
     assert base.commit == git(upstream, "rev-parse", "HEAD")
-    assert "where HEAD left fresh/unstable, the nearest of " in base.why
+    assert "where HEAD branched off fresh/unstable, the nearest of " in base.why
 
 
 def test_the_upstream_comes_before_a_branch_that_is_nearer(clone: Path, release: str) -> None:
@@ -114,7 +114,7 @@ def test_the_upstream_comes_before_a_branch_that_is_nearer(clone: Path, release:
     git(clone, "push", "--quiet", "origin", "HEAD:colleague")
     advance(clone, "second")
     base = Checkout(clone).base()
-    assert (base.commit, base.why) == (release, "where HEAD left its upstream origin/7.0")
+    assert (base.commit, base.why) == (release, "where HEAD branched off its upstream origin/7.0")
     git(clone, "branch", "--quiet", "--unset-upstream")
     assert "origin/colleague, the nearest of" in Checkout(clone).base().why
 
@@ -122,7 +122,7 @@ def test_the_upstream_comes_before_a_branch_that_is_nearer(clone: Path, release:
 def test_an_upstream_in_the_same_repository_is_one(clone: Path) -> None:
     git(clone, "checkout", "--quiet", "-b", "topic", "--track", "mine")
     advance(clone, "second")
-    assert Checkout(clone).base().why == "where HEAD left its upstream mine"
+    assert Checkout(clone).base().why == "where HEAD branched off its upstream mine"
 
 
 def test_what_was_pushed_of_the_branch_itself_does_not_make_the_change_empty(clone: Path, upstream: Path) -> None:
@@ -130,11 +130,11 @@ def test_what_was_pushed_of_the_branch_itself_does_not_make_the_change_empty(clo
     base = Checkout(clone).base()
     assert base.commit == git(upstream, "rev-parse", "unstable~1")
     assert base.why == (
-        "where HEAD left origin/unstable; its upstream origin/mine is the same branch, as it was pushed"
+        "where HEAD branched off origin/unstable; its upstream origin/mine is a pushed copy of this branch"
     )
     git(clone, "push", "--quiet", "origin", "HEAD:another-name")
     git(clone, "branch", "--quiet", "--unset-upstream")
-    assert Checkout(clone).base() == msgspec.structs.replace(base, why="where HEAD left origin/unstable")
+    assert Checkout(clone).base() == msgspec.structs.replace(base, why="where HEAD branched off origin/unstable")
 
 
 def test_a_branch_that_was_pushed_and_then_rebased_is_not_compared_with_what_was_pushed(
@@ -158,7 +158,7 @@ def test_on_a_branch_that_changes_are_merged_into_what_is_not_committed_is_the_c
     fakes.write(clone / "src" / "edited.c", "")
     base = Checkout(clone).base()
     assert Checkout(clone).changed(base) == ["src/edited.c"]
-    contains = f"origin/{branch} contains HEAD, so that only what is not committed is the change"
+    contains = f"origin/{branch} contains HEAD, so only uncommitted changes count"
     assert base.why == f"its upstream {contains}"
     git(clone, "checkout", "--quiet", "--detach")
     assert Checkout(clone).base() == msgspec.structs.replace(base, why=contains)
@@ -171,22 +171,22 @@ def test_of_branches_that_are_equally_near_the_default_one_is_taken_then_the_fir
     for name in ("a-topic", "b-topic"):
         git(upstream, "branch", name, left)
     git(clone, "fetch", "--quiet")
-    assert Checkout(clone).base().why == "where HEAD left origin/unstable, the nearest of 3 remote branches"
+    assert Checkout(clone).base().why == "where HEAD branched off origin/unstable, the nearest of 3 remote branches"
     git(clone, "remote", "set-head", "origin", "--delete")
-    assert Checkout(clone).base().why == "where HEAD left origin/a-topic, the nearest of 3 remote branches"
+    assert Checkout(clone).base().why == "where HEAD branched off origin/a-topic, the nearest of 3 remote branches"
 
 
 def test_a_broken_default_branch_of_a_remote_does_no_harm(clone: Path) -> None:
     git(clone, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/gone")
-    assert Checkout(clone).base().why == "where HEAD left origin/unstable"
+    assert Checkout(clone).base().why == "where HEAD branched off origin/unstable"
 
 
 def test_without_a_remote_there_is_no_base_that_head_could_stand_for(upstream: Path) -> None:
     """Directly after a commit nothing differs from HEAD, and the commit would go unseen."""
     with pytest.raises(UsageError, match="no base to compare with") as caught:
         Checkout(upstream).base()
-    assert caught.value.because == "no branch of a remote is known here"
-    assert caught.value.remedy == "--base REVISION; with --base HEAD what is not committed yet is the change"
+    assert caught.value.because == "this clone has no remote branch"
+    assert caught.value.remedy == "--base REVISION; --base HEAD checks only uncommitted changes"
 
 
 def test_where_all_that_is_known_of_a_remote_contains_head_there_is_no_base(clone: Path) -> None:
@@ -195,7 +195,7 @@ def test_where_all_that_is_known_of_a_remote_contains_head_there_is_no_base(clon
     git(clone, "update-ref", "-d", "refs/remotes/origin/unstable")
     with pytest.raises(UsageError, match="no base to compare with") as caught:
         Checkout(clone).base()
-    assert caught.value.because == "every branch of a remote contains HEAD, as a pushed change does: origin/mine"
+    assert caught.value.because == "every remote branch contains HEAD, as after a push: origin/mine"
 
 
 def test_a_shallow_clone_that_lacks_the_common_commit_is_told_to_fetch_more(upstream: Path, tmp_path: Path) -> None:
@@ -210,8 +210,7 @@ def test_a_shallow_clone_that_lacks_the_common_commit_is_told_to_fetch_more(upst
     with pytest.raises(UsageError, match="no base to compare with") as caught:
         Checkout(path).base()
     assert caught.value.because == (
-        "no branch of a remote has a commit in common with HEAD: origin/unstable; "
-        "the clone is a shallow one, which lacks old commits"
+        "no remote branch has a commit in common with HEAD: origin/unstable; the clone is shallow and lacks old commits"
     )
     assert caught.value.remedy.startswith("git fetch --unshallow, or --base REVISION")
 
@@ -254,7 +253,7 @@ def test_a_repository_without_a_commit_has_no_base(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a git checkout") as caught:
         Checkout(tmp_path)
-    assert caught.value.remedy == f"plumb check --server {tmp_path}, which compares with nothing"
+    assert caught.value.remedy == f"plumb check --server {tmp_path}, which needs no base"
 
 
 def test_the_lines_of_a_file_that_differ_are_told_piece_by_piece(clone: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_cell_taken_out_of_the_record_is_missed(clean: StoredRun, tmp_path: Pa
     folder = clean.finish()
     record = run_folder.read_run(folder)
     run_folder.write_run(folder, msgspec.structs.replace(record, cells=record.cells[:1]))
-    assert verdict_of(folder, tmp_path) == ("UNKNOWN", "it was planned, and has no record")
+    assert verdict_of(folder, tmp_path) == ("UNKNOWN", "it was planned but has no record")
 
 
 def test_a_cell_whose_folder_somebody_removed_is_sealed_as_empty(tmp_path: Path) -> None:

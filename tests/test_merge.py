@@ -66,7 +66,7 @@ def test_a_planned_cell_that_no_run_has_makes_a_pass_unknown() -> None:
     joined = join([CLEAN], planned=planned)
     assert joined.verdict == "UNKNOWN"
     assert [(one.verdict, one.reason) for one in joined.cells if one.target == "mips"] == [
-        ("UNKNOWN", "it was planned, and no run has it")
+        ("UNKNOWN", "it was planned, but no run contains it")
     ]
     assert join([CLEAN], planned=planned[:1]).verdict == "PASS"
 
@@ -137,7 +137,7 @@ def test_who_joins_runs_of_two_revisions_reads_which_have_which_and_what_to_type
     assert error.where == "0123: runs/1; 0123+changes: runs/2 b, runs/3 c; (none): runs/4"
     assert error.remedy == (
         "check again like the others, and join the new folder instead: runs/1, runs/4; "
-        "or join those alike: plumb join 'runs/2 b' 'runs/3 c'"
+        "or join the runs that match: plumb join 'runs/2 b' 'runs/3 c'"
     )
 
 

@@ -109,7 +109,7 @@ def test_a_recorded_list_that_was_changed_later_excuses_nothing_and_makes_the_ru
         (folder / name).write_text(own() + own("*"), "utf-8")
     judgement, code = judged(folder, tmp_path)
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
-    assert any(left.startswith(f"NOT CHECKED: what {name} told") for left in judgement.unchecked)
+    assert any(left.startswith(f"NOT CHECKED: {name}, which ") for left in judgement.unchecked)
 
 
 def test_a_list_that_the_run_did_not_record_excuses_nothing(tmp_path: Path, tree_run: StoredRun) -> None:
@@ -124,7 +124,7 @@ def test_an_entry_that_only_the_change_has_excuses_nothing_and_is_named(tmp_path
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
     assert judgement.remarks[:2] == [
         "the change edits .plumbline/known.toml",
-        f"it adds {FAULT} (our own; until {LATER}): an entry of the change itself excuses nothing",
+        f"it adds {FAULT} (our own; until {LATER}); entries that a change adds excuse none of its findings",
     ]
 
 
@@ -352,7 +352,7 @@ def test_an_added_entry_leaves_the_rest_of_the_file_alone(plumb: Plumb, tmp_path
     assert "\u202e" not in text, "an editor would show the line in another order"
     # The same again.
     code, _, err = plumb(*words, "again")
-    assert (code, f"error: the list has {FAULT} already ({path})" in err) == (ExitCode.USAGE, True), err
+    assert (code, f"error: the list already contains {FAULT} ({path})" in err) == (ExitCode.USAGE, True), err
     assert path.read_text("utf-8") == text
 
 

@@ -77,7 +77,7 @@ def test_it_tells_what_the_judgement_tells(tmp_path: Path) -> None:
         "load of 4 bytes at 1 mod 4",
         "BITOP AND c a b",
         "plumb replay /run/reproducers/alignment-bitopCommand-load.json",
-        "its canaries did not behave",
+        "its canaries misbehaved",
         "known finding x expired",
     ):
         assert words in text, f"the page does not show: {words}"
@@ -188,7 +188,7 @@ def test_an_unfinished_copy_of_a_run_has_a_page_without_excerpts(tmp_path: Path)
 def test_a_run_in_which_only_the_canaries_ran_says_so() -> None:
     cells = [cell("armv5", "canary", "PASS"), msgspec.structs.replace(cell("armv5", "bitops", "SKIP"), passed=0)]
     calm = msgspec.structs.replace(judgement(), verdict=Verdict.UNKNOWN, findings=[], remarks=[], cells=cells)
-    assert sentence(calm) == "no test ran beside the canaries"
+    assert sentence(calm) == "no tests ran except the canaries"
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "UNKNOWN", "XFAIL", "SKIP"])

@@ -77,8 +77,8 @@ def test_what_the_linker_misses_is_told_with_what_helps() -> None:
     linking = compiler_output.linking(OUTPUT)
     assert (linking.undefined, linking.twice) == (["__atomic_load_8"], ["server"])
     assert attempt.link_problem(linking) == (
-        "without -latomic behind the objects it lacks __atomic_load_8; "
-        "without -fcommon it has 1 globals twice, as server"
+        "without -latomic after the objects it lacks __atomic_load_8; "
+        "without -fcommon it has 1 duplicate globals, such as server"
     )
     other = compiler_output.linking("x.o: undefined reference to `foo'")
     assert attempt.link_problem(other) == "it lacks foo"
@@ -227,7 +227,7 @@ ifeq ($(uname_S),SunOS)
     assert [(one.targets, one.title) for one in notes] == [
         (
             ["sparc64"],
-            "the makefiles help machines by name (aarch64, arm64, armv, ppc), and sparc64 is not among them",
+            ("the makefiles have special cases for some machines (aarch64, arm64, armv, ppc), but not for sparc64"),
         )
     ]
 
@@ -315,7 +315,7 @@ def test_what_is_mended_still_stands_in_the_way_of_the_tree_as_it_is() -> None:
         [
             Step(name="configure", result="failed", detail="deps/jemalloc does not"),
             Step(name="compile", result="ok", detail=""),
-            Step(name="link", result="mended", detail="without -latomic behind the objects it lacks __atomic_load_8"),
+            Step(name="link", result="mended", detail="without -latomic after the objects it lacks __atomic_load_8"),
         ],
     )
     assert [(one.rank, one.title) for one in found] == [
@@ -381,7 +381,7 @@ def test_the_lines_that_a_headline_names_or_counts_are_shown() -> None:
         f"src/a.c:3  *(int *)p  {HOSTILE}  misaligned in the audit",
         "src/b.c:1  x",
     ]
-    assert notes["parts of the source were not compiled, and so not tested"][:2] == [
+    assert notes["parts of the source were neither compiled nor tested"][:2] == [
         "src/endian.h:5  #if BYTE_ORDER == LITTLE_ENDIAN  #define SAME(x) (x)",
         "src/endian.h:12-15  #if defined(__sun)  #include <sys/sun.h>",
     ]
@@ -533,4 +533,4 @@ def test_without_a_misaligned_access_any_xmemalign_will_do_and_without_a_build_n
 
 def test_a_clean_report_says_so() -> None:
     text = markdown.render(report(items=[], verdict="PASS", server="redis-7.0.15"))
-    assert text.startswith("# Porting redis-7.0.15 to sparc64: ✅ PASS\n\nNothing stands in the way of this port.\n")
+    assert text.startswith("# Porting redis-7.0.15 to sparc64: ✅ PASS\n\nNothing blocks this port.\n")

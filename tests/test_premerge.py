@@ -62,7 +62,7 @@ def premerge(checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 def base_line(checkout: Path) -> str:
-    return f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (where HEAD left HEAD)\n"
+    return f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (where HEAD branched off HEAD)\n"
 
 
 def test_nothing_changed_is_said_and_passes(premerge: Premerge, checkout: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_no_build_sees_is_said_and_passes_and_a_suite_that_is_named_runs_al
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "README.md", "")
-    assert premerge() == (0, base_line(checkout) + "1 changed file, of which no build sees any: nothing to run\n", "")
+    assert premerge() == (0, base_line(checkout) + "1 changed file, not used by any build: nothing to run\n", "")
     assert "canary, sds on armv5 (2 cells)" in premerge("--explain", "--suite", "sds", "--target", "armv5")[1]
 
 
@@ -88,7 +88,7 @@ def test_explain_tells_each_file_its_suites_and_why_and_the_plan(premerge: Preme
         "COPYING\n"
         "    nothing to run: a document\n"
         "src/bitops.c\n"
-        "    bitops fuzz units visible width: these suites say that they cover it\n"
+        "    bitops fuzz units visible width: these suites cover it\n"
         "\n"
         "2 changed files: canary, bitops, fuzz, units, visible, width on armv5 (6 cells)\n"
     )
@@ -142,9 +142,9 @@ def test_altered_files_ask_for_suites_that_alone_cover_them_unless_suites_are_na
 def test_a_change_of_many_files_is_doubted(premerge: Premerge, checkout: Path) -> None:
     for number in range(MANY_FILES):
         fakes.write(checkout / f"{number}.md", "")
-    assert premerge()[1] == base_line(checkout) + "30 changed files, of which no build sees any: nothing to run\n"
+    assert premerge()[1] == base_line(checkout) + "30 changed files, not used by any build: nothing to run\n"
     fakes.write(checkout / "one-more.md", "")
-    warning = "WARNING: 31 changed files are many. If BASE is not where your work began: --base REVISION"
+    warning = "WARNING: 31 changed files are unusually many. If your work did not start at BASE, add --base REVISION"
     assert premerge()[1].endswith(f"nothing to run\n{warning}\n")
     assert premerge("--explain")[1].endswith(f"\n{warning}\n")
     assert json.loads(premerge("--explain", "--json")[1])["warning"] == warning
@@ -158,7 +158,7 @@ def test_sources_that_git_ignores_are_told_also_where_there_is_nothing_to_run(
     commit(checkout, "first")
     for name in ("src/mine.h", "deps/jemalloc/mine.h", "tests/mine.c", "utils/mine.h"):
         fakes.write(checkout / name, "")
-    warning = "WARNING: git does not look at src/mine.h: nobody knows what differs from BASE there\n"
+    warning = "WARNING: git does not look for changes in src/mine.h, so any change there was not checked\n"
     assert premerge()[1] == f"{base_line(checkout)}nothing has changed since BASE: nothing to run\n{warning}"
     fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
     assert premerge("--explain")[1].endswith(f" cells)\n{warning}")
@@ -171,8 +171,8 @@ def test_what_no_suite_looks_at_is_said_and_is_no_pass(premerge: Premerge, check
     code, out, err = premerge()
     assert (code, err) == (ExitCode.INCONCLUSIVE, "")
     assert out == base_line(checkout) + (
-        "1 changed file, of which no suite looks at any: nothing to run\n"
-        "NOT CHECKED: src/fuzzer_c.c is looked at by no suite: another program than the server, which no suite runs\n"
+        "1 changed file, not tested by any suite: nothing to run\n"
+        "NOT CHECKED: src/fuzzer_c.c is not tested by any suite: another program than the server, which no suite runs\n"
     )
     code, out, _ = premerge("--json")
     assert (code, len(json.loads(out)["unchecked"])) == (ExitCode.INCONCLUSIVE, 1)
@@ -183,7 +183,7 @@ def test_what_is_not_checked_by_the_suites_that_are_named_is_told_before_they_ru
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "src" / "cluster.c", "")
-    remark = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run\n"
+    remark = "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run\n"
     assert premerge("--explain", "--suite", "sds")[1].endswith(remark)
     assert "NOT CHECKED" not in premerge("--explain")[1]
     assert "NOT CHECKED" not in premerge("--explain", "--suite", "cluster")[1]
@@ -209,11 +209,11 @@ def test_what_a_change_does_to_its_own_list_of_known_findings_is_told_though_no_
     fakes.write(listed, ENTRY.format("kept") + ENTRY.format("new"))
     told = [
         "the change edits .plumbline/known.toml",
-        "it adds new (why; until 2099-01-01): an entry of the change itself excuses nothing",
+        "it adds new (why; until 2099-01-01); entries that a change adds excuse none of its findings",
         "it removes old (why; until 2099-01-01)",
     ]
     code, out, _ = premerge()
-    assert (code, out.splitlines()[1:]) == (0, ["1 changed file, of which no build sees any: nothing to run", *told])
+    assert (code, out.splitlines()[1:]) == (0, ["1 changed file, not used by any build: nothing to run", *told])
     assert premerge("--explain")[1].splitlines()[-3:] == told
     assert json.loads(premerge("--explain", "--json")[1])["known"] == told
     fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
@@ -222,7 +222,7 @@ def test_what_a_change_does_to_its_own_list_of_known_findings_is_told_though_no_
 
 
 def test_a_first_list_and_one_that_replaces_a_damaged_one_excuse_nothing(premerge: Premerge, checkout: Path) -> None:
-    added = "it adds new (why; until 2099-01-01): an entry of the change itself excuses nothing"
+    added = "it adds new (why; until 2099-01-01); entries that a change adds excuse none of its findings"
     listed = fakes.write(checkout / ".plumbline" / "known.toml", ENTRY.format("new"))
     assert premerge()[1].splitlines()[2:] == ["the change edits .plumbline/known.toml", added]
     fakes.write(listed, "[[findings]\n")

@@ -55,7 +55,7 @@ def test_a_launch_that_is_cut_short_is_none_and_a_doubt(tmp_path: Path, count: i
     program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
     folder = guest(tmp_path, WORDS[:count])
     assert program_launch.read_launch(folder) is None
-    assert program_doubts(tmp_path) == ["guest-1: nothing tells what was executed, or whether it ran"]
+    assert program_doubts(tmp_path) == ["guest-1: no record shows which program was executed, or whether it ran"]
 
 
 @pytest.mark.parametrize(

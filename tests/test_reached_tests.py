@@ -261,11 +261,13 @@ def test_a_run_says_what_was_left_out_where_and_why(tmp_path: Path) -> None:
     ) == [
         "203",
         (
-            "left out, since they do not reach what differs (bitopCommand), and ended as expected in /runs/1: "
+            "tests not run, because they do not reach the changed code (bitopCommand) "
+            "and ended as expected in /runs/1: "
             "70 of 173 in bitops, 27 of 32 in units on armv5, armv6"
         ),
         (
-            "left out, since they do not reach what differs (bitopCommand, redisBitpos), and ended as expected in "
+            "tests not run, because they do not reach the changed code (bitopCommand, redisBitpos) "
+            "and ended as expected in "
             "/runs/1: "
             "9 of 173 in bitops on sparc64"
         ),
@@ -277,11 +279,13 @@ def test_cells_that_were_compared_with_different_runs_are_told_apart(tmp_path: P
     assert told(tmp_path, ("armv5", "bitops", left(1, 2, "bitopCommand")), ("armv5", "units", later)) == [
         "4",
         (
-            "left out, since they do not reach what differs (bitopCommand), and ended as expected in /runs/1: "
+            "tests not run, because they do not reach the changed code (bitopCommand) "
+            "and ended as expected in /runs/1: "
             "1 of 2 in bitops on armv5"
         ),
         (
-            "left out, since they do not reach what differs (bitopCommand), and ended as expected in /runs/2: "
+            "tests not run, because they do not reach the changed code (bitopCommand) "
+            "and ended as expected in /runs/2: "
             "3 of 9 in units on armv5"
         ),
     ]
@@ -302,4 +306,7 @@ def test_a_verdict_claims_only_what_ran() -> None:
     )
     assert sentence(passed) == "nothing found; 3 tests passed on 1 target"
     part = msgspec.structs.replace(passed, left_out=1200)
-    assert sentence(part) == "nothing found; 3 tests passed on 1 target, 1,200 left out that the change cannot reach"
+    assert (
+        sentence(part)
+        == "nothing found; 3 tests passed on 1 target, 1,200 not run because the change cannot reach them"
+    )

@@ -20,7 +20,7 @@ from tests.reproducers import reproducer
 if TYPE_CHECKING:
     from harness.judge.reproducer import Reproducer
 
-LIVES = Observation(end="it answered every request and lives on")
+LIVES = Observation(end="it answered every request and is still running")
 LOAD = ObservedFault(
     misaligned=True, signal="sigbus", direction="load", functions=frozenset({"memcpy", "bitopCommand"})
 )

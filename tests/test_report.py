@@ -141,7 +141,7 @@ def test_the_terminal_shows_verdicts_findings_places_and_the_last_line_is_the_ve
         "BITOP AND c a b",
         "plumb replay /run/reproducers/",
         "bitopCommand (src/bitops.c:452) ← call (src/bitops.c:9)",
-        "UNKNOWN sparc64/bitops: its canaries did not behave",
+        "UNKNOWN sparc64/bitops: its canaries misbehaved",
         "known finding x expired",
     ):
         assert words in text, f"the terminal does not show: {words}"

@@ -86,10 +86,10 @@ def misaligns(stored: StoredRun) -> None:
     [
         (misaligns, passes, "its evidence has a misaligned access in armv5/bitops"),
         (misaligns, knows, "its worker calls alignment-"),
-        (fails, passes, "its evidence says armv5/bitops 1 passed, 1 failed"),
+        (fails, passes, "according to its evidence: armv5/bitops 1 passed, 1 failed"),
         (fails, knows, "known"),
-        (does_not_end, passes, "its evidence says armv5/bitops 1 passed, 0 failed, 0 skipped, UNKNOWN"),
-        (is_skipped, passes, "its evidence says armv5/bitops 0 passed"),
+        (does_not_end, passes, "according to its evidence: armv5/bitops 1 passed, 0 failed, 0 skipped, UNKNOWN"),
+        (is_skipped, passes, "according to its evidence: armv5/bitops 0 passed"),
     ],
 )
 def test_what_needs_no_names_is_judged_without_the_binary(
@@ -99,7 +99,7 @@ def test_what_needs_no_names_is_judged_without_the_binary(
     job = job_of(run)
     check_run(run.folder, job)
     tell(run.folder, lie)
-    with pytest.raises(InconclusiveError, match="says what its evidence does not") as refused:
+    with pytest.raises(InconclusiveError, match="contradicts its evidence") as refused:
         check_run(run.folder, job)
     assert why in refused.value.because
 
@@ -121,7 +121,7 @@ def test_with_the_binary_the_same_findings_are_wanted(
     check_run(run.folder, job)
     assert sorted(run.folder.rglob("*")) == before, "the result is not as its worker left it"
     tell(run.folder, lie)
-    with pytest.raises(InconclusiveError, match="says what its evidence does not"):
+    with pytest.raises(InconclusiveError, match="contradicts its evidence"):
         check_run(run.folder, job)
 
 
@@ -144,7 +144,7 @@ def test_a_worker_that_lies_changes_no_verdict(tmp_path: Path) -> None:
     with local:
         said = campaigns.drive(campaign, local)
     checked(campaign, jobs, finds)
-    refused = [entry for entry in campaign.journal() if "says what its evidence does not" in entry.why]
+    refused = [entry for entry in campaign.journal() if "contradicts its evidence" in entry.why]
     assert {entry.worker for entry in refused} == {"local-1"}, said
     # The other worker does what was refused, and nobody tries the liar twice.
     assert len({entry.job for entry in refused}) == len(refused)

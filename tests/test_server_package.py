@@ -84,11 +84,11 @@ def test_a_target_without_packages_is_refused_and_told() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--optimisation", "O0"], "--optimisation says how a server is compiled"),
-        (["--allocator", "guard"], "--allocator says how a server is compiled"),
+        (["--optimisation", "O0"], "--optimisation controls how a server is compiled"),
+        (["--allocator", "guard"], "--allocator controls how a server is compiled"),
         (["--target", "sparc64"], "no packages that run on sparc64"),
-        (["--target", "armv5-kernel"], "runs what is compiled for it"),
-        (["--target", "native-asan"], "runs what is compiled for it"),
+        (["--target", "armv5-kernel"], "needs a server that is compiled for it"),
+        (["--target", "native-asan"], "needs a server that is compiled for it"),
     ],
 )
 def test_options_that_a_package_cannot_have_are_refused_before_anything_is_fetched(

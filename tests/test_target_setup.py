@@ -132,7 +132,7 @@ def test_this_machine_is_built_first_and_a_run_that_needs_it_stops_there(
     if needs_native:
         assert caught.value.what == "redis-7.0.15 does not compile for this machine"
         assert "error: " in caught.value.because
-        assert caught.value.remedy == "mend it, and run again: nothing was checked"
+        assert caught.value.remedy == "fix it and run again: nothing was checked"
         assert (caught.value.exit_code, caught.value.log.endswith(".log")) == (ExitCode.INCONCLUSIVE, True)
 
 

@@ -105,7 +105,7 @@ def test_a_tree_is_taken_for_the_newest_release_of_which_it_has_all(tmp_path: Pa
     version, by = age_of(tmp_path, "valkey" if family == "valkey" else "redis", between(family, release))
     assert version == numbers(release)
     last = release == known(family)[-1].release
-    assert ("it has no " in by) != last
+    assert ("it lacks " in by) != last
 
 
 def test_landmarks_are_in_order() -> None:
@@ -132,7 +132,7 @@ def test_the_newest_release_note_counts_where_it_tells_more_than_the_source(tmp_
     fakes.write(tmp_path / "00-RELEASENOTES", text)
     version, by = age_of(tmp_path, family, between(family, before))
     assert version == numbers(noted)
-    assert by.startswith("its newest release note; it has no ")
+    assert by.startswith("its newest release note; it lacks ")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_beyond_the_last_landmark_a_command_says_since_when_it_exists(tmp_path: 
 def test_a_tree_that_tells_no_command_is_taken_for_the_newest_and_it_is_said(tmp_path: Path) -> None:
     version, by = age_of(tmp_path, "redis", Abilities())
     assert version == numbers(known("redis")[-1].release)
-    assert by == "nothing in its source, which tells no command"
+    assert by == "the latest landmark, since its source lists no commands"
 
 
 def development_tree(path: Path, *, version: str, commands: list[str], config: str = "") -> Path:
@@ -177,7 +177,7 @@ def test_a_development_tree_is_told_as_such_with_what_it_is_taken_for_and_why(tm
     path = development_tree(tmp_path / "t", version=version, commands=list(has.commands), config=" ".join(has.options))
     tree = open_tree(path)
     assert tree.version == (4, 0, 0)
-    start = f"a development tree ({version}), taken for 4.0.0 by what its source has; it has no "
+    start = f"a development tree ({version}), treated as 4.0.0 because of the features of its source; it lacks "
     assert tree.development.startswith(start)
     assert tree.development.endswith(", which came with 5.0.0")
 
@@ -189,7 +189,7 @@ def test_a_release_is_no_development_tree(tmp_path: Path) -> None:
 def test_a_development_tree_older_than_2_8_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"999\.999\.999 is older than 2\.8") as caught:
         open_tree(development_tree(tmp_path / "tree", version="999.999.999", commands=["get", "set"]))
-    assert "it has no SCAN, which came with 2.8.0" in str(caught.value)
+    assert "it lacks SCAN, which came with 2.8.0" in str(caught.value)
 
 
 @pytest.mark.parametrize("version", [(3, 2, 6), (7, 0, 15), (255, 255, 255)])

@@ -40,14 +40,14 @@ def test_a_covered_file_is_looked_at_by_one_suite_that_covers_it(verdict: str) -
 def test_a_covered_file_is_not_looked_at_by_others() -> None:
     others = [cell("armv5", name, "PASS") for name in QUICK]
     assert unchecked_changes.remarks(changes("src/cluster.c"), others) == [
-        "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
+        "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run"
     ]
 
 
 def test_a_suite_that_every_target_skipped_looked_at_nothing_and_one_target_is_enough() -> None:
     skipped = cell("armv5", "cluster", "SKIP", "what it tests came with release 3.0")
     assert unchecked_changes.remarks(changes("src/cluster.c"), [skipped]) == [
-        "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: what it tests came with release 3.0"
+        "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: what it tests came with release 3.0"
     ]
     for both in ([skipped, cell("sparc64", "cluster", "PASS")], [cell("sparc64", "cluster", "PASS"), skipped]):
         assert unchecked_changes.remarks(changes("src/cluster.c"), both) == []
@@ -57,7 +57,7 @@ def test_what_no_suite_covers_is_looked_at_by_the_whole_quick_tier_alone() -> No
     all_of_it = [cell("armv5", name, "PASS") for name in QUICK]
     assert unchecked_changes.remarks(changes("src/object.c"), all_of_it) == []
     assert unchecked_changes.remarks(changes("src/object.c"), all_of_it[:-1]) == [
-        f"NOT CHECKED: src/object.c asks for suites that did not run: {QUICK[-1]}"
+        f"NOT CHECKED: src/object.c requires suites that did not run: {QUICK[-1]}"
     ]
     one_skipped = [cell("armv5", QUICK[0], "SKIP", "not in 2.8"), *all_of_it[1:]]
     assert unchecked_changes.remarks(changes("src/object.c"), one_skipped) == []
@@ -70,7 +70,7 @@ def test_a_part_that_longer_suites_test_is_looked_at_by_them_and_the_whole_quick
     longer = [cell("armv5", name, "PASS") for name in ("clock", "eviction")]
     assert unchecked_changes.remarks(changes("src/server.c"), [*quick, *longer]) == []
     assert unchecked_changes.remarks(changes("src/server.c"), [*quick, longer[0]]) == [
-        "NOT CHECKED: src/server.c asks for suites that did not run: eviction"
+        "NOT CHECKED: src/server.c requires suites that did not run: eviction"
     ]
     assert len(unchecked_changes.remarks(changes("src/server.c"), longer)) == 1
 
@@ -91,7 +91,7 @@ def test_a_document_asks_for_nothing_and_another_program_is_never_looked_at() ->
     assert unchecked_changes.remarks(changes("README.md"), []) == []
     all_of_it = [cell("armv5", name, "PASS") for name in SUITES]
     (remark,) = unchecked_changes.remarks(changes("src/fuzzer_client.c"), all_of_it)
-    assert remark.startswith("NOT CHECKED: src/fuzzer_client.c is looked at by no suite: another program")
+    assert remark.startswith("NOT CHECKED: src/fuzzer_client.c is not tested by any suite: another program")
 
 
 @pytest.mark.usefixtures("fake_symbols")
@@ -132,7 +132,7 @@ def test_a_judgement_tells_of_which_sources_nobody_knows_whether_they_have_chang
     with unchecked_changes.noted(run.folder, [*changes("src/bitops.c"), *hidden]):
         judgement, code = concluded(tmp_path, run)
     assert (judgement.verdict, code, judgement.unchecked) == ("PASS", ExitCode.PASS, [])
-    assert "git does not look at src/a.h, src/b.c: nobody knows what differs from BASE there" in judgement.remarks
+    assert "git does not look for changes in src/a.h, src/b.c, so any change there was not checked" in judgement.remarks
 
 
 @pytest.mark.usefixtures("fake_symbols")
@@ -146,10 +146,10 @@ def test_a_run_whose_changes_are_gone_or_are_others_is_no_pass(tmp_path: Path, r
     assert conclude(stored_run.read(folder), listed, fakes.quiet())[0].verdict == "PASS"
     whole = (folder / unchecked_changes.NAME).read_bytes()
     (folder / unchecked_changes.NAME).write_bytes(b"[]")
-    for why in ("not what was recorded", "gone"):
+    for why in ("differs from what was recorded", "is missing"):
         judgement, code = conclude(stored_run.read(folder), listed, fakes.quiet())
         assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
-        assert judgement.unchecked == [f"NOT CHECKED: what changes.json told, for it is {why}"]
+        assert judgement.unchecked == [f"NOT CHECKED: changes.json, which {why}"]
         (folder / unchecked_changes.NAME).unlink(missing_ok=True)
     (folder / unchecked_changes.NAME).write_bytes(whole)
     assert conclude(stored_run.read(folder), listed, fakes.quiet())[0].verdict == "PASS"
@@ -169,7 +169,7 @@ def test_a_folder_of_which_nothing_came_keeps_nothing_and_damage_is_told(tmp_pat
     assert list((tmp_path / "run").iterdir()) == []
     assert unchecked_changes.read(tmp_path / "run") == []
     (tmp_path / "run" / unchecked_changes.NAME).write_text("{")
-    with pytest.raises(UsageError, match="what the run was made for is damaged"):
+    with pytest.raises(UsageError, match="the list of changes is damaged"):
         unchecked_changes.read(tmp_path / "run")
 
 
@@ -189,7 +189,7 @@ def entered(tmp_path: Path, *unnoted: str, **targets: tuple[str, int, bool]) -> 
 
 def test_targets_on_which_a_change_alters_nothing_are_named(tmp_path: Path) -> None:
     """Such as code for another machine alone: it passed without a word."""
-    told = "the change alters no code of the server on armv5, armv6: it is BASE's"
+    told = "the change does not alter the server's code on armv5, armv6"
     nothing = ("", 0, False)
     assert entered(tmp_path, armv5=nothing, armv6=nothing, armv7=("", 2, False)) == ([], [told])
     assert entered(tmp_path, armv5=("", 0, True)) == ([], []), "data differ"
@@ -197,15 +197,18 @@ def test_targets_on_which_a_change_alters_nothing_are_named(tmp_path: Path) -> N
 
 def test_what_no_test_enters_of_a_change_is_not_checked_and_what_some_enter_is_a_remark(tmp_path: Path) -> None:
     nothing = ("plumbIdle", 1, False)
-    everywhere = "NOT CHECKED: no test enters what differs from BASE on armv5, armv6: plumbIdle"
+    everywhere = "NOT CHECKED: no test enters the code that differs from BASE on armv5, armv6: plumbIdle"
     assert entered(tmp_path, armv5=nothing, armv6=nothing) == ([everywhere], [])
-    told = "of what differs from BASE, no test is known to enter plumbIdle on armv5, armv6: it may be inlined"
+    told = (
+        "these functions differ from BASE, but no test is known to enter them: plumbIdle on armv5, "
+        "armv6; they may be inlined"
+    )
     assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 2, False)) == ([], [told])
     assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 1, True)) == ([], [told]), "tests may use the data"
     assert entered(tmp_path, armv5=("", 1, False)) == ([], [])
     assert entered(tmp_path, armv5=nothing, armv6=("", 0, False))[0] == [everywhere.replace(", armv6", "")]
     assert entered(tmp_path) == ([], []), "nobody knows"
-    told += ", or upstream may enter it"
+    told += ", or upstream may enter them"
     assert entered(tmp_path, "upstream", armv5=nothing, armv6=nothing) == ([], [told])
 
 
@@ -224,9 +227,9 @@ def of_lines(
 def test_edited_lines_that_no_test_executes_are_named_and_alone_they_are_not_checked(tmp_path: Path) -> None:
     """A fault in a branch that no test takes passed without a word, where tests enter its function."""
     lines = ("src/a.c:9", "src/a.c:10", "src/b.c:7")
-    told = "no test executes a line of the change on armv5: src/a.c:9-10, src/b.c:7"
+    told = "no test executes any changed line on armv5: src/a.c:9-10, src/b.c:7"
     assert of_lines(tmp_path, *lines, of=3) == ([f"NOT CHECKED: {told}"], [])
-    part = ["of the lines of the change, no test executes src/a.c:9-10, src/b.c:7 on armv5"]
+    part = ["no test executes these changed lines: src/a.c:9-10, src/b.c:7 on armv5"]
     assert of_lines(tmp_path, *lines, of=4) == ([], part)
     assert of_lines(tmp_path, *lines, of=3, whole=False) == ([], part), "tests may use what has no line"
     assert of_lines(tmp_path, *lines, of=3, unnoted="programs") == ([], part)
@@ -246,9 +249,9 @@ def beside_the_server(tmp_path: Path, *lines: str, of: int, whole: bool = True, 
 def test_edited_lines_of_the_client_alone_that_no_test_executes_are_not_checked(tmp_path: Path) -> None:
     """All that was said was that the server is the base's."""
     lines = ("src/redis-cli.c:9", "src/redis-cli.c:10")
-    told = "NOT CHECKED: no test executes a line of the change on armv5: src/redis-cli.c:9-10"
+    told = "NOT CHECKED: no test executes any changed line on armv5: src/redis-cli.c:9-10"
     assert beside_the_server(tmp_path, *lines, of=2) == [told]
-    part = ["of the lines of the change, no test executes src/redis-cli.c:9-10 on armv5"]
+    part = ["no test executes these changed lines: src/redis-cli.c:9-10 on armv5"]
     assert beside_the_server(tmp_path, *lines, of=3) == part
     assert beside_the_server(tmp_path, *lines, of=2, whole=False) == part, "a header may be another part of it"
     assert beside_the_server(tmp_path, *lines, of=2, differs=True) == part, "tests enter another part in the server"
@@ -261,7 +264,8 @@ def test_where_nobody_can_compare_with_the_base_that_is_said(tmp_path: Path) -> 
     assert unchecked_changes.not_compared(record, changes("src/bitops.c")) == [], "a run of before, which did not say"
     record = msgspec.structs.replace(record, uncompared=True)
     told = (
-        "nobody can compare the server's code with BASE's on each target: what no test enters of the change is not told"
+        "the server's code could not be compared with BASE's on every target, so changed code that no "
+        "test enters is not listed"
     )
     assert unchecked_changes.not_compared(record, changes("src/bitops.c")) == [told]
     assert unchecked_changes.not_compared(record, changes("README.md")) == []

@@ -191,7 +191,7 @@ def test_a_makefile_that_does_not_tell_how_it_links_leaves_every_unit_broken(
     fakes.write(makefile, makefile.read_text("utf-8").replace("\t$(CXX)", "\t@$(CXX)"))
     made = built(tmp_path, open_tree(tree.path), monkeypatch)
     assert made.program is None
-    assert made.broken["crc16"] == "the makefile told no command that links redis-server"
+    assert made.broken["crc16"] == "the makefile printed no command that links redis-server"
     assert set(made.broken) | set(made.absent) == {unit.name for unit in unit_drivers.table()}
 
 
@@ -359,7 +359,7 @@ def test_a_wrong_line_is_a_finding_whose_reproducer_has_the_line(run: StoredRun)
 def test_units_that_do_not_compile_make_the_cell_unknown_whatever_the_others_gave(run: StoredRun) -> None:
     run.test("armv5", "units", "test_unit[crc16]", guest="guest-unit-crc16", unit="crc16")
     run.test("armv5", "units", "test_unit[rax]", outcome="skipped", message="its driver does not compile")
-    run.problem("armv5", "units", "1 units do not compile, and were not run: rax: boom", "units")
+    run.problem("armv5", "units", "1 units do not compile and were not run: rax: boom", "units")
     findings, verdict, reason = judged(run)
     assert (findings, verdict) == ([], "UNKNOWN")
     assert "rax: boom" in reason
@@ -367,11 +367,11 @@ def test_units_that_do_not_compile_make_the_cell_unknown_whatever_the_others_gav
 
 def test_a_finding_does_not_hide_that_other_units_do_not_compile(run: StoredRun) -> None:
     run.test("armv5", "units", "test_unit[crc16]", outcome="failed", guest="guest-unit-crc16", unit="crc16")
-    run.problem("armv5", "units", "1 units do not compile, and were not run: rax: boom", "units")
+    run.problem("armv5", "units", "1 units do not compile and were not run: rax: boom", "units")
     _, verdict, reason = judged(run)
     assert (verdict, reason) == (
         "FAIL",
-        "1 findings in 1 failed tests; 1 units do not compile, and were not run: rax: boom",
+        "1 findings in 1 failed tests; 1 units do not compile and were not run: rax: boom",
     )
 
 

@@ -178,8 +178,8 @@ def refuse_lost_options(requested: str, configured: str, spec: KernelSpec) -> No
     lost = [f"{name}={value}" for name, value in options(requested).items() if has.get(name, "n") != value]
     if lost:
         raise UsageError(
-            f"the kernel for {spec.name} loses {len(lost)} options that it asks for: {', '.join(lost)}",
+            f"the kernel for {spec.name} loses {len(lost)} of its options:  {', '.join(lost)}",
             where=f"toolchains/kernels: {', '.join(spec.fragments)}",
-            because="something that they depend on is off, or something else selects the contrary",
+            because="a dependency of theirs is off, or another option overrides them",
             remedy="look at `depends on` in the option's Kconfig file, and add that option to the fragment",
         )

@@ -198,9 +198,9 @@ class Emulators:
             self.cache.folder("emulators", f"{key}-{name}", partial(_publish, program))
         if found.programs:
             listed = ", ".join(found.programs)
-            self.progress.say(f"the emulators for {listed} are those of the package {emulator_wheel.DISTRIBUTION}")
+            self.progress.say(f"using the emulators for {listed} from the package {emulator_wheel.DISTRIBUTION}")
         if found.problem:
-            self.progress.say(f"QEMU is compiled, though {emulator_wheel.DISTRIBUTION} is installed: {found.problem}")
+            self.progress.say(f"compiling QEMU, although {emulator_wheel.DISTRIBUTION} is installed: {found.problem}")
 
     def _build(self, qemu: Qemu, key: str, names: list[str]) -> None:
         """Build several emulators in one build folder, because they share most of the work."""
@@ -233,7 +233,7 @@ class Emulators:
                         **_object_cache(self.cache, work),
                         **(cross.environment if cross is not None else {}),
                     },
-                    remedy="plumb doctor; or --emulator distro (weaker: its canaries will say so)",
+                    remedy="plumb doctor; or --emulator distro, which enforces less, as its canaries will show",
                 )
             refuse_edited(self._key(qemu), key, str(QEMU_FOLDER))
             for name in names:

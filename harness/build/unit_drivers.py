@@ -216,7 +216,7 @@ def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Pat
     source = shop.tree / "src"
     words = link_words(made, shop.binary.name)
     if not words:
-        return f"the makefile told no command that links {shop.binary.name}"
+        return f"the makefile printed no command that links {shop.binary.name}"
     archive = program.with_name("server.a")
     own = [source / word for word in words if word.endswith(".o")]
     linked_whole = is_lto(shop.optimisation)

@@ -206,8 +206,9 @@ def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> l
             sentences.append(f"{finding.id} is new on {', '.join(new)}; BASE shows it on {', '.join(old)}")
         elif old and not reason(inherited, finding, sources):
             sentences.append(
-                f"{finding.id} is in BASE as well, but it is not seen there in all the ways that it is here"
+                f"{finding.id} is in BASE as well, but here it also has a suite, test, message or source line "
+                "that BASE does not show"
             )
     for cell, why in inherited.unjudged.items():
-        sentences.append(f"BASE could not be judged on {cell}, so that what is found there counts as new: {why}")
+        sentences.append(f"BASE could not be judged on {cell}, so findings there count as new: {why}")
     return sentences

@@ -127,7 +127,7 @@ class Evidence:
             [*own, *(test.guests[guest.name][1] for test in self._tests if guest.name in test.guests)], default=0
         )
         if faults < last:
-            self._doubt(f"{guest.name}: its fault log has {faults} records, of {last} that there were during its tests")
+            self._doubt(f"{guest.name}: its fault log has {faults} records, but there were {last} during its tests")
 
     def _check_emulator(self, guest: Path, where: CellRecord, event: GuestEvent | None, log: FaultLog) -> None:
         """Note a doubt if the emulator crashed or lost records, unless the server was dying already."""

@@ -67,7 +67,7 @@ def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sightin
 
 def never_run(target: str, suite: str) -> CellOutcome:
     """The outcome of a planned cell that the run has no record of."""
-    record = run_folder.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned, and has no record")
+    record = run_folder.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned but has no record")
     return _unrun(record)
 
 

@@ -217,14 +217,12 @@ def _emulators(run: RunRecord) -> dict[str, list[str]]:
 
 def _part(run: RunRecord) -> list[str]:
     words = " ".join(shlex.quote(word) for word in run.tests)
-    return [f"only a part was run, the tests that fit: --test {words}"] if words else []
+    return [f"only the tests that match were run: --test {words}"] if words else []
 
 
 def _settings(run: RunRecord) -> list[str]:
     words = shlex.join(run.settings.words)
-    return (
-        [f"targets were built with {words}; the native build, which they are compared with, was not"] if words else []
-    )
+    return [f"targets were built with {words}; the native build that they are compared with was not"] if words else []
 
 
 def _turned_away(folder: Path) -> list[str]:
@@ -233,7 +231,7 @@ def _turned_away(folder: Path) -> list[str]:
     number = sum(event.strangers for event in guests if isinstance(event, run_folder.GuestEvent))
     if not number:
         return []
-    return [f"connections to servers under test that were turned away, as another user's or closed at once: {number}"]
+    return [f"rejected connections to servers under test, from another user or closed at once: {number}"]
 
 
 def exit_code(verdict: str) -> ExitCode:

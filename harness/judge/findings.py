@@ -111,7 +111,7 @@ def _refuse_lacking_policies(run: RunRecord) -> None:
     needed = rules.fate_policies(run.policies, run.machines.values()) if "ignore" in run.policies else {"ignore"}
     if lacking := sorted(needed - run.policies.keys()):
         raise InconclusiveError(
-            "the run does not record all its policies, and nothing can be concluded",
+            "the run does not record all its policies, so nothing can be concluded",
             because=f"it lacks {', '.join(lacking)}",
             remedy="run again",
         )

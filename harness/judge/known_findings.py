@@ -339,7 +339,7 @@ def changes(of_tree: str, of_base: str) -> list[str]:
     removed = [entry for entry in there if entry not in here]
     return [
         f"the change edits {IN_TREE}" + ("" if added or removed else "; no entry changes"),
-        *(f"it adds {_in_words(entry)}: an entry of the change itself excuses nothing" for entry in added),
+        *(f"it adds {_in_words(entry)}; entries that a change adds excuse none of its findings" for entry in added),
         *(f"it removes {_in_words(entry)}" for entry in removed),
     ]
 

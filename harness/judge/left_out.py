@@ -36,7 +36,9 @@ def remarks(run: RunRecord) -> list[str]:
     found = []
     for (before, functions), groups in what.items():
         told = "; ".join(f"{counts_there} on {', '.join(names)}" for counts_there, names in groups.items())
-        why = f"left out, since they do not reach what differs ({functions}), and ended as expected in {before}"
+        why = (
+            f"tests not run, because they do not reach the changed code ({functions}) and ended as expected in {before}"
+        )
         found.append(f"{why}: {told}")
     return found
 

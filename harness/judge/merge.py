@@ -123,11 +123,11 @@ def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Call
         return
     most = max(runs.values(), key=len)
     others = [run for same in runs.values() if same is not most for run in same]
-    alike = f"; or join those alike: plumb join {shlex.join(most)}" if len(most) > 1 else ""
+    alike = f"; or join the runs that match: plumb join {shlex.join(most)}" if len(most) > 1 else ""
     raise UsageError(
         f"the runs have different {name}",
         where="; ".join(f"{value or '(none)'}: {', '.join(same)}" for value, same in runs.items()),
-        because="a judgement speaks of one tree that was built and run in one way",
+        because="a judgement covers one tree, built and run in one way",
         remedy=f"check again like the others, and join the new folder instead: {', '.join(others)}{alike}",
     )
 
@@ -152,7 +152,7 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
     here = of_cell(judgement.findings, cell.target, cell.suite)
     least, why = Verdict.SKIP, ""
     if any(not finding.known for finding in here):
-        least, why = Verdict.FAIL, "it has findings that nobody knows"
+        least, why = Verdict.FAIL, "it has new findings"
     elif cell.verdict in {Verdict.PASS, Verdict.XFAIL} and not cell.passed:
         least, why = Verdict.UNKNOWN, "nothing passed in it"
     elif cell.verdict == Verdict.PASS and (cell.failed or here):
@@ -172,7 +172,7 @@ def _absent(cell: Cell) -> CellVerdict:
         suite=cell.suite,
         verdict=Verdict.UNKNOWN,
         seconds=0.0,
-        reason="it was planned, and no run has it",
+        reason="it was planned, but no run contains it",
         passed=0,
         failed=0,
         skipped=0,

@@ -117,25 +117,27 @@ def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, ser
         raise UsageError(
             "no check on this machine made the reproducer",
             where=name,
-            because=f"what it asks of a server is done as you, and may write files. {_asks(read)}",
-            remedy="if you trust who made it: the same with --trust",
+            because=f"the server would execute its commands with your permissions, and may write files. {_asks(read)}",
+            remedy="if you trust its author: the same command with --trust",
         )
     if strange := _strange(read.options):
         raise UsageError(
-            "a stranger's reproducer starts its server with an option that is not plain", where=name, because=strange
+            "an untrusted reproducer starts its server with an option that is not allowed", where=name, because=strange
         )
     if read.settings.words:
         raise UsageError(
-            "a stranger's reproducer adds to the build's command lines",
+            "an untrusted reproducer adds to the build's command lines",
             where=name,
-            because=f"compilers and make would obey it as you: {' '.join(read.settings.words)}",
-            remedy="build it yourself with what you trust of it: plumb port --cflags FLAGS --make VARIABLE=VALUE",
+            because=f"compilers and make would obey it with your permissions: {' '.join(read.settings.words)}",
+            remedy=(
+                "build it yourself with the settings that you trust: plumb port --cflags FLAGS --make VARIABLE=VALUE"
+            ),
         )
     if not server and read.server not in catalogued:
         raise UsageError(
-            "a stranger's reproducer names a source tree",
+            "an untrusted reproducer names a source tree",
             where=name,
-            because=f"the makefile of {read.server} would run as you",
+            because=f"the makefile of {read.server} would run with your permissions",
             remedy="name the tree yourself: --server PATH",
         )
     return read

@@ -65,7 +65,7 @@ def read(folder: Path) -> list[Change]:
     except FileNotFoundError:
         return []
     except msgspec.DecodeError as error:
-        raise UsageError("what the run was made for is damaged", where=str(path), because=str(error)) from error
+        raise UsageError("the list of changes is damaged", where=str(path), because=str(error)) from error
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -79,7 +79,7 @@ def broken(folder: Path, recorded: Mapping[str, str]) -> list[str]:
     """A sentence for each of these files that is missing or differs from its recorded digest."""
     here = digests(folder)
     return [
-        f"NOT CHECKED: what {name} told, for it is {'not what was recorded' if name in here else 'gone'}"
+        f"NOT CHECKED: {name}, which {'differs from what was recorded' if name in here else 'is missing'}"
         for name, digest in recorded.items()
         if here.get(name) != digest
     ]
@@ -112,7 +112,11 @@ def partly(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]
 def unseen(changes: Sequence[Change]) -> list[str]:
     """A sentence for the files of which nobody knows whether they have changed."""
     files = [change.file for change in changes if change.unseen]
-    return [f"git does not look at {left_out.named(files)}: nobody knows what differs from BASE there"] if files else []
+    return (
+        [f"git does not look for changes in {left_out.named(files)}, so any change there was not checked"]
+        if files
+        else []
+    )
 
 
 def _skipped(cells: Sequence[CellVerdict]) -> dict[str, str]:
@@ -133,13 +137,13 @@ def unentered(run: RunRecord) -> list[str]:
     """
     if not _may_be_entered(run) and (idle := _not_entered(run)):
         return [
-            f"NOT CHECKED: no test enters what differs from BASE on {targets}: {functions}"
+            f"NOT CHECKED: no test enters the code that differs from BASE on {targets}: {functions}"
             for (functions, _), targets in idle.items()
         ]
     if _may_be_executed(run):
         return []
     return [
-        f"NOT CHECKED: no test executes a line of the change on {targets}: {lines}"
+        f"NOT CHECKED: no test executes any changed line on {targets}: {lines}"
         for lines, targets in _not_executed(run).items()
     ]
 
@@ -151,7 +155,10 @@ def partly_entered(run: RunRecord) -> list[str]:
     if not _may_be_entered(run):
         return []
     return [
-        f"of what differs from BASE, no test is known to enter {functions} on {targets}: it may be inlined{unnoted}"
+        (
+            f"these functions differ from BASE, but no test is known to enter them: {functions} on {targets}; "
+            f"they may be inlined{unnoted}"
+        )
         for (functions, unnoted), targets in _not_entered(run).items()
     ]
 
@@ -161,15 +168,14 @@ def partly_executed(run: RunRecord) -> list[str]:
     if unentered(run):
         return []
     return [
-        f"of the lines of the change, no test executes {lines} on {targets}"
-        for lines, targets in _not_executed(run).items()
+        f"no test executes these changed lines: {lines} on {targets}" for lines, targets in _not_executed(run).items()
     ]
 
 
 def without_effect(run: RunRecord) -> list[str]:
     """A sentence that names the targets on which a change alters nothing of the server, as comments alone do."""
     same = [target for target, one in run.unentered.items() if not one.of and not one.data_differ]
-    return [f"the change alters no code of the server on {', '.join(same)}: it is BASE's"] if same else []
+    return [f"the change does not alter the server's code on {', '.join(same)}"] if same else []
 
 
 def not_compared(run: RunRecord, changes: Sequence[Change]) -> list[str]:
@@ -177,7 +183,10 @@ def not_compared(run: RunRecord, changes: Sequence[Change]) -> list[str]:
     if not run.uncompared or not any(change.suites for change in changes):
         return []
     return [
-        "nobody can compare the server's code with BASE's on each target: what no test enters of the change is not told"
+        (
+            "the server's code could not be compared with BASE's on every target, so changed code that no "
+            "test enters is not listed"
+        )
     ]
 
 
@@ -222,7 +231,7 @@ def _not_entered(run: RunRecord) -> dict[tuple[str, str], str]:
     targets: dict[tuple[str, str], list[str]] = {}
     for target, one in run.unentered.items():
         if one.functions:
-            unnoted = f", or {', '.join(one.unnoted)} may enter it" if one.unnoted else ""
+            unnoted = f", or {', '.join(one.unnoted)} may enter them" if one.unnoted else ""
             targets.setdefault((left_out.named(one.functions), unnoted), []).append(target)
     return {what: ", ".join(names) for what, names in targets.items()}
 
@@ -234,15 +243,15 @@ def _sentences(changes: Sequence[Change], skipped: Mapping[str, str]) -> list[st
 def _why_not(change: Change, skipped: Mapping[str, str]) -> str:
     """Why no suite checked a change; empty if one did. `skipped`: suite -> why no target ran it, or empty."""
     if change.unchecked:
-        return f"is looked at by no suite: {change.why}"
+        return f"is not tested by any suite: {change.why}"
     if change.covering:
         if any(skipped.get(name) == "" for name in change.covering):
             return ""
         reasons = dict.fromkeys(skipped[name] for name in change.covering if name in skipped)
         names = " and ".join(f"`{name}`" for name in change.covering)
-        return f"is covered by {names} alone: {'; '.join(reasons) or 'not run'}"
+        return f"is covered only by {names}: {'; '.join(reasons) or 'not run'}"
     # A suite that the release lacks is excused, unless every suite was skipped: then nothing checked the change.
     left = [name for name in change.suites if name not in skipped]
     if not left and change.suites and all(skipped[name] for name in change.suites):
         left = change.suites
-    return f"asks for suites that did not run: {', '.join(left)}" if left else ""
+    return f"requires suites that did not run: {', '.join(left)}" if left else ""

@@ -62,7 +62,7 @@ def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) 
     for one in outcomes:
         verdict, reason = _canary(one) if one.suite == CANARY_SUITE else _judged(one, findings)
         if one.target not in believed and one.suite != CANARY_SUITE:
-            verdict, reason = Verdict.UNKNOWN, _joined(["its canaries did not behave", reason])
+            verdict, reason = Verdict.UNKNOWN, _joined(["its canaries misbehaved", reason])
         verdicts.append(
             CellVerdict(
                 target=one.target,
@@ -97,7 +97,7 @@ def only_canaries_ran(cells: Sequence[CellVerdict]) -> bool:
 def _canary(one: CellOutcome) -> tuple[Verdict, str]:
     reasons = list(one.doubts)
     if one.unexplained:
-        reasons.append(f"{one.failed} canaries did not behave: {'; '.join(one.unexplained[:SHOWN])}")
+        reasons.append(f"{one.failed} canaries misbehaved: {'; '.join(one.unexplained[:SHOWN])}")
     if not one.passed and not reasons:
         reasons.append("no canary ran")
     return (Verdict.UNKNOWN if reasons else Verdict.PASS), _joined(reasons)

@@ -54,7 +54,7 @@ def remarks(reports: Mapping[str, CompilerReport], findings: Sequence[Finding]) 
         if counts:
             kinds = ", ".join(f"{number} of {kind}" for kind, number in counts.most_common())
             sentences.append(
-                f"{target}: its compiler warns where the oracle's does not: {kinds} (findings.json: warnings)"
+                f"{target}: compiler warnings that the native build does not have: {kinds} (findings.json: warnings)"
             )
     return sentences + problems(reports)
 
@@ -67,8 +67,10 @@ def looked_at(target: Target) -> bool:
 def unanswered(run: RunRecord, reports: Mapping[str, CompilerReport]) -> list[str]:
     """A sentence for each compiler whose report is missing or incomplete. With one of them, the run cannot pass."""
     checked = [name for name in run.targets if looked_at(run.machines[name]) and name != ORACLE]
-    why = {name: reports[name].problem if name in reports else "nobody asked" for name in [*checked, ORACLE] if checked}
-    return [f"NOT CHECKED: what the compiler of {name} warns of: {problem}" for name, problem in why.items() if problem]
+    why = {
+        name: reports[name].problem if name in reports else "not collected" for name in [*checked, ORACLE] if checked
+    }
+    return [f"NOT CHECKED: the compiler warnings of {name}: {problem}" for name, problem in why.items() if problem]
 
 
 def verdicts(findings: Sequence[Finding]) -> list[Verdict]:
@@ -79,7 +81,7 @@ def verdicts(findings: Sequence[Finding]) -> list[Verdict]:
 def problems(reports: Mapping[str, CompilerReport]) -> list[str]:
     """A sentence for each compiler whose warnings are incomplete, with the reason."""
     incomplete = [(target, report.problem) for target, report in reports.items() if report.problem]
-    return [f"{target}: not all that its compiler warns of is known: {problem}" for target, problem in incomplete]
+    return [f"{target}: the list of its compiler warnings is incomplete: {problem}" for target, problem in incomplete]
 
 
 def _site(one: Diagnostic) -> tuple[str, int, str]:

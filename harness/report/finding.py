@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 Level = Literal["error", "warning", "note"]
 _ORDER: tuple[Level, ...] = ("error", "warning", "note")
 SUSPECTS_ARE = (
-    "Functions, ranked by how closely their execution goes with the wrong result. A ranking accuses nobody: what runs "
-    "beside the fault stands as high as the fault itself."
+    "Functions, ranked by how closely their execution correlates with the wrong result. None of them need be at fault: "
+    "a function that always runs together with the faulty one ranks as high."
 )
 """What reports say above suspects."""
 VALUES_ARE = (
-    "What functions of the ranking were given and returned for the same commands, in the order of time, on the target "
-    "and by the native build of the same source. This is a comparison: none need be at fault."
+    "Arguments and return values of the ranked functions for the same commands, in chronological order, on the target "
+    "and in the native build of the same source. This is a comparison: none of the functions need be at fault."
 )
 """What reports say above a comparison of values."""
 SHOWN_SUSPECTS = 5

@@ -31,7 +31,7 @@ WHY = {
     "out-of-bounds": "The access lies outside the block that the allocator gave (C11, 6.5.6, paragraph 8).",
     "undefined-": "C leaves the behaviour of the expression undefined, and compilers rely on its absence (C11, 3.4.3).",
     "assertion": "The server's own assertion failed, and ends it.",
-    "hang": "The server runs and answers no client any more.",
+    "hang": "The server runs but no longer answers clients.",
 }
 """A kind, or what it begins with -> what is wrong about it in general. Other kinds say it by their name."""
 

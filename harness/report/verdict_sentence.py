@@ -19,12 +19,14 @@ def sentence(judgement: Judgement) -> str:
     known = len(found) - new - inherited
     others = [*([f"{inherited} also in the base"] if inherited else []), *([f"{known} known"] if known else [])]
     if judgement.verdict == Verdict.FAIL:
-        news = f"{new} new finding{'' if new == 1 else 's'}" if new else "tests failed, the evidence shows no reason"
+        news = (
+            f"{new} new finding{'' if new == 1 else 's'}" if new else "tests failed, but the evidence does not show why"
+        )
         return ", ".join([news, *others])
     if judgement.verdict == Verdict.UNKNOWN:
         unknown = sum(cell.verdict == Verdict.UNKNOWN for cell in judgement.cells)
         if not unknown and only_canaries_ran(judgement.cells):
-            return "no test ran beside the canaries"
+            return "no tests ran except the canaries"
         what = f"{unknown} of {len(judgement.cells)} cells" if unknown else "a change"
         return ", ".join([f"{what} could not be judged", *others])
     if judgement.verdict == Verdict.SKIP:
@@ -33,5 +35,5 @@ def sentence(judgement: Judgement) -> str:
     targets = len({cell.target for cell in judgement.cells})
     ran = f"{passed:,} tests passed on {targets} target{'' if targets == 1 else 's'}"
     if judgement.left_out:
-        ran += f", {judgement.left_out:,} left out that the change cannot reach"
+        ran += f", {judgement.left_out:,} not run because the change cannot reach them"
     return f"nothing new; {', '.join(others)}; {ran}" if others else f"nothing found; {ran}"

@@ -231,10 +231,10 @@ def keep_limit(cache: Cache, say: Callable[[str], None]) -> None:
         # Running commands use the rest: the next command looks again.
         cache.note_growth()
     now = holding.bytes - sum(entry.bytes for entry in gone)
-    removed = f"{len(gone)} entries that were not used for longest are removed, and {gibibytes(now)} are left"
+    removed = f"{len(gone)} least recently used entries were removed, and {gibibytes(now)} are left"
     say(
         f"the cache had {gibibytes(holding.bytes)}, more than its limit of {gibibytes(size)}: "
-        f"{removed if gone else 'running commands use what could be removed'} (plumb clean --limit)"
+        f"{removed if gone else 'running commands use the rest'} (plumb clean --limit)"
     )
 
 

@@ -121,9 +121,9 @@ def run_cell(
     problem = cell_problem(result, folder)
     kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""
     if spec.tests and result.code == NO_TESTS_COLLECTED:
-        problem, kind = f"none of its tests fits --test {' '.join(spec.tests)}", "absent"
+        problem, kind = f"none of its tests match --test {' '.join(spec.tests)}", "absent"
     elif spec.without and result.code == NO_TESTS_COLLECTED:
-        problem, kind = "all of its tests are left out", "absent"
+        problem, kind = "the change can reach none of its tests", "absent"
     audit = " (audit)" if folder.name == run_folder.AUDIT else ""
     progress.say(f"{cell}{audit}: {_last_line(result.text)}")
     return CellRecord(

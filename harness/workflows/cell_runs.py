@@ -127,7 +127,7 @@ def _broken(units: Units) -> str:
     for name, error in units.broken.items():
         by_error.setdefault(error, []).append(name)
     reasons = "; ".join(f"{', '.join(names)}: {error}" for error, names in by_error.items())
-    return f"{len(units.broken)} units do not compile, and were not run: {reasons}"
+    return f"{len(units.broken)} units do not compile and were not run: {reasons}"
 
 
 def _died_misaligned(folder: Path) -> bool:

@@ -170,7 +170,7 @@ class Check:
     ) -> list[CellRecord]:
         """Run cells again, with all of their tests. Returns the records of all cells."""
         names = ", ".join(f"{cell.target}/{cell.suite}" for cell in again)
-        self.bench.progress.say(f"{names}: what differs was not entered as before, so that all tests run")
+        self.bench.progress.say(f"{names}: the changed code was not entered as before, so all tests run")
         for cell in again:
             shutil.rmtree(self.request.run / cell.target / cell.suite)
         selection.run_whole(again)

@@ -62,8 +62,8 @@ class _Fork(NamedTuple):
     def why(self) -> str:
         """The reason for taking it as the base."""
         if self.distance:
-            return f"where HEAD left {self.name}"
-        return f"{self.name} contains HEAD, so that only what is not committed is the change"
+            return f"where HEAD branched off {self.name}"
+        return f"{self.name} contains HEAD, so only uncommitted changes count"
 
 
 def enclosing_server(path: Path) -> Path:
@@ -102,7 +102,7 @@ class Checkout:
                 "not a git checkout",
                 where=str(path),
                 because=found.text.strip(),
-                remedy=f"plumb check --server {shlex.quote(str(path))}, which compares with nothing",
+                remedy=f"plumb check --server {shlex.quote(str(path))}, which needs no base",
             )
         self.below = self._ask("rev-parse", "--show-prefix")
         """The folder's path in the work tree, with a slash at its end; empty for the top."""
@@ -119,9 +119,11 @@ class Checkout:
         if named:
             if self._commit(named) is None:
                 raise UsageError(
-                    f"no revision '{named}'", where=str(self.path), remedy="git log --oneline, or git fetch, and again"
+                    f"no revision '{named}'",
+                    where=str(self.path),
+                    remedy="git log --oneline lists commits; after git fetch, try again",
                 )
-            return self._described(self._merge_base(named), f"where HEAD left {named}")
+            return self._described(self._merge_base(named), f"where HEAD branched off {named}")
         if self._commit("HEAD") is None:
             raise UsageError("there is no commit to compare with", where=str(self.path), remedy="git commit")
         branches = self._remote_branches()
@@ -324,23 +326,23 @@ class Checkout:
             raise self._no_base([branch.name for branch in branches], related=bool(related))
         fork = min(near)
         of = f", the nearest of {len(near)} remote branches" if len(near) > 1 and fork.distance else ""
-        instead = f"; its upstream {copy.name} is the same branch, as it was pushed" if copy else ""
+        instead = f"; its upstream {copy.name} is a pushed copy of this branch" if copy else ""
         return self._described(fork.commit, f"{fork.why}{of}{instead}")
 
     def _no_base(self, names: Sequence[str], *, related: bool) -> UsageError:
         shallow = self._ask("rev-parse", "--is-shallow-repository") == "true"
         if not names:
-            why = "no branch of a remote is known here"
+            why = "this clone has no remote branch"
         elif related:
-            why = f"every branch of a remote contains HEAD, as a pushed change does: {', '.join(names)}"
+            why = f"every remote branch contains HEAD, as after a push: {', '.join(names)}"
         else:
-            why = f"no branch of a remote has a commit in common with HEAD: {', '.join(names)}"
+            why = f"no remote branch has a commit in common with HEAD: {', '.join(names)}"
         return UsageError(
             "no base to compare with",
             where=str(self.path),
-            because=why + ("; the clone is a shallow one, which lacks old commits" if shallow else ""),
+            because=why + ("; the clone is shallow and lacks old commits" if shallow else ""),
             remedy=("git fetch --unshallow, or " if shallow else "")
-            + "--base REVISION; with --base HEAD what is not committed yet is the change",
+            + "--base REVISION; --base HEAD checks only uncommitted changes",
         )
 
     def _distance(self, commit: str) -> int:
@@ -352,7 +354,7 @@ class Checkout:
             raise UsageError(
                 f"HEAD and {other} have no commit in common",
                 where=str(self.path),
-                because=found.text.strip() or "the clone may be a shallow one, which lacks old commits",
+                because=found.text.strip() or "the clone may be shallow and lack old commits",
                 remedy="git fetch --unshallow, or name another revision: --base REVISION",
             )
         return found.text.strip()

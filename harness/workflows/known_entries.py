@@ -90,7 +90,7 @@ def list_of(cache: Cache, folder: Path, finding: Finding) -> Path:
     """
     reproducer = stored_at(folder, finding.replay)
     if reproducer is None or not provenance.is_ours(cache, reproducer.read_bytes()):
-        why = "no check on this machine made the run, so its record does not decide where a file is written"
+        why = "the run was not made on this machine, so its record must not decide where a file is written"
         raise UsageError("no list is named", where=str(folder), because=why, remedy=f"--file TREE/{IN_TREE}")
     tree = Path(read_reproducer(str(reproducer)).server)
     if not tree.is_absolute():
@@ -131,7 +131,7 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
         for other in present:
             if msgspec.structs.replace(entry, reason=other.reason, expires=other.expires) == other:
                 raise UsageError(
-                    f"the list has {entry.id} already",
+                    f"the list already contains {entry.id}",
                     where=str(path),
                     because=f"until {other.expires}: {other.reason}",
                     remedy="edit its `reason` or `expires` there",
@@ -142,7 +142,7 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
         whole = known_findings.entries_of(text, path)
     except UsageError as error:
         raise UsageError("no entry can be added at the end", where=str(path), because=error.because) from error
-    assert whole == [*present, *entries], "what was written is not what is read"
+    assert whole == [*present, *entries], "the entry does not read back as it was written"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path.resolve(), text.encode())
 

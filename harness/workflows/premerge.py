@@ -145,14 +145,16 @@ def summary(premerge: Premerge) -> str:
 
 
 def _unseen(premerge: Premerge) -> list[Change]:
-    return [Change(file=name, suites=[], why="git does not look at it", unseen=True) for name in premerge.unseen]
+    return [
+        Change(file=name, suites=[], why="git does not look for changes in it", unseen=True) for name in premerge.unseen
+    ]
 
 
 def _warning(files: int) -> str:
     """Why a change of this many files may be compared with the wrong base; empty if it is of the usual size."""
     if files <= MANY_FILES:
         return ""
-    return f"WARNING: {files} changed files are many. If BASE is not where your work began: --base REVISION"
+    return f"WARNING: {files} changed files are unusually many. If your work did not start at BASE, add --base REVISION"
 
 
 def _summary(premerge: Premerge) -> str:
@@ -160,7 +162,7 @@ def _summary(premerge: Premerge) -> str:
         return "nothing has changed since BASE: nothing to run"
     files = f"{len(premerge.changes)} changed file{'' if len(premerge.changes) == 1 else 's'}"
     if not premerge.suites:
-        return f"{files}, of which no {'suite looks at' if premerge.unchecked else 'build sees'} any: nothing to run"
+        return f"{files}, not {'tested by any suite' if premerge.unchecked else 'used by any build'}: nothing to run"
     cells = len(premerge.suites) * len(premerge.targets)
     return f"{files}: {', '.join(premerge.suites)} on {', '.join(premerge.targets)} ({cells} cells)"
 
@@ -171,7 +173,7 @@ def refuse_inside(run: Path | None, path: Path) -> None:
         raise UsageError(
             "the run folder is inside the checkout",
             where=str(run),
-            because="the next run would take it for a change of the server",
+            because="the next run would mistake it for a change to the server",
             remedy="name another place: --run FOLDER",
         )
 
@@ -220,7 +222,7 @@ def run(
         return judgement, code
     # The canary suite alone is enough where only compilers warned: no other suite of the base has to run.
     suites = [name for name in request.plan.suites if name in suspected] or [bench.catalog.canary]
-    bench.progress.say(f"findings in {', '.join(suites)}: does BASE show them too? {premerge.base}")
+    bench.progress.say(f"findings in {', '.join(suites)}: checking whether BASE shows them, too: {premerge.base}")
     of_base = msgspec.structs.replace(request, plan=request.plan.only(suites))
     old = _of_base(bench, of_base, premerge.base)
     sources = source_excerpt.read(request.run).sources
@@ -239,7 +241,7 @@ def _altered(bench: Workbench, request: Request, premerge: Premerge, base: BaseC
     touched = {change.file for change in premerge.changes}
     if not may_alter_others(change.file for change in premerge.changes if change.suites):
         return []
-    bench.progress.say("a header or a makefile has changed: whose code does it alter?")
+    bench.progress.say("a header or a makefile has changed: comparing builds to find the code that it alters")
     # The changed tree last: its check goes on with what the build leaves.
     old = base.code.targets
     found = altered_files(old, code_of(bench, request, tree).targets, tree.content)
@@ -283,7 +285,7 @@ def _of_base(bench: Workbench, request: Request, base: BaseRevision, *, again: b
     with cache.lock(f"base-{key}"):
         entry = cache.entry("bases", key)
         if entry is not None and (stored := baseline.read(entry)) is not None:
-            bench.progress.say("the findings of BASE are in the cache")
+            bench.progress.say("using the cached findings of BASE")
             return msgspec.structs.replace(stored, base=base)
         with cache.work(f"base-{key}") as work:
             # The copy keeps the checkout's name, under which messages and the cache know its builds.

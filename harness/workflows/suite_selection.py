@@ -71,17 +71,17 @@ def _change(file: str, suites: Mapping[str, Suite], table: IgnoredPathTable, all
     quick = [name for name, suite in suites.items() if suite.tier == "quick" and suite.needs_server]
     covering = [name for name, suite in suites.items() if _matches(file, suite.source_globs)]
     if set(covering) & set(quick):
-        chosen, why = covering, "these suites say that they cover it"
+        chosen, why = covering, "these suites cover it"
     elif covering:
         chosen = [*quick, *covering]
-        why = f"{' and '.join(covering)} alone say that they cover it, and more may use it: all of the quick tier too"
+        why = f"{' and '.join(covering)} cover it, but other code may use it: the whole quick tier, too"
     elif file.endswith(".h"):
-        chosen, why = quick, "a header may be part of any file: all of the quick tier"
+        chosen, why = quick, "any file may include a header: the whole quick tier"
     else:
-        chosen, why = quick, "no suite says that it covers all that depends on it: all of the quick tier"
+        chosen, why = quick, "no suite covers everything that depends on it: the whole quick tier"
     partial = [name for name, suite in suites.items() if _matches(file, suite.partial_globs) and name not in chosen]
     if partial:
-        why += f"; what {' and '.join(partial)} test of it, no other suite does"
+        why += f"; a part of it is tested only by {' and '.join(partial)}"
     return Change(file=file, suites=[*chosen, *partial], why=why, covering=covering, partial=partial)
 
 

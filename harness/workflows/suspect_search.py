@@ -106,7 +106,7 @@ def _refuse(finding: Finding, run: RunRecord) -> None:
     """Raise UsageError for a finding that has a place, and for one whose tests start no server of the run."""
     why = ""
     if finding.kind != WRONG_RESULT:
-        why = "it is no wrong result: its evidence names the function"
+        why = "it is not a wrong result: its evidence names the function"
     elif finding.unit:
         why = f"the function is known: the test calls {finding.unit} alone"
     elif any(witness.test.startswith("upstream/") for witness in finding.witnesses):
@@ -125,7 +125,10 @@ def _target(bench: Workbench, run: RunRecord, finding: Finding, reproducer: Repr
         raise UsageError(
             "no ranking of functions",
             where=finding.id,
-            because=f"nothing notes blocks on {', '.join(finding.targets)}: a kernel, or a detector, runs the server",
+            because=(
+                f"executed blocks are not recorded on {', '.join(finding.targets)}, where a kernel or a "
+                "detector runs the server"
+            ),
             remedy=f"plumb check --server {run.server} on targets of the user tier",
         )
     return able[0]
@@ -166,7 +169,7 @@ class _Search:
         for some, which in ((runs.failing, "that shows it"), (runs.passing, "that does not show it")):
             if not some:
                 raise InconclusiveError(
-                    "no ranking", where=self.finding.id, because=f"no run {which} came to its end; {why}".rstrip("; ")
+                    "no ranking", where=self.finding.id, because=f"no run {which} ran to its end; {why}".rstrip("; ")
                 )
         setup = set_up_target(self.bench, emulated_target(self.bench.catalog, self.target))
         build = setup.build(self.tree, self.run.optimisation, self.run.allocator)
@@ -224,7 +227,7 @@ class _Search:
                 runs.add(test.addresses, fails=test.failed)
         if runs.failing:
             return runs, ""
-        unknown = "failed again, and its servers ended before they were looked at"
+        unknown = "failed again, but its servers ended before the blocks could be read"
         return runs, f"{', '.join(sorted(shown))} {unknown if again else 'did not fail again'}"
 
     def _chosen(self, witness: Witness) -> list[str]:

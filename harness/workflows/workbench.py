@@ -135,7 +135,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
                 "the cache was damaged while the run used it",
                 where=str(self.cache.root),
                 because="\n".join(damaged),
-                remedy="run again: damaged entries are made anew",
+                remedy="run again: damaged entries are rebuilt",
             )
 
     def with_new_stages(self, label: str) -> Workbench:

@@ -32,14 +32,14 @@ def test_a_part_of_the_tests_is_told_from_the_whole(tmp_path: Path) -> None:
     read = document(finished)
     assert (finished.returncode, read["verdict"]) == (ExitCode.PASS, "PASS")
     (part,) = read["remarks"]
-    assert part == "only a part was run, the tests that fit: --test bitpos '*::framing-1.1'"
+    assert part == "only the tests that match were run: --test bitpos '*::framing-1.1'"
     cells = {cell["suite"]: cell for cell in read["cells"]}
     assert cells["canary"]["passed"] > 5
     assert 0 < cells["bitops"]["passed"] < 20
     assert (cells["protocol"]["verdict"], cells["protocol"]["passed"]) == ("PASS", 1)
     assert (cells["sds"]["verdict"], cells["sds"]["reason"]) == (
         "SKIP",
-        "none of its tests fits --test bitpos *::framing-1.1",
+        "none of its tests match --test bitpos *::framing-1.1",
     )
     assert (
         run("check", *words, "--test", "no such test", "--run", tmp_path / "none").returncode == ExitCode.INCONCLUSIVE

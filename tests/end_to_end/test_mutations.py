@@ -54,7 +54,7 @@ def test_a_wrong_clock_is_shown_again_though_the_native_build_has_it_too() -> No
     words = shlex.split(finding["replay"])[1:]
     again = run(*words, program=PLUMB)
     assert again.returncode == ExitCode.FINDINGS, again.stdout
-    assert "its answers, and the native build's, are those of the failed test" in again.stdout
+    assert "its replies and the native build's are those of the failed test" in again.stdout
     mended = run(*words, "--server", "redis-7.0.15", program=PLUMB)
     assert mended.returncode == ExitCode.PASS, mended.stdout
 

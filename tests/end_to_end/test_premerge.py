@@ -54,7 +54,7 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
     code, read, errors = premerge(checkout, tmp_path / "another", *UNITS)
     assert code == ExitCode.FINDINGS, errors
-    assert "the findings of BASE are in the cache" in errors
+    assert "using the cached findings of BASE" in errors
     blamed = {one["function"] for one in read["findings"] if not one["known"]}
     assert blamed == {"redisBitpos"}, read["findings"]
     assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}
@@ -116,7 +116,7 @@ def test_a_change_cannot_excuse_what_it_breaks_and_a_check_uses_the_trees_own_li
     code, read, errors = premerge(checkout, tmp_path / "planted", *UNITS)
     assert code == ExitCode.FINDINGS, errors
     assert [one["known"] for one in read["findings"] if one["id"] == PLANTED] == [""]
-    added = f"it adds {PLANTED} (ours; until 2099-01-01): an entry of the change itself excuses nothing"
+    added = f"it adds {PLANTED} (ours; until 2099-01-01); entries that a change adds excuse none of its findings"
     assert added in read["remarks"]
     assert added in errors, "it is said before anything runs"
 
@@ -136,7 +136,7 @@ def test_what_no_build_sees_is_not_run(checkout: Path) -> None:
     fakes.write(checkout / "README.md", "# Changed\n")
     finished = run("premerge", *OF, checkout)
     assert finished.returncode == ExitCode.PASS
-    assert finished.stdout.splitlines()[1:] == ["1 changed file, of which no build sees any: nothing to run"]
+    assert finished.stdout.splitlines()[1:] == ["1 changed file, not used by any build: nothing to run"]
 
 
 def test_every_file_that_is_covered_or_ignored_is_one_of_some_release() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.end_to_end
 BITOP = "void bitopCommand(client *c) {\n"
 BITOPS = ("--suite", "bitops")
 REACHING = (*BITOPS, "--suite", "units")
-LEFT = "left out, since they do not reach what differs"
+LEFT = "tests not run, because they do not reach the changed code"
 
 
 def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_found_all_the_same(
@@ -49,8 +49,8 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     (others,) = [cell["failed"] + cell["skipped"] for cell in first["cells"] if cell["suite"] == "units"]
     assert second["left_out"] == sum(all_of.values()) - sum(ran.values()) + others
     (remark,) = [one for one in second["remarks"] if LEFT in one]
-    assert f"{LEFT} (bitopCommand), and ended as expected in {tmp_path / 'first'}: " in remark
-    assert f"left out: {second['left_out']} tests that the change cannot reach" in errors
+    assert f"{LEFT} (bitopCommand) and ended as expected in {tmp_path / 'first'}: " in remark
+    assert f"not running {second['left_out']} tests that the change cannot reach" in errors
 
     # The native build alone does otherwise what tests ask for that enter nothing of what differs on the target.
     stores = "void setUnsignedBitfield(unsigned char *p, uint64_t offset, uint64_t bits, uint64_t value) {"
@@ -109,7 +109,7 @@ def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_mee
     code, planted, errors = premerge(checkout, tmp_path / "planted", "--suite", "bitops")
     assert code == ExitCode.FINDINGS, errors
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"plumbTick"}
-    assert "armv5/bitops: what differs was not entered as before, so that all tests run" in errors
+    assert "armv5/bitops: the changed code was not entered as before, so all tests run" in errors
 
 
 def test_a_table_that_is_made_from_a_changed_file_is_made_whatever_its_time(checkout: Path, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_table_that_is_made_from_a_changed_file_is_made_whatever_its_time(chec
 
 def unentered(judged: dict[str, Any]) -> set[str]:
     """The functions that differ from the base's and that no test has entered."""
-    begin = "of what differs from BASE, no test is known to enter "
+    begin = "these functions differ from BASE, but no test is known to enter them: "
     (told,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
     return set(told.partition(" on armv5")[0].split(", "))
 
@@ -149,7 +149,7 @@ def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: P
     for options in ((), ("--all-tests",)):
         code, idle, errors = premerge(checkout, tmp_path / f"idle{len(options)}", *UNITS, *options)
         assert (code, idle["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-        assert idle["unchecked"] == ["NOT CHECKED: no test enters what differs from BASE on armv5: plumbIdle"]
+        assert idle["unchecked"] == ["NOT CHECKED: no test enters the code that differs from BASE on armv5: plumbIdle"]
     assert document(run("judge", tmp_path / "idle0", "--json"))["unchecked"] == idle["unchecked"]
 
     fields = "void bitfieldCommand(client *c) {\n"
@@ -197,4 +197,4 @@ def test_a_change_of_which_no_line_is_executed_is_not_checked_although_its_funct
     edit(source, "        addReplyLongLong(c, 1);\n", f"        addReplyLongLong(c, {unique});\n")
     code, read, errors = premerge(checkout, tmp_path / "run", "--suite", "bitops")
     assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-    assert read["unchecked"] == [f"NOT CHECKED: no test executes a line of the change on armv5: src/bitops.c:{line}"]
+    assert read["unchecked"] == [f"NOT CHECKED: no test executes any changed line on armv5: src/bitops.c:{line}"]

@@ -55,7 +55,7 @@ def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_r
 
     code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "sds")
     assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-    told = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
+    told = "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run"
     assert told in read["unchecked"]
     assert {cell["verdict"] for cell in read["cells"]} == {"PASS"}
 
@@ -93,7 +93,7 @@ def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: 
     edit(header, "PLUMB_AT(buffer) (buffer)", "PLUMB_AT(buffer) ((volatile int *)((buffer) + 1))")
     code, read, errors = premerge(checkout, tmp_path / "without", "--suite", "units")
     assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN"), errors
-    told = "NOT CHECKED: src/cluster.c is covered by `cluster` and `moduleapi` alone: not run"
+    told = "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run"
     assert told in read["unchecked"]
     assert not any("src/bitops.c" in one for one in read["unchecked"])
 
@@ -108,4 +108,4 @@ def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout
     line = source.read_text("utf-8").partition(" *(volatile int *)")[0].count("\n") + 1
     code, read, errors = premerge(checkout, tmp_path / "client", "--suite", "programs")
     assert (code, read["verdict"]) == (ExitCode.PASS, "PASS"), errors
-    assert f"of the lines of the change, no test executes src/redis-cli.c:{line} on armv5" in read["remarks"]
+    assert f"no test executes these changed lines: src/redis-cli.c:{line} on armv5" in read["remarks"]

@@ -586,13 +586,13 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd odd \"$(printf '\\377')\"; ./odd \"$(printf '\\376')\"": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_printf_377"], ""),
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
-    "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs of other machines were executed"),
+    "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs for other machines ran unobserved"),
     # Without an interpreter the shell reads a script, and with a stranger's the kernel of that machine would.
     "echo 'exit 0' >s; chmod +x s; ./s": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     'echo "#!$PWD/other" >s; chmod +x s; ./odd; ./s 2>&1; true': (
         Verdict.UNKNOWN,
         [],
-        "programs of other machines were executed",
+        "programs for other machines ran unobserved",
     ),
     # A copy that the disk had no room for.
     "head -c 3000 odd >cut; chmod +x cut; ./odd; ./cut; true": (
@@ -628,7 +628,7 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
         [],
         "/qemu-arm, which the command runs programs under by itself",
     ),
-    "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "nothing tells what was executed"),
+    "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "no record shows which program was executed"),
     "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
     # That the command failed is no finding then.
     "sed -i s/linux/limux/g odd; ./odd": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
@@ -718,7 +718,7 @@ def test_a_program_that_was_overwritten_names_no_function(tmp_path: Path) -> Non
     }
     kept = next(remark for remark in found["remarks"] if "overwritten" in remark)
     assert kept.startswith(
-        f"findings have no names in what was overwritten or removed while the command ran: {tmp_path}/test"
+        f"findings lack function names in files that were overwritten or removed while the command ran: {tmp_path}/test"
     )
 
 

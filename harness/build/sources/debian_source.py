@@ -90,7 +90,7 @@ class SourcePackages:
         self.offline = offline
 
     def resolve(self, package: SourcePackage) -> SourcePackage:
-        """The package with the version that the suite has now. Raises UsageError if the suite lacks the package.
+        """The package with the suite's current version. Raises UsageError if the suite lacks the package.
 
         Raises InfrastructureError without apt or dpkg-source, and if the suite's index cannot be read.
         """

@@ -73,7 +73,7 @@ def _search(folder: Path, key: str, names: Sequence[str]) -> WheelSearch:
         return WheelSearch({}, f"{folder / IDENTITY} cannot be read ({error})")
     if wheel.key != key:
         return WheelSearch(
-            {}, f"they were built from other sources or with other options (they are {wheel.key}, not {key})"
+            {}, f"they were built from other sources or with other options (their key is {wheel.key}, not {key})"
         )
     if wheel.machine != platform.machine():
         return WheelSearch({}, f"they run on {wheel.machine}, and this is {platform.machine()}")
@@ -93,7 +93,7 @@ def _problem(wheel: EmulatorWheel, name: str, program: Path) -> str:
         return f"none is for {name}"
     try:
         if sha256_of(program) != wheel.programs[name]:
-            return f"{program} is damaged: it does not have the digest that {IDENTITY} names"
+            return f"{program} is damaged: its digest is not the one in {IDENTITY}"
         result = process.run([program, "--version"], deadline_seconds=START_SECONDS)
     except (OSError, PlumblineError) as error:
         return f"{program} does not start here ({error})"

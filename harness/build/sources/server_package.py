@@ -66,7 +66,7 @@ class ServerPackages:
         self.offline = offline
 
     def resolve(self, package: ServerPackage, architecture: str) -> ServerPackage:
-        """The package with the version that the suite has now. Raises UsageError if the suite lacks it.
+        """The package with the suite's current version. Raises UsageError if the suite lacks it.
 
         Raises InfrastructureError if the suite's index cannot be read.
         """
@@ -150,7 +150,7 @@ class ServerPackages:
             raise PackageUnavailableError(
                 f"{package.title} cannot be fetched for {architecture}",
                 because=result.text.strip(),
-                remedy=f"--server debian:{package.suite}/{package.name}, for the version that the suite has now",
+                remedy=f"--server debian:{package.suite}/{package.name}, for the suite's current version",
             )
         root = into / ROOT_FOLDER
         root.mkdir()

@@ -84,7 +84,7 @@ def _packaged(catalog: Catalog, fetcher: Fetcher, package: ServerPackage) -> Sou
         raise UsageError(
             f"{package.title} is built from {family} {version}, which is no release of the catalog",
             where="--server",
-            because="suites ask its source what it can do",
+            because="suites look up its features in its source",
             remedy="one of: " + ", ".join(catalog.servers),
         )
     return msgspec.structs.replace(

@@ -69,7 +69,7 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
             digest=digest or files,
             files=files,
             abilities=abilities,
-            development=f"a development tree ({match[1]}), taken for {_dotted(version)} by {by}" if by else "",
+            development=f"a development tree ({match[1]}), treated as {_dotted(version)} because of {by}" if by else "",
         )
     raise UsageError("the version cannot be read", where=str(header), because="no REDIS_VERSION or VALKEY_VERSION")
 

@@ -104,15 +104,19 @@ def age_of(path: Path, family: Literal["redis", "valkey"], has: Abilities) -> tu
     missing = [(mark, lacking) for mark in known if (lacking := _lacking(mark, has))] if has.commands else []
     first = known.index(missing[0][0]) if missing else len(known)
     by_source = _numbers(known[first - 1].release) if first and has.commands else ()
-    candidates = [(by_source, "what its source has"), (_newest_command(path), "its newest command")]
+    candidates = [(by_source, "the features of its source"), (_newest_command(path), "its newest command")]
     candidates.append((_newest_note(path, family), "its newest release note"))
     if missing:
         bound = _numbers(missing[0][0].release)
         candidates = [(version, by) for version, by in candidates if version < bound]
     version, by = max(candidates, key=lambda candidate: candidate[0])
     if missing:
-        return version, f"{by}; it has no {missing[0][1]}, which came with {missing[0][0].release}"
-    return (version, by) if version else (_numbers(known[-1].release), "nothing in its source, which tells no command")
+        return version, f"{by}; it lacks {missing[0][1]}, which came with {missing[0][0].release}"
+    return (
+        (version, by)
+        if version
+        else (_numbers(known[-1].release), ("the latest landmark, since its source lists no commands"))
+    )
 
 
 def _lacking(mark: Landmark, has: Abilities) -> str:

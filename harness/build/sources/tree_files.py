@@ -54,7 +54,7 @@ def entries_of(tree: Path) -> Iterator[TreeEntry]:
             raise UsageError(
                 f"links out of the tree lead to more than {MOST_BEHIND_LINKS} files",
                 where=str(tree / entry.place),
-                because="what is behind them would have to be copied, because it can be compiled",
+                because="those files would have to be copied, because the build may use them",
                 remedy="remove the link",
             )
         yield entry
@@ -231,8 +231,8 @@ def copy_at_rest(tree: Path, destination: Path) -> str:
     raise InfrastructureError(
         f"the tree changed while it was copied, {ATTEMPTS} times",
         where=str(tree),
-        because="a mixture of two states would be nobody's",
-        remedy="run again when nothing writes to it; git worktree add makes another tree of one repository",
+        because="a mixture of two states would match no version of the tree",
+        remedy="run again while nothing writes to it, or check a separate tree: git worktree add",
     )
 
 

@@ -46,7 +46,7 @@ objects of a release for a checkout of it."""
 
 _MACHINE_FAULTS = [
     ("No space left on device", "the disk is full", "plumb clean"),
-    ("Killed signal terminated program", "a compiler was killed, as a rule for want of memory", "fewer --jobs"),
+    ("Killed signal terminated program", "a compiler was killed, usually because memory ran out", "fewer --jobs"),
 ]
 """Compiler messages caused by the machine, not the tree."""
 
@@ -116,9 +116,9 @@ class BuildDirectory:
         copied = digest_of_sources(sources)
         if self.server.files and copied != self.server.files:
             raise InfrastructureError(
-                f"the source of {self.server.name} is not what it was when it was opened",
+                f"the source of {self.server.name} has changed since it was opened",
                 where=str(self.server.content),
-                because="it was edited meanwhile, so a build would not match its name in the cache",
+                because="a build would not match its name in the cache",
                 remedy="run again",
             )
         self._listed = key_of(source.entry.place.as_posix() for source in sources)

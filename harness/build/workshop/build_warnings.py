@@ -33,7 +33,7 @@ def write(into: Path, output: str, tree: Path, compilers: Sequence[Path]) -> Non
         found = compiler_output.read(output, tree, below=own)
         report = CompilerReport(warnings=[each for each in found if each.severity == "warning"])
     else:
-        report = CompilerReport(warnings=[], problem="the makefile does not tell how it compiles")
+        report = CompilerReport(warnings=[], problem="the makefile does not print its compiler commands")
     (into / NAME).write_bytes(json_codec.pretty(report))
 
 

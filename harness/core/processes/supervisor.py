@@ -36,7 +36,7 @@ AGAIN_SECONDS = 0.5
 """One Ctrl-C may reach both processes. A second request after this time means that the user will not wait."""
 WATCHDOG_SECONDS = 10.0
 """How long a watchdog may take to remove folders."""
-INTERRUPTED = "interrupted; everything of ours has been stopped"
+INTERRUPTED = "interrupted; all processes of this run have been stopped"
 
 
 def supervise(command: Callable[[], NoReturn], *, killed: int | None = None, again: Callable[[], str] = str) -> int:

@@ -21,11 +21,11 @@ def program_doubts(cell: Path) -> list[str]:
     """Human-readable reasons why programs may have run unwatched; empty for a cell without a command."""
     if not (cell / program_launch.COMMAND).is_file():
         return []
-    found = [f"what was executed could not be traced: {line}" for line in program_launch.lines_of(cell, "trouble")]
+    found = [f"the programs that ran could not be traced: {line}" for line in program_launch.lines_of(cell, "trouble")]
     strangers = program_launch.lines_of(cell, program_launch.STRANGERS)
     paths = list(dict.fromkeys(line.partition(" ")[2] for line in strangers))
     if paths:
-        found.append(f"programs of other machines were executed, and not watched: {_listed(paths)}")
+        found.append(f"programs for other machines ran unobserved: {_listed(paths)}")
     unwatched = ((guest.name, _why_unwatched(guest)) for guest in program_launch.guests(cell))
     return found + [f"{guest}: {why}" for guest, why in unwatched if why is not None]
 
@@ -42,7 +42,7 @@ def _why_unwatched(guest: Path) -> str | None:
     if launch is not None and launch.is_probe:
         return None
     if launch is None:
-        return "nothing tells what was executed, or whether it ran"
+        return "no record shows which program was executed, or whether it ran"
     silent = program_launch.unwatched(guest)
     if silent is None:
         return None
@@ -76,17 +76,17 @@ def _remarks(cell: Path, target: str) -> Iterator[str]:
         for note in program_launch.read_ends(guest)
     )
     if killed:
-        yield f"processes of {target} that another signal than that of a crash ended: {killed}"
+        yield f"processes of {target} that were ended by a signal other than that of a crash: {killed}"
     skipped = sum(map(program_launch.is_skipped_test, guests))
     if skipped:
         yield f"programs of {target} that ended with status {program_launch.SKIPPED}, as a skipped test does: {skipped}"
     changed = [path for guest in guests for path in program_launch.lines_of(guest, program_launch.CHANGED)]
     if changed:
         paths = _listed(list(dict.fromkeys(changed)))
-        yield f"findings have no names in what was overwritten or removed while the command ran: {paths}"
+        yield f"findings lack function names in files that were overwritten or removed while the command ran: {paths}"
     left = program_launch.lines_of(cell, program_launch.LEFT)
     if left:
-        yield f"processes that the command had left running, and that were ended: {left[0]}"
+        yield f"processes that the command left running, and that Plumbline ended: {left[0]}"
 
 
 def _listed(names: list[str]) -> str:

@@ -100,7 +100,7 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
     rate = _rate([entry.at for entry in landed])
     missing = len(folder.jobs) - len(arrived)
     findings: dict[str, FindingRow] = {}
-    remarks = [f"{entry.job} was done twice: {entry.why}" for entry in journal if entry.what == "again" and entry.why]
+    remarks = [f"{entry.job} ran twice: {entry.why}" for entry in journal if entry.what == "again" and entry.why]
     cells: dict[tuple[str, str], Verdict] = {}
     for name in sorted(arrived):
         try:

@@ -119,7 +119,7 @@ class JobLedger:
         total, arrived = len(self._folder.record.jobs), len(self._folder.arrived())
         raised = InfrastructureError if report.exit_code == ExitCode.INFRASTRUCTURE else JobFailedError
         error = raised(
-            f"{len(self._given_up)} jobs of the campaign could not be carried out",
+            f"{len(self._given_up)} jobs of the campaign could not be run",
             where=name + (f" on {report.worker}" if report.worker else ""),
             because=report.problem.removeprefix("error: "),
             remedy=f"repeat the command with --run {self._folder.path}: "

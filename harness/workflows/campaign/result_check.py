@@ -60,9 +60,7 @@ def check_run(folder: Path, job: CampaignJob) -> None:
     except PlumblineError as error:
         raise InconclusiveError("a result cannot be judged", where=job.name, because=str(error)) from error
     if contradictions:
-        raise InconclusiveError(
-            "a result says what its evidence does not", where=job.name, because="; ".join(contradictions)
-        )
+        raise InconclusiveError("a result contradicts its evidence", where=job.name, because="; ".join(contradictions))
 
 
 def outcome_of(judged: Judgement) -> set[str]:
@@ -117,6 +115,6 @@ def _counts(judged: Judgement, failing: set[tuple[str, str]]) -> set[str]:
 
 def _differences(told: set[str], found: set[str]) -> list[str]:
     return [
-        *(f"its worker says {one}" for one in sorted(told - found)),
-        *(f"its evidence says {one}" for one in sorted(found - told)),
+        *(f"according to its worker: {one}" for one in sorted(told - found)),
+        *(f"according to its evidence: {one}" for one in sorted(found - told)),
     ]

@@ -208,7 +208,7 @@ def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement
 def _remarks(folder: CampaignFolder) -> list[str]:
     """What a reader of the verdict must know: jobs that ran twice and said two things."""
     return [
-        f"the job {entry.job} was done twice, and only the first result counts: {entry.why}"
+        f"the job {entry.job} ran twice, and only the first result counts: {entry.why}"
         for entry in folder.journal()
         if entry.what == "again" and entry.why
     ]

@@ -80,7 +80,7 @@ def carry_out(described: bytes, tree: bytes | None, corpora: bytes | None = None
             )
         return _carried_out(given, tree, corpora, started)
     except _UnwantedError:
-        return _report(given, started, ExitCode.INTERRUPTED, problem="nobody waits for it any more")
+        return _report(given, started, ExitCode.INTERRUPTED, problem="its result is no longer needed")
     except PlumblineError as error:
         if error.exit_code is ExitCode.INFRASTRUCTURE:
             _Withdrawal.begin()

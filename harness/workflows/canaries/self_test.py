@@ -67,13 +67,16 @@ def select(bench: Workbench, patterns: Sequence[str]) -> Selection:
         listed = ", ".join(unbuilt)
         remarks.append(f"no emulator is built for {listed}; plumb self-test --target {unbuilt[0]} builds one")
     remarks += [
-        f"no compiler is installed for {name}, whose emulator is built; plumb doctor --target {name} says what it needs"
+        (
+            f"no compiler is installed for {name}, whose emulator is built; plumb doctor --target "
+            f"{name} lists what it needs"
+        )
         for name, packages in without.items()
         if packages
     ]
     if not chosen:
         raise NothingSelectedError(
-            "there is nothing to prove",
+            "there is nothing to test",
             because="\n".join(remarks),
             remedy="plumb self-test --target required builds the emulators of the required targets, in minutes",
         )

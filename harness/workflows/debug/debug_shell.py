@@ -68,7 +68,7 @@ def debuggable(catalog: Catalog, name: str) -> Target:
     target = catalog.targets[select("target", [name], catalog.targets)[0]]
     why = registry.named(target.emulator.detector).hides_program
     if target.emulator.has_kernel:
-        why = "a machine's stub sees its kernel, and no program"
+        why = "a machine's gdb stub sees its kernel but no programs"
     if why:
         remedy = f"plumb shell {target.userland or 'native'}"
         raise UsageError(f"no shell on {target.name}", where="TARGET", because=why, remedy=remedy)
@@ -173,9 +173,10 @@ def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | Non
     """Print how to reach the server, on standard error because standard output is gdb's."""
     progress.say(f"{guest.build.server} on {guest.runner.target.name}: {guest.build.server_binary}")
     progress.say(
-        f"talk to it, once it runs: redis-cli -s {guest.recorded_path}, or socat - UNIX-CONNECT:{guest.recorded_path}"
+        f"once it runs, connect to it: redis-cli -s {guest.recorded_path}, or socat - "
+        f"UNIX-CONNECT:{guest.recorded_path}"
     )
-    progress.say(f"what it says: tail -f {guest.log}")
+    progress.say(f"its log: tail -f {guest.log}")
     if reproducer is not None:
         when = "as soon as it answers" if running else "as soon as it answers: type continue"
         progress.say(f"{reproducer.finding} is sent to it {when}")

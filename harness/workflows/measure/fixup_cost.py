@@ -110,7 +110,7 @@ def access_cost(
     due = {access.access_class: made} if repairer == "kernel" else {}
     if fixups is not None and fixups != due:
         raise InfrastructureError(
-            f"{target}'s kernel repaired {dict(fixups) or 'nothing'} of {made} times {access.name}",
+            f"{target}'s kernel fixed up {dict(fixups) or 'nothing'} of {made} accesses {access.name}",
             because=f"expected for {access.name} at {offset}: {due or 'nothing'}",
             remedy=f"plumb compare-tiers --target {target}",
         )
@@ -167,7 +167,7 @@ def summary(tax: FixupCost) -> list[str]:
     lines = [
         *table(["target", "access", *columns], [(key[0], " ".join(names), *key[1:]) for key, names in alike.items()]),
         "",
-        *[f"{target}: SIGBUS, never repaired: {' '.join(names)}" for target, names in tax.fatal.items() if names],
+        *[f"{target}: SIGBUS, never fixed up: {' '.join(names)}" for target, names in tax.fatal.items() if names],
     ]
     if tax.servers:
         columns = ["fixups in 1,000 commands", "counted on", "instructions", "tax", "share"]

@@ -135,7 +135,7 @@ class FixupCostMeasurement:
                     return _server(guest, host.machine())
             except StartError as error:
                 raise InfrastructureError(
-                    f"{tree.name} does not run on {target.name}, and cannot be measured there",
+                    f"{tree.name} does not run on {target.name}, so it cannot be measured there",
                     because=str(error),
                     remedy=f"plumb check --tier kernel --target {target.name} --server {tree.name} --policy fixup",
                 ) from error

@@ -278,7 +278,7 @@ def server_cost(
         _refuse_scattered(workload, found, workload.spread, count, where=where)
     if workload.steady and cost.growth_bytes.value > STEADY_BYTES:
         raise InconclusiveError(
-            f"{workload.name}: memory grows where it must not",
+            f"{workload.name}: memory grows where it must stay constant",
             where=where,
             because=f"{cost.growth_bytes.value:.1f} bytes of used_memory with each request",
         )
@@ -294,7 +294,7 @@ def _refuse_scattered(workload: BenchWorkload, found: Figure, limit: float, coun
             where=where,
             because=f"rounds took {found.least:,.0f} to {found.most:,.0f} {unit}: {found.spread:.1%}, where its spread "
             f"is at most {limit:.1%}",
-            remedy="more --rounds say how it varies",
+            remedy="more --rounds show how it varies",
         )
 
 

@@ -112,7 +112,9 @@ def _configure(shop: BuildDirectory) -> Step:
     if result.code == 0:
         told = f"pages of {shop.target.page_size_bytes} bytes, told to it"
         pages = f"pages as {allocator.CONFIGURE_OPTIONS} has them" if allocator.has_page_size(own) else told
-        return Step(name="configure", result="ok", detail=f"deps/jemalloc, which alone has a configure script: {pages}")
+        return Step(
+            name="configure", result="ok", detail=(f"deps/jemalloc, the only part with a configure script: {pages}")
+        )
     lines = [line for line in result.text.splitlines() if "error" in line] or result.text.strip().splitlines()
     why = lines[-1] if lines else "it printed nothing"
     return Step(name="configure", result="failed", detail=f"deps/jemalloc does not: {why}")
@@ -160,7 +162,7 @@ def steps(tried: Attempt, build: Build | BuildFailedError, files: Mapping[str, s
     if not tried.succeeded:
         mended = not isinstance(build, BuildFailedError)
         why = link_problem(tried.linking) or (
-            "what does not compile is not linked" if tried.errors else tried.last_words
+            "code that does not compile is not linked" if tried.errors else tried.last_words
         )
         linked = Step(name="link", result="mended" if mended else "failed", detail=why)
     return [tried.configured, compiled, linked]
@@ -172,10 +174,10 @@ def link_problem(linking: Linking) -> str:
     others = [name for name in linking.undefined if not name.startswith("__atomic_")]
     problems = []
     if atomics:
-        problems.append(f"without -latomic behind the objects it lacks {', '.join(atomics)}")
+        problems.append(f"without -latomic after the objects it lacks {', '.join(atomics)}")
     if linking.twice:
         problems.append(
-            f"without -fcommon it has {len(linking.twice)} globals twice, as {', '.join(linking.twice[:3])}"
+            f"without -fcommon it has {len(linking.twice)} duplicate globals, such as {', '.join(linking.twice[:3])}"
         )
     if others:
         problems.append(f"it lacks {', '.join(others[:8])}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RANKS: tuple[Rank, ...] = typing.get_args(Rank)
 REMEDIES: dict[Rank, str] = {
-    "start": "it dies before it answers: nothing else can be tried on hardware until this is mended",
+    "start": "it dies before it answers: nothing else can be tried on hardware until this is fixed",
     "fault": "copy the bytes with memcpy into a local, or align what is pointed to",
     "value": "bytes that are stored or sent need one fixed order and width; the replay compares with the native build",
     "strict": "portable C aligns it: the next compiler, or -O3, may choose an instruction that traps",
@@ -62,7 +62,7 @@ def of_steps(target: str, steps: Sequence[Step]) -> list[PortingItem]:
             found.append(PortingItem(rank="note", title=title, targets=[target], detail=[step.detail], remedy=remedy))
         elif step.name in {"compile", "link"} and step.result in {"mended", "failed"}:
             remedies = [remedy for sign, remedy in _LINKING.items() if sign in step.detail]
-            mended = "with it our build succeeds" if step.result == "mended" else ""
+            mended = "Plumbline's build succeeds with it" if step.result == "mended" else ""
             found.append(
                 PortingItem(
                     rank="build",
@@ -175,19 +175,21 @@ def of_notes(ports: Sequence[TargetPort]) -> list[PortingItem]:
         if casts:
             files = ", ".join(dict.fromkeys(file for file, _ in sorted(casts)))
             title = f"{len(casts)} casts between a pointer and an integer of another width, in {files}"
-            remedy = "uintptr_t, or an integer that is kept whole: what is wider than a pointer loses its upper half"
+            remedy = "uintptr_t, or keep the integer whole: a value wider than a pointer loses its upper half"
             lines = [quoted(f"{file}:{number}", casts[file, number]) for file, number in sorted(casts)]
             found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=lines, remedy=remedy))
     for port in ports:
         known = makefiles.machines_named(port.assumptions)
         if known and not any(name in port.machine for name in known):
-            title = f"the makefiles help machines by name ({', '.join(known)}), and {port.machine} is not among them"
-            remedy = "what they add for those may be wanted here: see Makefiles"
+            title = (
+                f"the makefiles have special cases for some machines ({', '.join(known)}), but not for {port.machine}"
+            )
+            remedy = "this machine may need the same settings: see Makefiles"
             lines = [quoted(f"{one.file}:{one.line}", one.text) for one in port.assumptions if one.kind == "machine"]
             found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=lines, remedy=remedy))
     missing = {(one.file, one.first): one for port in ports for one in port.regions if not one.compiled}
     if missing:
-        title = f"{len(missing)} parts of the source were not compiled, and so not tested"
+        title = f"{len(missing)} parts of the source were neither compiled nor tested"
         remedy = "read them: see Code that was not compiled"
         lines = [_region(one) for one in missing.values()]
         found.append(PortingItem(rank="note", title=title, targets=names, detail=lines, remedy=remedy))

@@ -63,8 +63,8 @@ def _item(item: PortingItem) -> list[str]:
     lines += [f"  - {as_code(one)}" for one in item.detail[:MOST_DETAIL]]
     if len(item.detail) > MOST_DETAIL:
         lines.append(f"  - and {len(item.detail) - MOST_DETAIL} more")
-    lines += [f"  - mend: {as_text(item.remedy)}"] if item.remedy else []
-    return lines + ([f"  - see it again: {as_code(item.replay)}"] if item.replay else [])
+    lines += [f"  - fix: {as_text(item.remedy)}"] if item.remedy else []
+    return lines + ([f"  - reproduce: {as_code(item.replay)}"] if item.replay else [])
 
 
 def _steps(report: PortReport) -> list[str]:
@@ -101,9 +101,9 @@ def _solaris(report: PortReport) -> list[str]:
         lines += [
             *table(headings, cells, numbers_from=2),
             "",
-            "Source lines that the audit saw misaligned, by what would become of them.",
-            "Unsure: it would be worse at other misaligned addresses than the audit noted.",
-            "What GCC compiled asks for no repair: SIGBUS at all of them.",
+            "Source lines with misaligned accesses in the audit, by what would happen to them.",
+            "Unsure: it would be worse at misaligned addresses other than those that the audit recorded.",
+            "Programs compiled by GCC request no repair: SIGBUS at all of them.",
         ]
         lines.append("")
     return lines
@@ -131,7 +131,7 @@ def _hints(report: PortReport) -> list[str]:
     lines = [
         "## Compiler hints",
         "",
-        "Not findings: most of these pointers are aligned. **Seen** is what the audit bears out.",
+        "These are not findings: most of these pointers are aligned. **Seen** marks lines that the audit confirms.",
         "",
     ]
     if groups:

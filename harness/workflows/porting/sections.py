@@ -18,9 +18,9 @@ RANK_TITLES: dict[Rank, str] = {
     "note": "Worth knowing",
 }
 SENTENCES = {
-    "PASS": "Nothing stands in the way of this port.",
+    "PASS": "Nothing blocks this port.",
     "FAIL": "Fix the first item, and run the report again.",
-    "UNKNOWN": "Nothing known stands in the way, but not everything could be tried.",
+    "UNKNOWN": "Nothing known blocks this port, but not everything could be tried.",
 }
 RESULTS = {"ok": "✓ yes", "mended": "~ with help", "failed": "✗ no", "none": "– nothing to do"}
 SOLARIS = "Solaris"

@@ -156,7 +156,7 @@ class _Porter:
         runner = setup.runner("signal")
         with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
             guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=self.tree.version)
-            what = f"starting {self.tree.name} on {target.name}, where a misaligned access kills"
+            what = f"starting {self.tree.name} on {target.name}, where misaligned accesses are fatal"
             try:
                 with self.bench.progress.stage("start", what), guest:
                     return None

@@ -41,14 +41,14 @@ def _check_package(catalog: Catalog, request: Request) -> None:
     for option, given in compiled.items():
         if given:
             raise UsageError(
-                f"{option} says how a server is compiled, and {request.server} is a package",
+                f"{option} controls how a server is compiled, but {request.server} is a package",
                 where=option,
                 remedy=f"leave it out; or --server {next(iter(catalog.servers))}",
             )
     for target in (catalog.targets[name] for name in request.plan.targets):
         if target.emulator.has_kernel or target.emulator.detector or target.time_bits > target.width_bits:
             raise UsageError(
-                f"{target.name} runs what is compiled for it, and {request.server} is a package",
+                f"{target.name} needs a server that is compiled for it, but {request.server} is a package",
                 where="--target",
                 remedy="docs/howto/packages.md lists the targets that have packages",
             )

@@ -205,7 +205,7 @@ class RunSetup:
                     f"{self.tree.name} does not compile for this machine",
                     where=error.where,
                     because=error.because,
-                    remedy="mend it, and run again: nothing was checked",
+                    remedy="fix it and run again: nothing was checked",
                     log=error.log,
                 ) from error
             self.bench.progress.say(str(error))

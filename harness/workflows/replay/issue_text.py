@@ -53,7 +53,7 @@ def issue_text(
         raise UsageError(
             f"{finding.id} has no reproducer in the run",
             where=str(folder),
-            remedy=f"plumb show {shlex.quote(str(folder))} {shlex.quote(finding.id)} has what there is",
+            remedy=f"plumb show {shlex.quote(str(folder))} {shlex.quote(finding.id)} shows the available evidence",
         )
     run = stored_run.read(folder).record
     reproducer = open_reproducer(bench.cache, catalog.servers, str(path), server="", trust=trust)

@@ -109,7 +109,7 @@ def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
     return Recurrence(outcome="unknown", reason=why) if why else Recurrence(outcome="gone")
 
 
-PLAIN = "what came through TLS was not recorded: a replay sends what came by the plain socket"
+PLAIN = "requests over TLS were not recorded: a replay sends only those of the plain socket"
 """Why a finding of a server with TLS that does not come again may be there still, unless the server died at start."""
 
 _Compared = tuple[bool, str]
@@ -152,7 +152,7 @@ def _same_fault(reproducer: Reproducer, observed: Observation) -> _Compared:
     alike = [fault for fault in observed.faults if _is_alike(reproducer, fault)]
     if alike and reproducer.function == NAMELESS:
         kind = _kind_of_fault(reproducer)
-        return False, f"there is such a fault ({kind}), and no name tells whether it is in the same place"
+        return False, f"there is a fault of this kind ({kind}), but without function names its place cannot be compared"
     return any(is_same_fault(reproducer, fault) for fault in alike), ""
 
 
@@ -192,7 +192,7 @@ def _same_complaint(reproducer: Reproducer, observed: Observation) -> _Compared:
         return reproducer.wrong_line in unit.lines, ""
     if any(complaint in reproducer.detail for complaint in unit.complaints):
         return True, ""
-    return False, f"it went wrong in another way: {'; '.join(unit.complaints)}"
+    return False, f"it failed in another way: {'; '.join(unit.complaints)}"
 
 
 def _same_end(reproducer: Reproducer, observed: Observation) -> _Compared:
@@ -202,7 +202,7 @@ def _same_end(reproducer: Reproducer, observed: Observation) -> _Compared:
     if not observed.detail or reproducer.starting == observed.started:
         return False, ""
     if not reproducer.detail:
-        return False, "the reproducer does not say how it had ended"
+        return False, "the reproducer does not record how it ended"
     (how, message), (recorded_how, recorded_message) = _parts(observed.detail), _parts(reproducer.detail)
     return how == recorded_how and (not reproducer.starting or message == recorded_message), ""
 
@@ -217,12 +217,12 @@ def _parts(detail: str) -> tuple[str, str]:
 def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
     """Why a finding that did not come again may still be there; empty where it is gone."""
     if observed.unit is not None:
-        return "" if observed.unit.complete else f"it went wrong in another way: {'; '.join(observed.unit.complaints)}"
+        return "" if observed.unit.complete else f"it failed in another way: {'; '.join(observed.unit.complaints)}"
     if not observed.started:
         gone = reproducer.again is not None and observed.refuses_files
         return "" if gone else f"the server does not start: {observed.detail or 'it hangs'}"
     bad = f"it ended in another way: {observed.detail}" if observed.detail else ""
-    bad = bad or ("it answers no client any more" if observed.hung else observed.undelivered)
+    bad = bad or ("it no longer answers clients" if observed.hung else observed.undelivered)
     if not bad and reproducer.kind == WRONG_RESULT and reproducer.again is None and not reproducer.upstream:
         return _not_compared(reproducer, observed)
     return bad
@@ -232,7 +232,7 @@ def _not_compared(reproducer: Reproducer, observed: Observation) -> str:
     if observed.uncompared:
         return observed.uncompared
     if _answers_as_recorded(reproducer, observed, "once"):
-        return "only its moments differ from those that were recorded, and they pass: plumb check --test tells"
+        return "it differs from the record only in times, which change: plumb check --test can tell"
     command = _wrong_command(reproducer)
     # A stream has no finding yet: its text already says which replies were not compared.
     if observed.free and reproducer.detector != STREAM and (not command or command in observed.free):

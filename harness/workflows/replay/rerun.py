@@ -72,7 +72,7 @@ def run_server(
             if not guest.alive():
                 observation = msgspec.structs.replace(observation, end=guest.detail, detail=guest.detail, hung=False)
             elif not observation.hung and not _answers(guest):
-                observation = msgspec.structs.replace(observation, end="it answers no client any more", hung=True)
+                observation = msgspec.structs.replace(observation, end="it no longer answers clients", hung=True)
     except StartError as error:
         hung = error.detail == NO_PONG
         refuses = bool(guest.files) and guest.end == "exit" and _starts(bare())
@@ -91,13 +91,13 @@ def run_server(
 
 def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Observation:
     """Send the requests by the way that fits the finding."""
-    fine = Observation(end="it answered every request and lives on")
+    fine = Observation(end="it answered every request and is still running")
     if reproducer.again is not None:
         return _asked_again(guest, reproducer, reproducer.again)
     if stream:
         return _asked_both(guest, oracle, stream, recorded_replies(reproducer))
     undelivered = transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
-    reason = "its requests cannot be compared with the native build's, reply by reply: plumb check --test tells"
+    reason = "its requests cannot be compared with the native build's, reply by reply: plumb check --test can tell"
     uncompared = reason if reproducer.kind == WRONG_RESULT else ""
     return msgspec.structs.replace(fine, end=undelivered or fine.end, undelivered=undelivered, uncompared=uncompared)
 
@@ -113,7 +113,7 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> O
         return Observation(end=why, undelivered=why)
     came = isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
     difference = f"\n{AGAIN}{described(reproducer.difference)}" if came and reproducer.difference is not None else ""
-    return Observation(end=f"it answered every request and lives on{difference}", came=came)
+    return Observation(end=f"it answered every request and is still running{difference}", came=came)
 
 
 def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream, recorded: list[Reply]) -> Observation:
@@ -141,14 +141,14 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream, recor
         return _with(Observation(end=why, undelivered=why, hung=hung), found)
     found = reply_comparison.first_difference(stream, answers[1], answers[0], guest.runner.target, release)
     free = tuple(allowed_differences.uncompared(stream))
-    end = "it answered every request and lives on"
+    end = "it answered every request and is still running"
     if found is not None:
         end += f"\n{DIFFERS}{found}"
     elif free:
         end += f"\nnot compared, because two correct servers may answer differently: {', '.join(free)}"
     same = _as_recorded(stream, answers[1], recorded, guest) if found is None else ""
     if same == "now":
-        end += "\nits answers, and the native build's, are those of the failed test"
+        end += "\nits replies and the native build's are those of the failed test"
     return _with(Observation(end=end, free=free, as_recorded=same), found)
 
 

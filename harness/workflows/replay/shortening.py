@@ -45,11 +45,11 @@ def shorten(
         return Shortened(reproducer=reproducer, stream=stream, commands_before=len(stream), tries=0, why_not=why)
 
     if reproducer.unit or reproducer.upstream:
-        return same("no client sends commands: the finding comes of a test that runs by itself")
+        return same("no client sends commands: the finding comes from a test that runs by itself")
     if reproducer.starting:
         return same("the server ends before a client can send anything")
     if not stream:
-        return same("what clients sent cannot be read as commands")
+        return same("the clients' data cannot be read as commands")
     replayer = Replayer(bench, reproducer, server=server)
 
     def fails(candidate: Stream) -> bool:
@@ -57,7 +57,7 @@ def shorten(
         return tried.outcome == "reproduced"
 
     if not fails(stream):
-        return same("its commands alone, without the recorded replies, do not show the finding again")
+        return same("the commands without the recorded replies do not reproduce the finding")
     shrinker = Shrinker(fails, seconds=seconds, tries=tries)
     shortest = shrinker.shrink(stream, len(stream) - 1)
     return Shortened(

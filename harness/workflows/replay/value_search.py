@@ -78,7 +78,7 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
             raise InconclusiveError(
                 "no values to compare",
                 where=reproducer.finding,
-                because=f"none of {len(functions)} functions was called on {where}",
+                because=f"none of {len(functions)} functions were called on {where}",
             )
     return compare(*recorded, name=reproducer.target)
 

@@ -138,7 +138,7 @@ class Examiner:
                     mutant=mutant, state="found", why="", targets=targets, suites=list(ran), found_by=found
                 )
                 if any(finding.kind == BUILD for finding in judgement.findings):
-                    return msgspec.structs.replace(outcome, state="invalid", why="the server is not made", found_by=[])
+                    return msgspec.structs.replace(outcome, state="invalid", why="the server is not built", found_by=[])
                 again = self._seen_again(mutant, tree, outcome, target, judgement) if found else []
             except InconclusiveError as error:
                 unknown.append(error.what)
