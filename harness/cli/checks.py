@@ -147,7 +147,7 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
     "corpora",
     type=click.Path(path_type=Path, file_okay=False),
     default=None,
-    help="Keep what it learns in this folder.  [default: in the cache]",
+    help="Keep the learnt streams in this folder.  [default: in the cache]",
 )
 @options.fail_fast
 @options.warnings
@@ -173,7 +173,7 @@ def fuzz(
 ) -> ExitCode:
     """Send random command streams, guided by coverage.
 
-    This is a check of the suite `fuzz` alone. What it learns is kept, and the next run begins with it.
+    This is a check of the suite `fuzz` alone. The next run starts with the streams that this one learns.
     """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
@@ -258,7 +258,7 @@ cluster_file = click.argument("file", metavar="CLUSTER.toml", type=click.Path(pa
 
 @click.group()
 def campaign() -> None:
-    """Spread checks over many machines, and look at what arrived."""
+    """Spread checks over many machines and follow them."""
 
 
 @campaign.command()
@@ -266,10 +266,10 @@ def campaign() -> None:
 @click.option("--page", is_flag=True, help="Rewrite campaign.html and print its path.")
 @options.as_json
 def status(folder: Path, *, page: bool, as_json: bool) -> ExitCode:
-    """Show how far a campaign is, and what it has found.
+    """Show the progress and the findings of a campaign.
 
-    FOLDER is the run folder of a check with --on. The command works while the campaign runs, on any machine that sees
-    the folder, and exits 0 whatever it shows.
+    FOLDER is the run folder of a check with --on. The command works while the campaign runs, on any machine that can
+    read the folder. It exits with 0 whatever it shows.
     """
     stored = CampaignFolder.read(folder)
     if page:
@@ -288,7 +288,7 @@ def status(folder: Path, *, page: bool, as_json: bool) -> ExitCode:
 def keys(folder: Path) -> ExitCode:
     """Make the key and certificate of a cluster.
 
-    Copy the folder to every machine of the cluster. Who has it can run programs on all of them.
+    Copy the folder to every machine of the cluster. Anyone who has it can run programs on all of them.
     """
     make_keys(folder)
     click.echo(f"{folder}: name it in the cluster's file (keys = …), and copy it to every machine of the cluster")
@@ -302,7 +302,7 @@ def keys(folder: Path) -> ExitCode:
 def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
     """Run a cluster's scheduler until it is stopped.
 
-    It keeps nothing: campaigns give it again what it lost. If it ends by itself, it is started again.
+    The scheduler keeps no state: campaigns submit lost jobs again. If it crashes, it is restarted.
     """
     require_engine()
     if dashboard and not insecure and not is_loopback(dashboard.rpartition(":")[0].strip("[]")):
@@ -335,7 +335,7 @@ def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
 def worker(file: Path, *, insecure: bool, cells: int, name: str, scratch: Path | None) -> ExitCode:
     """Run jobs of a cluster on this machine until it is stopped.
 
-    It waits for a scheduler that is not there, and joins again after one that was lost.
+    The worker waits until its scheduler is available, and reconnects if it loses the scheduler.
     """
     require_engine()
     read = read_file(file, insecure=insecure)

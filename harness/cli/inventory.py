@@ -47,7 +47,7 @@ Listed = TypeVar("Listed")
 @click.option(
     "--for-tests",
     is_flag=True,
-    help="Include what the project's own tests need: a browser, a debugger, and Go for actionlint.",
+    help="Include the packages that the project's own tests need: a browser, a debugger, and Go for actionlint.",
 )
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
     """List missing packages and how to install them.
@@ -84,10 +84,10 @@ def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool
 @options.jobs
 @folder_options
 def self_test(run: FolderOptions, targets: tuple[str, ...], *, jobs: int) -> ExitCode:
-    """Prove this installation with the emulators' canaries.
+    """Test this installation with the emulators' canaries.
 
-    A canary makes every access of a machine's instruction set. Each must do what the machine does: load, store, or
-    raise the signal. Targets whose emulators are not built are named. Without --target nothing is downloaded.
+    A canary makes every access of a machine's instruction set. Each access must behave as on the machine: load, store,
+    or raise the signal. The command lists targets whose emulators are not built. Without --target it downloads nothing.
     """
     # Without names of targets, the command looks at what is here.
     bench = Workbench.default(offline=run.offline or not targets)
@@ -236,7 +236,7 @@ def build(
     "older_seconds",
     type=value_types.Age(),
     default=None,
-    help="Remove what no command has used for so long: 12h, 30d.",
+    help="Remove entries that no command has used for this long: 12h, 30d.",
 )
 @click.option(
     "--keep-releases",
@@ -249,15 +249,15 @@ def build(
     type=value_types.Size(),
     default=None,
     help="Keep the cache below this size from now on: 500MiB, 20GiB, none. Each command that adds to the cache removes "
-    "what was not used for longest.  [default: 10GiB]",
+    "the least recently used entries.  [default: 10GiB]",
 )
 @options.as_json
 def clean(
     *, yes: bool, older_seconds: float | None, keep_releases: bool, limit_bytes: int | None, as_json: bool
 ) -> ExitCode:
-    """Show what the cache holds, remove a part, or empty it.
+    """Show the contents of the cache, or remove some or all.
 
-    What a running command uses stays.
+    Entries that a running command uses are kept.
     """
     if keep_releases and older_seconds is None:
         raise UsageError("--keep-releases has no effect here", where="--keep-releases", remedy="--older-than 30d")

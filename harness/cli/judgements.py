@@ -69,9 +69,9 @@ def report(
 ) -> ExitCode:
     """Rewrite a judged run's report, or print one format of it.
 
-    The command judges nothing, and exits 0 whatever the verdict. With --format issue it writes what a maintainer needs
-    to know of one finding. For that it starts servers: it looks for the fewest commands that show the finding, and
-    replays them on each release and under the distribution's QEMU.
+    The command judges nothing, and exits with 0 regardless of the verdict. --format issue writes a bug report about one
+    finding. To do so it starts servers: it searches for the fewest commands that show the finding, and replays them on
+    each release and under the distribution's QEMU.
     """
     stored_run.refuse_ways_out(run)
     judgement = formats.read(run)
@@ -96,9 +96,9 @@ def report(
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--kind", "kinds", multiple=True, help="Only findings of this kind, or glob; repeat for more.")
-@click.option("--target", "targets", multiple=True, help="Only what this target, or glob, shows; repeat for more.")
-@click.option("--suite", "suites", multiple=True, help="Only what this suite, or glob, shows; repeat for more.")
+@click.option("--kind", "kinds", multiple=True, help="Only findings of this kind or glob; repeat for more.")
+@click.option("--target", "targets", multiple=True, help="Only findings on this target or glob; repeat for more.")
+@click.option("--suite", "suites", multiple=True, help="Only findings of this suite or glob; repeat for more.")
 @click.option("--new", is_flag=True, help="Only findings that are not known.")
 @options.as_json
 def findings(
@@ -112,7 +112,7 @@ def findings(
 ) -> ExitCode:
     """List the findings of a judged run, one line each.
 
-    The command judges nothing, and exits 0 whatever it lists.
+    The command judges nothing, and exits with 0 regardless of the findings.
     """
     stored_run.refuse_ways_out(run)
     judgement = formats.read(run)
@@ -132,7 +132,7 @@ def findings(
 @click.argument("finding", metavar="ID")
 @options.as_json
 def show(run: Path, finding: str, as_json: bool) -> ExitCode:
-    """Show one finding of a judged run, whole.
+    """Show one finding of a judged run in full.
 
     ID may be a glob, or the beginning of the id.
     """
@@ -167,7 +167,7 @@ def join(
 ) -> ExitCode:
     """Join judged runs into one judgement.
 
-    Use it for the runs of several CI jobs. It exits as a single check of all their cells would.
+    Use it for the runs of several CI jobs. Its exit code is that of a single check of all their cells.
     """
     planned = read_plan(plan_file) if plan_file else []
     for folder in folders:
@@ -189,14 +189,15 @@ def join(
     metavar="SITE",
     required=True,
     type=click.Path(path_type=Path),
-    help="The site's folder: new, empty, or an earlier site, to which the runs are added.",
+    help="The site's folder: new, empty, or an existing site, to which the runs are added.",
 )
 @options.as_json
 def history(folders: tuple[Path, ...], site: Path, *, as_json: bool) -> ExitCode:
     """Write a static site of many runs, or add runs to one.
 
-    DIR is a run folder, or holds some. The site shows verdicts by revision and target, when each finding was first and
-    last seen, which ones are flaky, and times. The command judges nothing, and exits 0 whatever the verdicts.
+    DIR is a run folder, or a folder that contains run folders. The site shows verdicts by revision and target, when
+    each finding was first and last seen, which ones are flaky, and times. The command judges nothing, and exits
+    with 0 regardless of the verdicts.
     """
     made = history_site.write_site(folders, site)
     for line in made.left_out:

@@ -36,7 +36,7 @@ def _today() -> datetime.date:
     "--expires",
     type=click.DateTime(["%Y-%m-%d"]),
     default=None,
-    help=f"The last day on which the entry counts, YYYY-MM-DD.  [default: in {known_entries.DAYS} days]",
+    help=f"The last day on which the entry is in force, YYYY-MM-DD.  [default: in {known_entries.DAYS} days]",
 )
 @click.option(
     "--file",
@@ -51,8 +51,8 @@ def add(
 ) -> ExitCode:
     """Add a finding of a judged run to a list.
 
-    RUN is a run folder, or a findings.json. The entries fit the occasions on which the run saw the finding, and no
-    others. ID may be a glob, or the beginning of the id.
+    RUN is a run folder, or a findings.json. The entries match only the circumstances in which the run saw the finding.
+    ID may be a glob, or the beginning of the id.
     """
     if not reason.strip():
         raise UsageError("an entry needs a reason", where="--reason", remedy="--reason 'issue 1234'")
@@ -87,8 +87,8 @@ def add(
 def list_(server: str, known: Path, as_json: bool) -> ExitCode:
     """List the entries in force for a server.
 
-    These are the entries of the known-findings file and, for a tree, of its own .plumbline/known.toml. Entries that
-    have expired or expire within a month say so.
+    These are the entries of the known-findings file and, for a tree, of its own .plumbline/known.toml. The list marks
+    entries that have expired or expire within a month.
     """
     entries = known_entries.listed(Catalog(), server, known, _today())
     if as_json:

@@ -59,7 +59,7 @@ server = click.option(
     "--server",
     default=DEFAULT_SERVER,
     show_default=True,
-    help="A release's name, or the path of a source tree. check, fuzz, audit: debian:SUITE/PACKAGE, too.",
+    help="A release's name, or the path of a source tree; for check, fuzz and audit also debian:SUITE/PACKAGE.",
     shell_complete=completion.servers,
 )
 
@@ -104,9 +104,11 @@ seed = click.option(
     default=None,
     help="Seed of everything random. Without it, a seed is drawn and reported.",
 )
-offline = click.option("--offline", is_flag=True, help="Use only the cache; fail with a list of what it lacks.")
+offline = click.option(
+    "--offline", is_flag=True, help=("Use only the cache; if something is missing from it, list that and fail.")
+)
 trust = click.option(
-    "--trust", is_flag=True, help="Run a reproducer that no check on this machine made, with your own permissions."
+    "--trust", is_flag=True, help="Run a reproducer that was not made on this machine. It runs with your permissions."
 )
 run_folder = click.option(
     "--run",
@@ -127,7 +129,7 @@ jobs = click.option(
     type=click.IntRange(1, 64),
     default=DEFAULT_JOBS,
     show_default="three for two processors",
-    help="Cells to run at a time. As many again run beside them if their suites mostly wait.",
+    help="Cells to run at a time. As many again run in addition if their suites mostly wait.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 
@@ -161,7 +163,7 @@ emulator = click.option(
     type=click.Choice(get_args(Flavour)),
     default="pinned",
     show_default=True,
-    help="The pinned QEMU, or the distribution's, which enforces less; its canaries say how much.",
+    help="The pinned QEMU, or the distribution's, which enforces less; its canaries show how much.",
 )
 policy = click.option(
     "--policy",
@@ -181,7 +183,7 @@ annotated = click.option(
     "--annotations",
     type=click.Choice(["github"]),
     default=None,
-    help="Also print findings on standard error in the CI system's format, which it shows on the diff.",
+    help="Also print findings on standard error in a format that the CI system shows on the diff.",
 )
 allocator = click.option(
     "--allocator",
@@ -196,20 +198,20 @@ environment = click.option(
     type=click.Choice(get_args(GuestEnvironment)),
     default="usual",
     show_default=True,
-    help="What surrounds the servers: musl's small stacks of threads, or Debian's filter of system calls.",
+    help="Environment of the servers: musl's small thread stacks, or the system call filter of Debian's service.",
 )
 io = click.option(
     "--io",
     type=click.Choice(get_args(Transport)),
     default="unix",
     show_default=True,
-    help="How the suites' clients reach the servers: by Unix sockets, or by TCP on loopback.",
+    help="How the suites' clients connect to the servers: over Unix sockets, or over TCP on loopback.",
 )
 toolchain = click.option(
     "--toolchain",
     default=DEFAULT_FAMILY,
     show_default=True,
-    help="Another compiler, or C library, too; `plumb list toolchains` says which targets it has.",
+    help="Compiler, and C library where it has its own; `plumb list toolchains` lists the targets of each.",
     shell_complete=completion.families,
 )
 warnings = click.option(
@@ -217,7 +219,7 @@ warnings = click.option(
     type=click.Choice(get_args(CompilerWarnings)),
     default="note",
     show_default=True,
-    help="Compiler warnings that occur on the target only: noted, failing findings, or off.",
+    help="Compiler warnings that occur only on the target: note them, report them as findings, or switch them off.",
 )
 audit = click.option(
     "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
@@ -233,22 +235,24 @@ test = click.option(
 mixed = click.option(
     "--mixed",
     is_flag=True,
-    help="In the suite `upstream`, servers that talk to each other run on the selected targets by turns.",
+    help="In the suite `upstream`, alternate between the selected targets for servers that talk to each other.",
 )
 target_clients = click.option(
     "--target-clients",
     is_flag=True,
-    help="In the suite `upstream`, redis-cli and redis-benchmark run on the target, too.",
+    help="In the suite `upstream`, run redis-cli and redis-benchmark on the target, too.",
 )
 insecure = click.option(
-    "--insecure", is_flag=True, help="Accept a scheduler without TLS on a network: whoever reaches it can run programs."
+    "--insecure",
+    is_flag=True,
+    help=("Accept a scheduler without TLS on a network. Anyone who can reach it can run programs."),
 )
 on = click.option(
     "--on",
     default="",
     metavar="CLUSTER",
     help="Run the cells on workers: local:N on this machine, an address, or a cluster's file. With --run FOLDER of an "
-    "earlier one, only what is missing is run.",
+    "earlier campaign, run only its missing jobs.",
 )
 fail_fast = click.option(
     "--fail-fast", is_flag=True, help="End each cell at its first failed test, even if its finding is known."
@@ -264,7 +268,7 @@ cflags = click.option(
     "--cflags",
     type=CompilerFlags(),
     default=(),
-    help="Compiler flags that your distribution adds, in one word.",
+    help="Compiler flags that your distribution adds, as one argument.",
 )
 make_variables = click.option(
     "--make",
@@ -272,5 +276,5 @@ make_variables = click.option(
     type=MakeVariable(),
     multiple=True,
     metavar="NAME=VALUE",
-    help="A variable that your distribution gives to make; repeat for more.",
+    help="A make variable that your distribution sets; repeat for more.",
 )

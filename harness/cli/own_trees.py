@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     default=Path(),
     show_default=True,
-    help="A server's git checkout, or a folder in it. Uncommitted changes count as well.",
+    help="A server's git checkout, or a folder in it. Uncommitted changes are included.",
 )
 @click.option(
     "--base",
@@ -58,7 +58,10 @@ if TYPE_CHECKING:
 @click.option(
     "--all-tests",
     is_flag=True,
-    help="Run all tests of the selected suites, also those that ended as expected and that the change cannot reach.",
+    help=(
+        "Run all tests of the selected suites, including those that ended as expected before and that "
+        "the change cannot reach."
+    ),
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
 @options.warnings
@@ -83,7 +86,7 @@ def premerge(
 ) -> ExitCode:
     """Check your change and report only new findings.
 
-    The changed files select the suites. Findings that the base revision shows as well do not fail the check.
+    The changed files select the suites. Findings that the base revision has, too, do not fail the check.
     """
     bench = run.workbench()
     planned, plan = premerge_workflow.explain(
@@ -186,16 +189,16 @@ one_target = click.option(
     type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
     default=None,
     metavar="FOLDER",
-    help="The target's root folder, whose dynamic loader and libraries its programs use, such as Buildroot's "
+    help="The target's root folder, which contains its dynamic loader and libraries, such as Buildroot's "
     "output/target.  [default: the cross compiler's]",
 )
 @program_options
 def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: Path | None) -> ExitCode:
     """Run any command with a target's programs emulated.
 
-    PROGRAM is a program of the target, or a command of this machine that runs some: -- make check. The command's
-    environment has CC and what else makes build systems compile for the target. With --json, what it prints goes to
-    standard error.
+    PROGRAM is a program of the target, or a command of this machine that runs such programs: -- make check. The
+    command's environment sets CC and the other variables that make build systems compile for the target. With --json,
+    the command's output goes to standard error.
     """
     bench = Workbench.default(offline=run.offline)
     asked = _execution(run, target, list(words), Path.cwd(), sysroot)
@@ -253,7 +256,7 @@ def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, sy
     """Build a Debian source package for a target and run its tests.
 
     PACKAGE is [SUITE/]NAME[=VERSION], such as zlib or bookworm/zlib. Its own build system configures, builds and tests
-    it as below `plumb exec`, with every program of the target emulated.
+    it as under `plumb exec`, and every program of the target is emulated.
     """
     bench = Workbench.default(offline=run.offline)
     prepared = debian_package.prepare(bench, package, target, into=into, here=Path.cwd(), system=system or "")

@@ -73,7 +73,7 @@ def replay(
     """Reproduce a finding, or send a command stream.
 
     The replies are compared with those of the native build. Exit 1: the finding is still there; 0: the replay looked
-    for it, and it is gone; 6: the replay cannot tell, and says why.
+    for the finding, and it is gone; 6: the replay could not tell, and says why.
     """
     if bisect and shortest:
         raise UsageError("a bisection replays the same commands each time", where="--shorten", remedy="leave it out")
@@ -150,8 +150,8 @@ def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bo
     """Rank the functions behind a wrong result.
 
     The command runs tests of the finding's suite, and neighbours of its shortest commands, on a target that shows it.
-    Functions that run when the result is wrong, and not when it is right, stand first. None of them need be at fault.
-    The ranking becomes part of the run's report. ID may be a glob, or the beginning of the id.
+    Functions that run only when the result is wrong come first. None of them need be at fault. The ranking becomes part
+    of the run's report. ID may be a glob, or the beginning of the id.
     """
     bench = Workbench.default(offline=offline)
     found, ranking = _ranked(run, finding, lambda one: suspect_search.find_suspects(bench, run, one, trust=trust))
@@ -171,11 +171,11 @@ def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bo
 @options.offline
 @options.as_json
 def explain(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
-    """Show where the values behind a wrong result part.
+    """Show where the values behind a wrong result diverge.
 
-    gdb records what functions are given and what they return, on a target and on the native build, for the shortest
-    commands of the finding. The command shows the last equal and the first different value. The function that made it
-    from equal ones moves to the head of the ranking of `plumb suspects`, if there is one. ID may be a glob, or the
+    gdb records the arguments and return values of functions on a target and in the native build, for the shortest
+    commands of the finding. The command shows the last equal and the first different value. If `plumb suspects` made a
+    ranking, the function that computed the different value from equal ones moves to its head. ID may be a glob, or the
     beginning of the id.
     """
     bench = Workbench.default(offline=offline)

@@ -58,7 +58,7 @@ DEFAULT_WORKLOADS = ("pi-[1-4]-*", "pi-get*")
     "--harness",
     "of_harness",
     is_flag=True,
-    help="Run a quick check instead, and say where its processor time and memory go: a table, and a flame graph.",
+    help="Run a quick check instead, and show where its processor time and memory go, in a table and a flame graph.",
 )
 @click.option(
     "--suite",
@@ -87,8 +87,8 @@ def bench(
 ) -> ExitCode:
     """Measure what enforcement, audit and coverage cost.
 
-    The costs are throughput and memory, relative to the same QEMU without checks. With --harness: what a quick check
-    costs, whatever its verdict.
+    The costs are throughput and memory, relative to the same QEMU without checks. With --harness, the command measures
+    the cost of a quick check, whatever its verdict.
     """
     if of_harness:
         return _bench_harness(targets, server, suites, folder, as_json=as_json)
@@ -138,7 +138,7 @@ def _bench_harness(
 @click.option(
     "--against",
     default="",
-    help="Compare with this release or source tree, and name the functions that a difference comes from.",
+    help="Compare with this release or source tree, and name the functions that cause a difference.",
     shell_complete=completion.servers,
 )
 @click.option(
@@ -146,7 +146,7 @@ def _bench_harness(
     type=value_types.Percentage(),
     default="3%",
     show_default=True,
-    help="How much dearer than --against a figure may be.",
+    help="How much a figure may exceed that of --against.",
 )
 @click.option(
     "--rounds",
@@ -159,7 +159,7 @@ def _bench_harness(
     "--html",
     "page",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Write the figures to this file as a page too, with a chart of each workload if there are several servers.",
+    help="Also write the figures to this file as a page, with a chart of each workload if there are several servers.",
 )
 @options.optimisation
 @options.allocator
@@ -188,10 +188,10 @@ def measure(
     folder: Path | None,
     as_json: bool,
 ) -> ExitCode:
-    """Measure what servers cost in workloads, and compare.
+    """Measure and compare what servers cost in workloads.
 
-    The figures are instructions, calls, allocations, memory and writes to files, for each request. Exit 1: a figure is
-    dearer than --against by more than --limit. Exit 6: a count does not repeat, or the server does not serve.
+    The figures are instructions, calls, allocations, memory and writes to files, for each request. Exit 1: a figure
+    exceeds that of --against by more than --limit. Exit 6: a count does not repeat, or the server does not work.
     """
     if against and len(servers) > 1:
         raise UsageError(
@@ -340,7 +340,7 @@ def fixup_cost(
 ) -> ExitCode:
     """Measure what a kernel's alignment fixup costs.
 
-    The unit is instructions: for one fixup of each kind, and for what servers pay in their workloads.
+    The figures are instructions: for one fixup of each kind, and for all fixups of servers in their workloads.
     """
     bench = Workbench.default(offline=offline)
     catalog = bench.catalog

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     "--target",
     "targets",
     multiple=True,
-    help="Run only this one of the targets that must show the bug; repeat for more.",
+    help="Of the targets that must show the bug, run only this one; repeat for more.",
 )
 @click.option(
     "--generate",
     is_flag=True,
-    help="List the mutants that rules make of a release, or with --sample run the suites on some.",
+    help="List the mutants that rules generate from a release; with --sample, run the suites on some of them.",
 )
 @click.option("--sample", "size", type=click.IntRange(1), default=None, help="With --generate, how many to run.")
 @click.option(
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --sample, the seed of the selection.",
 )
-@options.time("With --sample, how long further mutants begin: 90s, 10m, 6h.")
+@options.time("With --sample, start no further mutant after this time: 90s, 10m, 6h.")
 @click.option(
     "--tier",
     type=click.Choice(["quick", "full"]),
@@ -82,7 +82,7 @@ def mutate(
 
     Each bug is planted alone in a clean release. Exit 1: a bug was missed.
 
-    With --generate, rules make the bugs. NAME is then the identifier of such a mutant, or a glob.
+    With --generate, rules generate the bugs. NAME is then the identifier of such a mutant, or a glob.
     """
     allowed = may_install(install)
     _refuse_unused(click.get_current_context(), generate=generate, sampled=size is not None)
