@@ -162,7 +162,7 @@ class Check:
             folder=folder,
         )
         if selection.left_out:
-            self.bench.progress.say(f"left out: {selection.left_out} tests that the change cannot reach")
+            self.bench.progress.say(f"not running {selection.left_out} tests that the change cannot reach")
         return selection
 
     def _run_whole(

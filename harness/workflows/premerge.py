@@ -228,7 +228,7 @@ def run(
     sources = source_excerpt.read(request.run).sources
     if undecided := baseline.undecided(old, [one for one in judgement.findings if not one.known], sources):
         names = ", ".join(one.id for one in undecided)
-        bench.progress.say(f"BASE shows other values: is that chance? It runs once more for {names}")
+        bench.progress.say(f"BASE shows other values: running it once more, since values may vary by chance: {names}")
         again = _of_base(bench, of_base, premerge.base, again=True)
         old = msgspec.structs.replace(old, again=again.appearances)
     baseline.write(request.run, old)
