@@ -14,7 +14,7 @@ from harness.cli.parameters import completion
 from harness.cli.run_command import carry_out, planned_request, unless_empty
 from harness.cli.run_options import may_install, program_options, run_options
 from harness.core.digests import key_of
-from harness.core.errors import ExitCode
+from harness.core.errors import ExitCode, UsageError
 from harness.core.model import BuildSettings
 from harness.isa import rules
 from harness.judge import conclusion
@@ -173,9 +173,22 @@ def port(
     return conclusion.exit_code(report.verdict)
 
 
+def _only(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> str:
+    """The one target that is named. Of several, the last alone would be checked, and the others pass in silence."""
+    if len(names) > 1:
+        raise UsageError(
+            f"one target at a time, not {len(names)}",
+            where=f"--target {names[-1]}",
+            remedy="the command again for each target",
+        )
+    return names[0]
+
+
 one_target = click.option(
     "--target",
     required=True,
+    multiple=True,
+    callback=_only,
     help="The target whose programs are emulated.",
     shell_complete=completion.targets,
 )

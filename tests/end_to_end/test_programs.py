@@ -34,6 +34,7 @@ from harness.run.programs.traced_command import (
     CommandEnd,
     Tracing,
     check_command,
+    check_machine,
     prepare_tracing,
     run_traced,
     write_events,
@@ -447,6 +448,11 @@ def test_what_a_process_executes_that_nobody_may_read_is_noted(
 def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
     tree, environment = traced_arm.folder, environment_for(traced_arm.setup)
     shutil.copy2(odd_program("sparc64"), tree / "other")
+    # Byte order is at 5, and the machine at 18 (elf(5)).
+    program = bytearray(odd_program("armv5").read_bytes())
+    program[5], program[18:20] = 2, program[18:20][::-1]
+    (tree / "armeb").write_bytes(program)
+    (tree / "armeb").chmod(0o755)
     (tree / "script").write_text("#!/nowhere/at/all\n", "utf-8")
     (tree / "script").chmod(0o755)
     (tree / "plain").write_text("echo\n", "utf-8")
@@ -454,13 +460,43 @@ def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
         "./absent": "there is no program ./absent",
         "absent-anywhere": "there is no program absent-anywhere",
         "./plain": "./plain cannot be executed",
-        "./other": "./other is a program of another machine than armv5",
         "./script": "the interpreter of ./script is not there",
     }.items():
         with pytest.raises(UsageError, match=f"error: {message} \\(PROGRAM\\)"):
-            check_command(traced_arm.tracing, [word], environment, tree)
+            check_command([word], environment, tree)
+    for word, machine in {
+        "./other": "EM_SPARCV9, 64 bits, big-endian",
+        "./armeb": "EM_ARM, 32 bits, big-endian",
+    }.items():
+        with pytest.raises(UsageError, match=f"error: {word} is a program of another machine than armv5") as refused:
+            check_machine(traced_arm.tracing, word, check_command([word], environment, tree))
+        assert f"it is of {machine}, and those of armv5 are of EM_ARM, 32 bits, little-endian" in str(refused.value)
     for word in ("./odd", "sh", "make"):
-        check_command(traced_arm.tracing, [word], environment, tree)
+        check_machine(traced_arm.tracing, word, check_command([word], environment, tree))
+
+
+def test_a_misspelt_program_is_told_of_before_anything_is_made(tmp_path: Path) -> None:
+    """Not when QEMU has been compiled for minutes."""
+    cache = tmp_path / "cache"
+    words = ["exec", "--target", "armv5", "--offline", "--no-install", "--", "./absent"]
+    finished = subprocess.run(
+        [*PLUMB, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PLUMBLINE_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (finished.returncode, "there is no program ./absent" in finished.stderr) == (ExitCode.USAGE, True), finished
+    assert not list(tmp_path.glob("runs/*")), "a run that never began"
+
+
+@pytest.mark.parametrize("words", [["env"], ["deb", "zlib"], ["exec", "--", "true"]])
+def test_a_second_target_is_refused_and_not_left_out_in_silence(tmp_path: Path, words: list[str]) -> None:
+    finished = plumb(tmp_path, words[0], "--target", "sparc64", "--target", "armv5", *words[1:])
+    assert (finished.returncode, finished.stdout) == (ExitCode.USAGE, "")
+    assert "one target at a time, not 2" in finished.stderr
 
 
 def test_a_target_whose_programs_are_those_of_this_machine_is_refused() -> None:

@@ -119,8 +119,11 @@ def machine_name(number: int) -> str:
     return next((name for name, value in ENUM_E_MACHINE.items() if value == number), f"machine {number}")
 
 
-def check_command(tracing: Tracing, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
-    """Raise UsageError for a command that cannot run: a missing file, one of another machine, a lost interpreter."""
+def check_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Path:
+    """The file that a command executes. Raises UsageError for one that is missing, or whose interpreter is.
+
+    It needs no compiler and no emulator of the target, so that a misspelt name is told of before they are made.
+    """
     name = words[0]
     found = shutil.which(name if "/" not in name else str(folder / name), path=environment.get("PATH"))
     if found is None:
@@ -133,19 +136,9 @@ def check_command(tracing: Tracing, words: Sequence[str], environment: Mapping[s
         )
     path = Path(found)
     try:
-        header = header_of(path)
-        first = path.open("rb").readline(256) if header is None else b""
+        first = path.open("rb").readline(256) if header_of(path) is None else b""
     except OSError as error:
         raise UsageError(f"{name} cannot be read", where="PROGRAM", because=error.strerror or str(error)) from error
-    own = header_of(Path("/proc/self/exe"))
-    if header is not None and header not in tracing.headers and header[1:] != (own or header)[1:]:
-        target, machine = tracing.runner.target.name, machine_name(tracing.headers[0][2])
-        raise UsageError(
-            f"{name} is a program of another machine than {target}",
-            where="PROGRAM",
-            because=f"its machine is {machine_name(header[2])}, and that of {target} {machine}",
-            remedy="compile it for the target: plumb env --target " + target,
-        )
     if first.startswith(b"#!"):
         interpreter = Path(os.fsdecode(first[2:].split()[0])) if first[2:].split() else Path("#!")
         if not (folder / interpreter).is_file():
@@ -154,6 +147,27 @@ def check_command(tracing: Tracing, words: Sequence[str], environment: Mapping[s
                 where="PROGRAM",
                 because=f"its first line names {interpreter}",
             )
+    return path
+
+
+def check_machine(tracing: Tracing, name: str, program: Path) -> None:
+    """Raise UsageError for a program that neither the target nor this machine runs. `name`: what the user calls it."""
+    header, own = header_of(program), header_of(Path("/proc/self/exe"))
+    if header is not None and header not in tracing.headers and header[1:] != (own or header)[1:]:
+        target = tracing.runner.target.name
+        raise UsageError(
+            f"{name} is a program of another machine than {target}",
+            where="PROGRAM",
+            because=f"it is of {_described(header)}, and those of {target} are of {_described(tracing.headers[0])}",
+            remedy="compile it for the target: plumb env --target " + target,
+        )
+
+
+def _described(header: tuple[int, int, int]) -> str:
+    """`EM_MIPS, 32 bits, little-endian`: a machine may have programs that differ in no more than one of them."""
+    bits = {1: "32", 2: "64"}.get(header[0], "unknown")
+    order = {1: "little-endian", 2: "big-endian"}.get(header[1], "of unknown byte order")
+    return f"{machine_name(header[2])}, {bits} bits, {order}"
 
 
 def run_traced(

@@ -15,7 +15,7 @@ from harness.judge.conclusion import conclude
 from harness.record import evidence_seal, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.programs.traced_command import check_command, prepare_tracing, run_traced, write_events
+from harness.run.programs.traced_command import check_command, check_machine, prepare_tracing, run_traced, write_events
 from harness.workflows.canaries.canary_cell import run_canaries
 from harness.workflows.git_checkout import revision_of
 from harness.workflows.programs.cross_environment import cross_environment
@@ -74,11 +74,12 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     rules.check_toolchain(
         rules.policy_for(bench.catalog.policies, asked.policy, target), target, bench.catalog.toolchain_of(target)
     )
+    program = check_command(asked.words, os.environ, asked.folder)
     diagnosis = host_packages.diagnose(bench.catalog, [target.name], emulator="pinned")
     host_packages.install_missing(diagnosis, bench.progress, install=asked.install)
     setup = set_up_target(bench, target)
     tracing, environment = tracing_of(setup, asked.policy, asked.sysroot), environment_for(setup)
-    check_command(tracing, asked.words, environment, asked.folder)
+    check_machine(tracing, asked.words[0], program)
     asked.run.mkdir(parents=True, exist_ok=True)
     known_findings.record(asked.run, known_findings.text_in(asked.folder), None)
     # Stored first: a run that is killed is then judged UNKNOWN.
