@@ -181,7 +181,7 @@ def test_what_is_entered_by_suites_whose_tests_all_run_is_noted_as_well(checkout
     assert (code, read["left_out"]) == (ExitCode.PASS, 0), errors
     assert "plumbIdle" in unentered(read)
     assert "rdbSaveInfoAuxFields" not in unentered(read)
-    assert not any("may enter it" in remark for remark in read["remarks"]), "what the suites enter is known"
+    assert not any("may enter them" in remark for remark in read["remarks"]), "what the suites enter is known"
 
 
 def test_a_change_of_which_no_line_is_executed_is_not_checked_although_its_function_is(
