@@ -240,7 +240,7 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
     (recorded,) = [
         one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
     ]
-    assert recorded.doubt == f"the native build, with which answers are compared, did not start: {reason}"
+    assert recorded.doubt == f"the native build, which gives the expected replies, did not start: {reason}"
 
 
 def test_a_guest_counts_the_faults_of_a_log_that_has_grown(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_
 def test_damage_is_told(tmp_path: Path) -> None:
     folder = passed(tmp_path, wanted="note", native=SILENT, armv5=SILENT)
     (folder / compiler_warnings.FOLDER / "armv5.json").write_text("{")
-    with pytest.raises(UsageError, match="what a compiler reported is damaged"):
+    with pytest.raises(UsageError, match="the record of a compiler's warnings is damaged"):
         judged(folder)
 
 

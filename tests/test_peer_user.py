@@ -163,7 +163,7 @@ def test_a_kernel_that_tells_nothing_is_the_machines_fault(recorder: Recorder, m
     monkeypatch.setattr(peer_user, "_TABLE", Path("/absent"))
     peer_user.way_to_ask.cache_clear()
     try:
-        with pytest.raises(InfrastructureError, match="does not tell whose"):
+        with pytest.raises(InfrastructureError, match="does not report the owner"):
             assert recorder.port
     finally:
         peer_user.way_to_ask.cache_clear()

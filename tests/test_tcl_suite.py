@@ -365,7 +365,7 @@ def test_a_record_that_cannot_be_written_is_the_machines_fault(tmp_path: Path, r
     file = TclFile.from_parent(request.session, path=path, interpreter=interpreter)
     server = Pong(tmp_path / "s")
     server.client_endpoint = (server.recorded_path, FULL_DISK)
-    with pytest.raises(InfrastructureError, match="what a test sends cannot be recorded") as caught:
+    with pytest.raises(InfrastructureError, match="the requests of a test cannot be recorded") as caught:
         file.run("planted-1.1", server, server)  # type: ignore[arg-type]
     assert caught.value.because == "No space left on device"
     interpreter.close()

@@ -157,7 +157,7 @@ FLAME_GRAPH = "processor-time.svg"
 
 
 def carry_out_profiled(bench: Workbench, request: Request, run: RunOptions, *, parent: Path = RUNS) -> RunRecord:
-    """Run a request for what it costs and not for its verdict: its report is written and not shown, with a picture."""
+    """Run a request to measure its cost, not for its verdict: write its report and a flame graph, show neither."""
     with metered(bench, request.run, profiled=True):
         with unless_empty(request.run):
             judgement, _ = _check(bench, request)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 RUNS = Path("runs")
-"""Where run folders are made that nobody names."""
+"""The folder of run folders without `--run`."""
 
 
 def workbench(toolchain: str, *, offline: bool) -> Workbench:

@@ -123,9 +123,7 @@ class Cache:
             if not problem:
                 return path
             if path.exists():
-                self._say(
-                    f"the cache entry {kind}/{key} is damaged ({problem}): it is removed, and made anew if needed"
-                )
+                self._say(f"the cache entry {kind}/{key} is damaged ({problem}): it is removed, and rebuilt if needed")
                 self._remove(kind, key)
         return None
 

@@ -160,13 +160,13 @@ def _is_same(one: _Property, other: _Property) -> bool:
 
 
 def _shared(members: Sequence[Finding]) -> str:
-    """What most members have in common, in words."""
+    """A text that says what most members have in common."""
     words = [text for one in members for text in dict.fromkeys(_properties(one).values())]
     return max(dict.fromkeys(words), key=words.count, default="")
 
 
 def _properties(finding: Finding) -> dict[_Property, str]:
-    """What a finding may share with another one of the same cause -> the same in words."""
+    """A key that findings of the same cause may share -> its text."""
     found: dict[_Property, str] = {}
     difference = finding.difference
     if finding.function not in {"", UNKNOWN}:

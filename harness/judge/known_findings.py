@@ -303,7 +303,7 @@ class OwnList(Record, frozen=True):
     entries: list[KnownFinding]
     """Those for the run's server."""
     remarks: list[str]
-    """Sentences on what the checked change does to the list."""
+    """Sentences on the entries that the checked change adds to the list or removes from it."""
 
 
 def own_list(folder: Path, run: RunRecord) -> OwnList:

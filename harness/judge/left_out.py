@@ -1,4 +1,4 @@
-"""Tests that did not run, because a change cannot reach them (`plumb premerge`), in words."""
+"""Sentences about tests that did not run, because a change cannot reach them (`plumb premerge`)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from harness.record.run_folder import LeftOut, RunRecord
 
 SHOWN = 8
-"""How many functions a remark names."""
+"""The largest number of functions that a remark names."""
 
 
 def tests(run: RunRecord) -> int:
-    """How many tests did not run."""
+    """The number of tests that did not run."""
     return sum(cell.left_out.tests for cell in run.cells if cell.left_out is not None)
 
 
 def remarks(run: RunRecord) -> list[str]:
-    """A sentence for all targets of which the same was left out for the same reason."""
+    """One sentence for all targets that did not run the same tests for the same reason."""
     what: dict[tuple[str, str], dict[str, list[str]]] = {}
     """Reason -> counts -> targets."""
     by_target: dict[str, dict[str, LeftOut]] = {}
@@ -44,6 +44,6 @@ def remarks(run: RunRecord) -> list[str]:
 
 
 def named(functions: Sequence[str]) -> str:
-    """The first functions, and how many there are besides."""
+    """The first names, and the number of the others."""
     more = f" and {len(functions) - SHOWN} more" if len(functions) > SHOWN else ""
     return ", ".join(functions[:SHOWN]) + more

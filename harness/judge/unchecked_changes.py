@@ -41,7 +41,7 @@ class Change(Record, frozen=True):
     unchecked: bool = False
     """Whether the file matters and no suite checks it."""
     unseen: bool = False
-    """Whether nobody knows if the file has changed, because git does not look at it."""
+    """Whether git does not look for changes in the file, so that a change would go unnoticed."""
 
 
 @contextlib.contextmanager
@@ -110,7 +110,7 @@ def partly(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]
 
 
 def unseen(changes: Sequence[Change]) -> list[str]:
-    """A sentence for the files of which nobody knows whether they have changed."""
+    """A sentence that names the files whose changes git does not report."""
     files = [change.file for change in changes if change.unseen]
     return (
         [f"git does not look for changes in {left_out.named(files)}, so any change there was not checked"]
@@ -179,7 +179,7 @@ def without_effect(run: RunRecord) -> list[str]:
 
 
 def not_compared(run: RunRecord, changes: Sequence[Change]) -> list[str]:
-    """A sentence where a change was checked and nobody knows what it alters, as where its base does not compile."""
+    """A sentence if the code of a checked change could not be compared with the base's."""
     if not run.uncompared or not any(change.suites for change in changes):
         return []
     return [
@@ -206,7 +206,7 @@ def _may_be_executed(run: RunRecord) -> bool:
 
 
 def _not_executed(run: RunRecord) -> dict[str, str]:
-    """Lines that nothing executed, in words -> the targets."""
+    """A text that lists the lines that no test executed -> the targets."""
     targets: dict[str, list[str]] = {}
     for target, one in run.unentered.items():
         if lines := [*one.lines, *one.beside]:
@@ -227,7 +227,7 @@ def _together(lines: Sequence[str]) -> list[str]:
 
 
 def _not_entered(run: RunRecord) -> dict[tuple[str, str], str]:
-    """Functions that no test is known to have entered, and the suites of which nobody knows, in words -> targets."""
+    """Functions that no test is known to have entered, and suites that record no functions, as text -> targets."""
     targets: dict[tuple[str, str], list[str]] = {}
     for target, one in run.unentered.items():
         if one.functions:

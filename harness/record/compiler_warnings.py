@@ -57,5 +57,7 @@ def read(folder: Path, run: RunRecord) -> dict[str, CompilerReport]:
         except FileNotFoundError:
             continue
         except msgspec.DecodeError as error:
-            raise UsageError("what a compiler reported is damaged", where=str(path), because=str(error)) from error
+            raise UsageError(
+                "the record of a compiler's warnings is damaged", where=str(path), because=str(error)
+            ) from error
     return found

@@ -95,7 +95,7 @@ def read(path: Path) -> Recorded:
     if isinstance(last, EndEvent):
         before = b"".join(line + b"\n" for line in lines[:-1])
         if (last.lines, last.digest) != (len(lines) - 1, hashlib.sha256(before).hexdigest()):
-            doubts.append(f"{path.name} is not what was written")
+            doubts.append(f"{path.name} differs from what was written")
         elif collected is not None and last.tests != collected:
             doubts.append(f"{last.tests} of {collected} tests came to an end")
     else:

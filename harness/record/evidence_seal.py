@@ -53,7 +53,7 @@ def doubts(cell: Path, digest: str) -> list[str]:
     except FileNotFoundError:
         return [f"there is no {NAME}"]
     if hashlib.sha256(content).hexdigest() != digest:
-        return [f"{NAME} is not what was written"]
+        return [f"{NAME} differs from what was written"]
     try:
         files = json_codec.decode(content, dict[str, SealedFile])
     except msgspec.DecodeError as error:

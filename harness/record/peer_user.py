@@ -67,7 +67,7 @@ def way_to_ask() -> Callable[[End, End], int | None]:
             if owner == os.geteuid():
                 return ask
     raise InfrastructureError(
-        "the kernel does not tell whose a connection on loopback is",
+        "the kernel does not report the owner of a connection on loopback",
         because=f"neither sock_diag nor {_TABLE} knows of one that was made just now",
         remedy="mount /proc; without it any user of this machine could command the servers under test",
     )

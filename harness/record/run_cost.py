@@ -79,7 +79,7 @@ def _read(path: Path, kind: type[Content]) -> Content | None:
         return None
     except msgspec.DecodeError as error:
         raise UsageError(
-            "the file is damaged, and nothing can be told from it",
+            "the file is damaged, so it proves nothing",
             where=str(path),
             because=str(error),
             remedy="run again; the verdict does not depend on it",

@@ -397,7 +397,7 @@ def read_run(folder: Path) -> RunRecord:
         raise _damaged(path, str(error)) from error
     before, _, after = content.rpartition(_SIGNED % record.digest.encode())
     if signed(before + _UNSIGNED + after) != content:
-        raise _damaged(path, "it is not what was written: its digest differs")
+        raise _damaged(path, "it has changed since it was written: its digest differs")
     return record
 
 
@@ -413,7 +413,7 @@ _UNSIGNED = _SIGNED % b""
 
 def _damaged(path: Path, because: str) -> InconclusiveError:
     return InconclusiveError(
-        "the run's record is damaged, and nothing can be concluded",
+        "the run's record is damaged, so nothing can be concluded",
         where=str(path),
         because=because,
         remedy="run again",

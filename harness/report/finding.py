@@ -102,13 +102,13 @@ def comparison_lines(comparison: ValueComparison | None) -> list[str]:
 
 
 def named_comparison(finding: Finding) -> str:
-    """The comparison of values in one line that says what it is; empty without one."""
+    """The comparison of values in one line, with a label; empty without one."""
     lines = comparison_lines(finding.comparison)
     return f"values compared with the native build's, no function need be at fault, {'; '.join(lines)}" if lines else ""
 
 
 def named_suspects(finding: Finding) -> str:
-    """The first suspects in one line that says what they are; empty without any."""
+    """The first suspects in one line, with a label; empty without any."""
     named = [f"{one.function} ({place_in_file(one.file, one.line)})" for one in finding.suspects[:SHOWN_SUSPECTS]]
     return f"suspects, the closest first, none need be at fault: {', '.join(named)}" if named else ""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WIDTH, ROW, TEXT_WIDTH = 1400.0, 17, 6.4
 """In pixels: of the picture, of a bar's height, and of a letter."""
 LEAST_WIDTH = 0.7
-"""Narrower bars, and all below them, are left out: nobody can see them."""
+"""Narrower bars, and all below them, are omitted: they would be invisible."""
 _STYLE = (
     "text{font:11px ui-monospace,Menlo,Consolas,monospace;fill:#1b1b1b;pointer-events:none}"
     "rect{stroke:#fff;stroke-width:.5}"

@@ -33,7 +33,7 @@ WHY = {
     "assertion": "The server's own assertion failed, and ends it.",
     "hang": "The server runs but no longer answers clients.",
 }
-"""A kind, or what it begins with -> what is wrong about it in general. Other kinds say it by their name."""
+"""A kind, or its prefix -> a general explanation of the fault. Other kinds explain themselves by their name."""
 
 
 class ReleaseAnswer(Record, frozen=True):
@@ -77,7 +77,7 @@ class IssueFacts(Record, frozen=True):
     source: dict[int, str]
     """Lines of the file of the finding's place, by number."""
     differences: list[str]
-    """What the commands are answered, and what the native build answers; empty for what is no wrong reply."""
+    """The replies of the target and of the native build; empty if the finding is not a wrong reply."""
     command: str
     """The command of the check that shows the finding, without `plumb`."""
 

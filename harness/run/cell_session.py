@@ -414,15 +414,15 @@ class CellSession:
                 return f"its requests could not be passed on: {server.recorder.trouble}"
         oracle = self._oracle
         if self._oracle_silent:
-            return f"the native build, with which answers are compared, did not start: {self._oracle_silent}"
+            return f"the native build, which gives the expected replies, did not start: {self._oracle_silent}"
         if oracle is None or (oracle.alive() and answers_ping(oracle.upstream)):
             return ""
         # A crash that it still reports is no silence.
         if oracle.settle():
             oracle.hung()
-            return f"the native build, with which answers are compared, did not answer: {oracle.detail}"
+            return f"the native build, which gives the expected replies, did not answer: {oracle.detail}"
         killed = "SIGKILL" in oracle.detail
-        return f"the native build, with which answers are compared, was {oracle.detail}" if killed else ""
+        return f"the native build, which gives the expected replies, was {oracle.detail}" if killed else ""
 
 
 def _execution_recorder(cell: CellSpec) -> ExecutionRecorder | None:

@@ -197,7 +197,7 @@ class CountedGuest(Guest):
                 found[address] = starts[place[1]]
         if TIMERS[0] not in found.values():
             raise InconclusiveError(
-                "nothing tells with which requests the server's timer ran",
+                "no record shows which requests the server's timer ran with",
                 where=str(binary),
                 because=f"no function {TIMERS[0]} was executed" if starts else f"no symbol {TIMERS[0]}",
             )

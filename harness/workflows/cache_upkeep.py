@@ -1,4 +1,4 @@
-"""Keeps the cache small: what it holds, what may be removed, and the limit that commands keep by themselves.
+"""Keeps the cache small: lists its entries, removes unused ones, and enforces the limit that every command keeps.
 
 Only entries are removed, each whole, the trees of planted bugs, which every `plumb mutate` makes anew, and the code
 that emulators have translated. Lists of packages, ccache's objects, keys, histories and corpora are no entries, and

@@ -40,7 +40,7 @@ A target that faults without end is stopped and not waited for.
 MARGIN_SECONDS = 300.0
 """How long a cell with a time limit may take beyond the limit: a failure that it finds at the end is still shrunk."""
 BEFORE_PYTEST = ("-I", "-B", "-m", "pytest")
-"""The words of a cell's process between the interpreter and what pytest is told."""
+"""The arguments of a cell's process between the interpreter and pytest's own arguments."""
 IMPORTED = (
     "harness.protocol.pipeline",
     "harness.protocol.reply_comparison",

@@ -63,7 +63,7 @@ class Premerge(Record, frozen=True):
     known: list[str]
     """What the change does to the tree's own list of known findings. An entry that it adds excuses nothing here."""
     unseen: list[str]
-    """Files of which nobody knows whether they have changed, and that a build may read: git does not look at them."""
+    """Files that a build may read and whose changes git does not report."""
     warning: str
     """Why BASE may be the wrong one; empty where nothing says so."""
     seed: int

@@ -1,4 +1,4 @@
-"""Judges a stored run again, by what it recorded.
+"""Judges a stored run again, from its records alone.
 
 A run of today needs no catalogue, so that the checkout's policies, targets and servers may have changed since. A run of
 format 2 recorded neither policies nor the source of its server: this module takes them from the catalogue.

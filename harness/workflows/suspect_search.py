@@ -189,7 +189,7 @@ class _Search:
         )
 
     def _idle(self, setup: TargetSetup, build: Build) -> frozenset[int]:
-        """What a server executes that starts and serves nobody: it stands behind whatever takes time."""
+        """The blocks of a server that starts and serves no client. They demote code that merely takes time."""
         program = build.server_binary
         code = code_of(program, setup.target.emulator.qemu)
         with tempfile.TemporaryDirectory(prefix="plumbline-idle-") as name:

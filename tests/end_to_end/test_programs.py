@@ -813,7 +813,7 @@ def test_what_a_killed_tracer_traced_is_killed(traced_arm: TracedRun) -> None:
 
 ENDS_OF_TRACERS = {
     "kill -9 $PPID": "the tracer was killed by SIGKILL",
-    """rm -r "$(tr '\\0' '\\n' </proc/$PPID/cmdline | sed -n 2p)"; ./odd""": "and it held what the tracer needs",
+    """rm -r "$(tr '\\0' '\\n' </proc/$PPID/cmdline | sed -n 2p)"; ./odd""": "which the tracer needs, while",
     "rm -r ../cells; true": "something removed its folder while the command ran",
 }
 

@@ -76,7 +76,7 @@ def prepare_tracing(cache: Cache, tools: Toolchain, runner: Runner, example: Pat
         raise UsageError(
             f"programs of {runner.target.name} are programs of this machine",
             where="--target",
-            because="nothing tells them from make, the shell and the emulator itself",
+            because="they cannot be distinguished from make, the shell and the emulator itself",
             remedy="a machine with another processor, or plumb check, which runs servers",
         )
     variant = registry.variant(runner.target.emulator.qemu)
@@ -229,7 +229,7 @@ def _untraced(program: str, place: Path, code: int) -> InfrastructureError:
         because = f"the tracer was {describe_exit(code)[1]}"
         remedy = "run again; the command must not end processes that are not its own"
     elif not (place / "emulator").is_file():
-        because = f"something removed {place} while the command ran, and it held what the tracer needs"
+        because = f"something removed {place}, which the tracer needs, while the command ran"
         remedy = "have the command remove nothing in the folder of temporary files that is not its own"
     else:
         because = f"the tracer ended with status {code}; its message is above"
@@ -335,7 +335,7 @@ def _outcome(
         return "skipped", f"Skipped: no program of {target} ran {where}, and {end.text}", ""
     if not end.code and count - before == skipped:
         told = f"each program of {target} that ran {where} ended with status {program_launch.SKIPPED}"
-        return "skipped", f"Skipped: {told}, as a test does that is skipped", ""
+        return "skipped", f"Skipped: {told}, as skipped tests do", ""
     if not end.code:
         return "passed", "", ""
     shown = [

@@ -108,7 +108,7 @@ class TclFile(pytest.File):
         if lost := re.search(r"^oracle lost: (.*)$", answer.text, re.MULTILINE):
             raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.log))
         if lost := re.search(r"^record lost: (.*)$", answer.text, re.MULTILINE):
-            raise InfrastructureError("what a test sends cannot be recorded", where=name, because=lost[1])
+            raise InfrastructureError("the requests of a test cannot be recorded", where=name, because=lost[1])
         verdict(answer.text, expired=answer.end == "expired")
 
 

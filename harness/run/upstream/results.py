@@ -73,7 +73,7 @@ class UpstreamVerdict(Record, frozen=True):
 
 
 LEFT_OUT = UpstreamVerdict(
-    outcome="skipped", message="it takes long, and does not run beside other suites in this tier: --tier full"
+    outcome="skipped", message="it takes long, so it does not run with other suites in this tier: --tier full"
 )
 """What became of a test that was not to run."""
 
@@ -127,7 +127,7 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
     elif all(one is None for one in tries) and all(_ran_smoothly(run) for run in runs):
         # Some tests stand in conditions, such as one for machines of 64 bits. A failed test hinders those inside it,
         # and in tests of clusters all that follow.
-        outcome, message = "skipped", "its file ran to the end there, and did not begin this test"
+        outcome, message = "skipped", "its file ran to the end there without beginning this test"
     else:
         outcome, message = "missing", _why_missing(runs[-1])
     return UpstreamVerdict(outcome=outcome, message=message, tries=tries, failures=len(failures))
