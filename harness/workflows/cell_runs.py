@@ -103,7 +103,7 @@ class CellRuns:
 
 
 def _audit_of(spec: CellSpec) -> CellSpec:
-    """The same cell with every forbidden access let through: it shows what the first crash hides."""
+    """The same cell as an audit: every forbidden access succeeds, which reveals sites that the first crash hides."""
     peers = {name: msgspec.structs.replace(peer, runner=_audited(peer.runner)) for name, peer in spec.peers.items()}
     return msgspec.structs.replace(
         spec,

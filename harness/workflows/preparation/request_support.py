@@ -31,7 +31,7 @@ def check_supported(catalog: Catalog, request: Request) -> None:
 
 
 def _check_package(catalog: Catalog, request: Request) -> None:
-    """Raise UsageError where a distribution's package is not what the options describe."""
+    """Raise UsageError if the options do not apply to a distribution's package."""
     compiled = {
         "--toolchain": catalog.family != DEFAULT_FAMILY,
         "--allocator": request.allocator != "libc",
