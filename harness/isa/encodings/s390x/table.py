@@ -9,7 +9,7 @@ from harness.isa.encodings.s390x.decoder_rows import row_form
 from harness.isa.encodings.s390x.instruction import LONG, SHORT
 from harness.isa.encodings.s390x.loads_and_stores import loads_and_stores
 from harness.isa.encodings.s390x.operations import operations
-from harness.isa.encodings.s390x.vectors import vectors
+from harness.isa.encodings.s390x.vector_registers import vector_registers
 
 FOLDER = Path(__file__).parent
 _FORMATS = r"RX_\w|RXY_\w|RXE|RXF|RS_\w|RSY_\w|RSL|S|SI|SIY|SIL|SS_\w|SSE|SSF|VRX|VRV|VRS_\w|VSI"
@@ -27,7 +27,7 @@ _NO_ACCESS = (
     r"|VLGV|VLVG|VERLL|VES\w+|LCBB|SVC|CU\w*|J\w*|PTLB|[XCHR]SCH|RCHP|SAL|SCHM"
 )
 TABLE = EncodingTable(
-    encodings=[*loads_and_stores(), *operations(), *vectors()],
+    encodings=[*loads_and_stores(), *operations(), *vector_registers()],
     preamble={"s390x": ".machine arch13"},
     syntax="",
     states={

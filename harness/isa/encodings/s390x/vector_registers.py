@@ -105,7 +105,7 @@ def _parts_of_vectors() -> Iterator[Encoding]:
                 yield S390xInstruction("VRV", f"{name} {operand},{memory},0", moves, size, preset=preset).at(there)
 
 
-def vectors() -> Iterator[Encoding]:
+def vector_registers() -> Iterator[Encoding]:
     """Everything that moves vector registers."""
     yield from _whole_vectors()
     yield from _elements()
