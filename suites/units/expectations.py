@@ -191,6 +191,41 @@ def _cmsgpack(_: Endianness) -> Callable[[str, list[str]], str]:
     return judge
 
 
+def _memtest(_: Endianness) -> Callable[[str, list[str]], str]:
+    """A comparison tells 1 where the halves differ. Every other number counts faults."""
+
+    def judge(key: str, values: list[str]) -> str:
+        faults = {"compare": 1, "numbers": 4, "values": 3, "addresses": 3, "preserve": 2}
+        if " difference " in key:
+            return exactly(values, ["1"])
+        return exactly(values, ["0"] * faults[key.rpartition(" ")[2]])
+
+    return judge
+
+
+def _timers(_: Endianness) -> Callable[[str, list[str]], str]:
+    """Numbers are told as distances from the first. The second timer is deleted; one 2^32 further is not there."""
+
+    def judge(key: str, values: list[str]) -> str:
+        if key.startswith("delay"):
+            return exactly(values, ["1" if key == "delay 0" else "0"])
+        fired = [("1", str(number)) if number != 1 else ("0", "-1") for number in range(4)]
+        return exactly(values, ["0", "1", "2", "3", "-1", "0", *(word for each in fired for word in each)])
+
+    return judge
+
+
+def _slowlog(_: Endianness) -> Callable[[str, list[str]], str]:
+    """Of an argument the log keeps 128 bytes, and tells how many more there were."""
+
+    def judge(key: str, values: list[str]) -> str:
+        length = int(key.rpartition(" ")[2])
+        text = b"a" * min(length, 128) + (b"... (%d more bytes)" % (length - 128) if length > 128 else b"")
+        return exactly(values, [str(len(text)), hexadecimal(text), str((1 << 40) + 1)])
+
+    return judge
+
+
 _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "siphash": partial(_siphash, nocase=False),
     "siphash_nocase": partial(_siphash, nocase=True),
@@ -224,4 +259,7 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "zipmap_integrity": integrity.judge(integrity.ZIPMAP, undecided=integrity.longer_than_needed),
     "lua": _of_bytes(digest),
     "cmsgpack": _cmsgpack,
+    "memtest": _memtest,
+    "timers": _timers,
+    "slowlog": _slowlog,
 }
