@@ -211,7 +211,7 @@ class Suite(Record, frozen=True):
     module: str = ""
     """The C source of a module that its servers load (harness.build.server_module), by its path from the suite."""
     preload: str = ""
-    """The C source, in the suite's folder, of a shared object that its servers may preload."""
+    """The C source of a shared object that its servers may preload, by its path from the suite."""
     programs: bool = False
     """Whether its tests run the release's other programs on the target: its client, its benchmark."""
     tls: bool = False

@@ -1,12 +1,17 @@
-"""A server whose clock is in the years after 2038 and 2106 keeps time as any other does."""
+"""A server whose clock is in the years after 2038 and 2106 keeps time as any other does. So does one whose machine has
+run for years, and one whose clock moves by weeks.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
+import hiredis
 import pytest
 
+from harness.protocol.resp import info_fields
+from suites._shared import link
 from suites._shared.formats import rdb
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import Key
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
+    from suites._shared.ports import Ports
 
 # An hour before the end of 31 bits of seconds; a minute after it, after that of 32 bits, and after that of 33.
 MOMENTS = {"before 2038": (1 << 31) - 3700, "2038": (1 << 31) + 60, "2106": (1 << 32) + 60, "2242": (1 << 33) + 60}
@@ -26,6 +32,25 @@ SLACK = 30
 """Seconds that a slow server may take from one command to the next."""
 LRU_PERIOD = 1 << 24
 """Seconds after which the clock of idle times wraps (redis.conf, maxmemory-samples)."""
+# The end of 32 bits of microseconds, which some of the test is before; beyond it; and beyond that of 32 bits of
+# milliseconds, and of 31 of seconds.
+UPTIMES = {
+    "71 minutes": (1 << 32) // 10**6 - 1,
+    "3 days": 1 << 18,
+    "50 days": (1 << 32) // 1000 + 60,
+    "69 years": 1 << 31,
+}
+# Milliseconds beyond 31, 32 and 33 bits; the second is little beyond, so that what is left of it is too short.
+SILENCES = {"25 days": (1 << 31) // 1000 + 60, "50 days": (1 << 32) // 1000 + 60, "100 days": (1 << 33) // 1000 + 60}
+SLEEPS = ["61", "2147.25", "2148.5", "4294.75", "4295", "100000.5", "8000000"]
+"""Microseconds around 31 and 32 bits, and beyond; seconds that an int has."""
+LIMIT = 30_000
+"""Milliseconds after which a script is slow: on a busy machine, too, it takes less."""
+NODES = """\
+{me} 127.0.0.1:1@10001 myself,master - 0 0 1 connected 0-8191
+{other} 127.0.0.1:2@10002 master - 1 0 2 disconnected 8192-16383
+vars currentEpoch 2 lastVoteEpoch 0
+"""
 every_moment = pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 
 
@@ -145,3 +170,135 @@ def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Gue
     # Before 7.0 the server takes twice the period for the wrap.
     if cell.version >= (7,):
         assert 5000 <= old <= 5000 + SLACK, f"a key of 5003 seconds is told as {old!r}"  # type: ignore[operator]
+
+
+def text_of(wall: int, monotonic: int = 0) -> bytes:
+    """The file by which ahead.c moves the clocks, always of the same length."""
+    return b"%-63s" % b"%d %d" % (wall, monotonic)
+
+
+@pytest.mark.parametrize("uptime", UPTIMES.values(), ids=UPTIMES)
+def test_durations_are_told_however_long_the_machine_has_run(
+    cell: CellSpec, start_guest: StartGuest, uptime: int
+) -> None:
+    """Scripts, commands, timeouts and evictions are timed by the clock that begins with the machine."""
+    if uptime > 1 << 30 and cell.runner.target.time_bits == 32:
+        pytest.skip("time_t has 32 bits here")
+    guest = start_guest(preload=cell.preload, files={"ahead": text_of(0, uptime - int(time.monotonic()))})
+    limit = "busy-reply-threshold" if cell.version >= (7,) else "lua-time-limit"
+    loop = "local n = 0 for i = 1, 300000 do n = n + i end return n"
+    with server.client(guest) as client:
+
+        def ask(*words: Any) -> Any:
+            return client.command(*words)
+
+        ask("CONFIG", "SET", "slowlog-log-slower-than", 0)
+        ask("CONFIG", "SET", "latency-monitor-threshold", 20)
+        ask("CONFIG", "SET", limit, LIMIT)
+        assert ask("EVAL", loop, 0) == 300000 * 300001 // 2
+        assert not slow(guest), f"a script is slow before its limit of {LIMIT} ms"
+        ask("CONFIG", "SET", limit, 1)
+        ask("EVAL", loop.replace("300000", "3000000"), 0)
+        assert slow(guest), "a script is never slow"
+        started = time.monotonic()
+        assert ask("BLPOP", "nothing", "0.2" if cell.version >= (6,) else 1) is None
+        assert 0.15 <= time.monotonic() - started <= SLACK
+        ask("DEBUG", "SLEEP", "0.05")
+        (entry,) = ask("SLOWLOG", "GET", 1)
+        assert 50_000 <= entry[2] <= SLACK * 10**6, f"SLOWLOG says {entry!r}"
+        events = {bytes(event[0]): event[2:4] for event in ask("LATENCY", "LATEST")}
+        assert b"command" in events
+        assert all(20 <= value <= SLACK * 1000 for event in events.values() for value in event), f"LATENCY: {events}"
+        ask("CONFIG", "SET", "maxmemory", 1)
+        assert isinstance(client.pipeline([("SET", "k", 1)])[0], hiredis.ReplyError)
+        told = info_fields(ask("INFO", "stats"))
+        for name in ("current_eviction_exceeded_time", "total_eviction_exceeded_time"):
+            assert 0 <= int(told.get(name, 0)) <= SLACK * 1000, f"INFO says {name}:{told[name]}"
+        for name, words in info_fields(ask("INFO", "commandstats")).items():
+            usec = int(words.split(",")[1].partition("=")[2])
+            assert 0 <= usec <= SLACK * 10**6, f"INFO says {name}:{words}"
+
+
+def slow(guest: Guest) -> bool:
+    """Whether the server has noticed a slow script."""
+    return b"slow script" in guest.log.read_bytes().lower()
+
+
+@pytest.mark.parametrize("silence", SILENCES.values(), ids=SILENCES)
+def test_a_node_is_suspected_however_long_it_was_silent(
+    cell: CellSpec, start_guest: StartGuest, ports: Ports, silence: int
+) -> None:
+    names = {"me": "a" * 40, "other": "b" * 40}
+    files = {"nodes.conf": NODES.format(**names).encode(), "ahead": text_of(0)}
+    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3600000"]
+    guest = start_guest(preload=cell.preload, options=["--port", str(ports.free()), *options], files=files)
+
+    def suspected() -> bool:
+        with server.client(guest) as client:
+            lines = bytes(client.command("CLUSTER", "NODES")).decode().splitlines()  # type: ignore[arg-type]
+        (flags,) = [words[2] for words in map(str.split, lines) if words[0] == names["other"]]
+        return "fail" in flags
+
+    # The node looks at others ten times a second.
+    time.sleep(0.5)
+    assert not suspected()
+    (guest.folder / "ahead").write_bytes(text_of(silence))
+    link.await_that(suspected, [guest], "the node to suspect the other")
+
+
+@pytest.mark.parametrize("weeks", SILENCES.values(), ids=SILENCES)
+def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_guest: StartGuest, weeks: int) -> None:
+    """The clock moves while the server runs: ages, idle times and timeouts, in seconds and in thousandths."""
+    guest = start_guest(preload=cell.preload, files={"ahead": text_of(0)})
+    with server.client(guest) as client, guest.connection() as brief, guest.connection() as patient:
+
+        def ask(*words: Any) -> Any:
+            reply = client.command(*words)
+            assert not isinstance(reply, hiredis.ReplyError), f"{words!r:.100}: {reply}"
+            return reply
+
+        ask("SET", "brief", 1, "PX", (weeks - 100) * 1000)
+        ask("SET", "patient", "text", "PX", (weeks + LASTING) * 1000)
+        ask("XADD", "s", "1-1", "f", "v")
+        ask("XGROUP", "CREATE", "s", "g", 0)
+        ask("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">")
+        if cell.version >= (6,):
+            assert isinstance(client.pipeline([("AUTH", "nobody", "wrong")])[0], hiredis.ReplyError)
+        brief.sendall(b"BLPOP nothing %d\r\n" % (weeks - 100))
+        patient.sendall(b"BLPOP nothing %d\r\n" % (weeks + LASTING))
+        link.await_that(lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "2", [guest], "both to wait")
+        (guest.folder / "ahead").write_bytes(text_of(weeks))
+        link.await_that(
+            lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "1", [guest], "one to wait no more"
+        )
+        assert brief.recv(100) == b"*-1\r\n"
+        assert ask("EXISTS", "brief") == 0
+        assert LASTING - SLACK <= ask("TTL", "patient") <= LASTING
+        # A timer of the server reads this clock ten times a second.
+        link.await_that(lambda: near(ask("OBJECT", "IDLETIME", "patient"), weeks), [guest], "the key's idle time")
+        assert near(info_fields(ask("INFO", "server"))["uptime_in_seconds"], weeks)
+        listed = [
+            dict(word.split("=", 1) for word in line.split()) for line in ask("CLIENT", "LIST").decode().splitlines()
+        ]
+        assert all(near(one["age"], weeks) for one in listed), f"CLIENT LIST says {listed}"
+        assert near(max(int(one["idle"]) for one in listed), weeks), f"CLIENT LIST says {listed}"
+        ((_, _, idle, _),) = ask("XPENDING", "s", "g", "-", "+", 10)
+        assert near(idle / 1000, weeks), f"XPENDING says {idle}"
+        (consumer,) = ask("XINFO", "CONSUMERS", "s", "g")
+        idle = dict(zip(consumer[::2], consumer[1::2], strict=True))[b"idle"]
+        assert near(idle / 1000, weeks), f"XINFO CONSUMERS says {consumer}"
+        if cell.version >= (6,):
+            (entry,) = ask("ACL", "LOG")
+            age = dict(zip(entry[::2], entry[1::2], strict=True))[b"age-seconds"]
+            assert near(age, weeks), f"ACL LOG says {entry}"
+        assert ask("XCLAIM", "s", "g", "you", (weeks + SLACK) * 1000, "1-1", "JUSTID") == []
+        assert ask("XCLAIM", "s", "g", "you", (weeks - 100) * 1000, "1-1", "JUSTID") == [b"1-1"]
+
+
+@pytest.mark.parametrize("seconds", SLEEPS)
+def test_a_sleep_is_as_long_as_it_was_asked_for(cell: CellSpec, start_guest: StartGuest, seconds: str) -> None:
+    guest = start_guest(preload=cell.preload, files={"ahead": text_of(0)})
+    with server.client(guest) as client:
+        client.command("DEBUG", "SLEEP", seconds)
+    whole, _, part = seconds.partition(".")
+    assert guest.read("slept").split() == [whole.encode(), str(int(part.ljust(9, "0"))).encode()]

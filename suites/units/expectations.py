@@ -226,6 +226,62 @@ def _slowlog(_: Endianness) -> Callable[[str, list[str]], str]:
     return judge
 
 
+def _reader(_: Endianness) -> Callable[[str, list[str]], str]:
+    """The values of the reply that the input is, twice: read as a whole, and byte by byte."""
+
+    def judge(key: str, values: list[str]) -> str:
+        data = bytes.fromhex(key.removeprefix("input "))
+        return exactly(values, 2 * (_reply(data)[0] if data[:1] in b"+-:$*" and data[0] else [_refused(data[0])]))
+
+    return judge
+
+
+def _reply(data: bytes) -> tuple[list[str], bytes]:
+    """A reply in RESP, as its type in hiredis.h and its value, and what follows it."""
+    head, _, rest = data.partition(b"\r\n")
+    kind, text = head[:1], head[1:]
+    if kind == b":":
+        return ["3", str(int(text))], rest
+    if kind in b"+-":
+        return ["5" if kind == b"+" else "6", hexadecimal(text)], rest
+    size = int(text)
+    if size < 0:
+        return ["4"], rest
+    if kind == b"$":
+        return ["1", hexadecimal(rest[:size])], rest[size + 2 :]
+    values = ["2", text.decode()]
+    for _ in range(size):
+        more, rest = _reply(rest)
+        values += more
+    return values, rest
+
+
+def _refused(byte: int) -> str:
+    """The error for a first byte that the protocol does not have, which is shown as a C string has it."""
+    names = {ord("\\"): "\\\\", ord('"'): '\\"', 7: r"\a", 8: r"\b", 9: r"\t", 10: r"\n", 13: r"\r"}
+    shown = names.get(byte, chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}")
+    return hexadecimal(f'Protocol error, got "{shown}" as reply type byte'.encode())
+
+
+def _syncio(_: Endianness) -> Callable[[str, list[str]], str]:
+    """A call's result, whether its time was over, and whether it came back before that."""
+
+    def judge(key: str, values: list[str]) -> str:
+        ended = {"write what fits": 3000, "read what is there": 4000}.get(key.partition(",")[0])
+        return exactly(values, [str(ended), "0", "1"] if ended is not None else ["-1", "1", "0"])
+
+    return judge
+
+
+def _rdb_counts(_: Endianness) -> Callable[[str, list[str]], str]:
+    def judge(key: str, values: list[str]) -> str:
+        text = bytes.fromhex(values[0][1:]).decode() if len(values) == 1 else ""
+        told, counted = re.findall(r"[0-9]+", text)[:3], key.split()[1:]
+        return "" if told == counted else f"it says {text!r}"
+
+    return judge
+
+
 _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "siphash": partial(_siphash, nocase=False),
     "siphash_nocase": partial(_siphash, nocase=True),
@@ -262,4 +318,7 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "memtest": _memtest,
     "timers": _timers,
     "slowlog": _slowlog,
+    "reader": _reader,
+    "rdb_counts": _rdb_counts,
+    "syncio": _syncio,
 }

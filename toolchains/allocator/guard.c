@@ -366,7 +366,8 @@ PUBLIC void *calloc(size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    void *block = malloc(bytes);
+    /* Of malloc and memset a compiler would make a call of this function. */
+    void *block = allocate(bytes, promised(bytes));
     return block ? memset(block, 0, bytes) : NULL;
 }
 
