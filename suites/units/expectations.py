@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
-from suites.units import containers, integrity, ziplists
+from suites.units import containers, integrity, twister, ziplists
 from suites.units.values import OPPOSITE, WRAPS, digest, everywhere, exactly, hexadecimal, number_everywhere, pattern
 
 if TYPE_CHECKING:
@@ -267,8 +267,33 @@ def _syncio(_: Endianness) -> Callable[[str, list[str]], str]:
     """A call's result, whether its time was over, and whether it came back before that."""
 
     def judge(key: str, values: list[str]) -> str:
-        ended = {"write what fits": 3000, "read what is there": 4000}.get(key.partition(",")[0])
+        ended = {
+            "write what fits": 3000,
+            "read what is there": 4000,
+            "write to a slow reader": 1 << 22,
+            "read from a slow writer": 36,
+            "read a slow writer's line": 35,
+        }.get(key.partition(",")[0])
         return exactly(values, [str(ended), "0", "1"] if ended is not None else ["-1", "1", "0"])
+
+    return judge
+
+
+def _twister(_: Endianness) -> Callable[[str, list[str]], str]:
+    """Numbers of 64 bits; or a number of 63 bits and two fractions, by turns, from numbers one after the other."""
+
+    def judge(key: str, values: list[str]) -> str:
+        what, _, seed = key.split()
+        state = twister.from_keys([0x12345, 0x23456, 0x34567, 0x45678]) if seed == "keys" else None
+        made = twister.numbers(state or twister.from_seed(int(seed)))
+        if what == "numbers":
+            return exactly(values, [str(next(made)) for _ in range(2 * 312 + 16)])
+        forms = (
+            lambda number: number >> 1,
+            lambda number: _bits((number >> 11) / (1 << 53)),
+            lambda number: _bits(((number >> 12) + 0.5) / (1 << 52)),
+        )
+        return exactly(values, [str(form(next(made))) for _ in range(20) for form in forms])
 
     return judge
 
@@ -321,4 +346,5 @@ _JUDGES: dict[str, Callable[[Endianness], Callable[[str, list[str]], str]]] = {
     "reader": _reader,
     "rdb_counts": _rdb_counts,
     "syncio": _syncio,
+    "twister": _twister,
 }

@@ -6,6 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+
+#define PIECES 4
 
 static void pair(int ends[2])
 {
@@ -23,11 +26,61 @@ static void told(ssize_t result, int error, long long started, long long timeout
     end();
 }
 
+static char data[1 << 22], taken[1 << 12];
+
+/* A process at the other end that takes all data, or sends pieces and the end of a line, and pauses now and then. */
+static pid_t slow(int end, int other, int takes)
+{
+    pid_t child = fork();
+    size_t done = 0;
+    ssize_t some = 1;
+
+    if (child != 0) return child;
+    close(other);
+    fcntl(end, F_SETFL, 0);
+    for (int i = 0; !takes && i < PIECES; i++) {
+        usleep(20000);
+        if (write(end, i + 1 < PIECES ? "abcdefgh\r" : "abcdefg\r\n", 9) != 9) _exit(1);
+    }
+    while (takes && done < sizeof data && some > 0) {
+        usleep(5000);
+        some = read(end, data, sizeof data / 64);
+        done += (size_t)some;
+    }
+    _exit(0);
+}
+
+static void in_pieces(long long timeout)
+{
+    static const char *const calls[] = {"write to a slow reader", "read from a slow writer", "read a slow writer's line"};
+
+    for (int i = 0; i < 3; i++) {
+        long long started;
+        ssize_t result;
+        int ends[2];
+        pid_t other;
+
+        pair(ends);
+        fflush(stdout);
+        other = slow(ends[1], ends[0], i == 0);
+        line("%s, %lld ms", calls[i], timeout);
+        started = mstime();
+        if (i == 0) result = syncWrite(ends[0], data, sizeof data, timeout);
+        else if (i == 1) result = syncRead(ends[0], taken, 9 * PIECES, timeout);
+        else result = syncReadLine(ends[0], taken, sizeof taken, timeout);
+        told(result, errno, started, timeout);
+        /* It ends when there is nobody to take from, or to send to. */
+        close(ends[0]);
+        close(ends[1]);
+        waitpid(other, NULL, 0);
+    }
+}
+
 void unit_syncio(void)
 {
     static const long long timeouts[] = {30, 100};
-    static char data[1 << 22], place[1 << 12];
 
+    in_pieces(100000);
     for (size_t i = 0; i < sizeof timeouts / sizeof *timeouts; i++) {
         long long started;
         ssize_t result;
@@ -41,7 +94,7 @@ void unit_syncio(void)
 
         line("read what is there, %lld ms", 1000 * timeouts[i]);
         started = mstime();
-        result = syncRead(ends[1], place, 4000, 1000 * timeouts[i]);
+        result = syncRead(ends[1], taken, 4000, 1000 * timeouts[i]);
         told(result, errno, started, 1000 * timeouts[i]);
         close(ends[0]);
         close(ends[1]);
@@ -54,12 +107,12 @@ void unit_syncio(void)
 
         line("read more than is there, %lld ms", timeouts[i]);
         started = mstime();
-        result = syncRead(ends[1], place, 4000, timeouts[i]);
+        result = syncRead(ends[1], taken, 4000, timeouts[i]);
         told(result, errno, started, timeouts[i]);
 
         line("read a line that does not come, %lld ms", timeouts[i]);
         started = mstime();
-        result = syncReadLine(ends[1], place, sizeof place, timeouts[i]);
+        result = syncReadLine(ends[1], taken, sizeof taken, timeouts[i]);
         told(result, errno, started, timeouts[i]);
         close(ends[0]);
         close(ends[1]);
