@@ -471,6 +471,13 @@ def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> 
     assert kept.preload == "bitops"
 
 
+def test_a_server_that_preloads_is_replayed_so_even_without_files_and_options(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_blocks", outcome="failed", message="guest died")
+    run.own_guest("armv5", "bitops", "armv5", test="test_blocks", end="signal", preloads=True)
+    (finding,) = judged(run)[0]
+    assert (reproducer(finding).preload, reproducer(finding).files) == ("bitops", {})
+
+
 def test_a_wrong_answer_of_a_tests_only_server_is_replayed_with_what_that_was_asked(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_time", outcome="failed", message="AssertionError: TIME says 1")
     place = run.cell("armv5", "bitops") / "guest-9" / run_folder.INPUTS / "ahead"

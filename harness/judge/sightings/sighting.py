@@ -107,7 +107,7 @@ def fields_of(test: TestEvent | None, guest: Path | None) -> TestFields:
 
 def _started_with(test: TestEvent, guest: Path) -> StartedWith | None:
     inputs = guest / run_folder.INPUTS
-    if not (inputs.is_dir() or test.options):
+    if not (inputs.is_dir() or test.options or test.preloads or test.tls):
         return None
     return StartedWith(inputs=inputs, options=test.options, preloads=test.preloads, tls=test.tls)
 
