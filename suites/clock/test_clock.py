@@ -172,11 +172,6 @@ def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Gue
         assert 5000 <= old <= 5000 + SLACK, f"a key of 5003 seconds is told as {old!r}"  # type: ignore[operator]
 
 
-def text_of(wall: int, monotonic: int = 0) -> bytes:
-    """The file by which ahead.c moves the clocks, always of the same length."""
-    return b"%-63s" % b"%d %d" % (wall, monotonic)
-
-
 @pytest.mark.parametrize("uptime", UPTIMES.values(), ids=UPTIMES)
 def test_durations_are_told_however_long_the_machine_has_run(
     cell: CellSpec, start_guest: StartGuest, uptime: int
@@ -184,7 +179,7 @@ def test_durations_are_told_however_long_the_machine_has_run(
     """Scripts, commands, timeouts and evictions are timed by the clock that begins with the machine."""
     if uptime > 1 << 30 and cell.runner.target.time_bits == 32:
         pytest.skip("time_t has 32 bits here")
-    guest = start_guest(preload=cell.preload, files={"ahead": text_of(0, uptime - int(time.monotonic()))})
+    guest = start_guest(preload=cell.preload, files={"ahead": b"0 %d" % (uptime - int(time.monotonic()))})
     limit = "busy-reply-threshold" if cell.version >= (7,) else "lua-time-limit"
     loop = "local n = 0 for i = 1, 300000 do n = n + i end return n"
     with server.client(guest) as client:
@@ -229,7 +224,7 @@ def test_a_node_is_suspected_however_long_it_was_silent(
     cell: CellSpec, start_guest: StartGuest, ports: Ports, silence: int
 ) -> None:
     names = {"me": "a" * 40, "other": "b" * 40}
-    files = {"nodes.conf": NODES.format(**names).encode(), "ahead": text_of(0)}
+    files = {"nodes.conf": NODES.format(**names).encode()}
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3600000"]
     guest = start_guest(preload=cell.preload, options=["--port", str(ports.free()), *options], files=files)
 
@@ -242,14 +237,15 @@ def test_a_node_is_suspected_however_long_it_was_silent(
     # The node looks at others ten times a second.
     time.sleep(0.5)
     assert not suspected()
-    (guest.folder / "ahead").write_bytes(text_of(silence))
+    with server.client(guest) as client:
+        client.command("DEBUG", "SLEEP", silence)
     link.await_that(suspected, [guest], "the node to suspect the other")
 
 
 @pytest.mark.parametrize("weeks", SILENCES.values(), ids=SILENCES)
 def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_guest: StartGuest, weeks: int) -> None:
     """The clock moves while the server runs: ages, idle times and timeouts, in seconds and in thousandths."""
-    guest = start_guest(preload=cell.preload, files={"ahead": text_of(0)})
+    guest = start_guest(preload=cell.preload)
     with server.client(guest) as client, guest.connection() as brief, guest.connection() as patient:
 
         def ask(*words: Any) -> Any:
@@ -267,7 +263,7 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
         brief.sendall(b"BLPOP nothing %d\r\n" % (weeks - 100))
         patient.sendall(b"BLPOP nothing %d\r\n" % (weeks + LASTING))
         link.await_that(lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "2", [guest], "both to wait")
-        (guest.folder / "ahead").write_bytes(text_of(weeks))
+        ask("DEBUG", "SLEEP", weeks)
         link.await_that(
             lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "1", [guest], "one to wait no more"
         )
@@ -297,8 +293,7 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
 
 @pytest.mark.parametrize("seconds", SLEEPS)
 def test_a_sleep_is_as_long_as_it_was_asked_for(cell: CellSpec, start_guest: StartGuest, seconds: str) -> None:
-    guest = start_guest(preload=cell.preload, files={"ahead": text_of(0)})
-    with server.client(guest) as client:
-        client.command("DEBUG", "SLEEP", seconds)
-    whole, _, part = seconds.partition(".")
-    assert guest.read("slept").split() == [whole.encode(), str(int(part.ljust(9, "0"))).encode()]
+    with server.client(start_guest(preload=cell.preload)) as client:
+        before, _, after = client.pipeline([("TIME",), ("DEBUG", "SLEEP", seconds), ("TIME",)])
+    told = int(after[0]) - int(before[0])  # type: ignore[index,arg-type]
+    assert near(told, int(seconds.partition(".")[0])), f"a sleep of {seconds} s lasts {told} s"
