@@ -243,9 +243,8 @@ def _remarks(said: SurvivorList) -> list[str]:
         if said.is_held_back(each) and read:
             others = share_of(one for one in each.outcomes if one.mutant.name not in names)
             seeds = ", ".join(map(str, each.seeds))
-            sentence = (
-                f"Of the judged mutants of seed {seeds}, {len(read)} were in the list of an earlier sample as well"
-            )
+            known = "1 was" if len(read) == 1 else f"{len(read)} were"
+            sentence = f"Of the judged mutants of seed {seeds}, {known} in the list of an earlier sample as well"
             lines += ["", f"{sentence}, which had been read. Without them the share is {others}."]
     return lines
 
