@@ -146,7 +146,7 @@ AFFAIRS: dict[str, list[Sequence[Any]]] = {
         ["LATENCY", "RESET", "command"],
         ["CONFIG", "SET", "latency-monitor-threshold", 0],
     ],
-    # Redis 8.0.6 keeps back what follows a wrong password in a pipeline, on every machine.
+    # Redis 8.0.6 loses the reply to a wrong password that other commands precede in one write, on every machine.
     "a wrong password": [["AUTH", "nobody", "wrong"]],
     "keys": [
         ["ACL", "LOG", "RESET"],
