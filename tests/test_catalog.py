@@ -147,7 +147,7 @@ def test_the_groups_of_width_and_byte_order_are_what_the_targets_say() -> None:
             assert (target.endianness == "big") == ("big-endian" in target.groups), target.name
 
 
-def test_a_variant_is_its_target_but_for_the_compilers_flags_and_the_size_of_pages() -> None:
+def test_a_variant_is_its_target_but_for_the_compilers_flags_the_size_of_pages_and_the_byte_order() -> None:
     targets = Catalog().targets
     variants = [target for target in targets.values() if target.variant_of]
     assert variants
@@ -161,6 +161,10 @@ def test_a_variant_is_its_target_but_for_the_compilers_flags_and_the_size_of_pag
             "page_size_bytes": variant.page_size_bytes,
             "variant_of": variant.variant_of,
         }
+        if variant.endianness != usual.endianness:
+            emulator = msgspec.structs.replace(usual.emulator, qemu=variant.emulator.qemu)
+            own |= {"endianness": variant.endianness, "emulator": emulator, "machine": variant.machine}
+            own |= {"toolchain": variant.toolchain}
         assert variant == msgspec.structs.replace(usual, **own)
         assert set(usual.groups) - {"required"} <= set(variant.groups)
         assert variant.compiler_flags[: len(usual.compiler_flags)] == usual.compiler_flags

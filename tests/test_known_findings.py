@@ -190,6 +190,18 @@ def test_an_entry_is_for_targets_by_name_width_order_of_bytes_and_toolchain(
     assert [entry.targets for entry in load_known(path, machines, toolchain).findings] == [meant]
 
 
+@pytest.mark.parametrize(
+    ("family", "meant"),
+    [("clang-*", ["armeb", "loongarch64"]), ("clang-musl", ["armeb", "loongarch64"]), ("gcc", ["armv7"])],
+)
+def test_a_target_that_the_distribution_has_no_compiler_for_is_of_the_family_of_its_own(
+    tmp_path: Path, family: str, meant: list[str]
+) -> None:
+    machines = {name: Catalog().targets[name] for name in ("armeb", "armv7", "loongarch64")}
+    path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}toolchain = '{family}'\n")
+    assert [entry.targets for entry in load_known(path, machines, "gcc").findings] == [meant]
+
+
 def test_the_oracle_is_never_compiled_by_another_toolchain(tmp_path: Path) -> None:
     machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}toolchain = 'clang-*'\n")

@@ -209,7 +209,7 @@ class Target(Record, frozen=True):
     userland: str = ""
     """For a system: the target whose builds it runs; empty: its own."""
     variant_of: str = ""
-    """The target of the same machine whose programs are compiled in the usual way; empty: this is it."""
+    """The target of the same processor with the usual programs, pages and byte order; empty: this is it."""
 
     @property
     def time_bits(self) -> int:

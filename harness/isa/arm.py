@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import capstone
 
@@ -33,8 +33,17 @@ _CONDITION = r"(eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al)?"
 
 def _in_state(registers: Sequence[str]) -> InstructionSet:
     """Thumb where the CPSR's T bit says so."""
+    return _state(registers, "little")
+
+
+def _in_big_endian_state(registers: Sequence[str]) -> InstructionSet:
+    """The same of a program in big-endian mode, whose registers are told in that order."""
+    return _state(registers, "big")
+
+
+def _state(registers: Sequence[str], order: Literal["little", "big"]) -> InstructionSet:
     text = registers[_CPSR] if len(registers) > _CPSR else ""
-    return _THUMB if text and int.from_bytes(bytes.fromhex(text), "little") & _THUMB_BIT else _ARM
+    return _THUMB if text and int.from_bytes(bytes.fromhex(text), order) & _THUMB_BIT else _ARM
 
 
 def _vectors(found: re.Match[str]) -> str:
@@ -90,8 +99,13 @@ ARM = Architecture(
     isas=("arm",),
     macros=r"arm|thumb|ARM_\w+",
     unwinding_sections=(".ARM.exidx", ".ARM.extab"),
-    # The lowest bit of a return address selects Thumb.
-    variants={"arm": Variant(4, False, CallFrames(14, 13, FIRST_16, flag_bits=1), _ARM, _in_state)},
+    # The lowest bit of a return address selects Thumb. In BE8 (ARM DDI 0406C, A3.3) instructions stay little-endian.
+    variants={
+        "arm": Variant(4, False, CallFrames(14, 13, FIRST_16, flag_bits=1), _ARM, _in_state),
+        "armeb": Variant(
+            4, True, CallFrames(14, 13, FIRST_16, flag_bits=1), _ARM, _in_big_endian_state, meson_family="arm"
+        ),
+    },
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[
         (rf"(ldr|str)s?h{_CONDITION}t?\b.*", "half", 2),

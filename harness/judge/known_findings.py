@@ -135,13 +135,23 @@ def resolved(
             targets=[
                 name
                 for name, machine in machines.items()
-                if fnmatch.fnmatchcase(DEFAULT_FAMILY if name == ORACLE else toolchain, entry.toolchain)
+                if fnmatch.fnmatchcase(_family(name, machine, toolchain), entry.toolchain)
                 and fnmatch.fnmatchcase("usual" if name == ORACLE else environment, entry.environment)
                 and _covers(entry, name, machine)
             ],
         )
         for entry in entries
     ]
+
+
+def _family(name: str, machine: Target, toolchain: str) -> str:
+    """The family of toolchains that compiled for a machine. Where the distribution has no compiler, the machine has
+    another family's, and its toolchain is named FAMILY-TARGET.
+    """
+    if name == ORACLE or toolchain != DEFAULT_FAMILY:
+        return DEFAULT_FAMILY if name == ORACLE else toolchain
+    own = machine.toolchain.removesuffix(f"-{name}")
+    return own if own != machine.toolchain else DEFAULT_FAMILY
 
 
 def _covers(entry: KnownFinding, name: str, machine: Target) -> bool:

@@ -42,6 +42,7 @@ OTHERS = [
     "powerpc64",
     "powerpc64le",
     "loongarch64",
+    "armeb",
 ]
 """The other strict or big-endian targets: `ci/test --all` runs them. Each costs a compiler of 150 MB and a minute of
 building."""

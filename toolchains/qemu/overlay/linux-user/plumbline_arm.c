@@ -22,10 +22,14 @@ static uint32_t call_before(uint32_t link)
     uint32_t after = link & ~1u;
     uint16_t half;
 
-    if (!(link & 1)) {
+    if (!(link & 1) || get_user_u16(half, after - 2) != 0) {
         return after - 4;
     }
-    return get_user_u16(half, after - 2) == 0 && (half & 0xff87) == 0x4780 ? after - 2 : after - 4;
+    /* It was read as data are. Instructions are little-endian in BE8, too. */
+    if (TARGET_BIG_ENDIAN) {
+        half = bswap16(half);
+    }
+    return (half & 0xff87) == 0x4780 ? after - 2 : after - 4;
 }
 
 void plumbline_blame_caller(CPUARMState *env)
