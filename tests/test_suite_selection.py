@@ -27,7 +27,7 @@ def chosen(*files: str) -> SuiteSelection:
         ("src/bitops.c", ["bitops", "fuzz", "units", "visible", "width"]),
         ("src/rdb.c", ["fuzz", "persistence", "injection", "modules", "replication"]),
         ("src/intset.c", ["fuzz", "persistence", "protocol", "units", "selftests"]),
-        ("src/redis-check-rdb.c", ["persistence", "programs"]),
+        ("src/redis-check-rdb.c", ["persistence", "units", "programs"]),
         ("modules/vector-sets/hnsw.c", ["vectors"]),
     ],
 )

@@ -42,7 +42,6 @@ OLD_DEBUG_INFORMATION = {"dwarf-4": ["-gdwarf-4"]}
 DIES_AT = {
     "aarch64": "ldar",
     "alpha": "ldl",
-    "armeb": "ldrd",
     "armv5": "ldr",
     "armv6": "ldrd",
     "armv7": "ldrd",
