@@ -30,7 +30,9 @@ def remarks(run: RunRecord) -> list[str]:
         counts: dict[tuple[str, str], list[str]] = {}
         for suite, one in suites.items():
             # Cells may be compared with different runs.
-            counts.setdefault((one.before, named(one.functions)), []).append(f"{one.tests} of {one.of} in {suite}")
+            failed = f" ({one.known} with known findings)" if one.known else ""
+            count = f"{one.tests} of {one.of}{failed} in {suite}"
+            counts.setdefault((one.before, named(one.functions)), []).append(count)
         for reason, tests_of in counts.items():
             what.setdefault(reason, {}).setdefault(", ".join(tests_of), []).append(target)
     found = []

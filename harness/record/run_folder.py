@@ -59,6 +59,8 @@ class LeftOut(Record, frozen=True):
     """The functions whose code is another than before, and which tests of the target reach: these tests ran."""
     before: str
     """The run in which they ended so."""
+    known: int = 0
+    """How many of those that did not run had failed with findings that are known."""
     unreached: list[str] = msgspec.field(default_factory=list)
     """Runs of earlier commits told here what `RunRecord.unentered` tells."""
 

@@ -36,4 +36,7 @@ def sentence(judgement: Judgement) -> str:
     ran = f"{passed:,} tests passed on {targets} target{'' if targets == 1 else 's'}"
     if judgement.left_out:
         ran += f", {judgement.left_out:,} not run because the change cannot reach them"
-    return f"nothing new; {', '.join(others)}; {ran}" if others else f"nothing found; {ran}"
+    if others:
+        return f"nothing new; {', '.join(others)}; {ran}"
+    # Tests that did not run may have had known findings.
+    return f"nothing {'new' if judgement.left_out else 'found'}; {ran}"

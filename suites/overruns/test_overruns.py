@@ -146,7 +146,7 @@ AFFAIRS: dict[str, list[Sequence[Any]]] = {
         ["LATENCY", "RESET", "command"],
         ["CONFIG", "SET", "latency-monitor-threshold", 0],
     ],
-    # Redis 8.0.6 loses the reply to a wrong password that other commands precede in one write, on every machine.
+    # Alone, since redis-8.0.6 does not reply to it behind other commands (docs/found/auth-refusal-lost.md).
     "a wrong password": [["AUTH", "nobody", "wrong"]],
     "keys": [
         ["ACL", "LOG", "RESET"],

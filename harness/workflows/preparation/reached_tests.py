@@ -164,5 +164,6 @@ def selected(kept: KeptReach, change: CodeChange, reached: set[str], agreeing: s
             of=kept.reach.count,
             functions=sorted(change.functions & reached),
             before=kept.run,
+            known=len(without & set(kept.excused)),
         ),
     )
