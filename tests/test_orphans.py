@@ -266,7 +266,8 @@ console_script.main()
 def test_wherever_a_signal_hits_a_command_it_says_so_once(tmp_path: Path, text: str) -> None:
     fakes.write(tmp_path / "interrupted.py", text)
     words = [sys.executable, "-m", "interrupted", "list", "servers"]
-    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # Of the user's cache, which may be above its limit, the command would say so.
+    where = {**os.environ, "PYTHONPATH": str(ROOT), "PLUMBLINE_CACHE": str(tmp_path / "cache")}
     ended = subprocess.run(
         words, cwd=tmp_path, env=where, capture_output=True, text=True, timeout=WAIT_SECONDS * 3, check=False
     )
