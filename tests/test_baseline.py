@@ -252,6 +252,8 @@ def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new_unless_the_
     findings = wrong(tmp_path / "run", *here).findings
     assert all(baseline.reason(old, finding, {}) for finding in findings) is known
     assert (baseline.undecided(old, findings, {}) == []) is decided
+    bare = [msgspec.structs.replace(finding, witnesses=[]) for finding in findings]
+    assert baseline.undecided(old, bare, {}) == [], "a second run of the base would say nothing of it"
 
 
 def test_a_damaged_file_is_told(stored: StoredRun) -> None:

@@ -164,12 +164,13 @@ def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources
     """
     if inherited.again is not None:
         return []
-    return [
-        finding
-        for finding in findings
-        if not reason(inherited, finding, sources)
-        and all(_counterparts(inherited.appearances, finding.id, one) for one in _appearances(finding, sources))
-    ]
+    found = []
+    for finding in findings:
+        here = _appearances(finding, sources)
+        other = [one for one in here if not _shows(inherited, finding.id, one)]
+        if other and all(_counterparts(inherited.appearances, finding.id, one) for one in other):
+            found.append(finding)
+    return found
 
 
 def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
@@ -190,8 +191,10 @@ def _counterparts(appearances: Mapping[str, list[Appearance]], identity: str, on
 def _by_chance(message: str, first: str, second: str) -> bool:
     """Whether a message differs from that of the base's first run only where its second run differs as well."""
     text, of_first, of_second = (_NUMBER.sub("#", each) for each in (message, first, second))
-    if of_first != of_second or text != of_first:
-        return of_first != of_second
+    if of_first != of_second:
+        return True
+    if text != of_first:
+        return False
     numbers = zip(*(_NUMBER.findall(each) for each in (message, first, second)), strict=True)
     return all(number == old or old != other for number, old, other in numbers)
 
