@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import capstone
@@ -28,20 +29,13 @@ _THUMB = InstructionSet(
     symbol_flag_bits=1,
 )
 _CPSR, _THUMB_BIT = 25, 1 << 5
+# The lowest bit of a return address selects Thumb.
+_FRAMES = CallFrames(14, 13, FIRST_16, flag_bits=1)
 _CONDITION = r"(eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al)?"
 
 
-def _in_state(registers: Sequence[str]) -> InstructionSet:
-    """Thumb where the CPSR's T bit says so."""
-    return _state(registers, "little")
-
-
-def _in_big_endian_state(registers: Sequence[str]) -> InstructionSet:
-    """The same of a program in big-endian mode, whose registers are told in that order."""
-    return _state(registers, "big")
-
-
-def _state(registers: Sequence[str], order: Literal["little", "big"]) -> InstructionSet:
+def _in_state(order: Literal["little", "big"], registers: Sequence[str]) -> InstructionSet:
+    """Thumb where the CPSR's T bit says so. `order`: that of a register's bytes, as of the program's data."""
     text = registers[_CPSR] if len(registers) > _CPSR else ""
     return _THUMB if text and int.from_bytes(bytes.fromhex(text), order) & _THUMB_BIT else _ARM
 
@@ -99,12 +93,10 @@ ARM = Architecture(
     isas=("arm",),
     macros=r"arm|thumb|ARM_\w+",
     unwinding_sections=(".ARM.exidx", ".ARM.extab"),
-    # The lowest bit of a return address selects Thumb. In BE8 (ARM DDI 0406C, A3.3) instructions stay little-endian.
+    # In BE8 (ARM DDI 0406C, A3.3) instructions stay little-endian.
     variants={
-        "arm": Variant(4, False, CallFrames(14, 13, FIRST_16, flag_bits=1), _ARM, _in_state),
-        "armeb": Variant(
-            4, True, CallFrames(14, 13, FIRST_16, flag_bits=1), _ARM, _in_big_endian_state, meson_family="arm"
-        ),
+        "arm": Variant(4, False, _FRAMES, _ARM, partial(_in_state, "little")),
+        "armeb": Variant(4, True, _FRAMES, _ARM, partial(_in_state, "big"), meson_family="arm"),
     },
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[

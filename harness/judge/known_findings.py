@@ -148,8 +148,10 @@ def _family(name: str, machine: Target, toolchain: str) -> str:
     """The family of toolchains that compiled for a machine. Where the distribution has no compiler, the machine has
     another family's, and its toolchain is named FAMILY-TARGET.
     """
-    if name == ORACLE or toolchain != DEFAULT_FAMILY:
-        return DEFAULT_FAMILY if name == ORACLE else toolchain
+    if name == ORACLE:
+        return DEFAULT_FAMILY
+    if toolchain != DEFAULT_FAMILY:
+        return toolchain
     own = machine.toolchain.removesuffix(f"-{name}")
     return own if own != machine.toolchain else DEFAULT_FAMILY
 
