@@ -9,6 +9,7 @@ import re
 import resource
 import struct
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,6 @@ from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
 
@@ -54,6 +54,11 @@ int main(int count, char **words)
 {
     static int numbers[4];
     char text[200];
+    if (count > 2) {
+        puts("waiting");
+        fflush(stdout);
+        return getchar() == 'x' ? ANSWER : 0;
+    }
     pthread_t threads[2];
     int sum = 0;
 
@@ -80,11 +85,6 @@ TARGETS = ["armv5", "armv7", "aarch64", "sparc32plus", "sparc64"]
 elsewhere."""
 
 
-ENVIRONMENT = {**os.environ, "MALLOC_ARENA_MAX": "1"}
-"""QEMU starts a thread before the program has its place. On a busy machine, the memory that malloc takes for the thread
-came first in some 4 of 100 starts. The program was then elsewhere, and what was kept served no process but such."""
-
-
 class Kept:
     """A program, its file of translations, and how it is run."""
 
@@ -104,15 +104,19 @@ class Kept:
         flags = [*target.compiler_flags, "-O1", "-pthread", f"-DANSWER={number}"]
         subprocess.run([compiler, str(source), *flags, "-o", str(self.program)], check=True)
 
-    def run(self, *words: str, policy: str = "signal", limit: Callable[[], None] | None = None) -> tuple[int, int]:
-        """Its status, and how many blocks the emulator translated; a signal's number is negative."""
-        log = self.folder / "translated"
+    def command(self, *words: str, policy: str = "signal", log: Path = Path(os.devnull)) -> list[str]:
+        """How it is run, with its blocks written to a log as they are translated."""
         runner = machines.runner(self.target)
         emulator, *options = [str(runner.program), *with_alignment(runner.options, CATALOG.policies[policy])]
         traced = ["-d", "in_asm", "-D", str(log), "-translations", str(self.file)]
+        return [emulator, *options, *traced, str(self.program), *words]
+
+    def run(self, *words: str, policy: str = "signal", limit: Callable[[], None] | None = None) -> tuple[int, int]:
+        """Its status, and how many blocks the emulator translated; a signal's number is negative."""
+        log = self.folder / "translated"
         ended = subprocess.run(
-            [emulator, *options, *traced, str(self.program), *words],
-            check=False, capture_output=True, text=True, timeout=60, preexec_fn=limit, env=ENVIRONMENT,
+            self.command(*words, policy=policy, log=log),
+            check=False, capture_output=True, text=True, timeout=60, preexec_fn=limit,
         )  # fmt: skip
         if not words:
             assert ended.stdout == "2000 3 0\n", ended.stderr
@@ -138,6 +142,29 @@ def test_the_second_process_translates_next_to_nothing_and_does_the_same(kept: K
     assert again == 7
     assert left < all_of_it / 10
     assert [path.name for path in kept.file.parent.iterdir()] == ["code"]
+
+
+ARENA_BYTES = 64 << 20
+"""What malloc maps for a thread that has an arena of its own, at a multiple of it: glibc's malloc/arena.c."""
+
+
+@keeps
+def test_the_emulators_own_thread_takes_no_address_that_the_program_may_have_next_time(on_arm: Kept) -> None:
+    with subprocess.Popen(on_arm.command("a", "b"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == b"waiting\n"
+        running = Path(f"/proc/{waiting.pid}")
+        threads = [*(running / "task").iterdir()]
+        maps = (running / "maps").read_text("utf-8")
+        waiting.communicate(b"x")
+    assert len(threads) > 1
+    assert waiting.returncode == 7
+    arenas = [
+        line
+        for line in maps.splitlines()
+        if int(line.split("-")[0], 16) % ARENA_BYTES == 0 and re.match(r"\S+ rw-p 00000000 00:00 0 *$", line)
+    ]
+    assert arenas == []
 
 
 def test_code_of_a_program_that_was_compiled_anew_is_not_used(kept: Kept) -> None:

@@ -20,6 +20,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 #include "qemu/osdep.h"
+#include <malloc.h>
 #include <sys/file.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
@@ -87,6 +88,18 @@ static struct {
     const uint32_t *buckets;
     bool *taken; /* by a block of this process */
 } kept;
+
+/*
+ * A thread's first allocation maps an arena of 64 MiB, at whatever address is free. QEMU begins its RCU thread in a
+ * constructor without priority. If the arena came before the program was loaded, the program was somewhere else, and
+ * nothing kept fitted. All threads use one arena from here on.
+ */
+static void __attribute__((constructor(101))) plumbline_one_arena(void)
+{
+#ifdef M_ARENA_MAX
+    mallopt(M_ARENA_MAX, 1);
+#endif
+}
 
 void plumbline_set_translations(const char *file)
 {
