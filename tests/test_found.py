@@ -263,6 +263,14 @@ def test_only_a_test_that_passed_is_an_absence(
     assert found.judged(CHECK, judgement(cells, findings))[0] == told
 
 
+@pytest.mark.parametrize(("tests", "told"), [(("limit of 4",), "unclear"), ((), "gone")])
+def test_where_a_named_test_was_skipped_its_bug_is_not_absent(tests: tuple[str, ...], told: str) -> None:
+    whole = judgement(PASSED, [])
+    some = [msgspec.structs.replace(cell, skipped=1) if cell.suite == "life" else cell for cell in whole.cells]
+    check = msgspec.structs.replace(CHECK, tests=tests)
+    assert found.judged(check, msgspec.structs.replace(whole, cells=some))[0] == told
+
+
 @pytest.mark.parametrize(
     ("cell", "told"), [("armv7/life", "there"), ("armv5/life", "unclear"), ("armv7/width", "unclear")]
 )

@@ -195,6 +195,9 @@ def judged(check: BugCheck, judgement: Judgement) -> tuple[Answer, str]:
         if cell.verdict is not Verdict.PASS:
             others = ", ".join(finding.id for finding in judgement.findings)
             return "unclear", "; ".join(filter(None, [f"{cell.suite}: {cell.verdict.name}", cell.reason, others]))
+    if check.tests and cells[0].skipped:
+        # The test that shows the bug may be one of them.
+        return "unclear", f"{cells[0].skipped} of the named tests were skipped"
     return "gone", f"{cells[0].passed} tests passed"
 
 

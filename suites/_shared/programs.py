@@ -53,11 +53,13 @@ class Programs:
         sent: bytes | None = None,
         target: str = "",
         meanwhile: Callable[[], None] | None = None,
+        seconds: float = SECONDS,
     ) -> Result:
         """Run a program on the cell's target, or on another one, with `sent` as its standard input.
 
-        It runs in the test's folder. `meanwhile` is called again and again until it ends.
-        Raises AssertionError, which names the place, if a signal ends it.
+        It runs in the test's folder. `meanwhile` is called again and again until it ends. `seconds`: its time limit on
+        this machine; an emulated one has more. Waits for a busy processor do not count.
+        Raises AssertionError if it does not end in time, or if a signal ends it, whose place the text names.
         """
         cell, target = self.cell, target or self.target
         runner = cell.runner if target == self.target else cell.peers[target].runner
@@ -71,7 +73,8 @@ class Programs:
             command = ["sh", "-c", 'exec "$0" "$@" < sent', *command]
         result = process.run(
             command,
-            deadline_seconds=runner.target.deadline_seconds(SECONDS),
+            deadline_seconds=runner.target.deadline_seconds(seconds),
+            usable=True,
             folder=self._folder,
             environment={**process.PLAIN_ENVIRONMENT, "HOME": str(self._folder), **runner.environment},
             watch=meanwhile,

@@ -93,6 +93,10 @@ def test_a_snapshot_that_ends_anywhere_is_checked(programs: Programs, cell: Cell
         programs.same("check-rdb", "dump.rdb", shown=without_processes)
 
 
+CHECK_SECONDS = 2.0
+"""Time limit of a check of a few bytes, which takes some milliseconds."""
+
+
 def test_a_module_s_value_that_ends_anywhere_is_refused(programs: Programs, cell: CellSpec) -> None:
     """Every release's tool never ends where a value's next part is missing (docs/FOUND.md)."""
     if cell.version < (6, 2):
@@ -101,7 +105,7 @@ def test_a_module_s_value_that_ends_anywhere_is_refused(programs: Programs, cell
     # In front of the first part, after it, and within it.
     for end in (23, 25, 24):
         programs.file("dump.rdb", whole[:end])
-        assert programs.run("check-rdb", "dump.rdb").code == 1
+        assert programs.run("check-rdb", "dump.rdb", seconds=CHECK_SECONDS).code == 1
 
 
 def written(start_guest: StartGuest, family: str) -> dict[str, bytes]:
