@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from harness.build import toolchain
 from harness.build.toolchain import installed_in
+from harness.core.errors import InfrastructureError
+from harness.core.processes import process
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 STATES = """\
 ccache triggers-pending
@@ -53,6 +55,21 @@ def test_a_machine_of_aarch64_has_the_compiler_for_itself(tmp_path: Path, monkey
         assert toolchain.missing_packages(asked) == ["linker", "libc6-dev-arm64-cross"]
     finally:
         toolchain.missing_packages.cache_clear()
+
+
+def test_where_dpkg_cannot_read_its_database_no_package_counts_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real dpkg-query, with a database that it refuses: doctor listed every package as missing."""
+    fakes.write(tmp_path / "status", "Package\n")
+    monkeypatch.setattr(process, "PLAIN_ENVIRONMENT", {**process.PLAIN_ENVIRONMENT, "DPKG_ADMINDIR": str(tmp_path)})
+    toolchain.missing_packages.cache_clear()
+    try:
+        with pytest.raises(InfrastructureError, match="dpkg-query does not say") as raised:
+            toolchain.missing_packages(("gcc",))
+    finally:
+        toolchain.missing_packages.cache_clear()
+    assert "status" in str(raised.value)
 
 
 def test_a_name_that_dpkg_does_not_know_is_not_there() -> None:

@@ -38,6 +38,9 @@ def own_compiler(toolchain: Toolchain, name: str) -> list[str]:
     return [f"{toolchain.triple}-{name}"] if toolchain.compilers and not toolchain.is_static else []
 
 
+DPKG_SECONDS = 60.0
+_ANSWERED = (0, 1)
+"""dpkg-query's exit statuses with an answer (dpkg-query(1)): all packages are known, or some are not."""
 _INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
 """The states of a package whose files are all there."""
 
@@ -48,7 +51,7 @@ def missing_packages(packages: tuple[str, ...]) -> list[str]:
 
     On a machine of AArch64 the package gcc provides gcc-aarch64-linux-gnu, which is no package there.
 
-    Raises InfrastructureError without dpkg.
+    Raises InfrastructureError without dpkg, and where it cannot read its database.
     """
     there = installed_in(_states(packages))
     missing = [package for package in packages if package not in there]
@@ -60,7 +63,15 @@ def missing_packages(packages: tuple[str, ...]) -> list[str]:
 def _states(packages: Iterable[str]) -> str:
     """What dpkg-query says of packages; without names, of every one that it knows."""
     shown = "${Package} ${db:Status-Status} ${Provides}\\n"
-    return process.run(["dpkg-query", "--show", "--showformat", shown, *packages], deadline_seconds=60).text
+    result = process.run(["dpkg-query", "--show", "--showformat", shown, *packages], deadline_seconds=DPKG_SECONDS)
+    if result.expired or result.code not in _ANSWERED:
+        late = f"it did not end within {DPKG_SECONDS:g} s" if result.expired else ""
+        raise InfrastructureError(
+            "dpkg-query does not say which packages are installed",
+            because="\n".join(filter(None, [result.text.strip()[-500:], late])) or f"exit status {result.code}",
+            remedy="dpkg-query --show; then repair what it reports, for example with dpkg --configure --pending",
+        )
+    return result.text
 
 
 def installed_in(states: str) -> frozenset[str]:
