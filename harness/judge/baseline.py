@@ -9,7 +9,7 @@ is another wrong value of a test that fails in the base, unless two runs of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +31,7 @@ _KEEP_LINES = ("alignment",)
 _KEEP_TESTS = ("assertion", "wrong-result")
 _KEEP_MESSAGES = ("wrong-result",)
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+_WORD = re.compile(r"\w+|\W")
 
 
 class BaseRevision(Record, frozen=True):
@@ -189,14 +190,27 @@ def _counterparts(appearances: Mapping[str, list[Appearance]], identity: str, on
 
 
 def _by_chance(message: str, first: str, second: str) -> bool:
-    """Whether a message differs from that of the base's first run only where its second run differs as well."""
-    text, of_first, of_second = (_NUMBER.sub("#", each) for each in (message, first, second))
-    if of_first != of_second:
-        return True
-    if text != of_first:
-        return False
-    numbers = zip(*(_NUMBER.findall(each) for each in (message, first, second)), strict=True)
-    return all(number == old or old != other for number, old, other in numbers)
+    """Whether a message differs from that of the base's first run only where its second run differs as well.
+
+    Messages of as many words are compared word by word. Otherwise everything from the first difference of both runs to
+    the last is due to chance, and nothing else.
+    """
+    text, old, other = (_WORD.findall(each) for each in (message, first, second))
+    if old == other:
+        return text == old
+    if len(text) == len(old) == len(other):
+        return all(word == before or before != after for word, before, after in zip(text, old, other, strict=True))
+    head = _common(old, other)
+    tail = min(_common(old[::-1], other[::-1]), min(len(old), len(other)) - head)
+    same_ends = text[:head] == old[:head] and text[len(text) - tail :] == old[len(old) - tail :]
+    return same_ends and len(text) >= head + tail
+
+
+def _common(some: Sequence[str], others: Sequence[str]) -> int:
+    """The number of words with which both begin."""
+    return next(
+        (at for at, (a, b) in enumerate(zip(some, others, strict=False)) if a != b), min(len(some), len(others))
+    )
 
 
 def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> list[str]:
