@@ -173,8 +173,10 @@ def partly_executed(run: RunRecord) -> list[str]:
 
 
 def without_effect(run: RunRecord) -> list[str]:
-    """A sentence that names the targets on which a change alters nothing of the server, as comments alone do."""
-    same = [target for target, one in run.unentered.items() if not one.of and not one.data_differ]
+    """A sentence that names the targets on which a change alters nothing, as comments alone do. Changed lines of the
+    client, or of the server with TLS, are something.
+    """
+    same = [target for target, one in run.unentered.items() if not one.of and not one.data_differ and not one.of_beside]
     return [f"the change does not alter the server's code on {', '.join(same)}"] if same else []
 
 
@@ -200,7 +202,7 @@ def _may_be_executed(run: RunRecord) -> bool:
     differing = [one for one in run.unentered.values() if one.of or one.data_differ]
     if differing:
         return not all(one.whole and not one.unnoted and one.of_lines == len(one.lines) > 0 for one in differing)
-    # What of a change the server has not, the client and the benchmark may have.
+    # What of a change the server has not, the client, the benchmark and the server with TLS may have.
     beside = [one for one in run.unentered.values() if one.of_beside]
     return not beside or not all(one.whole_beside and one.of_beside == len(one.beside) for one in beside)
 

@@ -83,7 +83,8 @@ class Unentered(Record, frozen=True):
     whole: bool = False
     """Whether these lines stand for the whole change: it is one of sources, and each of its pieces has such a line."""
     beside: list[str] = msgspec.field(default_factory=list)
-    """Of edited lines that the client or the benchmark has, and the server has not: those that no test executed."""
+    """Of edited lines that the plain server lacks and the client, the benchmark or the server with TLS has: those that
+    no test executed."""
     of_beside: int = 0
     """How many such lines there are, with those that tests executed. None where nobody noted them."""
     whole_beside: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -109,3 +109,28 @@ def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout
     code, read, errors = premerge(checkout, tmp_path / "client", "--suite", "programs")
     assert (code, read["verdict"]) == (ExitCode.PASS, "PASS"), errors
     assert f"no test executes these changed lines: src/redis-cli.c:{line} on armv5" in read["remarks"]
+
+
+@pytest.mark.slow
+def test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """A misaligned load that no test reaches passed: the server without TLS is the base's."""
+    source = checkout / "src" / "tls.c"
+    edit(source, "    sds cert_pem = ", "    if (*(volatile int *)(bio_ptr + 1) == 7) bio_len--;\n    sds cert_pem = ")
+
+    def never(run: str) -> tuple[int, dict[str, Any], str]:
+        """A premerge, and where the line that is never executed is now."""
+        code, read, _ = premerge(checkout, tmp_path / run, "--suite", "tls")
+        number = source.read_text("utf-8").partition("bio_ptr + 1")[0].count("\n") + 1
+        return code, read, f"src/tls.c:{number}"
+
+    code, read, place = never("alone")
+    assert (code, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    assert read["unchecked"] == [f"NOT CHECKED: no test executes any changed line on armv5: {place}"]
+    assert not any("does not alter" in one for one in read["remarks"])
+
+    edit(source, "    char buf[iov_bytes_len];", "    if (iovcnt == 77777) return -1;\n    char buf[iov_bytes_len];")
+    code, read, place = never("beside another")
+    assert (code, read["verdict"], read["unchecked"]) == (ExitCode.PASS, "PASS", [])
+    assert f"no test executes these changed lines: {place} on armv5" in read["remarks"]

@@ -62,7 +62,9 @@ class NotedCells:
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
         return (
             suite.needs_server
-            and not (suite.upstream or suite.programs)
+            and not suite.upstream
+            # Of the programs that tests with TLS start, the server alone is noted.
+            and (suite.tls or not suite.programs)
             and suite.program != "selftests"
             and self._can_note(target)
             and self._program_of(cell) is not None
@@ -105,6 +107,15 @@ class NotedCells:
         family = self._run.prepared.tree.family
         found = [target.programs / f"{family}-{name}" for name in ("cli", "benchmark")]
         return [program for program in found if self._codes.lines_in(program)]
+
+    def other_programs(self, target: str) -> dict[Cell, list[Path]]:
+        """The cells of a target that note which edited lines other programs than its server execute: the client and the
+        benchmark, or the server with TLS.
+        """
+        of_target = [cell for cell in self._run.request.plan.cells if cell.target == target]
+        with_tls = [cell for cell in of_target if self._run.suite(cell).tls and cell in self.noted]
+        beside = {cell: self.programs_beside(cell) for cell in of_target if cell in self.beside}
+        return beside | {cell: [self.program(cell)] for cell in with_tls}
 
     def program(self, cell: Cell) -> Path:
         """The program that a noted cell's tests execute."""

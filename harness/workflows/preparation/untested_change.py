@@ -70,14 +70,16 @@ class UntestedChange:
 
     def _lines_beside(self, target: str) -> tuple[list[LineCode], set[str]]:
         """The edited lines' code in the programs beside the server, and the names of what those have executed. Nothing
-        where their tests did not run, or were not noted.
+        of programs whose tests did not run, or were not noted.
         """
-        for cell in (cell for cell in self._cells.beside if cell.target == target and self._run.has_run(cell)):
-            noted = cell_reach.read(self._run.folder_of(cell))
+        lines: list[LineCode] = []
+        executed: set[str] = set()
+        for cell, programs in self._cells.other_programs(target).items():
+            noted = cell_reach.read(self._run.folder_of(cell)) if self._run.has_run(cell) else None
             if noted is not None and not noted.problem:
-                programs = self._cells.programs_beside(cell)
-                return [line for program in programs for line in self._codes.lines_in(program)], entered(noted)
-        return [], set()
+                lines += [line for program in programs for line in self._codes.lines_in(program)]
+                executed |= entered(noted)
+        return lines, executed
 
     def _entered(self, target: str, differing: frozenset[str]) -> tuple[set[str], list[str]]:
         """All functions of a target's servers that its tests have entered, now or when they ran before and were left
