@@ -34,6 +34,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_long_save_dies_in_debians_service_on_32_bit_arm_and_its_replay_does",
         "test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone",
         "test_fail_overs_are_tested_although_they_wait_for_time_outs",
+        "test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes",
         "test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_share",
         "test_a_native_server_is_counted_in_an_emulated_machine",
         "test_a_push_to_unstable_says_what_a_check_of_the_release_says",
