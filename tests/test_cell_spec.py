@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
+import subprocess
+import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -241,6 +245,43 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
         one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
     ]
     assert recorded.doubt == f"the native build, which gives the expected replies, did not start: {reason}"
+
+
+SLOW_SERVER = f"""#!{sys.executable} -SI
+import socket, sys, time
+while time.process_time() < 0.8:
+    pass
+with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
+    listening.listen()
+    while True:
+        listening.accept()[0].sendall(b"+PONG\\r\\n")
+"""
+BUSY = 6
+"""Programs that want the same processor."""
+
+
+def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others took the processor, a healthy server did not answer in time: a finding on busy machines."""
+    monkeypatch.setattr("harness.run.server_process.START_SECONDS", 1.3)
+    build = fakes.build(tmp_path)
+    fakes.write(build.server_binary, SLOW_SERVER, mode=0o755)
+    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(BUSY)]
+    try:
+        before = time.monotonic()
+        with guest:
+            assert time.monotonic() - before > 1.5, "it did not have to wait"
+            assert guest.alive()
+    finally:
+        os.sched_setaffinity(0, allowed)
+        for one in busy:
+            one.kill()
+            one.wait()
 
 
 def test_a_guest_counts_the_faults_of_a_log_that_has_grown(tmp_path: Path) -> None:
