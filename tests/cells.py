@@ -13,7 +13,7 @@ from harness.workflows.cell_process import pytest_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
 
 
 def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.console import Console
 
-from harness.build.qemu_user import Runner
+from harness.build.emulators.runner import Runner
 from harness.core.model import Build, SourceTree
 from harness.core.processes import process
 from harness.core.progress import Progress

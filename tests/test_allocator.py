@@ -11,7 +11,7 @@ import pytest
 
 from harness.analysis import allocator_log
 from harness.build import allocator
-from harness.build.qemu_user import Runner
+from harness.build.emulators.runner import Runner
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
 from harness.core import json_codec

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build.qemu_user import Runner, alignment_option, with_alignment
+from harness.build.emulators.runner import Runner, alignment_option, with_alignment
 from harness.core.errors import InfrastructureError
 from harness.isa import access_table, rules
 from harness.plan.catalog import Catalog

@@ -11,7 +11,7 @@ import click
 import msgspec
 import pytest
 
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
+from harness.build.emulators.qemu_source import pinned_qemu
 from harness.cli.group import plumb
 from harness.core.errors import ExitCode, NothingSelectedError, UsageError
 from harness.core.strict_toml import ROOT, read_toml
@@ -99,7 +99,7 @@ def test_every_file_of_the_catalog_loads() -> None:
     expected = {folder: sorted(path.stem for path in (ROOT / folder).glob("*.toml")) for folder in loaded}
     assert expected == loaded
     assert sorted(path.parent.name for path in (ROOT / "suites").glob("*/suite.toml")) == sorted(catalog.suites)
-    assert re.fullmatch(r"[0-9a-f]{64}", read_toml(QEMU_FOLDER / "qemu.toml", Qemu).sha256)
+    assert re.fullmatch(r"[0-9a-f]{64}", pinned_qemu().sha256)
 
 
 def test_a_suite_that_runs_tests_of_an_unknown_one_is_an_error(copied: Path) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build import build_progress, qemu_user, toolchain
+from harness.build import build_progress, toolchain
+from harness.build.emulators import qemu_source
 from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
 from harness.plan.catalog import Catalog
@@ -82,7 +83,7 @@ def test_our_changes_to_the_emulator_change_its_key(
     tmp_path: Path, compilers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = kept(tmp_path, "armv5")["emulators"].key
-    monkeypatch.setattr(qemu_user, "sha256_of", lambda _: "another")
+    monkeypatch.setattr(qemu_source, "sha256_of", lambda _: "another")
     assert before != kept(tmp_path, "armv5")["emulators"].key
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from harness.analysis.detectors import registry
 from harness.analysis.detectors.registry import DETECTORS, Report, named, reports, write_prelude
-from harness.build.qemu_user import Emulators
-from harness.build.sources.archives import Fetcher
+from harness.build.emulators.runner import target_runner
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
 from harness.core.strict_toml import ROOT
@@ -315,12 +314,11 @@ def test_every_error_of_the_canaries_has_a_well_behaved_twin_and_is_in_the_progr
 
 def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    emulators = Emulators(cache, Fetcher(cache, fakes.quiet(), offline=True), fakes.quiet())
     catalog = Catalog()
 
     def command(name: str) -> tuple[str, dict[str, str]]:
         target = catalog.targets[name]
-        runner = emulators.runner(target, catalog.toolchain_of(target), catalog.policies["signal"], {})
+        runner = target_runner(cache, target, catalog.toolchain_of(target), catalog.policies["signal"], {})
         return runner.command(Path("/b"), ["x"])[0], runner.environment
 
     assert command("native") == ("/b", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.build.qemu_user import Runner
+from harness.build.emulators.runner import Runner
 from harness.plan.catalog import Catalog
 from harness.record.edge_coverage import SIZE_BYTES, EdgeCoverage
 from tests import fakes

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from harness.build import host_packages, qemu_user
-from harness.build.qemu_user import QEMU_FOLDER, CrossHost, Emulators, Qemu, emulator_folder, qemu_changes, qemu_key
+from harness.build import host_packages
+from harness.build.emulators import qemu_source
+from harness.build.emulators.compilation import CrossHost
+from harness.build.emulators.emulator_cache import Emulators, emulator_folder
+from harness.build.emulators.qemu_source import QEMU_FOLDER, pinned_qemu, qemu_changes, qemu_key
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.emulator_wheel import IDENTITY, PACKAGE, PROGRAMS, EmulatorWheel
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.digests import sha256_of
 from harness.core.errors import InfrastructureError, UsageError
-from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
 from tests import fakes
 from tools.emulators import cross_host
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-QEMU = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+QEMU = pinned_qemu()
 KEY = qemu_key(QEMU)
 OTHER = "aarch64"
 """A kind of machine that this one compiles emulators for, unless it is one."""
@@ -136,7 +138,7 @@ def test_any_change_of_what_they_are_built_from_makes_them_others(
     assert edited != text
     (folder / changed).write_text(edited, "utf-8")
     assert package.is_dir()
-    monkeypatch.setattr(qemu_user, "QEMU_FOLDER", folder)
+    monkeypatch.setattr(qemu_source, "QEMU_FOLDER", folder)
     found, said = prepared(tmp_path, "armv5")
     assert found == {}
     assert f"their key is {KEY}, not" in said

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.build.emulators.runner import Runner
 from harness.build.environments import guest_environment, system_call_filter
 from harness.build.environments.system_call_filter import ServiceFilter
-from harness.build.qemu_user import Runner
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import UsageError

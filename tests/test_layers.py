@@ -36,7 +36,7 @@ def test_an_import_that_judging_must_not_have_is_caught(tmp_path: Path) -> None:
     planted = {
         "judge.findings": "build.kernel",
         "judge.verdict": "run.canary",
-        "report.formats.sarif": "build.qemu_user",
+        "report.formats.sarif": "build.emulators.runner",
         "record.event_log": "plan.plan",
     }
     for importer, imported in planted.items():

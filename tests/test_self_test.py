@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.qemu_user import QEMU_FOLDER, Qemu, qemu_key
+from harness.build.emulators.qemu_source import pinned_qemu, qemu_key
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode
-from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
 from harness.workflows.canaries import self_test
 from harness.workflows.workbench import Workbench
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 def with_emulators(cache: Cache, *names: str) -> Cache:
     """A cache in which these emulators are built."""
-    key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
+    key = qemu_key(pinned_qemu())
     for name in names:
         cache.folder("emulators", f"{key}-{name}", lambda into: (into / "program").touch())
     return cache

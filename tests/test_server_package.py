@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build import qemu_user
+from harness.build.emulators.package_root import runner_of
 from harness.build.sources.server_package import close_root, debian_architecture, package_named, upstream_version
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import Build, ServerPackage
@@ -19,7 +19,7 @@ from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.target_model import Target
     from tests.fakes import Plumb
 
@@ -144,9 +144,9 @@ def runs(target: Target, *options: str) -> Runner:
 
 def test_an_emulator_looks_for_libraries_in_the_root_folder() -> None:
     runner = runs(CATALOG.targets["armv5"], "-cpu", "arm926", "-L", "/cross", "-alignment", "x")
-    found = qemu_user.runner_of(built(Path("/package/usr/bin/server"), Path("/package")), runner)
+    found = runner_of(built(Path("/package/usr/bin/server"), Path("/package")), runner)
     assert found.options == ["-cpu", "arm926", "-L", "/package", "-alignment", "x"]
-    assert qemu_user.runner_of(built(Path("/b"), None), runner) == runner
+    assert runner_of(built(Path("/b"), None), runner) == runner
 
 
 def test_this_machine_starts_a_packages_program_through_its_own_loader(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_this_machine_starts_a_packages_program_through_its_own_loader(tmp_path:
     for file in (loader, libraries / "libc.so.6"):
         file.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(f"/{file.relative_to(root)}", file)
-    command = qemu_user.runner_of(built(program, root), runs(CATALOG.targets[ORACLE])).command(program, [])
+    command = runner_of(built(program, root), runs(CATALOG.targets[ORACLE])).command(program, [])
     assert command[0] == str(loader)
     mapped = process.run([*command[:-1], shutil.copy2("/bin/cat", program), "/proc/self/maps"], deadline_seconds=30)
     assert mapped.code == 0, mapped.text
@@ -169,7 +169,7 @@ def test_this_machine_starts_a_packages_program_through_its_own_loader(tmp_path:
 
 def test_a_program_without_a_loader_is_told() -> None:
     with pytest.raises(InfrastructureError, match="names no dynamic loader"):
-        qemu_user.runner_of(built(Path("/lib/x86_64-linux-gnu/libm.so.6"), Path("/")), runs(CATALOG.targets[ORACLE]))
+        runner_of(built(Path("/lib/x86_64-linux-gnu/libm.so.6"), Path("/")), runs(CATALOG.targets[ORACLE]))
 
 
 def test_a_tree_of_a_package_has_no_suites_that_compile_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests import fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
 
 pytestmark = pytest.mark.skipif(
     process.run(["setarch", platform.machine(), "-R", "true"], deadline_seconds=10).code != 0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.qemu_user import Runner
+from harness.build.emulators.runner import Runner
 from harness.core.errors import InfrastructureError
 from harness.isa.encodings.encoding import RowForm
 from harness.isa.encodings.m68k import decoder_rows

@@ -58,9 +58,7 @@ def run_setup(bench: Workbench, tree: SourceTree) -> RunSetup:
 
 def set_up(bench: Workbench, name: str) -> TargetSetup:
     """A target without its emulator, which no test here runs."""
-    return TargetSetup(
-        bench=bench, target=bench.catalog.targets[name], emulators=bench.emulators(), programs={"arm": Path("qemu-arm")}
-    )
+    return TargetSetup(bench=bench, target=bench.catalog.targets[name], programs={"arm": Path("qemu-arm")})
 
 
 def failed(bench: Workbench, tree: SourceTree) -> dict[str, PreparedTarget]:

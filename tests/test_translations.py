@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.build.qemu_user import Runner, with_alignment
+from harness.build.emulators.runner import Runner, with_alignment
 from harness.core.cache import Cache
 from harness.plan.catalog import Catalog
 from harness.workflows import cache_upkeep

@@ -12,11 +12,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
+from harness.build.emulators.qemu_source import pinned_qemu, unpacked_source
 from harness.build.toolchain import tool
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
-from harness.core.strict_toml import read_toml
 from harness.core.target_model import Endianness
 from harness.isa import rules
 from harness.run.sweep import program
@@ -51,8 +50,7 @@ class Pattern(NamedTuple):
 
 def source_folder(bench: Workbench) -> Path:
     """The pinned emulator's source; fetched if it is not in the cache."""
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-    return bench.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    return unpacked_source(bench.fetcher, pinned_qemu())
 
 
 def rows(file: Path, form: RowForm) -> list[Pattern]:

@@ -23,8 +23,10 @@ import click
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
-from harness.build import qemu_user
-from harness.build.qemu_user import QEMU_FOLDER, CrossHost, Emulators, Qemu, qemu_changes, qemu_key
+from harness.build.emulators import compilation, qemu_source
+from harness.build.emulators.compilation import CrossHost
+from harness.build.emulators.emulator_cache import Emulators
+from harness.build.emulators.qemu_source import QEMU_FOLDER, pinned_qemu, qemu_changes, qemu_key
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.emulator_wheel import DISTRIBUTION, IDENTITY, PACKAGE, PROGRAMS, EmulatorWheel
 from harness.core import json_codec
@@ -33,7 +35,7 @@ from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.processes import process
 from harness.core.progress import Progress
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def write_wheel(programs: Mapping[str, Path], folder: Path, machine: str = "") -
     `machine`: what runs them; empty: this machine's kind.
     """
     machine = machine or platform.machine()
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+    qemu = pinned_qemu()
     identity = EmulatorWheel(
         key=qemu_key(qemu),
         qemu=qemu.version,
@@ -103,13 +105,14 @@ def c_library(programs: Iterable[Path]) -> tuple[int, int]:
 
 def write_source(fetcher: Fetcher, folder: Path) -> Path:
     """The complete source of the emulators: QEMU's archive as it was fetched, our changes, and how it is built."""
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-    archive = fetcher.archive(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    qemu = pinned_qemu()
+    archive = fetcher.archive(qemu.archive, qemu.sha256, qemu.places)
     path = folder / f"{DISTRIBUTION}-{importlib.metadata.version('plumbline')}-source.tar"
     with tarfile.open(path, "w") as source:
         source.add(archive, archive.name, filter=_without_owner)
         source.add(QEMU_FOLDER, "toolchains/qemu", filter=_without_owner)
-        source.add(Path(qemu_user.__file__), "harness/build/qemu_user.py", filter=_without_owner)
+        for file in map(Path, (qemu_source.__file__, compilation.__file__)):
+            source.add(file, f"harness/build/emulators/{file.name}", filter=_without_owner)
     return path
 
 

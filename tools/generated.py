@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 import click
 import msgspec
 
+from harness.build.emulators.qemu_source import Qemu
 from harness.build.environments.system_call_filter import ServiceFilter
 from harness.build.kernel import LinuxSource
-from harness.build.qemu_user import Qemu
 from harness.build.sources.tree_features import Landmarks
 from harness.build.unit_drivers import UnitTable
 from harness.cli.group import plumb

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from harness.build.qemu_user import Emulators
+from harness.build.emulators.emulator_cache import Emulators
 from harness.build.sources import emulator_wheel
 from harness.core import json_codec
 from harness.core.cache import Cache

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from elftools.elf.elffile import ELFFile
 
 from harness.analysis.function_symbols import function_symbols
+from harness.build.emulators.qemu_source import pinned_qemu, unpacked_source
 from harness.build.instruction_counter import PLUGIN_HEADER, compile_plugin
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
 from harness.build.sources.archives import archive_name
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import ROOT
 from harness.isa import registry
 from harness.record.executed_blocks.block_map import Function, ProgramCode
 
@@ -35,10 +35,10 @@ def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = Non
     Without a `fetcher`, None where the emulator's source is not there: emulators of a wheel need none, and it is large.
     Raises InfrastructureError when it does not compile.
     """
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+    qemu = pinned_qemu()
     if fetcher is not None:
-        fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
-    header = cache.path("sources", archive_name(f"qemu-{qemu.version}", qemu.sha256)) / PLUGIN_HEADER
+        unpacked_source(fetcher, qemu)
+    header = cache.path("sources", archive_name(qemu.archive, qemu.sha256)) / PLUGIN_HEADER
     # The one file is part of the plugin's identity: the other ten thousand need no look.
     if not header.is_file():
         return None

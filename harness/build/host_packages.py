@@ -7,13 +7,14 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING
 
-from harness.build import googletest, qemu_user, toolchain
+from harness.build import googletest, toolchain
+from harness.build.emulators.emulator_cache import compiles
+from harness.build.emulators.qemu_source import pinned_qemu
 from harness.build.kernel import needed_packages as kernel_packages
 from harness.build.sources.debian_archive import packages_for_sources
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import environment, process
-from harness.core.strict_toml import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,9 +95,9 @@ def _emulator_packages(catalog: Catalog, targets: Sequence[str], emulator: str, 
         return []
     if emulator != "pinned":
         return ["qemu-user-static"]
-    if not counts and not qemu_user.compiles(emulated):
+    if not counts and not compiles(emulated):
         return []
-    return read_toml(qemu_user.QEMU_FOLDER / "qemu.toml", qemu_user.Qemu).packages
+    return pinned_qemu().packages
 
 
 def with_useful(diagnosis: Diagnosis) -> Diagnosis:

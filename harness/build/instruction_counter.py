@@ -12,16 +12,16 @@ import msgspec
 from elftools.elf.elffile import ELFFile
 
 from harness.build import toolchain
+from harness.build.emulators.qemu_source import pinned_qemu, unpacked_source
 from harness.build.helper_program import compiled
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
-from harness.core.strict_toml import ROOT, read_toml
+from harness.core.strict_toml import ROOT
 from harness.core.target_model import Endianness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.build.sources.archives import Fetcher
     from harness.core.cache import Cache
     from harness.core.target_model import Target, Toolchain
@@ -46,15 +46,15 @@ def compile_counter(cache: Cache, tools: Toolchain, fetcher: Fetcher) -> Path:
 
     Raises InfrastructureError when it does not compile.
     """
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-    source = fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    qemu = pinned_qemu()
+    source = unpacked_source(fetcher, qemu)
     return compile_plugin(
         cache,
         tools,
         source / PLUGIN_HEADER,
         FOLDER / "counter.c",
         title="the instruction counter",
-        owner=f"qemu-{qemu.version}",
+        owner=qemu.archive,
     )
 
 

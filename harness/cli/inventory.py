@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from harness.build import host_packages, qemu_user
+from harness.build import host_packages
+from harness.build.emulators.qemu_source import pinned_qemu, unpacked_source
 from harness.build.sources import server_tree
 from harness.cli import options, output
 from harness.cli.parameters import completion, value_types
@@ -17,7 +18,6 @@ from harness.core.cache import Cache
 from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
-from harness.core.strict_toml import read_toml
 from harness.core.target_model import Toolchain, ToolchainFamily
 from harness.plan.catalog import Catalog
 from harness.plan.name_selection import LISTS
@@ -180,8 +180,8 @@ def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
     """
     bench = Workbench.default(offline=offline)
     tree = bench.open_server(server)
-    qemu = read_toml(qemu_user.QEMU_FOLDER / "qemu.toml", qemu_user.Qemu)
-    bench.fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    qemu = pinned_qemu()
+    unpacked_source(bench.fetcher, qemu)
     if as_json:
         output.print_json(tree)
     else:

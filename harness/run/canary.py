@@ -23,7 +23,7 @@ from harness.isa import access_table, rules
 from harness.record import fault_log
 
 if TYPE_CHECKING:
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Direction, Target, Toolchain
     from harness.run.vm.machine import Machine

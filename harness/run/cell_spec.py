@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.build.emulators.runner import Runner  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core import json_codec
 from harness.core.model import Abilities, Build, Record, Tier, Transport

@@ -25,7 +25,7 @@ from harness.run.server_process import POLL_SECONDS, Guest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Build, Transport
     from harness.protocol.resp import Argument, Reply
     from harness.record.instruction_counts import BlockTable

@@ -11,7 +11,7 @@ from harness.build.helper_program import compiled
 from harness.core.processes import process
 
 if TYPE_CHECKING:
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Target, Toolchain
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Self
 import hiredis
 
 from harness.analysis.detectors.registry import reports
-from harness.build.qemu_user import keeps_translations, runner_of
+from harness.build.emulators.package_root import runner_of
+from harness.build.emulators.runner import keeps_translations
 from harness.core.cache import disk_errors
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.analysis.detectors.registry import Report
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Build, Transport
     from harness.core.sockets import Address
     from harness.record.executed_blocks.process_blocks import ProcessBlocks

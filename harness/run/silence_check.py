@@ -16,7 +16,7 @@ from harness.run.environments import environment_canary
 from harness.run.vm.guest import CANARY
 
 if TYPE_CHECKING:
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Toolchain
     from harness.run.vm.guest import VirtualMachine

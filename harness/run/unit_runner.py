@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.build.qemu_user import keeps_translations
+from harness.build.emulators.runner import keeps_translations
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.record import fault_log, run_folder
@@ -13,7 +13,7 @@ from harness.run.servers.endings import describe_exit
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
     from harness.core.model import Program
     from harness.run.vm.machine import Machine

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build.qemu_user import Runner, with_alignment
+from harness.build.emulators.runner import Runner, with_alignment
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.record import evidence_seal, fault_log, run_folder

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build import build_progress
+from harness.build.emulators.qemu_source import pinned_qemu, qemu_key
 from harness.build.kernel import kernel_key, kernel_name, linux_source
-from harness.build.qemu_user import QEMU_FOLDER, Qemu, qemu_key
 from harness.build.server_build import build_name
 from harness.build.sources import source_tree
 from harness.build.sources.archives import archive_name
@@ -20,7 +20,6 @@ from harness.build.sources.family_compiler import LIBRARIES
 from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record, SourceTree
-from harness.core.strict_toml import read_toml
 from harness.isa import rules
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def _emulators(catalog: Catalog, cache: Cache, targets: Sequence[str], host: str
     names = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
     if not names:
         return None
-    key = qemu_key(read_toml(QEMU_FOLDER / "qemu.toml", Qemu))
+    key = qemu_key(pinned_qemu())
     return CiCacheEntry(
         key=f"plumbline-emulators-{host}-{key}-{'-'.join(names)}",
         restore_key="",

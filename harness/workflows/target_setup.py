@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build import initramfs
+from harness.build.emulators.guest_root import guest_root
+from harness.build.emulators.runner import target_runner
 from harness.build.environments import guest_environment
 from harness.build.executed_blocks import compile_blocks
 from harness.build.instruction_counter import call_numbers, compile_counter
@@ -38,7 +40,7 @@ from harness.run.vm.snapshot import snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.build.qemu_user import Emulators, Runner
+    from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
     from harness.core.model import Allocator, Build, Flavour, GuestEnvironment, Program, SourceTree
     from harness.core.target_model import Policy, Target, Toolchain
@@ -51,9 +53,9 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
 
     bench: Workbench
     target: Target
-    emulators: Emulators
+    flavour: Flavour = "pinned"
     programs: dict[str, Path]
-    """QEMU name -> emulator."""
+    """QEMU name -> emulator of that flavour."""
 
     @property
     def toolchain(self) -> Toolchain:
@@ -68,7 +70,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def guest_root(self) -> Path:
         """The folder in which the emulator looks for the target's libraries."""
-        return self.emulators.guest_root(self.toolchain)
+        return guest_root(self.bench.cache, self.toolchain)
 
     def runner(self, policy: str, environment: GuestEnvironment = "usual") -> Runner:
         """How to run the target's programs under a policy, in an environment.
@@ -76,8 +78,9 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         Raises UsageError for a policy or an environment that the target cannot have.
         """
         resolved = rules.policy_for(self.bench.catalog.policies, policy, self.target)
-        runner = self.emulators.runner(self.target, self.toolchain, resolved, self.programs)
-        return guest_environment.surrounded(self.bench.cache, runner, self.toolchain, environment)
+        cache, tools = self.bench.cache, self.toolchain
+        runner = target_runner(cache, self.target, tools, resolved, self.programs, flavour=self.flavour)
+        return guest_environment.surrounded(cache, runner, tools, environment)
 
     def build(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, tls: bool = False) -> Build:
         """The server compiled for the target.
@@ -198,11 +201,9 @@ def set_up_targets(
     Raises InfrastructureError when an emulator does not build or is not installed.
     """
     chosen = list(targets)
-    emulators = bench.emulators(flavour)
-    programs = emulators.prepare([target.emulator for target in chosen])
+    programs = bench.emulators(flavour).prepare([target.emulator for target in chosen])
     return {
-        target.name: TargetSetup(bench=bench, target=target, emulators=emulators, programs=programs)
-        for target in chosen
+        target.name: TargetSetup(bench=bench, target=target, flavour=flavour, programs=programs) for target in chosen
     }
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.build.emulators.emulator_cache import Emulators
 from harness.build.helper_program import archived, compiled
-from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.family_compiler import provide_family

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.qemu_user import runner_of
+from harness.build.emulators.package_root import runner_of
 from harness.core.byte_diff import DifferenceError, excerpt
 from harness.core.finding import Difference, Reproduction
 from harness.core.processes import process

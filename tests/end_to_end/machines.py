@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.build import toolchain
-from harness.build.qemu_user import QEMU_FOLDER, Qemu
+from harness.build.emulators.qemu_source import pinned_qemu, unpacked_source
 from harness.core.cache import Cache
 from harness.core.digests import key_of, sha256_of
 from harness.core.processes import process
-from harness.core.strict_toml import read_toml
 from harness.plan.catalog import Catalog
 from harness.workflows.target_setup import TargetSetup, set_up_targets
 from harness.workflows.workbench import Workbench
@@ -21,7 +20,7 @@ from tests import fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Build, SourceTree
     from harness.core.target_model import Toolchain
 
@@ -107,8 +106,7 @@ def release(name: str) -> Path:
 @cache
 def emulators_source() -> Path:
     """The pinned emulator's source tree. To read all of it again, which proves that it is whole, takes 3 s."""
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
-    return quiet_workbench().fetcher.tree(f"qemu-{qemu.version}", qemu.sha256, qemu.places)
+    return unpacked_source(quiet_workbench().fetcher, pinned_qemu())
 
 
 def compiled(target: str, source: Path, folder: Path) -> Path:

@@ -23,7 +23,7 @@ GONE_SECONDS = 20.0
 
 PLUMB = [sys.executable, "-m", "harness.cli"]
 FIXUP_FOR_SIGNAL = (
-    "from harness.build import qemu_user as emulator; from harness.plan.catalog import Catalog; "
+    "from harness.build.emulators import runner as emulator; from harness.plan.catalog import Catalog; "
     "honest = emulator.alignment_option; "
     "emulator.alignment_option = lambda policy: honest(Catalog().policies['fixup']); "
     "from harness.cli.console_script import main; main()"

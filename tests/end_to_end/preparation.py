@@ -10,8 +10,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from harness.build.emulators.emulator_cache import Emulators
 from harness.build.kernel import Kernels
-from harness.build.qemu_user import Emulators
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.build.emulators.compilation import OLDEST_DEBIAN
+from harness.build.emulators.emulator_cache import Emulators
+from harness.build.emulators.qemu_source import pinned_qemu
 from harness.build.initramfs import cpio, with_libraries
-from harness.build.qemu_user import OLDEST_DEBIAN, QEMU_FOLDER, Emulators, Qemu
 from harness.build.sources.debian_archive import Apt, unpack_packages
 from harness.core.cache import Cache
 from harness.core.digests import key_of
 from harness.core.processes import process
-from harness.core.strict_toml import read_toml
 from harness.record import fault_log, program_launch
 from harness.run.programs import traced_command
 from tests.end_to_end.test_programs import UNTRACED, odd_program, setup_of
@@ -211,7 +212,7 @@ def test_an_emulator_that_was_compiled_for_aarch64_enforces_and_records_there(tm
     assert host is not None
     bench, spec = setup.bench, setup.target.emulator
     (emulator,) = Emulators(bench.cache, bench.fetcher, bench.progress, host=host).prepare([spec]).values()
-    qemu = read_toml(QEMU_FOLDER / "qemu.toml", Qemu)
+    qemu = pinned_qemu()
     root = bench.fetcher.packages(OLDEST_DEBIAN, host.debian_architecture, qemu.libraries)
     folders = {"usr/lib": root / "usr/lib" / host.triple, "lib/other": root / "lib" / host.triple}
     sysroot = setup_of("aarch64").toolchain.sysroot | {inside: str(path) for inside, path in folders.items()}

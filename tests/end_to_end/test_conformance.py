@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build.qemu_user import Emulators, alignment_option, with_alignment
+from harness.build.emulators.emulator_cache import Emulators
+from harness.build.emulators.runner import alignment_option, target_runner, with_alignment
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache
 from harness.core.errors import InfrastructureError
@@ -26,7 +27,7 @@ from tests.end_to_end import machines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.target_model import Policy, Target, Toolchain
 
 pytestmark = pytest.mark.end_to_end
@@ -44,11 +45,12 @@ CELLS = [
 
 
 @cache
-def emulators_of(group: tuple[str, ...]) -> tuple[Emulators, dict[str, Path]]:
+def emulators_of(group: tuple[str, ...]) -> dict[str, Path]:
     """Those of several targets, built together if they are not in the cache."""
     kept = Cache.default()
-    emulators = Emulators(kept, Fetcher(kept, Progress()), Progress())
-    return emulators, emulators.prepare([CATALOG.targets[one].emulator for one in group])
+    return Emulators(kept, Fetcher(kept, Progress()), Progress()).prepare(
+        [CATALOG.targets[one].emulator for one in group]
+    )
 
 
 @cache
@@ -59,9 +61,9 @@ def canary_of(name: str) -> tuple[Path, Toolchain]:
 
 def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
     groups = (machines.REQUIRED, machines.OTHERS, machines.ACCESSES_ALONE)
-    emulators, programs = emulators_of(tuple(next(group for group in groups if name in group)))
+    programs = emulators_of(tuple(next(group for group in groups if name in group)))
     program, tools = canary_of(name)
-    return program, emulators.runner(CATALOG.targets[name], tools, policy, programs), tools.prefix
+    return program, target_runner(Cache.default(), CATALOG.targets[name], tools, policy, programs), tools.prefix
 
 
 def disagreements(program: Path, runner: Runner, triple: str, log: Path) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.qemu_user import Emulators
+from harness.build.emulators.emulator_cache import Emulators
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.emulator_wheel import IDENTITY, PACKAGE, PROGRAMS
 from harness.core.cache import Cache

@@ -255,7 +255,7 @@ def test_a_command_that_hides_what_its_programs_did_does_not_pass(tmp_path: Path
     for path in evasive_programs("armv5").iterdir():
         shutil.copy2(path, traced.folder)
     (traced.folder / "Makefile").write_text("check: one two\none two:\n\t-./odd odd\n\t./odd\n", "utf-8")
-    loader = setup_of("armv5").emulators.guest_root(setup_of("armv5").toolchain) / "lib" / "ld-linux.so.3"
+    loader = setup_of("armv5").guest_root / "lib" / "ld-linux.so.3"
     found, cell = traced.judged("sh", "-c", script.replace("$LOADER", str(loader)))
     assert (cell.verdict, found) == (verdict, identities), cell
     assert reason in cell.reason

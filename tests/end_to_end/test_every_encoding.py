@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.build.qemu_user import with_alignment
+from harness.build.emulators.runner import with_alignment
 from harness.core.processes import process
 from harness.isa import rules
 from harness.record import fault_log
@@ -22,7 +22,7 @@ from tools import decoders
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.isa.encodings.encoding import Encoding
 
 pytestmark = pytest.mark.end_to_end

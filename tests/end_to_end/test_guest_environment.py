@@ -22,7 +22,7 @@ from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import document, run
 
 if TYPE_CHECKING:
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import GuestEnvironment
 
 pytestmark = pytest.mark.end_to_end

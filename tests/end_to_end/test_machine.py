@@ -19,8 +19,8 @@ import pytest
 
 from harness.analysis import disassembly, symbols
 from harness.build import initramfs
+from harness.build.emulators.runner import Runner
 from harness.build.kernel import Kernel, Kernels
-from harness.build.qemu_user import Runner
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
 from harness.build.toolchain import tool

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.qemu_user import Runner
+from harness.build.emulators.runner import Runner
 from harness.build.sources.source_tree import open_tree
 from harness.isa import rules
 from harness.record import fault_log

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import toolchain
-from harness.build.qemu_user import with_alignment
+from harness.build.emulators.runner import with_alignment
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ def test_the_post_build_script_runs_programs_of_the_image(tmp_path: Path, mode: 
     for folder in ("lib", "usr/bin"):
         (image / folder).mkdir(parents=True)
     shutil.copy2(odd_program("armv5", "-Wl,--dynamic-linker=/lib/ld-image.so.1"), image / "usr" / "bin" / "my-program")
-    usual = setup_of("armv5").emulators.guest_root(setup_of("armv5").toolchain) / "lib"
+    usual = setup_of("armv5").guest_root / "lib"
     shutil.copy2(usual / "ld-linux.so.3", image / "lib" / "ld-image.so.1")
     for name in ("libc.so.6", "libpthread.so.0"):
         shutil.copy2(usual / name, image / "lib" / name)

@@ -843,7 +843,7 @@ def test_programs_find_their_loader_and_libraries_in_the_root_that_is_named(tmp_
     tree.mkdir()
     (root / "lib").mkdir(parents=True)
     shutil.copy2(odd_program("armv5", "-Wl,--dynamic-linker=/lib/ld-other.so.1"), tree / "odd")
-    usual = setup_of("armv5").emulators.guest_root(setup_of("armv5").toolchain) / "lib"
+    usual = setup_of("armv5").guest_root / "lib"
     shutil.copy2(usual / "ld-linux.so.3", root / "lib" / "ld-other.so.1")
     for name in ("libc.so.6", "libpthread.so.0"):
         shutil.copy2(usual / name, root / "lib" / name)

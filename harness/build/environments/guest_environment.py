@@ -19,7 +19,7 @@ from harness.core.strict_toml import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.model import Flavour, GuestEnvironment
     from harness.core.target_model import Target, Toolchain

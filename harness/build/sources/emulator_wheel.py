@@ -35,7 +35,7 @@ class EmulatorWheel(Record, frozen=True):
     """identity.json of the wheel: what its emulators were built from, and for which machine."""
 
     key: str
-    """harness.build.qemu_user.qemu_key of the sources that built them."""
+    """harness.build.emulators.qemu_source.qemu_key of the sources that built them."""
     qemu: str
     """QEMU's release."""
     archive: str

@@ -16,7 +16,7 @@ from harness.record import fault_log
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.model import GuestEnvironment
     from harness.core.target_model import Toolchain

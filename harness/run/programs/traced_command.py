@@ -25,7 +25,7 @@ from harness.run.servers.endings import describe_exit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Toolchain
     from harness.record.program_launch import CommandRecord

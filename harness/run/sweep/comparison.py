@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.target_model import Policy, Target
     from harness.isa.encodings.encoding import Encoding
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build.qemu_user import EMULATED_SIGABRT
+from harness.build.emulators.runner import EMULATED_SIGABRT
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.core.processes.capped_log import capped

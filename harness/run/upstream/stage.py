@@ -24,7 +24,7 @@ from harness.run.upstream.test_files import PORTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Abilities
     from harness.run.cell_spec import CellSpec, UpstreamSpec
 

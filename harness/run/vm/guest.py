@@ -22,7 +22,7 @@ from harness.run.vm.machine import Machine
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Build, Transport
     from harness.core.sockets import Address
     from harness.record.run_folder import Counters

@@ -30,7 +30,7 @@ from harness.workflows.debug.gdb_relay import RELAY, Relay, native_script, remot
 from harness.workflows.target_setup import set_up_target
 
 if TYPE_CHECKING:
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Build, SourceTree
     from harness.core.progress import Progress
     from harness.core.target_model import Target

@@ -36,7 +36,7 @@ from harness.workflows.target_setup import set_up_targets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Build, SourceTree
     from harness.core.progress import Progress
     from harness.workflows.measure.overhead import Ratio, ReportPrice

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.build.qemu_user import Runner  # noqa: TC001 - msgspec reads the annotations
+from harness.build.emulators.runner import Runner  # noqa: TC001 - msgspec reads the annotations
 from harness.build.server_build import linked_allocator
 from harness.build.sources import openssl
 from harness.build.sources.server_package import PackageUnavailableError

@@ -7,7 +7,8 @@ import signal
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
 from typing import TYPE_CHECKING
 
-from harness.build import host_packages, qemu_user
+from harness.build import host_packages
+from harness.build.emulators.package_root import with_root
 from harness.core.model import CANARY_SUITE, Record
 from harness.isa import rules
 from harness.judge import known_findings, unchecked_changes
@@ -55,7 +56,7 @@ def tracing_of(setup: TargetSetup, policy: str, sysroot: Path | None = None) -> 
     """How to trace programs of a target under a policy. `sysroot`: their root folder, if it is not the compiler's."""
     tools, runner = oracle_setup(setup.bench).toolchain, setup.runner(policy)
     if sysroot is not None:
-        runner = qemu_user.with_root(runner, sysroot)
+        runner = with_root(runner, sysroot)
     return prepare_tracing(setup.bench.cache, tools, runner, setup.canary())
 
 

@@ -53,7 +53,7 @@ from harness.workflows.target_setup import emulated_target, oracle_setup, set_up
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
     from harness.core.model import Allocator, Build, Flavour, SourceTree
     from harness.core.target_model import Target

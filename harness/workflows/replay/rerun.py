@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
     from harness.core.finding import Frame, Reproduction
     from harness.judge.reproducer import Reproducer

@@ -17,7 +17,7 @@ from harness.workflows.target_setup import oracle_setup, set_up_target
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.build.qemu_user import Runner
+    from harness.build.emulators.runner import Runner
     from harness.core.model import Build, SourceTree
     from harness.judge.reproducer import Reproducer
     from harness.workflows.target_setup import TargetSetup

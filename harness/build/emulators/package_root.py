@@ -1,0 +1,49 @@
+"""Runs programs that come with their own dynamic loader and libraries, as those of a distribution's package do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import InterpSegment
+
+from harness.core.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from harness.build.emulators.runner import Runner
+    from harness.core.model import Build
+
+
+def runner_of(build: Build, runner: Runner) -> Runner:
+    """How to run the programs of a build: a distribution's find their libraries in its root folder.
+
+    This machine starts those of its own through their loader, which is told the folders.
+    """
+    root, program = build.root, build.server_binary
+    if root is None:
+        return runner
+    if not runner.target.emulator.runs_here:
+        return with_root(runner, root)
+    loader = root / _loader_of(program).relative_to("/")
+    folders = [str(folder) for parent in ("lib", "usr/lib") for folder in sorted((root / parent).glob("*-linux-gnu*"))]
+    words = [*runner.options, str(loader), "--library-path", ":".join(folders)]
+    return msgspec.structs.replace(
+        runner, program=runner.program or Path(words[0]), options=words[0 if runner.program else 1 :]
+    )
+
+
+def with_root(runner: Runner, root: Path) -> Runner:
+    """How to run programs whose dynamic loader and libraries are below a folder, where the target has `/`."""
+    at = runner.options.index("-L") + 1
+    return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
+
+
+def _loader_of(program: Path) -> Path:
+    """The dynamic loader that a program names."""
+    with program.open("rb") as stream:
+        found = [one for one in ELFFile(stream).iter_segments() if isinstance(one, InterpSegment)]
+        if not found:
+            raise InfrastructureError(f"{program.name} names no dynamic loader", where=str(program))
+        return Path(found[0].get_interp_name())
