@@ -85,12 +85,12 @@ def test_a_servers_log_is_capped(tmp_path: Path) -> None:
     guest.folder.mkdir()
     guest.launch()
     try:
-        assert eventually(lambda: guest.log_tail(1) == "last"), guest.log_bytes()
-        assert guest.log_bytes() > 8 << 20
-        assert eventually(lambda: guest.log.stat().st_blocks * 512 <= 2 * LIMIT)
+        assert eventually(lambda: guest.evidence.log_tail(1) == "last"), guest.evidence.log_bytes()
+        assert guest.evidence.log_bytes() > 8 << 20
+        assert eventually(lambda: guest.evidence.log.stat().st_blocks * 512 <= 2 * LIMIT)
     finally:
         guest.__exit__()
-    assert guest.log.stat().st_size < LIMIT + 100
+    assert guest.evidence.log.stat().st_size < LIMIT + 100
 
 
 def test_a_log_that_is_not_there_has_no_tail(tmp_path: Path) -> None:

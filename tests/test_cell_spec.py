@@ -201,7 +201,8 @@ def test_a_server_that_may_refuse_to_start_has_stopped_if_it_exited(
     with pytest.raises(StartError) as failed:
         guest.__enter__()
     guest.failed_to_start(failed.value, may_refuse=may_refuse)
-    assert guest.end == end
+    assert guest.ended is not None
+    assert guest.ended.how == end
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,8 @@ def test_a_server_that_was_told_to_end_has_stopped_if_it_ended_well(
     assert guest.await_end() == status
     assert not guest.alive()
     guest.__exit__()
-    assert guest.end == end
+    assert guest.ended is not None
+    assert guest.ended.how == end
 
 
 @pytest.mark.parametrize(
@@ -287,9 +289,9 @@ def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
 def test_a_guest_counts_the_faults_of_a_log_that_has_grown(tmp_path: Path) -> None:
     build = fakes.build(tmp_path)
     guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
-    assert guest.faults() == 0
+    assert guest.evidence.faults() == 0
     guest.folder.mkdir()
     for count in (1, 2):
-        with guest.fault_log.open("ab") as log:
+        with guest.evidence.fault_log.open("ab") as log:
             log.write(b'{"event":"fault"}\n{"event":"count"}\n')
-        assert [guest.faults(), guest.faults()] == [count, count]
+        assert [guest.evidence.faults(), guest.evidence.faults()] == [count, count]

@@ -335,8 +335,8 @@ def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_pat
     guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(7,))
     with pytest.raises(StartError, match="exit status 7"):
         guest.__enter__()
-    assert guest.log.read_text("utf-8") == f"C {named('asan').environment['ASAN_OPTIONS']}\n"
-    assert guest.log_bytes() == guest.log.stat().st_size
+    assert guest.evidence.log.read_text("utf-8") == f"C {named('asan').environment['ASAN_OPTIONS']}\n"
+    assert guest.evidence.log_bytes() == guest.evidence.log.stat().st_size
 
 
 def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
@@ -344,8 +344,8 @@ def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
     runner = fakes.unemulated(Catalog().targets["native-ubsan"])
     guest = Guest(fakes.build(tmp_path), runner, tmp_path, sockets=tmp_path, version=(7,))
     last = stored("ubsan")[-1]
-    assert identities(guest.reports(last.offset)) == [last.identity]
-    assert guest.reports(guest.log_bytes()) == []
+    assert identities(guest.evidence.reports(last.offset)) == [last.identity]
+    assert guest.evidence.reports(guest.evidence.log_bytes()) == []
 
 
 def test_only_the_undefined_behaviour_sanitizer_needs_its_options_compiled_in(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> R
         build, fakes.unemulated(fakes.target()), folder / "guest-1", sockets=folder, version=(7, 0, 15), files={}
     )
     if records:
-        fakes.write(guest.fault_log, records)
+        fakes.write(guest.evidence.fault_log, records)
 
     def nobody() -> Guest:
         raise AssertionError("neither an oracle nor a bare server is asked for")

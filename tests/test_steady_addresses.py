@@ -52,6 +52,6 @@ def test_a_server_begins_at_steady_addresses_where_its_code_is_kept(tmp_path: Pa
     guest.launch()
     try:
         assert guest.await_end() == 0
-        assert is_steady(guest.log.read_text("utf-8")) == keeps
+        assert is_steady(guest.evidence.log.read_text("utf-8")) == keeps
     finally:
         guest.__exit__()

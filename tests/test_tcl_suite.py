@@ -7,6 +7,7 @@ import shlex
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -146,11 +147,10 @@ class Pong:
     """
 
     deadline_seconds = 1.0
-    log = "oracle/log"
+    evidence = SimpleNamespace(log="oracle/log")
 
     def __init__(self, recorded_path: Path, *, lacks: bytes = b"-") -> None:
-        self.recorded_path = recorded_path
-        self.client_endpoint: tuple[Path, Path | None] = (recorded_path, None)
+        self.access = SimpleNamespace(path=recorded_path, client_endpoint=(recorded_path, None))
         self._silent = threading.Event()
         self._dying = threading.Event()
         self._lacks = lacks
@@ -301,11 +301,11 @@ def test_a_client_that_records_by_itself_records_what_the_proxy_does(
     planted: Callable[[str], Answer], tmp_path: Path
 ) -> None:
     server = Pong(tmp_path / "behind")
-    recorder = Recorder(server.recorded_path, tmp_path / "r")
+    recorder = Recorder(server.access.path, tmp_path / "r")
     recorded = []
     interpreter = Interpreter([tmp_path / "planted.testsuite"], cell_in(tmp_path))
-    for endpoint in ((recorder.path, None), (server.recorded_path, recorder.file)):
-        server.client_endpoint = endpoint
+    for endpoint in ((recorder.path, None), (server.access.path, recorder.file)):
+        server.access.client_endpoint = endpoint
         recorder.begin()
         assert recorder.chunks() == []
         verdict(interpreter.run("planted-1.1", server).text, expired=False)  # type: ignore[arg-type]
@@ -325,11 +325,11 @@ def test_a_client_that_records_by_itself_records_what_the_proxy_does(
 
 def test_a_client_that_records_by_itself_sees_a_server_that_is_gone_as_behind_the_proxy(tmp_path: Path) -> None:
     server = Pong(tmp_path / "behind")
-    recorder = Recorder(server.recorded_path, tmp_path / "r")
-    server.recorded_path.unlink()
+    recorder = Recorder(server.access.path, tmp_path / "r")
+    server.access.path.unlink()
     interpreter = Interpreter([fakes.write(tmp_path / "planted.testsuite", SUITE)], cell_in(tmp_path))
-    for endpoint in ((recorder.path, None), (server.recorded_path, recorder.file)):
-        server.client_endpoint = endpoint
+    for endpoint in ((recorder.path, None), (server.access.path, recorder.file)):
+        server.access.client_endpoint = endpoint
         with pytest.raises(TclFailedError, match="connection closed by server"):
             verdict(interpreter.run("planted-1.1", server).text, expired=False)  # type: ignore[arg-type]
         assert recorder.chunks() == []
@@ -348,8 +348,8 @@ test planted-3.2 {a test whose constraint the server dies of} -constraints dies 
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_the_last_request_of_the_record_is_the_one_that_the_server_died_of(tmp_path: Path, number: str) -> None:
     server = Pong(tmp_path / "behind")
-    recorder = Recorder(server.recorded_path, tmp_path / "r")
-    server.client_endpoint = (server.recorded_path, recorder.file)
+    recorder = Recorder(server.access.path, tmp_path / "r")
+    server.access.client_endpoint = (server.access.path, recorder.file)
     interpreter = Interpreter([fakes.write(tmp_path / "planted.testsuite", DYING)], cell_in(tmp_path))
     with pytest.raises(TclFailedError, match="connection closed by server"):
         verdict(interpreter.run(f"planted-3.{number}", server).text, expired=False)  # type: ignore[arg-type]
@@ -364,7 +364,7 @@ def test_a_record_that_cannot_be_written_is_the_machines_fault(tmp_path: Path, r
     interpreter = Interpreter([path], cell_in(tmp_path))
     file = TclFile.from_parent(request.session, path=path, interpreter=interpreter)
     server = Pong(tmp_path / "s")
-    server.client_endpoint = (server.recorded_path, FULL_DISK)
+    server.access.client_endpoint = (server.access.path, FULL_DISK)
     with pytest.raises(InfrastructureError, match="the requests of a test cannot be recorded") as caught:
         file.run("planted-1.1", server, server)  # type: ignore[arg-type]
     assert caught.value.because == "No space left on device"
@@ -417,7 +417,7 @@ def test_an_oracle_that_does_not_answer_is_no_fault_of_the_guests(
     interpreter = Interpreter([path], cell_in(tmp_path))
     file = TclFile.from_parent(request.session, path=path, interpreter=interpreter)
     here, gone = Pong(tmp_path / "here"), Pong(tmp_path / "gone")
-    gone.recorded_path.unlink()
+    gone.access.path.unlink()
     with pytest.raises(InfrastructureError, match="the native build does not answer"):
         file.run("planted-2.1", here, gone)  # type: ignore[arg-type]
     interpreter.close()

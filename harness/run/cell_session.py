@@ -26,7 +26,8 @@ from harness.record.recording_proxy import PURPOSE
 from harness.run import unit_runner
 from harness.run.canary import emulated, on_machine
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
-from harness.run.server_process import WAITED, StartError, answers_ping
+from harness.run.server_process import WAITED, StartError
+from harness.run.servers.probes import answers_ping, processed_commands
 from harness.run.upstream.session import UpstreamSession
 from harness.run.vm.guest import CANARY, VirtualMachine
 
@@ -130,7 +131,7 @@ class CellSession:
             self._failure, self.blocked = error, True
             raise
         # Reports from the server's start do not belong to a test.
-        self.log_before = guest.log_bytes()
+        self.log_before = guest.evidence.log_bytes()
         if self.recorder is not None:
             self.recorder.ready()
         return guest
@@ -227,9 +228,9 @@ class CellSession:
             self.recorder.begin_example()
         self.counters_before = self._counters()
         if self._guest is not None:
-            self.faults_before, self.log_before = self._guest.faults(), self._guest.log_bytes()
-            if self._guest.recorder is not None:
-                self._guest.recorder.begin()
+            self.faults_before, self.log_before = self._guest.evidence.faults(), self._guest.evidence.log_bytes()
+            if self._guest.access.recorder is not None:
+                self._guest.access.recorder.begin()
 
     def end_example(self, label: str, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that an example has ended; it failed if there is a message. Failures and reports leave evidence.
@@ -237,7 +238,9 @@ class CellSession:
         `wrong_command`: the command with the wrong reply.
         """
         guest = self._guest
-        reported = guest is not None and (guest.faults() > self.faults_before or guest.reports(self.log_before))
+        reported = guest is not None and (
+            guest.evidence.faults() > self.faults_before or guest.evidence.reports(self.log_before)
+        )
         if message or reported or self.start_guest.any():
             self.test = f"{self._whole_test}[{label}]"
             self.finish("failed" if message else "passed", message, seconds, wrong_command=wrong_command)
@@ -285,10 +288,10 @@ class CellSession:
         requests: list[str] = []
         transcript = ""
         if guest is not None:
-            faults, log_bytes = guest.faults(), guest.log_bytes()
-            if outcome == "failed" or faults > self.faults_before or guest.reports(self.log_before):
+            faults, log_bytes = guest.evidence.faults(), guest.evidence.log_bytes()
+            if outcome == "failed" or faults > self.faults_before or guest.evidence.reports(self.log_before):
                 requests, transcript = self._explain(guest, "" if doubt else message)
-                faults, log_bytes = guest.faults(), guest.log_bytes()
+                faults, log_bytes = guest.evidence.faults(), guest.evidence.log_bytes()
         self.log.append(
             run_folder.TestEvent(
                 name=self.test,
@@ -320,7 +323,7 @@ class CellSession:
 
     def _explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang, and keep the transcript."""
-        fatal = guest.died_of_fault(self.faults_before)
+        fatal = guest.evidence.has_fault_of(guest.pid, self.faults_before)
         if fatal or "closed by" in message or "reset by" in message:
             guest.settle()
         if guest.alive() and (fatal or hangs(message, guest.upstream)):
@@ -340,7 +343,7 @@ class CellSession:
         guest, self._guest = self._guest, None
         if guest is None:
             return
-        commands = guest.commands() if guest.started() else 0
+        commands = processed_commands(guest.upstream) if guest.alive() else 0
         self._deaths += not guest.alive()
         guest.__exit__()
         if self.recorder is not None:
@@ -410,8 +413,8 @@ class CellSession:
         Either another process ended or stopped the oracle, or this machine could not pass on the requests.
         """
         for server in (self._guest, self._oracle):
-            if server is not None and server.recorder is not None and server.recorder.trouble:
-                return f"its requests could not be passed on: {server.recorder.trouble}"
+            if server is not None and server.access.recorder is not None and server.access.recorder.trouble:
+                return f"its requests could not be passed on: {server.access.recorder.trouble}"
         oracle = self._oracle
         if self._oracle_silent:
             return f"the native build, which gives the expected replies, did not start: {self._oracle_silent}"

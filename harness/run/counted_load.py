@@ -137,7 +137,7 @@ def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
         raise InconclusiveError(f"{workload.name}: an error reply is no figure", because=str(error)) from error
     except (GateError, ServerGoneError, OSError) as error:
         guest.settle()
-        end = guest.detail or guest.log_tail(1)
+        end = guest.detail or guest.evidence.log_tail(1)
         raise InconclusiveError(
             f"{workload.name}: the server did not serve to the end", because=f"{error}; {end}"
         ) from error

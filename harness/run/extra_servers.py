@@ -14,6 +14,7 @@ from harness.core.target_model import ORACLE
 from harness.record import run_folder
 from harness.record.transcript import save, unanswered
 from harness.run.server_process import LOG_LINES, PANIC, StartError
+from harness.run.servers.probes import processed_commands
 from harness.run.vm.guest import guest_of
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ class StartGuest:
         """
         for guest in list(self._running):
             guest.__exit__()
-            reports = guest.faults() or guest.reports(0)
-            if not reports or PANIC in guest.log_tail(LOG_LINES):
+            reports = guest.evidence.faults() or guest.evidence.reports(0)
+            if not reports or PANIC in guest.evidence.log_tail(LOG_LINES):
                 shutil.rmtree(guest.folder, ignore_errors=True)
                 self._running.remove(guest)
 
@@ -144,14 +145,14 @@ class StartGuest:
         self._running.clear()
 
     def _ended(self, guest: Guest, test: str, outcome: run_folder.Outcome) -> run_folder.GuestEvent:
-        if guest.started() and guest.died_of_fault(0):
+        if guest.started() and guest.evidence.has_fault_of(guest.pid, 0):
             guest.settle()
         ended_by_itself = guest.started() and not guest.alive()
-        commands = guest.commands() if guest.started() else 0
+        commands = processed_commands(guest.upstream) if guest.alive() else 0
         guest.__exit__()
         requests: list[str] = []
         transcript = ""
-        if outcome == "failed" or ended_by_itself or guest.faults():
+        if outcome == "failed" or ended_by_itself or guest.evidence.faults():
             requests, transcript = keep_transcript(guest)
         return msgspec.structs.replace(
             ended(guest, test),
@@ -170,13 +171,13 @@ def ended(guest: Guest, test: str) -> run_folder.GuestEvent:
     """The record of how a stopped guest ended, during a test or outside of one."""
     return run_folder.GuestEvent(
         name=guest.name,
-        end=guest.end or "stopped",
+        end=guest.ended.how if guest.ended is not None else "stopped",
         detail=guest.detail,
         test=test,
-        strangers=guest.strangers,
+        strangers=guest.access.strangers,
         pid=guest.first_pid,
         left=guest.left,
-        stopping=guest.ended_stopping,
+        stopping=guest.ended is not None and guest.ended.stopping,
     )
 
 
@@ -185,9 +186,9 @@ def keep_transcript(guest: Guest) -> tuple[list[str], str]:
 
     Both are empty where nothing is recorded.
     """
-    if guest.recorder is None:
+    if guest.access.recorder is None:
         return [], ""
-    chunks = guest.recorder.chunks()
+    chunks = guest.access.recorder.chunks()
     name = f"transcript-{len(list(guest.folder.glob('transcript-*')))}.jsonl"
     save(guest.folder / name, chunks)
     return unanswered(chunks), name

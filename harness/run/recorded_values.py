@@ -93,7 +93,7 @@ class RecordedGuest(Guest):
         deadline = time.monotonic() + self.deadline_seconds
         while not stub.exists():
             if not self.alive() or time.monotonic() > deadline:
-                raise InfrastructureError("the emulator's gdb stub does not listen", because=self.log_tail())
+                raise InfrastructureError("the emulator's gdb stub does not listen", because=self.evidence.log_tail())
             time.sleep(POLL_SECONDS)
         root = self.runner.options[self.runner.options.index("-L") + 1]
         self._debugger = self._debug([*commands, f"set sysroot {root}", f"target remote {stub}"], "continue")
@@ -118,12 +118,12 @@ class RecordedGuest(Guest):
     def _start_natively(self, commands: list[str]) -> None:
         self.lay_files()
         words = " ".join(f"'{word}'" for word in self.arguments())
-        self.log.touch()
+        self.evidence.log.touch()
         start = [
             *commands,
             "set startup-with-shell on",
             f"set cwd {self.folder}",
-            f"set args {words} > {self.log} 2>&1",
+            f"set args {words} > {self.evidence.log} 2>&1",
         ]
         self._process = self._debug(start, "run")
 

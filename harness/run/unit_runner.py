@@ -97,7 +97,7 @@ def how_it_ended(run: UnitRun, *, complete: bool) -> str:
     """How a unit ended, for the reader."""
     if complete:
         return "it got to its end"
-    return "it hung" if run.expired else describe_exit(run.code)[1]
+    return "it hung" if run.expired else describe_exit(run.code).detail
 
 
 def event_of(

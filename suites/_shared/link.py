@@ -28,7 +28,7 @@ CRASHES_IN_VAIN = 3
 
 def join(replica: Guest, primary: Guest) -> None:
     """Have the replica follow the primary, and wait until it is up to date."""
-    host, port = primary.endpoint
+    host, port = primary.access.endpoint
     with server.client(replica) as client:
         # Every release knows this command.
         client.command("SLAVEOF", host, port)
@@ -79,7 +79,7 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
     deadline = time.monotonic() + max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
 
     def crashed() -> int:
-        return sum(one.crashed_children() for one in guests)
+        return sum(one.evidence.crashed_children(one.first_pid) for one in guests)
 
     before = crashed()
     while not condition():

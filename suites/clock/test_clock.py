@@ -216,7 +216,7 @@ def test_durations_are_told_however_long_the_machine_has_run(
 
 def slow(guest: Guest) -> bool:
     """Whether the server has noticed a slow script."""
-    return b"slow script" in guest.log.read_bytes().lower()
+    return b"slow script" in guest.evidence.log.read_bytes().lower()
 
 
 @pytest.mark.parametrize("silence", SILENCES.values(), ids=SILENCES)
@@ -246,7 +246,7 @@ def test_a_node_is_suspected_however_long_it_was_silent(
 def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_guest: StartGuest, weeks: int) -> None:
     """The clock moves while the server runs: ages, idle times and timeouts, in seconds and in thousandths."""
     guest = start_guest(preload=cell.preload)
-    with server.client(guest) as client, guest.connection() as brief, guest.connection() as patient:
+    with server.client(guest) as client, guest.access.connection() as brief, guest.access.connection() as patient:
 
         def ask(*words: Any) -> Any:
             reply = client.command(*words)

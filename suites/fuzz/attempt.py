@@ -62,7 +62,7 @@ class _Pair:
         self._emptying = emptying
         self._connections = connections
         self._keeps = keeps
-        self._known_faults = guest.faults()
+        self._known_faults = guest.evidence.faults()
         self._keys: Reply = None
         """The keys of the native build after the stream; None where nobody has asked."""
 

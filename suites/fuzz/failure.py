@@ -35,10 +35,11 @@ class Failure(Record, frozen=True):
 
 def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
     """The failure of a guest that died or hangs, identified by the place of its first fault, or by its end."""
-    if isinstance(error, TimeoutError) and not guest.died_of_fault(known_faults):
+    if isinstance(error, TimeoutError) and not guest.evidence.has_fault_of(guest.pid, known_faults):
         guest.hung()
     guest.settle()
-    faults = [fault for fault in fault_log.read_faults(guest.fault_log)[known_faults:] if fault.event == "fault"]
+    records = fault_log.read_faults(guest.evidence.fault_log)[known_faults:]
+    faults = [fault for fault in records if fault.event == "fault"]
     place = f"{faults[0].signal} at {faults[0].pc:#x}" if faults else guest.detail
     index = min(answered, len(stream) - 1)
     return Failure(

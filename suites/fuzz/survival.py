@@ -28,7 +28,7 @@ KEYS = re.compile("[1-9][0-9]* keys ")
 
 def shout(guest: Guest, content: bytes) -> Failure | None:
     """Send bytes that need not be valid protocol, disconnect, and check that the guest still serves others."""
-    known_faults = guest.faults()
+    known_faults = guest.evidence.faults()
     try:
         _send_and_hang_up(guest, content)
         with guest.client() as client:
@@ -40,7 +40,7 @@ def shout(guest: Guest, content: bytes) -> Failure | None:
 
 def _send_and_hang_up(guest: Guest, content: bytes) -> None:
     with (
-        contextlib.closing(guest.connection()) as connection,
+        contextlib.closing(guest.access.connection()) as connection,
         # After a protocol error the server closes the connection, perhaps before everything is sent.
         contextlib.suppress(ConnectionError),
     ):

@@ -176,7 +176,7 @@ def test_a_server_that_promised_each_write_ends_and_keeps_what_it_acknowledged(
     with server.client(guest) as client:
         client.send(client.pack([("SET", "counter", 1)]))
         assert guest.await_end() == 1
-    log, kept = guest.log_tail(20), files(guest)
+    log, kept = guest.evidence.log_tail(20), files(guest)
     start_guest.dismiss()
     assert "AOF fsync policy is 'always'" in log
     reader = start_guest(target="native", options=APPENDING, files=kept)

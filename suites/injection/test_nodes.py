@@ -49,6 +49,6 @@ def test_a_node_that_cannot_write_what_it_is_ends(call: Call, node: Guest, start
     with server.client(node) as client:
         client.send(client.pack([("CLUSTER", "ADDSLOTSRANGE", 0, 16383)]))
         assert node.await_end() == 1
-    log = node.log_tail(20)
+    log = node.evidence.log_tail(20)
     start_guest.dismiss()
     assert "Fatal: can't update cluster config file." in log

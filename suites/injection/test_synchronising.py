@@ -115,7 +115,7 @@ def test_a_replica_that_cannot_read_what_it_received_ends(
     before = small_keys.digest(primary)
     Faults(replica).arm(Call.FREAD, 20)
     ask(replica, "REPLICAOF", "127.0.0.1", port)
-    status, log = replica.await_end(), replica.log_tail(100)
+    status, log = replica.await_end(), replica.evidence.log_tail(100)
     content = replica.read("dump.rdb")
     start_guest.dismiss()
     assert "Internal error in RDB reading" in log

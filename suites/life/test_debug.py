@@ -103,7 +103,7 @@ def test_every_subcommand_is_sent_by_a_test_or_has_a_reason(both: PairedServers)
 
 def printed(guest: Guest, *requests: tuple[Any, ...]) -> bytes:
     """What the server prints to its standard output, without what differs at random. Its log goes there too."""
-    before = guest.log_bytes()
+    before = guest.evidence.log_bytes()
     with server.client(guest) as client:
         for request in requests:
             reply = client.command(*request)
@@ -111,8 +111,8 @@ def printed(guest: Guest, *requests: tuple[Any, ...]) -> bytes:
         # A line of the log is written at once, and all that was printed before it.
         client.command("DEBUG", "LOG", "the end")
     mark = b"DEBUG LOG: the end"
-    link.await_that(lambda: mark in guest.log.read_bytes()[before:], [guest], "a line of the log")
-    content = guest.log.read_bytes()[before:]
+    link.await_that(lambda: mark in guest.evidence.log.read_bytes()[before:], [guest], "a line of the log")
+    content = guest.evidence.log.read_bytes()[before:]
     # The mark's line begins with the process, the time and a sign.
     return _UNLIKE.sub(b"*", content[: content.rindex(b"\n", 0, content.index(mark)) + 1])
 

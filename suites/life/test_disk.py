@@ -219,7 +219,9 @@ def test_a_replica_without_a_place_for_the_file_follows_when_it_has_one(
     gone.rmdir()
     ask(replica, "REPLICAOF", "127.0.0.1", port)
     failed = "Opening the temp file needed for"
-    link.await_that(lambda: failed in replica.log.read_text("utf-8", "replace"), [primary, replica], "it to fail")
+    link.await_that(
+        lambda: failed in replica.evidence.log.read_text("utf-8", "replace"), [primary, replica], "it to fail"
+    )
     ask(replica, "CONFIG", "SET", "dir", str(replica.folder))
     link.await_in_step(replica, primary)
     assert differences(server.snapshot(primary), server.snapshot(replica)) == []

@@ -47,8 +47,10 @@ def test_both_ends_of_a_connection_tell_the_same_ports(
         accepted = f"Accepted {address}:{own_port}\n".encode()
         if cell.machine is not None:
             # Its log arrives later.
-            link.await_that(lambda: accepted in guest.log.read_bytes(), [guest], f"the log to say {accepted!r}")
-        assert accepted in guest.log.read_bytes(), f"the log does not say {accepted!r}"
+            link.await_that(
+                lambda: accepted in guest.evidence.log.read_bytes(), [guest], f"the log to say {accepted!r}"
+            )
+        assert accepted in guest.evidence.log.read_bytes(), f"the log does not say {accepted!r}"
         with guest.client() as other:
             assert other.command("CLIENT", "KILL", "ADDR", written(address, own_port)) == 1
 

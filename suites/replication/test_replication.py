@@ -70,7 +70,7 @@ def test_a_full_synchronisation_carries_the_whole_data_set(
     link.join(replica, primary)
     assert_equal(primary, replica, cell, family)
     if cell.version >= (8,):
-        used = logged in primary.log.read_bytes()
+        used = logged in primary.evidence.log.read_bytes()
         assert used == own_channel, f"the primary sent it by {'a channel of its own' if used else 'the only channel'}"
     if cell.version >= (7,):
         assert server.functions(replica) == [dataset.FUNCTION]
@@ -119,7 +119,7 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
         client.pipeline([("SET", "integer:0", 1), ("SET", "integer:0", 0)])
     before = link.info(primary, "stats")
     there = replica.runner.target.name
-    host, port = primary.endpoint
+    host, port = primary.access.endpoint
     follow = ["--slaveof", str(host), str(port)]
     again = start_guest(target=there, options=[*OPTIONS, *follow], files={"dump.rdb": content})
     link.await_in_step(again, primary)

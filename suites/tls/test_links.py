@@ -60,7 +60,7 @@ def test_a_plain_replica_does_not_follow(start_guest: StartGuest, ports: Ports) 
     with server.client(replica) as client:
         client.command("SLAVEOF", ADDRESS, port)
     link.await_that(
-        lambda: b"Error accepting a client connection" in primary.log.read_bytes(),
+        lambda: b"Error accepting a client connection" in primary.evidence.log.read_bytes(),
         [primary, replica],
         "the primary to refuse a plain replica",
     )

@@ -50,7 +50,7 @@ def replies_to(server: Guest, text: str) -> list[Reply]:
     replies: list[Reply] = []
     with contextlib.ExitStack() as connections:
         clients = [
-            connections.enter_context(Client.at_socket(server.recorded_path, deadline_seconds=20)) for _ in range(2)
+            connections.enter_context(Client.at_socket(server.access.path, deadline_seconds=20)) for _ in range(2)
         ]
         clients[0].command("FLUSHALL")
         control = connections.enter_context(ControlConnection(server.upstream, deadline_seconds=20))

@@ -144,16 +144,16 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guest]:
 
 
 def client(guest: Guest) -> Client:
-    return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
+    return Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds)
 
 
 def first_fault(guest: Guest) -> Fault:
     """The first record, waited for."""
     deadline = time.monotonic() + guest.deadline_seconds
-    while not guest.faults():
+    while not guest.evidence.faults():
         assert time.monotonic() < deadline, "nothing faulted"
         time.sleep(0.05)
-    return fault_log.read_faults(guest.fault_log)[0]
+    return fault_log.read_faults(guest.evidence.fault_log)[0]
 
 
 def server_pid(guest: Guest) -> int:
@@ -186,7 +186,7 @@ def assert_planted(guest: Guest, fault: Fault, plant: str) -> list[str]:
 def assert_child_only(guest: Guest, fault: Fault, pid: int) -> None:
     """A child died; the server did not, and is not thought to have."""
     assert (pid, fault.tid) != (fault.pid, pid)
-    assert not guest.died_of_fault(since=0)
+    assert not guest.evidence.has_fault_of(guest.pid, 0)
     assert server_pid(guest) == pid
     assert guest.alive()
 
@@ -212,8 +212,8 @@ def test_nobody_waits_for_a_synchronisation_whose_every_child_crashes(tmp_path: 
             connected.pipeline([("SELECT", 8), ("SET", "key", "value")])
         with pytest.raises(TimeoutError, match=r"in vain: meanwhile \d+ children crashed"):
             link.join(replica, primary)
-        assert primary.crashed_children() >= link.CRASHES_IN_VAIN
-        assert replica.crashed_children() == 0
+        assert primary.evidence.crashed_children(primary.first_pid) >= link.CRASHES_IN_VAIN
+        assert replica.evidence.crashed_children(replica.first_pid) == 0
         assert primary.alive()
     assert time.monotonic() - began < primary.runner.target.deadline_seconds(link.PATIENCE_SECONDS)
 
@@ -232,10 +232,11 @@ def assert_thread(guest: Guest, fault: Fault, pid: int) -> None:
     """Another thread of the server did it, and the whole server dies of it."""
     assert pid == fault.pid
     assert fault.tid != pid
-    assert guest.died_of_fault(since=0)
+    assert guest.evidence.has_fault_of(guest.pid, 0)
     assert not guest.settle()
     # By which one is not told here: the crash handler ends the main thread, and QEMU 10.0 then dies of a SIGSEGV.
-    assert guest.end == "signal"
+    assert guest.ended is not None
+    assert guest.ended.how == "signal"
 
 
 def test_a_fault_in_a_background_thread(server: Guest) -> None:
@@ -260,7 +261,7 @@ def test_a_fault_in_an_io_thread(server: Guest) -> None:
         for one in clients:
             one.command("CLIENT", "SETNAME", "named")
         # The server uses its threads only while many clients at a time have something for it.
-        while server.alive() and not server.faults() and time.monotonic() < deadline:
+        while server.alive() and not server.evidence.faults() and time.monotonic() < deadline:
             for one in clients:
                 one.send(batch)
             for one in clients * 200:
@@ -280,7 +281,7 @@ import time
 from harness.protocol.resp import Client
 
 def connect(guest):
-    return Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds)
+    return Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds)
 
 def test_saving_in_the_background(guest):
     with connect(guest) as client:
@@ -327,7 +328,7 @@ from harness.protocol.resp import Client, ServerGoneError
 @pytest.mark.parametrize("name", ["guest-1", "guest-2", "guest-3"])
 def test_it_dies(guest, name):
     assert guest.name == name
-    with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
+    with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
         with pytest.raises(ServerGoneError):
             client.command("DEBUG", "SEGFAULT")
     guest.settle()

@@ -16,6 +16,7 @@ from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.plan.catalog import Catalog
 from harness.protocol.resp import Client
 from harness.run.server_process import Guest
+from harness.run.servers.probes import processed_commands
 from harness.workflows.replay import replay
 from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import document, run
@@ -32,7 +33,7 @@ ADDRESSES: dict[Transport, bytes] = {"unix": b" addr=/", "tcp": b" addr=127.0.0.
 
 def addresses(guest: Guest) -> set[Transport]:
     """By which ways the server has clients: the one that asks, which the proxy stands for."""
-    with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
+    with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
         told = client.command("CLIENT", "LIST")
     assert isinstance(told, bytes)
     return {io for io, address in ADDRESSES.items() if address in told}
@@ -54,7 +55,7 @@ def test_a_server_has_clients_of_the_wanted_kind_alone(target: str, io: Transpor
         assert two[0].upstream != two[1].upstream
         for guest in two:
             assert addresses(guest) == {io}
-            assert guest.commands() > 0
+            assert processed_commands(guest.upstream) > 0
 
 
 def test_a_suite_passes_by_tcp_and_the_report_tells_the_way(tmp_path: Path) -> None:

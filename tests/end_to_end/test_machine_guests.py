@@ -41,20 +41,20 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
     try:
         with guest("guest-1") as one, guest("guest-2") as two:
             for each, value in ((one, "first"), (two, "second")):
-                assert ask(each.endpoint, "SET", "key", value * 8) == b"+OK\r\n"
-                assert ask(each.endpoint, "SAVE") == b"+OK\r\n"
+                assert ask(each.access.endpoint, "SET", "key", value * 8) == b"+OK\r\n"
+                assert ask(each.access.endpoint, "SAVE") == b"+OK\r\n"
             assert b"first" in one.read("dump.rdb")
             assert b"second" in two.read("dump.rdb")
             saved = two.read("dump.rdb")
-            assert ask(one.endpoint, "BITOP", "NOT", "target", "key") == b""
+            assert ask(one.access.endpoint, "BITOP", "NOT", "target", "key") == b""
             assert not one.settle()
             assert two.alive()
-            assert (one.faults() > 0, two.faults()) == (True, 0)
-            assert {fault.session for fault in fault_log.read_faults(one.fault_log)} == {one.pid}
+            assert (one.evidence.faults() > 0, two.evidence.faults()) == (True, 0)
+            assert {fault.session for fault in fault_log.read_faults(one.evidence.fault_log)} == {one.pid}
         # Both ports are free again, and nothing of those before is left for the next but what it is given.
         with guest("guest-3") as third, guest("guest-4", files={"dump.rdb": saved}) as fourth:
             assert {third.upstream, fourth.upstream} == {host.machine().endpoint(port) for port in PORTS[:2]}
-            assert ask(third.endpoint, "GET", "key") == b"$-1\r\n"
-            assert ask(fourth.endpoint, "GET", "key") == b"$48\r\n" + b"second" * 8 + b"\r\n"
+            assert ask(third.access.endpoint, "GET", "key") == b"$-1\r\n"
+            assert ask(fourth.access.endpoint, "GET", "key") == b"$48\r\n" + b"second" * 8 + b"\r\n"
     finally:
         host.close()

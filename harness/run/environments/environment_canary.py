@@ -80,7 +80,7 @@ def outcome(program: Path, runner: Runner, case: str, log: Path) -> str:
         return "ran for ever"
     if result.code == 0:
         return LIVED
-    ended = describe_exit(result.code)[1]
+    ended = describe_exit(result.code).detail
     if not runner.records_faults:
         return ended
     recorded = {signal.Signals(fault.signal).name: fault.call for fault in fault_log.read_faults(log)}

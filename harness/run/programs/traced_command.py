@@ -64,7 +64,7 @@ class CommandEnd(Record, frozen=True):
         """`it ended with status 2`, `it was killed by SIGTERM`."""
         if self.code >= 0:
             return f"it ended with status {self.code}"
-        return f"it was {describe_exit(self.code)[1]}"
+        return f"it was {describe_exit(self.code).detail}"
 
 
 def prepare_tracing(cache: Cache, tools: Toolchain, runner: Runner, example: Path) -> Tracing:
@@ -226,7 +226,7 @@ def run_traced(
 def _untraced(program: str, place: Path, code: int) -> InfrastructureError:
     """Why the tracer left no status: it ended with this code, and `place` had its files."""
     if code < 0:
-        because = f"the tracer was {describe_exit(code)[1]}"
+        because = f"the tracer was {describe_exit(code).detail}"
         remedy = "run again; the command must not end processes that are not its own"
     elif not (place / "emulator").is_file():
         because = f"something removed {place}, which the tracer needs, while the command ran"
@@ -306,7 +306,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
             run_folder.GuestEvent(
                 name=guest.name,
                 end="signal" if crashed else "stopped",
-                detail=describe_exit(-first.number)[1] if crashed and first is not None else "",
+                detail=describe_exit(-first.number).detail if crashed and first is not None else "",
                 test=command.title,
                 own=True,
                 pid=launch.pid if launch is not None else 0,

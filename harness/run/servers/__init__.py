@@ -1,4 +1,4 @@
-"""What is known of servers as processes: the options that they start with, and how they say that they end.
+"""What a server has beside its process: options to start with, recorded ways in, the evidence that it leaves, its end.
 
-It may import everything below `run`. Begin with `start_options`.
+It may import everything below `run`. Begin with `server_evidence` and `recorded_access`.
 """

@@ -7,6 +7,8 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from harness.record.run_folder import End
 
@@ -18,6 +20,16 @@ _COMPLAINT = "*** FATAL"
 """The start of a complaint about the configuration; the lines after it name the error."""
 _ASSERTED = re.compile(r"(?:==> )?(Guru Meditation: .+|(?<===> ).+ is not true)")
 """A failed assertion or a panic, in the servers' own words."""
+
+
+class ServerEnd(msgspec.Struct, frozen=True):
+    """How a server ended."""
+
+    how: End
+    detail: str = ""
+    """The same for the reader."""
+    stopping: bool = False
+    """Whether it ended in this way after it received the order to stop."""
 
 
 def last_words(log: str) -> str:
@@ -34,10 +46,10 @@ def last_words(log: str) -> str:
     return complaint if len(complaint) <= SHOWN_CHARACTERS else f"{complaint[: SHOWN_CHARACTERS - 1]}…"
 
 
-def describe_exit(code: int) -> tuple[End, str]:
+def describe_exit(code: int) -> ServerEnd:
     """How a process ended, from its exit status: a negative one, or one above 128 as in shells, is a signal."""
     number = -code if code < 0 else code - 128
     with contextlib.suppress(ValueError):
         if number > 0:
-            return "signal", f"killed by {signal.Signals(number).name}"
-    return "exit", f"exit status {code}"
+            return ServerEnd("signal", f"killed by {signal.Signals(number).name}")
+    return ServerEnd("exit", f"exit status {code}")

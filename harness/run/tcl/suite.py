@@ -52,8 +52,8 @@ class Interpreter:
         """Run one test against a guest and return what tcltest printed. A feature that a test needs must be the
         oracle's too. Raises InfrastructureError if the files cannot be read.
         """
-        endpoint, record = guest.client_endpoint
-        beside = [oracle.recorded_path if oracle is not None else "", record or ""]
+        endpoint, record = guest.access.client_endpoint
+        beside = [oracle.access.path if oracle is not None else "", record or ""]
         answer = self._open().ask(
             "\t".join([str(endpoint), f"{guest.deadline_seconds:.0f}", name, *map(str, beside)]),
             last=f"over: {name}",
@@ -106,7 +106,7 @@ class TclFile(pytest.File):
         """
         answer = self._interpreter.run(name, guest, oracle)
         if lost := re.search(r"^oracle lost: (.*)$", answer.text, re.MULTILINE):
-            raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.log))
+            raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.evidence.log))
         if lost := re.search(r"^record lost: (.*)$", answer.text, re.MULTILINE):
             raise InfrastructureError("the requests of a test cannot be recorded", where=name, because=lost[1])
         verdict(answer.text, expired=answer.end == "expired")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.model import Record
 from harness.record import fault_log, run_folder
-from harness.run.servers.endings import describe_exit
+from harness.run.servers.endings import ServerEnd, describe_exit
 from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import Launch, log_of, read_launches
 
@@ -125,11 +125,11 @@ class UpstreamEvidence:
     def _end_of(self, process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> run_folder.GuestEvent:
         guest = process.launch.guest
         item, test = during(process, tests)
-        ended, detail = describe_exit(-process.end.signal) if process.crashed and process.end else ("stopped", "")
+        ended = describe_exit(-process.end.signal) if process.crashed and process.end else ServerEnd("stopped")
         return run_folder.GuestEvent(
             name=guest,
-            end=ended,
-            detail=detail,
+            end=ended.how,
+            detail=ended.detail,
             test=self._name(item) if item else "",
             target=process.target,
             pid=process.launch.pid,
@@ -216,7 +216,7 @@ class UpstreamEvidence:
 
 def _faults_in(shared: Guest, test: UpstreamTest) -> dict[str, tuple[int, int]]:
     """The faults that a test added to the log of a server that it shared with other tests."""
-    content = shared.fault_log.read_bytes() if shared.fault_log.is_file() else b""
+    content = shared.evidence.fault_log.read_bytes() if shared.evidence.fault_log.is_file() else b""
     spans = (test.logs_before.get(shared.name, 0), test.logs_after.get(shared.name, 0))
     before, after = (fault_log.count_faults_in(content[:length]) for length in spans)
     return {shared.name: (before, after)} if after > before else {}

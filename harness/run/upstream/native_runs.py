@@ -100,7 +100,7 @@ class NativeRuns:
             target=self._cell.peers["native"].runner.target,
             pace=Pace(patience=1.0, stall_seconds=STALL_SECONDS),
             homes=[],
-            server=self._oracle().endpoint if self._oracle is not None else None,
+            server=self._oracle().access.endpoint if self._oracle is not None else None,
             private=self._private,
         )
         with self._stages.native() as stage:

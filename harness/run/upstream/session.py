@@ -247,7 +247,7 @@ class UpstreamSession:
             pace=self._pace(tests.native),
             homes=self._stages.homes,
             seed=self._cell.seed % (1 << 30),
-            server=guest.endpoint if guest is not None else None,
+            server=guest.access.endpoint if guest is not None else None,
             guest=guest.name if guest is not None else "",
             left_out=tests.left_out,
             environment=self._cell.runner.environment,

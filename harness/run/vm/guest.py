@@ -15,6 +15,7 @@ from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annot
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.run.server_process import POLL_SECONDS, Guest
+from harness.run.servers.server_evidence import FetchedEvidence
 from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
@@ -122,6 +123,12 @@ class VmGuest(Guest):
         files: Mapping[str, bytes] | None = None,
     ) -> None:
         super().__init__(build, runner, folder, sockets=host.sockets, version=version, options=options, files=files)
+        self.evidence = FetchedEvidence(
+            folder,
+            runner.target.emulator.detector,
+            await_faults=self._await_faults,
+            fetch_log=self._fetch_log,
+        )
         self.host = host
         self._machine: Machine | None = None
         self._pid = 0
@@ -191,7 +198,9 @@ class VmGuest(Guest):
         for name, content in self.files.items():
             machine.write(f"{self._work_folder}/{name}", content)
         command = [SERVER, *self.arguments()]
-        self._pid = machine.start(command, folder=self._work_folder, output=self._inside, fault_log=self.fault_log)
+        self._pid = machine.start(
+            command, folder=self._work_folder, output=self._inside, fault_log=self.evidence.fault_log
+        )
 
     def arguments(self) -> list[str]:
         """The server's command line. It listens on every address of the machine, which only loopback leads to."""
@@ -203,20 +212,6 @@ class VmGuest(Guest):
         arguments += [] if self.tests_memory else crash_arguments(self.build)
         arguments += module_arguments(module_place(module) for module in self.build.modules)
         return arguments + self.options
-
-    def faults(self) -> int:
-        """The number of faults recorded so far, including those that the machine is still sending.
-
-        Raises InfrastructureError when the machine does not answer.
-        """
-        if self._machine is not None:
-            self._machine.request("ping")
-        return super().faults()
-
-    def log_tail(self, lines: int = 5) -> str:
-        """The last lines of the server's log."""
-        self._fetch_log()
-        return super().log_tail(lines)
 
     def __exit__(self, *_: object) -> None:
         """Stop the server and keep its log."""
@@ -242,10 +237,15 @@ class VmGuest(Guest):
     def _inside(self) -> str:
         return f"/run/{self.name}.log"
 
+    def _await_faults(self) -> None:
+        """Return when the machine has sent the faults that it recorded, which it does before it answers."""
+        if self._machine is not None:
+            self._machine.request("ping")
+
     def _fetch_log(self) -> None:
         if self._machine is not None and self._pid:
             with contextlib.suppress(RefusedError, InfrastructureError):
-                self.log.write_bytes(self._machine.read(self._inside))
+                self.evidence.log.write_bytes(self._machine.read(self._inside))
 
 
 def guest_of(

@@ -25,7 +25,8 @@ from harness.judge.reproducer import files_of
 from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.name_selection import select
 from harness.record import transcript
-from harness.run.server_process import Guest, answers_ping
+from harness.run.server_process import Guest
+from harness.run.servers.probes import answers_ping
 from harness.workflows.debug.gdb_relay import RELAY, Relay, native_script, remote_script
 from harness.workflows.target_setup import set_up_target
 
@@ -146,7 +147,7 @@ def _start_stopped(guest: Guest) -> Relay:
     deadline = time.monotonic() + STUB_SECONDS
     while not stub.exists():
         if not guest.alive() or time.monotonic() > deadline:
-            why = guest.log_tail() or guest.detail
+            why = guest.evidence.log_tail() or guest.detail
             raise InfrastructureError("the emulator's gdb stub does not listen", because=why)
         time.sleep(POLL_SECONDS)
 
@@ -166,17 +167,16 @@ def _send(guest: Guest, reproducer: Reproducer) -> None:
     """Send the recorded requests once the server answers, which it does when gdb lets it run."""
     while not answers_ping(guest.upstream):
         time.sleep(POLL_SECONDS)
-    transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
+    transcript.send_again(guest.access.path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
 
 
 def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:
     """Print how to reach the server, on standard error because standard output is gdb's."""
     progress.say(f"{guest.build.server} on {guest.runner.target.name}: {guest.build.server_binary}")
     progress.say(
-        f"once it runs, connect to it: redis-cli -s {guest.recorded_path}, or socat - "
-        f"UNIX-CONNECT:{guest.recorded_path}"
+        f"once it runs, connect to it: redis-cli -s {guest.access.path}, or socat - UNIX-CONNECT:{guest.access.path}"
     )
-    progress.say(f"its log: tail -f {guest.log}")
+    progress.say(f"its log: tail -f {guest.evidence.log}")
     if reproducer is not None:
         when = "as soon as it answers" if running else "as soon as it answers: type continue"
         progress.say(f"{reproducer.finding} is sent to it {when}")

@@ -109,7 +109,7 @@ def native_script(guest: Guest, tree: SourceTree, *, running: bool) -> str:
     """Commands for gdb on a server that gdb itself starts, with its output in the guest's log."""
     preload = guest.build.preload
     preparing = [f"set exec-wrapper env LD_PRELOAD={preload}"] if preload else []
-    preparing += [f"set args {shlex.join(guest.arguments())} > {guest.log} 2>&1", f"set cwd {guest.folder}"]
+    preparing += [f"set args {shlex.join(guest.arguments())} > {guest.evidence.log} 2>&1", f"set cwd {guest.folder}"]
     return _script([*_about(guest, tree), *preparing, *_first_stop(running=running), "run"])
 
 

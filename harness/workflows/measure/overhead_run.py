@@ -147,7 +147,7 @@ def measure_reports(
         over = _mebibytes(guests[AUDITED]) - _mebibytes(guests[UNCHECKED])
         # The emulator writes exact counts when its process ends by itself.
         guests[AUDITED].__exit__()
-        accesses = sum(fault_log.read(guests[AUDITED].fault_log).counts.values())
+        accesses = sum(fault_log.read(guests[AUDITED].evidence.fault_log).counts.values())
     progress.say(f"{build.target}: {accesses} misaligned accesses of {build.server} reported")
     return price_of(
         build.target,

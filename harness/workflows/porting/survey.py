@@ -162,7 +162,7 @@ class _Porter:
                     return None
             except StartError as error:
                 detail = " ".join(error.detail.split())
-            faults = fault_log.read_faults(guest.fault_log)
+            faults = fault_log.read_faults(guest.evidence.fault_log)
         table = symbols.Symbols(setup.toolchain.prefix, str(build.server_binary))
         stack = table.backtrace(faults[0], target.emulator.qemu) if faults else []
         return Death(

@@ -74,7 +74,9 @@ def _observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end:
         recorded = fault_log.read(guest / fault_log.NAME)
         faults += recorded.faults
         damage += recorded.damage
-        deaths += [describe_exit(-one.signal)[1] for one in recorded.ends.values() if one.signal in fault_log.CRASHES]
+        deaths += [
+            describe_exit(-one.signal).detail for one in recorded.ends.values() if one.signal in fault_log.CRASHES
+        ]
     nothing = "" if program_launch.guests(place) else f"no program of {reproducer.target} ran"
     detail = reproducer.detail if reproducer.detail in deaths else next(iter(deaths), "")
     of_command = not launch.program

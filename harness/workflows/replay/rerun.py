@@ -23,7 +23,8 @@ from harness.protocol.resp import Client
 from harness.record import fault_log, transcript
 from harness.record.run_folder import NO_PONG
 from harness.run import selftests, unit_runner
-from harness.run.server_process import POLL_SECONDS, StartError, answers_ping
+from harness.run.server_process import POLL_SECONDS, StartError
+from harness.run.servers.probes import answers_ping
 from harness.workflows.replay.recurrence import WRONG_RESULT, Observation, ObservedUnit
 
 if TYPE_CHECKING:
@@ -66,7 +67,11 @@ def run_server(
     try:
         with guest:
             observation = _observed(guest, reproducer, oracle, stream)
-            ended_at_once = bool(observation.undelivered) or guest.died_of_fault(0) or asserted(guest.log.read_bytes())
+            ended_at_once = (
+                bool(observation.undelivered)
+                or guest.evidence.has_fault_of(guest.pid, 0)
+                or asserted(guest.evidence.log.read_bytes())
+            )
             if ended_at_once and not observation.hung:
                 guest.settle()
             if not guest.alive():
@@ -75,16 +80,17 @@ def run_server(
                 observation = msgspec.structs.replace(observation, end="it no longer answers clients", hung=True)
     except StartError as error:
         hung = error.detail == NO_PONG
-        refuses = bool(guest.files) and guest.end == "exit" and _starts(bare())
+        refuses = bool(guest.files) and guest.ended is not None and guest.ended.how == "exit" and _starts(bare())
         detail = "" if hung else error.detail
         observation = Observation(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
-    log = guest.log.read_bytes() if guest.log.is_file() else b""
+    evidence = guest.evidence
+    log = evidence.log.read_bytes() if evidence.log.is_file() else b""
     return ReplayedRun(
         observation=msgspec.structs.replace(
-            observation, cut=_cut(guest.fault_log, log) or _from_outside(observation.detail)
+            observation, cut=_cut(evidence.fault_log, log) or _from_outside(observation.detail)
         ),
-        faults=fault_log.read_faults(guest.fault_log),
-        reports=guest.reports(0),
+        faults=fault_log.read_faults(evidence.fault_log),
+        reports=evidence.reports(0),
         assertion=asserted(log),
     )
 
@@ -96,7 +102,7 @@ def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest],
         return _asked_again(guest, reproducer, reproducer.again)
     if stream:
         return _asked_both(guest, oracle, stream, recorded_replies(reproducer))
-    undelivered = transcript.send_again(guest.recorded_path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
+    undelivered = transcript.send_again(guest.access.path, reproducer.chunks, reply_seconds=guest.deadline_seconds)
     reason = "its requests cannot be compared with the native build's, reply by reply: plumb check --test can tell"
     uncompared = reason if reproducer.kind == WRONG_RESULT else ""
     return msgspec.structs.replace(fine, end=undelivered or fine.end, undelivered=undelivered, uncompared=uncompared)
@@ -105,7 +111,7 @@ def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest],
 def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> Observation:
     """Whether a file that the server writes, or its last reply, has the wrong bytes again."""
     try:
-        with Client.at_socket(guest.recorded_path, deadline_seconds=guest.deadline_seconds) as client:
+        with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
             replies = pipeline.ask(client, from_text("\n".join(again.requests)))
         content = guest.read(again.file) if again.file else replies[-1]
     except OSError as error:
@@ -182,7 +188,7 @@ def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
     seconds = server.deadline_seconds
     with contextlib.ExitStack() as connections:
         clients = [
-            connections.enter_context(Client.at_socket(server.recorded_path, deadline_seconds=seconds))
+            connections.enter_context(Client.at_socket(server.access.path, deadline_seconds=seconds))
             for _ in range(clients_of(stream))
         ]
         pipeline.ask(clients[0], reply_comparison.STEADY)

@@ -134,7 +134,7 @@ def _recorded(
     with guest, contextlib.suppress(OSError), contextlib.ExitStack() as connections:
         seconds = min(guest.deadline_seconds, REPLY_SECONDS)
         clients = [
-            connections.enter_context(Client.at_socket(guest.recorded_path, deadline_seconds=seconds))
+            connections.enter_context(Client.at_socket(guest.access.path, deadline_seconds=seconds))
             for _ in range(clients_of(stream))
         ]
         control = connections.enter_context(ControlConnection(guest.upstream, deadline_seconds=seconds))

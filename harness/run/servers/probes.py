@@ -1,0 +1,37 @@
+"""Asks a server something on a connection of its own, which is not recorded."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import hiredis
+
+from harness.core.sockets import connect
+from harness.protocol.resp import Client
+
+if TYPE_CHECKING:
+    from harness.core.sockets import Address
+
+REPLY_SECONDS = 1.0
+
+
+def answers_ping(address: Address) -> bool:
+    """Whether a server at that address answers PING at once."""
+    try:
+        with connect(address, deadline_seconds=REPLY_SECONDS) as client:
+            client.sendall(b"*1\r\n$4\r\nPING\r\n")
+            return client.recv(64).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+def processed_commands(address: Address) -> int:
+    """The number of commands that the server there has processed (INFO); 0 when it does not reply."""
+    try:
+        with Client(connect(address, deadline_seconds=REPLY_SECONDS)) as client:
+            stats = client.command("INFO", "stats")
+    except (OSError, hiredis.HiredisError):
+        return 0
+    found = re.search(rb"^total_commands_processed:(\d+)", stats, re.MULTILINE) if isinstance(stats, bytes) else None
+    return int(found[1]) if found else 0
