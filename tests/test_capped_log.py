@@ -8,6 +8,7 @@ import pytest
 
 from harness.core.processes import capped_log, process
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from tests import fakes
 from tests.survivors import eventually
 
@@ -81,7 +82,7 @@ def test_a_servers_log_is_capped(tmp_path: Path) -> None:
     script = "#!/bin/sh\necho first; head -c 8M /dev/zero | tr '\\0' x; echo; echo last; exec sleep 60\n"
     fakes.write(build.server_binary, script, mode=0o755)
     runner = fakes.unemulated(fakes.target())
-    guest = Guest(build, runner, tmp_path / "guest", sockets=tmp_path, version=(7, 0, 15))
+    guest = Guest(ServerSpec(build=build, version=(7, 0, 15)), runner, tmp_path / "guest", sockets=tmp_path)
     guest.folder.mkdir()
     guest.launch()
     try:

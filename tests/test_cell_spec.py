@@ -27,6 +27,7 @@ from harness.run.cell_session import CellSession
 from harness.run.cell_spec import PeerServer, fits, write_cell
 from harness.run.extra_servers import new_guest
 from harness.run.server_process import Guest, StartError
+from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import VmImage
 from harness.workflows.cell_process import cell_problem, cell_server, pytest_command
 from tests import cells, fakes
@@ -184,7 +185,8 @@ def test_a_process_that_ends_without_a_word_is_told_by_its_last_line(tmp_path: P
 def test_a_guest_that_was_never_started_removes_nothing_of_others(tmp_path: Path) -> None:
     cell = cell_on_a_machine_without_emulator(tmp_path, "bitops")
     assert cell.build is not None
-    Guest(cell.build, cell.runner, tmp_path / "guest-1", sockets=tmp_path, version=cell.version).__exit__()
+    spec = ServerSpec(build=cell.build, version=cell.version)
+    Guest(spec, cell.runner, tmp_path / "guest-1", sockets=tmp_path).__exit__()
     assert tmp_path.is_dir()
 
 
@@ -197,7 +199,8 @@ def test_a_server_that_may_refuse_to_start_has_stopped_if_it_exited(
 ) -> None:
     build = fakes.build(tmp_path)
     fakes.write(build.server_binary, f"#!/bin/sh\n{script}\n", mode=0o755)
-    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    spec, runner = ServerSpec(build=build, version=(7, 0, 15)), fakes.unemulated(fakes.target())
+    guest = Guest(spec, runner, tmp_path / "guest-1", sockets=tmp_path)
     with pytest.raises(StartError) as failed:
         guest.__enter__()
     guest.failed_to_start(failed.value, may_refuse=may_refuse)
@@ -213,7 +216,8 @@ def test_a_server_that_was_told_to_end_has_stopped_if_it_ended_well(
 ) -> None:
     build = fakes.build(tmp_path)
     fakes.write(build.server_binary, f"#!/bin/sh\n{script}\n", mode=0o755)
-    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    spec, runner = ServerSpec(build=build, version=(7, 0, 15)), fakes.unemulated(fakes.target())
+    guest = Guest(spec, runner, tmp_path / "guest-1", sockets=tmp_path)
     guest.folder.mkdir()
     guest.launch()
     assert guest.await_end() == status
@@ -288,7 +292,8 @@ def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
 
 def test_a_guest_counts_the_faults_of_a_log_that_has_grown(tmp_path: Path) -> None:
     build = fakes.build(tmp_path)
-    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    spec, runner = ServerSpec(build=build, version=(7, 0, 15)), fakes.unemulated(fakes.target())
+    guest = Guest(spec, runner, tmp_path / "guest-1", sockets=tmp_path)
     assert guest.evidence.faults() == 0
     guest.folder.mkdir()
     for count in (1, 2):

@@ -23,6 +23,7 @@ from harness.plan.catalog import Catalog
 from harness.record import stored_run
 from harness.run import detector_canary
 from harness.run.server_process import Guest, StartError
+from harness.run.servers.server_spec import ServerSpec
 from tests import fakes
 from tests.code_names import named_in, named_outside
 from tests.fakes import fault
@@ -332,7 +333,7 @@ def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_pat
     runner = fakes.unemulated(Catalog().targets["native-asan"])
     runner = msgspec.structs.replace(runner, environment=dict(named("asan").environment))
     build = fakes.build(tmp_path, binary=program.name)
-    guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(7,))
+    guest = Guest(ServerSpec(build=build, version=(7,)), runner, tmp_path / "guest-1", sockets=tmp_path)
     with pytest.raises(StartError, match="exit status 7"):
         guest.__enter__()
     assert guest.evidence.log.read_text("utf-8") == f"C {named('asan').environment['ASAN_OPTIONS']}\n"
@@ -342,7 +343,7 @@ def test_a_guest_gets_its_detectors_options_beside_the_plain_environment(tmp_pat
 def test_a_guests_reports_are_those_from_an_offset_on(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(log("ubsan"))
     runner = fakes.unemulated(Catalog().targets["native-ubsan"])
-    guest = Guest(fakes.build(tmp_path), runner, tmp_path, sockets=tmp_path, version=(7,))
+    guest = Guest(ServerSpec(build=fakes.build(tmp_path), version=(7,)), runner, tmp_path, sockets=tmp_path)
     last = stored("ubsan")[-1]
     assert identities(guest.evidence.reports(last.offset)) == [last.identity]
     assert guest.evidence.reports(guest.evidence.log_bytes()) == []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from harness.analysis import symbols
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.debug import gdb_relay
 from harness.workflows.debug.gdb_relay import Interrupts, Relay
 from tests import fakes
@@ -88,7 +89,7 @@ def guest(folder: Path, *, preload: Path | None = None, options: tuple[str, ...]
     fakes.write(folder / "redis-server", "no real binary\n")
     build = msgspec.structs.replace(fakes.build(folder), preload=preload)
     runner = fakes.unemulated(fakes.target())
-    return Guest(build, runner, folder / "guest-1", sockets=folder, version=(6,), options=options)
+    return Guest(ServerSpec(build=build, version=(6,), options=options), runner, folder / "guest-1", sockets=folder)
 
 
 def test_gdb_is_told_where_binary_sources_and_libraries_are(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from harness.judge.reproducer import Reproducer
 from harness.protocol.command_stream import from_text, text_of, wire
 from harness.record.transcript import Chunk
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay import rerun
 from tests import fakes
 
@@ -56,7 +57,10 @@ def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> R
         detector="process",
     )
     guest = Guest(
-        build, fakes.unemulated(fakes.target()), folder / "guest-1", sockets=folder, version=(7, 0, 15), files={}
+        ServerSpec(build=build, version=(7, 0, 15), files={}),
+        fakes.unemulated(fakes.target()),
+        folder / "guest-1",
+        sockets=folder,
     )
     if records:
         fakes.write(guest.evidence.fault_log, records)

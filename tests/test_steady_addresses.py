@@ -13,6 +13,7 @@ from harness.core.processes import process
 from harness.core.processes.process_tree import ADDR_NO_RANDOMIZE
 from harness.run import unit_runner
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -48,7 +49,12 @@ def test_a_unit_begins_at_steady_addresses_where_its_code_is_kept(tmp_path: Path
 def test_a_server_begins_at_steady_addresses_where_its_code_is_kept(tmp_path: Path, *, keeps: bool) -> None:
     build = fakes.build(tmp_path / "builds")
     (tmp_path / "guest").mkdir()
-    guest = Guest(build, runner_in(tmp_path, keeps=keeps), tmp_path / "guest", sockets=tmp_path, version=(7, 0, 15))
+    guest = Guest(
+        ServerSpec(build=build, version=(7, 0, 15)),
+        runner_in(tmp_path, keeps=keeps),
+        tmp_path / "guest",
+        sockets=tmp_path,
+    )
     guest.launch()
     try:
         assert guest.await_end() == 0

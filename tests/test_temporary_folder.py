@@ -16,6 +16,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import temporary_folder
 from harness.core.strict_toml import ROOT
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from tests import fakes
 from tests.survivors import SLEEP, eventually
 
@@ -130,7 +131,10 @@ def test_a_guest_whose_socket_would_have_a_long_path_is_the_machines_fault(tmp_p
     sockets = tmp_path / ("x" * 100)
     sockets.mkdir()
     guest = Guest(
-        fakes.build(tmp_path), fakes.unemulated(fakes.target()), tmp_path / "guest", sockets=sockets, version=(7, 0, 15)
+        ServerSpec(build=fakes.build(tmp_path), version=(7, 0, 15)),
+        fakes.unemulated(fakes.target()),
+        tmp_path / "guest",
+        sockets=sockets,
     )
     with pytest.raises(InfrastructureError, match="too long for a socket"):
         guest.__enter__()

@@ -14,6 +14,7 @@ from harness.core.model import Abilities
 from harness.plan.catalog import Catalog
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.endings import last_words
+from harness.run.servers.server_spec import ServerSpec
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_numb
     options = ("crash-memcheck-enabled", "enable-debug-command", "ignore-warnings") if knows else ("port",)
     build = msgspec.structs.replace(fakes.build(tmp_path), abilities=Abilities(options=options))
     runner = fakes.unemulated(Catalog().targets["aarch64"])
-    guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=version)
+    guest = Guest(ServerSpec(build=build, version=version), runner, tmp_path / "guest-1", sockets=tmp_path)
     guest.tests_memory = False
     words = guest.arguments()
     assert ("--enable-debug-command" in words) is knows
@@ -215,7 +216,7 @@ def test_a_guest_loads_what_its_makefile_took_out_of_the_server(tmp_path: Path) 
     module = tmp_path / "libvalkeylua.so"
     build = msgspec.structs.replace(fakes.build(tmp_path), modules=(module,))
     runner = fakes.unemulated(Catalog().targets["aarch64"])
-    guest = Guest(build, runner, tmp_path / "guest-1", sockets=tmp_path, version=(9, 1, 2))
+    guest = Guest(ServerSpec(build=build, version=(9, 1, 2)), runner, tmp_path / "guest-1", sockets=tmp_path)
     words = guest.arguments()
     assert words[words.index("--loadmodule") + 1] == str(module)
 
@@ -270,7 +271,12 @@ def test_the_last_words_of_a_server_that_did_not_start_are_one_line(log: str, ex
 def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     program = fakes.write(tmp_path / "server", f"#!/bin/sh\ncat <<'END'\n{COMPLAINT}END\nexit 1\n", mode=0o755)
     runner = fakes.unemulated(fakes.target())
-    guest = Guest(fakes.build(tmp_path, binary=program.name), runner, tmp_path / "g", sockets=tmp_path, version=(7,))
+    guest = Guest(
+        ServerSpec(build=fakes.build(tmp_path, binary=program.name), version=(7,)),
+        runner,
+        tmp_path / "g",
+        sockets=tmp_path,
+    )
     with pytest.raises(StartError) as caught:
         guest.__enter__()
     assert caught.value.detail == f"exit status 1; {last_words(COMPLAINT)}"

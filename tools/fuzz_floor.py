@@ -26,6 +26,7 @@ from harness.protocol.command_stream import clients_of, command, wire
 from harness.protocol.resp import Client
 from harness.report.markdown_table import table
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
 from suites.fuzz.attempt import attempt
@@ -169,12 +170,10 @@ def main(target: str, server: str, seed: int, count: int) -> None:
     with tempfile.TemporaryDirectory(prefix="plumbline-") as folder:
         started = [
             Guest(
-                setups[name].build(tree, "O2"),
+                ServerSpec(build=setups[name].build(tree, "O2"), version=tree.version, coverage=name != ORACLE),
                 setups[name].runner("signal"),
                 Path(folder) / name,
                 sockets=Path(folder),
-                version=tree.version,
-                coverage=name != ORACLE,
             )
             for name in (target, ORACLE)
         ]

@@ -21,6 +21,7 @@ import psutil  # type: ignore[import-untyped]
 from harness.protocol import pipeline
 from harness.protocol.resp import Client
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
 from suites.fuzz.corpus import Corpus, shapes
@@ -63,13 +64,10 @@ class Course:
             # A crash report takes a second under emulation, and is not read.
             options = ["--crash-log-enabled", "no"] if "crash-log-enabled" in tree.abilities.options else []
             with Guest(
-                build,
+                ServerSpec(build=build, version=tree.version, options=options, coverage=True),
                 runner,
                 folder / f"{self.way}-{number}",
                 sockets=folder,
-                version=tree.version,
-                options=options,
-                coverage=True,
             ) as guest:
                 self._until_it_dies(guest, seconds)
 

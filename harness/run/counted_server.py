@@ -23,12 +23,13 @@ from harness.record.instruction_counts import GateError, InstructionCounts
 from harness.run.server_process import POLL_SECONDS, Guest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from harness.build.emulators.runner import Runner
-    from harness.core.model import Build, Transport
+    from harness.core.model import Build
     from harness.protocol.resp import Argument, Reply
     from harness.record.instruction_counts import BlockTable
+    from harness.run.servers.server_spec import ServerSpec
 
 CALM_HZ, FASTEST_HZ = "1", "500"
 """Runs of the server's timer in a second: while something is counted, and at most (CONFIG_MAX_HZ)."""
@@ -70,27 +71,15 @@ class CountedGuest(Guest):
 
     def __init__(
         self,
-        build: Build,
+        spec: ServerSpec,
         runner: Runner,
         folder: Path,
         *,
         counter: Counter,
         sockets: Path,
-        version: tuple[int, ...],
-        options: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        io: Transport = "unix",
     ) -> None:
-        super().__init__(
-            build,
-            runner,
-            folder,
-            sockets=sockets,
-            version=version,
-            options=[*self.steadying(build), *options],
-            files=files,
-            io=io,
-        )
+        steady = msgspec.structs.replace(spec, options=[*self.steadying(spec.build), *spec.options])
+        super().__init__(steady, runner, folder, sockets=sockets)
         self._counter = counter
         self._counts: InstructionCounts | None = None
 

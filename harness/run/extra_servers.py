@@ -15,6 +15,7 @@ from harness.record import run_folder
 from harness.record.transcript import save, unanswered
 from harness.run.server_process import LOG_LINES, PANIC, StartError
 from harness.run.servers.probes import processed_commands
+from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import guest_of
 
 if TYPE_CHECKING:
@@ -47,16 +48,18 @@ def new_guest(
     assert here.build is not None
     build = msgspec.structs.replace(here.build, preload=preload) if preload else here.build
     guest = guest_of(
-        build,
+        ServerSpec(
+            build=build,
+            version=cell.version,
+            options=options if target == ORACLE else [*cell.options, *options],
+            files=files or {},
+            coverage=cell.coverage,
+            io=cell.io,
+        ),
         here.runner,
         folder,
         host=host,
         sockets=cell.sockets,
-        version=cell.version,
-        options=options if target == ORACLE else [*cell.options, *options],
-        files=files,
-        coverage=cell.coverage,
-        io=cell.io,
     )
     if recorder is not None and target != ORACLE:
         guest.execution = recorder.process(here.build.server_binary, shared=shared, counts_start=bool(files))

@@ -21,11 +21,11 @@ from harness.run.server_process import POLL_SECONDS, Guest, StartError
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.build.emulators.runner import Runner
-    from harness.core.model import Build, Transport
+    from harness.run.servers.server_spec import ServerSpec
 
 RECORDER = ROOT / "toolchains" / "function_values" / "record.py"
 DEBUGGER = "gdb-multiarch"
@@ -58,20 +58,16 @@ class RecordedGuest(Guest):
 
     def __init__(
         self,
-        build: Build,
+        spec: ServerSpec,
         runner: Runner,
         folder: Path,
         *,
         functions: Sequence[RecordedFunction],
         sockets: Path,
-        version: tuple[int, ...],
-        options: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        io: Transport = "unix",
     ) -> None:
         patient = msgspec.structs.replace(runner.target, slowdown=runner.target.slowdown * SLOWER)
         runner = msgspec.structs.replace(runner, target=patient)
-        super().__init__(build, runner, folder, sockets=sockets, version=version, options=options, files=files, io=io)
+        super().__init__(spec, runner, folder, sockets=sockets)
         self.values = folder / "values.jsonl"
         self._functions = functions
         self._debugger: subprocess.Popen[bytes] | None = None

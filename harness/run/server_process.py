@@ -37,14 +37,13 @@ from harness.run.servers.start_options import (
 if TYPE_CHECKING:
     import socket
     import subprocess
-    from collections.abc import Mapping, Sequence
 
     from harness.build.emulators.runner import Runner
-    from harness.core.model import Build, Transport
     from harness.core.sockets import Address
     from harness.protocol.resp import Client
     from harness.record.executed_blocks.process_blocks import ProcessBlocks
     from harness.record.run_folder import End
+    from harness.run.servers.server_spec import ServerSpec
 
 START_SECONDS = 10.0
 STOP_SECONDS = 2.0
@@ -69,31 +68,15 @@ class StartError(Exception):
 
 
 class Guest:
-    """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket.
+    """One running server. `folder` keeps its log and fault log, `sockets` (a short path) its Unix socket."""
 
-    `options` are added to the server's command line, as `--io-threads 2`; a configuration file may come first. `files`
-    (name -> content) are in its working folder when it starts, as dump.rdb. With `coverage` it records the edges that
-    it takes, where its emulator supports this. By `io` clients, and the proxy, reach it.
-    """
-
-    def __init__(
-        self,
-        build: Build,
-        runner: Runner,
-        folder: Path,
-        *,
-        sockets: Path,
-        version: tuple[int, ...],
-        options: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        coverage: bool = False,
-        io: Transport = "unix",
-    ) -> None:
-        self.build = build
+    def __init__(self, spec: ServerSpec, runner: Runner, folder: Path, *, sockets: Path) -> None:
+        self.spec = spec
+        self.build = spec.build
+        self.version = spec.version
         self.runner = runner
         self.folder = folder
-        self.version = version
-        self.options = list(options)
+        self.options = list(spec.options)
         self.tests_memory = True
         """Whether it does all that its release does when it crashes, also where that takes most of its life."""
         self.fatal_faults: Path | None = None
@@ -101,7 +84,6 @@ class Guest:
         an access again dies without a report."""
         self.execution: ProcessBlocks | None = None
         """Notes which blocks it executes; None where nobody wants to know."""
-        self.files = dict(files or {})
         self.evidence = ServerEvidence(folder, runner.target.emulator.detector)
         self.access = RecordedAccess(deadline_seconds=self.deadline_seconds)
         self.ended: ServerEnd | None = None
@@ -109,12 +91,11 @@ class Guest:
         self.edges: EdgeCoverage | None = None
         """While it runs, the edges of its code that it took; None without `coverage`, or where the emulator cannot
         record them."""
-        self._coverage = coverage and runner.reports_edges
+        self._coverage = spec.coverage and runner.reports_edges
         self._process: subprocess.Popen[bytes] | None = None
         self._capped: CappedLog | None = None
         self._sockets = sockets
         self._socket_folder = sockets
-        self._io = io
         self._held_port: socket.socket | None = None
 
     @property
@@ -166,7 +147,7 @@ class Guest:
     @property
     def upstream(self) -> Address:
         """The server's own address, behind the proxy."""
-        return self.socket_path if self._io == "unix" else (peer_user.HOST, self._tcp_port)
+        return self.socket_path if self.spec.io == "unix" else (peer_user.HOST, self._tcp_port)
 
     @property
     def _private_address(self) -> Address:
@@ -343,7 +324,7 @@ class Guest:
 
     def lay_files(self) -> None:
         """Write its files into its working folder."""
-        for name, content in self.files.items():
+        for name, content in self.spec.files.items():
             place = self.folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
@@ -367,7 +348,8 @@ class Guest:
     def arguments(self) -> list[str]:
         """The server's command line after its own name."""
         # Programs beside the server still take the Unix socket.
-        listens = ["--port", "0"] if self._io == "unix" else ["--port", str(self._tcp_port), "--bind", peer_user.HOST]
+        by_socket = self.spec.io == "unix"
+        listens = ["--port", "0"] if by_socket else ["--port", str(self._tcp_port), "--bind", peer_user.HOST]
         arguments = [*listens, "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         arguments += options_to_start(self.runner.target, self.build.abilities)
         arguments += debug_arguments(self.build)

@@ -34,6 +34,7 @@ from harness.record.executed_blocks.executed_tests import read_executed
 from harness.record.executed_blocks.process_blocks import ProcessBlocks
 from harness.record.run_folder import TestEvent
 from harness.run.server_process import Guest, StartError
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.check import Check
 from harness.workflows.replay.covered_streams import covered_streams
 from harness.workflows.replay.recurrence import WRONG_RESULT
@@ -194,7 +195,8 @@ class _Search:
         code = code_of(program, setup.target.emulator.qemu)
         with tempfile.TemporaryDirectory(prefix="plumbline-idle-") as name:
             folder = Path(name)
-            guest = Guest(build, setup.runner("signal"), folder / "guest", sockets=folder, version=self.tree.version)
+            spec = ServerSpec(build=build, version=self.tree.version)
+            guest = Guest(spec, setup.runner("signal"), folder / "guest", sockets=folder)
             blocks = ProcessBlocks(blocks_plugin(self.bench), program, folder / "blocks", code, counts_start=True)
             guest.execution = blocks
             with (

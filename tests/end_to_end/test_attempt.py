@@ -18,6 +18,7 @@ from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import clients_of, from_text, from_wire
 from harness.protocol.resp import Client
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from suites.fuzz.attempt import attempt
 from suites.fuzz.emptying import Emptying, leaves_client
 from suites.fuzz.generate import generate
@@ -51,7 +52,9 @@ UNKEPT = ("ACL", "CLIENT")
 def started(folder: Path, sockets: Path) -> Guest:
     tree = quiet_workbench().open_server("redis-7.0.15")
     setup = set_up((ORACLE,))[ORACLE]
-    return Guest(setup.build(tree, "O2"), setup.runner("signal"), folder, sockets=sockets, version=tree.version)
+    return Guest(
+        ServerSpec(build=setup.build(tree, "O2"), version=tree.version), setup.runner("signal"), folder, sockets=sockets
+    )
 
 
 Pair = tuple[Guest, Guest, Emptying]

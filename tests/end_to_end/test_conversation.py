@@ -17,6 +17,7 @@ from harness.protocol.control_connection import ControlConnection
 from harness.protocol.conversation import CLOSED, UNANSWERED, UNSENT, Conversation
 from harness.protocol.resp import Client, ServerGoneError
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from suites.fuzz.emptying import Emptying
 from tests.end_to_end.machines import quiet_workbench, set_up
 
@@ -35,11 +36,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         Guest(
-            setup.build(tree, "O2"),
+            ServerSpec(build=setup.build(tree, "O2"), version=tree.version),
             setup.runner("signal"),
             tmp_path_factory.mktemp("server") / "guest-1",
             sockets=Path(sockets),
-            version=tree.version,
         ) as guest,
     ):
         yield guest

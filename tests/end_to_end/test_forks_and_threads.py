@@ -30,6 +30,7 @@ from harness.record import event_log, evidence_seal, fault_log, run_folder, stor
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.cell_spec import CellSpec, write_cell
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from suites._shared import link
 from tests.end_to_end import machines
 
@@ -123,12 +124,10 @@ def planted_server(target: str, folder: Path, *options: str) -> Iterator[Guest]:
     with (
         tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
         Guest(
-            planted_build(target),
+            ServerSpec(build=planted_build(target), version=VERSION, options=options),
             machines.runner(target),
             folder,
             sockets=Path(sockets),
-            version=VERSION,
-            options=options,
         ) as guest,
     ):
         yield guest

@@ -17,6 +17,7 @@ from harness.plan.catalog import Catalog
 from harness.protocol.resp import Client
 from harness.run.server_process import Guest
 from harness.run.servers.probes import processed_commands
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay import replay
 from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import document, run
@@ -50,7 +51,10 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_server_has_clients_of_the_wanted_kind_alone(target: str, io: Transport, short: Path) -> None:
     tree = machines.quiet_workbench().open_server(SERVER)
     build, runner = machines.build(tree, target), machines.runner(target)
-    two = [Guest(build, runner, short / name, sockets=short, version=tree.version, io=io) for name in ("g1", "g2")]
+    two = [
+        Guest(ServerSpec(build=build, version=tree.version, io=io), runner, short / name, sockets=short)
+        for name in ("g1", "g2")
+    ]
     with two[0], two[1]:
         assert two[0].upstream != two[1].upstream
         for guest in two:

@@ -10,6 +10,7 @@ from harness.build.emulators.runner import Runner
 from harness.build.sources.source_tree import open_tree
 from harness.isa import rules
 from harness.record import fault_log
+from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import PORTS, SERVER, VirtualMachine, VmGuest, VmImage
 from tests.end_to_end import machines
 from tests.end_to_end.test_machine import archive, ask, built
@@ -36,7 +37,8 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
     host = VirtualMachine(prepared, tmp_path, sockets=tmp_path)
 
     def guest(name: str, files: dict[str, bytes] | None = None) -> VmGuest:
-        return VmGuest(build, runner, tmp_path / name, host=host, version=tree.version, files=files)
+        spec = ServerSpec(build=build, version=tree.version, files=files or {})
+        return VmGuest(spec, runner, tmp_path / name, host=host)
 
     try:
         with guest("guest-1") as one, guest("guest-2") as two:

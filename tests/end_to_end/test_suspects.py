@@ -15,6 +15,7 @@ from harness.core.errors import ExitCode
 from harness.protocol.resp import Client, info_fields
 from harness.record.executed_blocks.process_blocks import ProcessBlocks
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.mutation_testing import campaign, mutations
 from harness.workflows.target_setup import blocks_plugin, set_up_target
 from tests.end_to_end.machines import quiet_workbench
@@ -42,7 +43,7 @@ def test_what_a_child_executes_is_covered(tmp_path: Path) -> None:
     named: list[set[str]] = []
     for commands in ([("SET", "k", "v")], [("SET", "k", "v"), ("BGSAVE",)]):
         home = tmp_path / str(len(commands))
-        guest = Guest(build, setup.runner("signal"), home, sockets=tmp_path, version=tree.version)
+        guest = Guest(ServerSpec(build=build, version=tree.version), setup.runner("signal"), home, sockets=tmp_path)
         place = tmp_path / f"blocks-{len(commands)}"
         blocks = ProcessBlocks(blocks_plugin(bench), build.server_binary, place, code, counts_start=False)
         guest.execution = blocks

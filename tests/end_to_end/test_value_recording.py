@@ -12,6 +12,7 @@ from harness.core.errors import InconclusiveError
 from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client
 from harness.run.recorded_values import RecordedFunction, RecordedGuest
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.target_setup import set_up_target
 from tests.end_to_end.machines import quiet_workbench
 
@@ -36,13 +37,11 @@ def recorded(target: str, folder: Path, options: tuple[str, ...] = ()) -> list[M
     tree = bench.open_server("redis-7.0.15")
     folder.mkdir()
     guest = RecordedGuest(
-        setup.build(tree, "O2"),
+        ServerSpec(build=setup.build(tree, "O2"), version=tree.version, options=options),
         setup.runner("signal"),
         folder / "guest",
         functions=FUNCTIONS,
         sockets=folder,
-        version=tree.version,
-        options=options,
     )
     with guest, Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds) as client:
         client.command("SET", "before", "1")

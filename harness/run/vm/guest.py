@@ -21,12 +21,10 @@ from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from harness.build.emulators.runner import Runner
-    from harness.core.model import Build, Transport
     from harness.core.sockets import Address
     from harness.record.run_folder import Counters
+    from harness.run.servers.server_spec import ServerSpec
 
 SERVER = "/srv/server"
 CANARY = "/srv/canary"
@@ -111,18 +109,8 @@ class VirtualMachine:
 class VmGuest(Guest):
     """One server in a machine. After its end, `folder` holds its log and its faults."""
 
-    def __init__(
-        self,
-        build: Build,
-        runner: Runner,
-        folder: Path,
-        *,
-        host: VirtualMachine,
-        version: tuple[int, ...],
-        options: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-    ) -> None:
-        super().__init__(build, runner, folder, sockets=host.sockets, version=version, options=options, files=files)
+    def __init__(self, spec: ServerSpec, runner: Runner, folder: Path, *, host: VirtualMachine) -> None:
+        super().__init__(spec, runner, folder, sockets=host.sockets)
         self.evidence = FetchedEvidence(
             folder,
             runner.target.emulator.detector,
@@ -195,7 +183,7 @@ class VmGuest(Guest):
         machine = self.host.machine()
         self._machine = machine
         self._port = self.host.take_port()
-        for name, content in self.files.items():
+        for name, content in self.spec.files.items():
             machine.write(f"{self._work_folder}/{name}", content)
         command = [SERVER, *self.arguments()]
         self._pid = machine.start(
@@ -248,35 +236,9 @@ class VmGuest(Guest):
                 self.evidence.log.write_bytes(self._machine.read(self._inside))
 
 
-def guest_of(
-    build: Build,
-    runner: Runner,
-    folder: Path,
-    *,
-    host: VirtualMachine | None,
-    sockets: Path,
-    version: tuple[int, ...],
-    options: Sequence[str] = (),
-    files: Mapping[str, bytes] | None = None,
-    coverage: bool = False,
-    io: Transport = "unix",
-) -> Guest:
-    """A guest of the kind that its target needs: on the machine `host`, under an emulator, or native.
-
-    With `coverage` it records the edges of its code that it takes, where its emulator supports this. Clients reach it
-    by `io`, or on a machine by TCP.
-    """
+def guest_of(spec: ServerSpec, runner: Runner, folder: Path, *, host: VirtualMachine | None, sockets: Path) -> Guest:
+    """A guest of the kind that its target needs: on the machine `host`, under an emulator, or native."""
     if runner.target.emulator.has_kernel:
         assert host is not None
-        return VmGuest(build, runner, folder, host=host, version=version, options=options, files=files)
-    return Guest(
-        build,
-        runner,
-        folder,
-        sockets=sockets,
-        version=version,
-        options=options,
-        files=files,
-        coverage=coverage,
-        io=io,
-    )
+        return VmGuest(spec, runner, folder, host=host)
+    return Guest(spec, runner, folder, sockets=sockets)

@@ -27,6 +27,7 @@ from harness.plan.name_selection import select
 from harness.record import transcript
 from harness.run.server_process import Guest
 from harness.run.servers.probes import answers_ping
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.debug.gdb_relay import RELAY, Relay, native_script, remote_script
 from harness.workflows.target_setup import set_up_target
 
@@ -127,14 +128,16 @@ def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reprodu
     if runner.target.emulator.is_qemu_user:
         runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(folder / STUB)])
     guest = Guest(
-        build,
+        ServerSpec(
+            build=build,
+            version=tree.version,
+            options=reproducer.options if reproducer else (),
+            files=files_of(reproducer) if reproducer else {},
+            io=reproducer.io if reproducer else "unix",
+        ),
         runner,
         folder / "guest-1",
         sockets=folder,
-        version=tree.version,
-        options=reproducer.options if reproducer else (),
-        files=files_of(reproducer) if reproducer else {},
-        io=reproducer.io if reproducer else "unix",
     )
     guest.folder.mkdir()
     return guest

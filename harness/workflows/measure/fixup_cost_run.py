@@ -19,6 +19,7 @@ from harness.isa import access_table, rules
 from harness.protocol.resp import Client
 from harness.run import canary
 from harness.run.server_process import StartError
+from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
 from harness.workflows.measure.fixup_cost import AccessCost, FixupCost, ServerFixupCost, access_cost, repaired, taxed
 from harness.workflows.target_setup import kernel_target, set_up_targets
@@ -124,14 +125,14 @@ class FixupCostMeasurement:
     def _server(self, setup: TargetSetup, tree: SourceTree) -> list[ServerFixupCost]:
         target = setup.target
         build = setup.build(tree, self.optimisation)
-        runner = setup.runner(target.kernel)
+        spec, runner = ServerSpec(build=build, version=tree.version), setup.runner(target.kernel)
         programs = {SERVER: build.server_binary, LOAD: compile_load(self.bench.cache, target, setup.toolchain)}
         with (
             self._machine_with(setup, programs) as host,
             self.bench.progress.stage("tax", f"{target.name}: {tree.name}"),
         ):
             try:
-                with VmGuest(build, runner, host.folder / "guest", host=host, version=tree.version) as guest:
+                with VmGuest(spec, runner, host.folder / "guest", host=host) as guest:
                     return _server(guest, host.machine())
             except StartError as error:
                 raise InfrastructureError(

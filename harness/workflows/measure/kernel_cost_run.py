@@ -30,6 +30,7 @@ from harness.run.counted_load import (
 )
 from harness.run.counted_server import CALM
 from harness.run.server_process import StartError
+from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
 from harness.workflows.measure.fixup_cost_run import LOAD, compile_load
 from harness.workflows.measure.kernel_load import BENCHMARK, CLI, InsideLoad, UnsupportedError, sender_of
@@ -83,13 +84,12 @@ def kernel_costs(
     ):
 
         def guest(workload: BenchWorkload, number: int) -> VmGuest:
+            options = [*CALM, *SAVING[workload.saving], *workload.options]
             return VmGuest(
-                build,
+                ServerSpec(build=build, version=tree.version, options=options),
                 setup.runner(target.kernel),
                 host.folder / f"{workload.name}-{number}",
                 host=host,
-                version=tree.version,
-                options=[*CALM, *SAVING[workload.saving], *workload.options],
             )
 
         for workload in workloads:

@@ -19,6 +19,7 @@ from harness.core.processes.scheduling import ran_seconds
 from harness.protocol.resp import Client
 from harness.record import fault_log
 from harness.run.server_process import Guest
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.measure.overhead import (
     AUDITED,
     COVERED,
@@ -180,7 +181,8 @@ def _guests(
         def guest_under(policy: str, home: Path) -> Guest:
             coverage = policy == COVERED
             runner = runner_for(ENFORCED if coverage else policy)
-            return Guest(build, runner, home / policy, sockets=home, version=version, coverage=coverage)
+            spec = ServerSpec(build=build, version=version, coverage=coverage)
+            return Guest(spec, runner, home / policy, sockets=home)
 
         yield {policy: stack.enter_context(guest_under(policy, home)) for policy in policies}
 

@@ -18,6 +18,7 @@ from harness.core.errors import InconclusiveError, UsageError
 from harness.run.counted_load import SAVING, LacksCommandError, run_round
 from harness.run.counted_server import CountedGuest
 from harness.run.server_process import StartError
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.measure import kernel_cost_run
 from harness.workflows.measure.server_cost import (
     AnyCost,
@@ -195,13 +196,11 @@ class _TargetMeasurement:
         with tempfile.TemporaryDirectory(prefix="plumb-m-") as folder:
             home = Path(folder)
             with CountedGuest(
-                build,
+                ServerSpec(build=build, version=tree.version, options=options),
                 runner,
                 home / "guest",
                 counter=self.counter,
                 sockets=home,
-                version=tree.version,
-                options=options,
             ) as guest:
                 done = run_round(guest, workload)
             return done.counts, profile(done.blocks, done.maps, build.server_binary)

@@ -31,6 +31,7 @@ from harness.isa import rules
 from harness.record import fault_log, run_folder
 from harness.report.finding import is_in_tree
 from harness.run.server_process import Guest, StartError
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.check import Check
 from harness.workflows.porting import attempt, conditionals, items, makefiles, markdown, page, xmemalign
 from harness.workflows.porting.document import FILE, Hint, PortReport, Region, Step, TargetPort
@@ -155,7 +156,8 @@ class _Porter:
         target = setup.target
         runner = setup.runner("signal")
         with tempfile.TemporaryDirectory(prefix="plumbline-start-") as folder:
-            guest = Guest(build, runner, Path(folder) / "guest-1", sockets=Path(folder), version=self.tree.version)
+            spec = ServerSpec(build=build, version=self.tree.version)
+            guest = Guest(spec, runner, Path(folder) / "guest-1", sockets=Path(folder))
             what = f"starting {self.tree.name} on {target.name}, where misaligned accesses are fatal"
             try:
                 with self.bench.progress.stage("start", what), guest:

@@ -23,7 +23,7 @@ from harness.build.executed_blocks import code_of
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.errors import ExitCode, UsageError
 from harness.core.model import Record, level_flags
-from harness.judge.reproducer import Reproducer, files_of
+from harness.judge.reproducer import Reproducer
 from harness.judge.sightings.places import FORBIDDEN_CALL
 from harness.plan.name_selection import select
 from harness.protocol.command_stream import read_stream
@@ -45,7 +45,7 @@ from harness.workflows.replay.recurrence import (
     is_same_fault,
     recurrence,
 )
-from harness.workflows.replay.rerun import chunks_of, run_server, run_unit
+from harness.workflows.replay.rerun import chunks_of, recorded_server, run_server, run_unit
 from harness.workflows.replay.shown_records import ShownRecord, lines_of
 from harness.workflows.replay.upstream_rerun import run_upstream
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Allocator, Build, Flavour, SourceTree
     from harness.core.target_model import Target
+    from harness.run.servers.server_spec import ServerSpec
     from harness.workflows.replay.recurrence import Observation
     from harness.workflows.replay.rerun import ReplayedRun
     from harness.workflows.target_setup import TargetSetup
@@ -286,41 +287,27 @@ class _Replayed:
 
         watched: list[ProcessBlocks] = []
         code = code_of(build.server_binary, runner.target.emulator.qemu) if self._plugin else None
+        recorded = recorded_server(build, self.tree, reproducer)
 
-        def guest(name: str, files: dict[str, bytes]) -> Guest:
-            made = guest_of(
-                build,
-                runner,
-                folder / name,
-                host=host,
-                sockets=folder,
-                version=self.tree.version,
-                options=reproducer.options,
-                files=files,
-                io=reproducer.io,
-            )
+        def guest(name: str, spec: ServerSpec) -> Guest:
+            made = guest_of(spec, runner, folder / name, host=host, sockets=folder)
             if self._plugin is not None and code is not None:
-                place = folder / f"{name}.blocks"
-                made.execution = ProcessBlocks(self._plugin, build.server_binary, place, code, counts_start=bool(files))
+                place, starts = folder / f"{name}.blocks", bool(spec.files)
+                made.execution = ProcessBlocks(self._plugin, build.server_binary, place, code, counts_start=starts)
                 watched.append(made.execution)
             return made
+
+        def bare() -> Guest:
+            return guest("guest-2", msgspec.structs.replace(recorded, files={}))
 
         def oracle() -> Guest:
             setup = oracle_setup(self.setup.bench)
             # The same clock, files and options: whatever else determines a reply is not the machine.
-            return Guest(
-                self._with_preload(setup, self._build(setup, "libc")),
-                setup.runner("signal"),
-                folder / setup.target.name,
-                sockets=folder,
-                version=self.tree.version,
-                options=reproducer.options,
-                files=files_of(reproducer),
-                io=reproducer.io,
-            )
+            native = msgspec.structs.replace(recorded, build=self._with_preload(setup, self._build(setup, "libc")))
+            return Guest(native, setup.runner("signal"), folder / setup.target.name, sockets=folder)
 
         try:
-            return run_server(guest("guest-1", files_of(reproducer)), reproducer, oracle, lambda: guest("guest-2", {}))
+            return run_server(guest("guest-1", recorded), reproducer, oracle, bare)
         finally:
             for each in watched:
                 self.executed |= each.served_addresses()

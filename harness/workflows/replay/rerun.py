@@ -14,6 +14,7 @@ import msgspec
 from harness.analysis.assertion_log import asserted
 from harness.analysis.detectors.registry import reports
 from harness.core.byte_diff import described
+from harness.judge.reproducer import files_of
 from harness.protocol import allowed_differences, pipeline, reply_comparison
 from harness.protocol.allowed_refusals import release_of
 from harness.protocol.command_stream import clients_of, from_text, from_wire, wire
@@ -25,6 +26,7 @@ from harness.record.run_folder import NO_PONG
 from harness.run import selftests, unit_runner
 from harness.run.server_process import POLL_SECONDS, StartError
 from harness.run.servers.probes import answers_ping
+from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recurrence import WRONG_RESULT, Observation, ObservedUnit
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
     from harness.core.finding import Frame, Reproduction
+    from harness.core.model import Build, SourceTree
     from harness.judge.reproducer import Reproducer
     from harness.protocol.command_stream import Command, Stream
     from harness.protocol.resp import Reply
@@ -54,6 +57,17 @@ class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[fault_log.Fault]
     reports: list[Report]
     assertion: Frame | None
+
+
+def recorded_server(build: Build, tree: SourceTree, reproducer: Reproducer) -> ServerSpec:
+    """A build of a tree, started as the server of the finding was."""
+    return ServerSpec(
+        build=build,
+        version=tree.version,
+        options=reproducer.options,
+        files=files_of(reproducer),
+        io=reproducer.io,
+    )
 
 
 def run_server(
@@ -80,7 +94,7 @@ def run_server(
                 observation = msgspec.structs.replace(observation, end="it no longer answers clients", hung=True)
     except StartError as error:
         hung = error.detail == NO_PONG
-        refuses = bool(guest.files) and guest.ended is not None and guest.ended.how == "exit" and _starts(bare())
+        refuses = bool(guest.spec.files) and guest.ended is not None and guest.ended.how == "exit" and _starts(bare())
         detail = "" if hung else error.detail
         observation = Observation(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
     evidence = guest.evidence

@@ -18,7 +18,6 @@ import msgspec
 from harness.analysis.executed_code import code_lines
 from harness.analysis.values.comparison import compare, read_moments
 from harness.core.errors import InconclusiveError, UsageError
-from harness.judge.reproducer import files_of
 from harness.protocol.command_stream import clients_of, from_text
 from harness.protocol.control_connection import ControlConnection
 from harness.protocol.pipeline import ask, ask_all_into
@@ -26,6 +25,7 @@ from harness.protocol.resp import Client
 from harness.run.recorded_values import RecordedFunction, RecordedGuest
 from harness.workflows.replay import shortening
 from harness.workflows.replay.replay import Replayer
+from harness.workflows.replay.rerun import recorded_server
 from harness.workflows.target_setup import blocks_plugin, emulated_target, oracle_setup, set_up_target
 
 if TYPE_CHECKING:
@@ -120,16 +120,14 @@ def _recorded(
     """What the functions did while a server served the last commands, however that ended."""
     folder.mkdir()
     native = setup.target.emulator.runs_here
+    allocator = "libc" if native else reproducer.allocator
+    build = setup.build(tree, reproducer.optimisation, allocator, tls=reproducer.tls)
     guest = RecordedGuest(
-        setup.build(tree, reproducer.optimisation, "libc" if native else reproducer.allocator, tls=reproducer.tls),
+        recorded_server(build, tree, reproducer),
         setup.runner("signal" if native else reproducer.policy),
         folder / "guest",
         functions=functions,
         sockets=folder,
-        version=tree.version,
-        options=reproducer.options,
-        files=files_of(reproducer),
-        io=reproducer.io,
     )
     with guest, contextlib.suppress(OSError), contextlib.ExitStack() as connections:
         seconds = min(guest.deadline_seconds, REPLY_SECONDS)
