@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from harness.core.errors import UsageError
-from harness.workflows.git_checkout import Checkout, enclosing_server, revision_of
+from harness.workflows.git.checkout import Checkout, enclosing_server, revision_of
 from harness.workflows.preparation.edited_lines import edited_lines
 from tests import fakes
 

@@ -27,7 +27,7 @@ from harness.plan.plan import make_plan
 from harness.record import stored_run
 from harness.report.formats import registry as formats
 from harness.workflows import check
-from harness.workflows.git_checkout import Checkout, enclosing_server
+from harness.workflows.git.checkout import Checkout, enclosing_server
 from harness.workflows.preparation.base_code import BaseCode, altered_files, code_of, may_alter_others
 from harness.workflows.preparation.edited_lines import edited_lines
 from harness.workflows.suite_selection import choose, read_ignored_paths

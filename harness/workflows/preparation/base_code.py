@@ -17,7 +17,7 @@ from harness.build.sources.server_package import PackageUnavailableError
 from harness.build.workshop import build_code
 from harness.build.workshop.build_directory import BuildFailedError
 from harness.core.model import COMPILED_IN
-from harness.workflows.git_checkout import Checkout
+from harness.workflows.git.checkout import Checkout
 from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.analysis.code.line_code import LineCode
     from harness.judge.baseline import BaseRevision
     from harness.record.executed_blocks.block_map import ProgramCode
-    from harness.workflows.git_checkout import Checkout
+    from harness.workflows.git.checkout import Checkout
 
 
 class EditedLines(NamedTuple):

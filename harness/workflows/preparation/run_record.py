@@ -9,7 +9,7 @@ from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.judge import unchecked_changes
 from harness.record.run_folder import RunRecord
-from harness.workflows.git_checkout import revision_of
+from harness.workflows.git.checkout import revision_of
 
 if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree

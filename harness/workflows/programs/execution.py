@@ -18,7 +18,7 @@ from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
 from harness.run.programs.traced_command import check_command, check_machine, prepare_tracing, run_traced, write_events
 from harness.workflows.canaries.canary_cell import run_canaries
-from harness.workflows.git_checkout import revision_of
+from harness.workflows.git.checkout import revision_of
 from harness.workflows.programs.cross_environment import cross_environment
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 

@@ -15,7 +15,7 @@ from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.model import Record, Tier
 from harness.core.strict_toml import ROOT
 from harness.plan.name_selection import select
-from harness.workflows.git_checkout import Checkout
+from harness.workflows.git.checkout import Checkout
 from harness.workflows.mutation_testing.campaign import SEED
 from harness.workflows.mutation_testing.generator.mutants import Mutant, generate, in_sample_order
 from harness.workflows.mutation_testing.generator.operators import operators_digest, read_operators
