@@ -20,8 +20,8 @@ from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.workflows import premerge as premerge_workflow
-from harness.workflows.premerge import MANY_FILES
+from harness.workflows.premerge.altered_code import asked_besides, with_suites
+from harness.workflows.premerge.change_selection import MANY_FILES
 from harness.workflows.preparation.base_code import altered_files, functions_of_files
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests import fakes
@@ -116,7 +116,7 @@ def test_it_works_from_a_folder_of_the_server(
 def test_altered_files_ask_for_suites_that_alone_cover_them_unless_suites_are_named(tmp_path: Path) -> None:
     catalog = Catalog()
     changes = choose(["src/server.h"], catalog.suites, read_ignored_paths()).changes
-    altered = premerge_workflow.asked_besides(
+    altered = asked_besides(
         changes, ["src/bitops.c", "src/cluster.c", "src/defrag.c", "src/server.c", "src/sds.c"], catalog, "libc"
     )
     assert {change.file: change.covering for change in altered} == {
@@ -130,7 +130,7 @@ def test_altered_files_ask_for_suites_that_alone_cover_them_unless_suites_are_na
     def planned(*suites: str) -> set[str]:
         plan = make_plan(catalog, targets=["armv5"], server="redis-7.0.15", suites=suites)
         request = fakes.quick_request(plan, server="redis-7.0.15", known=tmp_path, run=tmp_path)
-        plan = premerge_workflow.with_suites(request, catalog, changes, altered).plan
+        plan = with_suites(request, catalog, changes, altered).plan
         assert {cell.suite for cell in plan.cells} == {*plan.suites}
         return {*plan.suites} - {"canary"}
 

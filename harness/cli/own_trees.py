@@ -20,8 +20,8 @@ from harness.isa import rules
 from harness.judge import conclusion
 from harness.plan.plan import make_plan
 from harness.report.formats import registry as formats
-from harness.workflows import premerge as premerge_workflow
 from harness.workflows.porting import survey
+from harness.workflows.premerge import change_selection, premerge_check, selection_text
 from harness.workflows.programs import build_system, debian_package, execution
 from harness.workflows.programs.cross_environment import as_shell, cross_environment
 from harness.workflows.target_setup import emulated_target
@@ -89,21 +89,21 @@ def premerge(
     The changed files select the suites. Findings that the base revision has, too, do not fail the check.
     """
     bench = run.workbench()
-    planned, plan = premerge_workflow.explain(
+    planned, plan = change_selection.explain(
         bench.catalog, server, base_name=base_name, targets=targets, suites=suites, allocator=run.allocator
     )
-    premerge_workflow.refuse_inside(run.folder, Path(planned.server))
-    premerge_workflow.refuse_own_list(run.known, Path(planned.server))
+    change_selection.refuse_inside(run.folder, Path(planned.server))
+    change_selection.refuse_own_list(run.known, Path(planned.server))
     if explain or not planned.suites:
         if run.as_json:
             output.print_json(planned)
         else:
             # A wrong base is the likeliest reason for nothing to run.
-            text = f"BASE  {planned.base}\n{premerge_workflow.summary(planned)}"
-            click.echo(premerge_workflow.text_of(planned) if explain else text)
+            text = f"BASE  {planned.base}\n{selection_text.summary(planned)}"
+            click.echo(selection_text.text_of(planned) if explain else text)
         return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
     bench.progress.say(f"BASE is {planned.base}")
-    bench.progress.say(premerge_workflow.summary(planned))
+    bench.progress.say(selection_text.summary(planned))
     # A run folder in the checkout would be a change of it.
     parent = bench.cache.path("premerge", f"{Path(planned.server).name}-{key_of([planned.server])}")
     request = planned_request(
@@ -118,7 +118,7 @@ def premerge(
         seed=planned.seed,
         parent=parent,
     )
-    work = functools.partial(premerge_workflow.run, premerge=planned, all_tests=all_tests)
+    work = functools.partial(premerge_check.run, premerge=planned, all_tests=all_tests)
     return carry_out(bench, request, run, annotations=annotations, work=work, parent=parent)
 
 

@@ -1,0 +1,87 @@
+"""Checks a change before a merge: the changed files select the suites, and only new findings count against it.
+
+It runs harness.workflows.check on the checkout and then, if that has findings, on the base revision.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.analysis import source_excerpt
+from harness.core.finding import Verdict
+from harness.judge import baseline, conclusion, unchecked_changes, warning_findings
+from harness.record import stored_run
+from harness.workflows import check
+from harness.workflows.git.checkout import Checkout
+from harness.workflows.premerge.altered_code import altered_besides, with_suites
+from harness.workflows.premerge.base_check import findings_of
+from harness.workflows.premerge.change_selection import known_in, unseen_changes
+from harness.workflows.preparation.base_code import BaseCode
+from harness.workflows.preparation.edited_lines import edited_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.core.errors import ExitCode
+    from harness.judge.baseline import BaseRevision
+    from harness.judge.findings import Judgement
+    from harness.plan.request import Request
+    from harness.workflows.premerge.change_selection import Premerge
+    from harness.workflows.workbench import Workbench
+
+
+def run(
+    bench: Workbench, request: Request, premerge: Premerge, *, all_tests: bool = False
+) -> tuple[Judgement, ExitCode]:
+    """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does.
+
+    Unless `all_tests`, those do not run that ended as expected in an earlier run and that no change since can reach. A
+    change of more than sources also runs the suites that alone cover files whose code it alters.
+    """
+    # The base is another matter: what its tree lacks on this machine says nothing about the change.
+    of_change = msgspec.structs.replace(request, needs_native=True)
+    base_code = BaseCode(bench.with_new_stages("base: "), request, premerge.base)
+    checkout = Checkout(Path(request.server))
+    parts = [change.file for change in premerge.changes if change.suites or change.unchecked]
+    change = check.CheckedChange(
+        files=[change.file for change in premerge.changes],
+        known_in_base=known_in(checkout, premerge.base),
+        base_code=base_code,
+        edited=edited_lines(checkout, premerge.base, parts),
+        every_test=all_tests,
+    )
+    checking = check.Check(bench, of_change, change=change, patient=True)
+    altered = altered_besides(bench, request, premerge, base_code, checking.tree)
+    if altered:
+        request, checking.request = (
+            with_suites(each, bench.catalog, premerge.changes, altered) for each in (request, of_change)
+        )
+    with unchecked_changes.noted(request.run, [*premerge.changes, *altered, *unseen_changes(premerge)]):
+        judgement, code = checking.run()
+    suspected = {cell.suite for cell in judgement.cells if cell.verdict == Verdict.FAIL}
+    if not suspected and not warning_findings.verdicts(judgement.findings):
+        return judgement, code
+    # The canary suite alone is enough where only compilers warned: no other suite of the base has to run.
+    suites = [name for name in request.plan.suites if name in suspected] or [bench.catalog.canary]
+    return _compared_with_base(bench, request, premerge.base, judgement, suites)
+
+
+def _compared_with_base(
+    bench: Workbench, request: Request, base: BaseRevision, judgement: Judgement, suites: Sequence[str]
+) -> tuple[Judgement, ExitCode]:
+    """Judge the run again, now that it is known which of its findings these suites have in the base, too."""
+    bench.progress.say(f"findings in {', '.join(suites)}: checking whether BASE shows them, too: {base}")
+    of_base = msgspec.structs.replace(request, plan=request.plan.only(suites))
+    old = findings_of(bench, of_base, base)
+    sources = source_excerpt.read(request.run).sources
+    if undecided := baseline.undecided(old, [one for one in judgement.findings if not one.known], sources):
+        names = ", ".join(one.id for one in undecided)
+        bench.progress.say(f"BASE shows other values: running it once more, since values may vary by chance: {names}")
+        again = findings_of(bench, of_base, base, again=True)
+        old = msgspec.structs.replace(old, again=again.appearances)
+    baseline.write(request.run, old)
+    stored = stored_run.read(request.run)
+    return conclusion.conclude(stored, request.known, bench.progress, tree=Path(request.server), made_here=True)
