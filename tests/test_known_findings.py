@@ -10,7 +10,8 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Occasion, Witness
-from harness.judge.known_findings import DEFAULT, KnownFinding, KnownList, load_known, match, remarks
+from harness.judge.known.known_list import DEFAULT, KnownFinding, KnownList, load_known
+from harness.judge.known.matching import match, remarks
 from harness.plan.catalog import Catalog
 from tests import fakes
 

@@ -12,9 +12,11 @@ import pytest
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Occasion, Witness
-from harness.judge import known_findings, unchecked_changes
+from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
-from harness.judge.known_findings import EMPTY, IN_TREE, KnownFinding, concerns, entries_of, load_known
+from harness.judge.known import known_list, matching, tree_list
+from harness.judge.known.known_list import EMPTY, KnownFinding, concerns, entries_of, load_known
+from harness.judge.known.tree_list import IN_TREE
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
 from tests import fakes
@@ -52,7 +54,7 @@ def tree_run(tmp_path: Path) -> StoredRun:
 def recorded(run: StoredRun, of_tree: str, of_base: str | None = None, *, release: str = "7.0.15") -> Path:
     """The run's folder as a check leaves it that found these lists."""
     folder = run.finish()
-    known_findings.record(folder, of_tree, of_base)
+    tree_list.record(folder, of_tree, of_base)
     record = msgspec.structs.replace(
         run_folder.read_run(folder), beside=unchecked_changes.digests(folder), release=release
     )
@@ -96,7 +98,7 @@ def test_an_expired_or_unseen_entry_of_its_own_list_is_remarked(tmp_path: Path, 
     ]
 
 
-@pytest.mark.parametrize("name", [known_findings.OF_TREE, known_findings.OF_BASE])
+@pytest.mark.parametrize("name", [tree_list.OF_TREE, tree_list.OF_BASE])
 @pytest.mark.parametrize("change", ["edited", "gone"])
 def test_a_recorded_list_that_was_changed_later_excuses_nothing_and_makes_the_run_unknown(
     tmp_path: Path, tree_run: StoredRun, name: str, change: str
@@ -114,7 +116,7 @@ def test_a_recorded_list_that_was_changed_later_excuses_nothing_and_makes_the_ru
 
 def test_a_list_that_the_run_did_not_record_excuses_nothing(tmp_path: Path, tree_run: StoredRun) -> None:
     folder = recorded(tree_run, "")
-    (folder / known_findings.OF_TREE).write_text(own(), "utf-8")
+    (folder / tree_list.OF_TREE).write_text(own(), "utf-8")
     judgement, code = judged(folder, tmp_path)
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
 
@@ -193,7 +195,7 @@ def test_a_shared_list_can_name_a_release_that_a_checkout_counts_as(tmp_path: Pa
     ("release", "known"), [("redis-7.0.15", True), ("redis-7.2.0", False), ("valkey-7.0.15", False)]
 )
 def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *, known: bool) -> None:
-    entries = load_known(known_findings.DEFAULT, {"armv5": Catalog().targets["armv5"]}, "gcc")
+    entries = load_known(known_list.DEFAULT, {"armv5": Catalog().targets["armv5"]}, "gcc")
     said = "---- errorInfo: ERR client-id should be greater than 0\n"
     occasion = Occasion(test="protocol/tracking", command="", title="", said=said, functions=())
     whole = judgement().findings[0]
@@ -201,8 +203,8 @@ def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *,
     identity = "wrong-result-protocol_tracking.testsuite_tracking_3.7"
     finding = msgspec.structs.replace(whole, id=identity, witnesses=[witness])
     today = datetime.date(2026, 11, 22)
-    assert bool(known_findings.match(entries, finding, "/checkouts/redis", today, release=release)) == known
-    assert known_findings.match(entries, finding, "redis-7.0.15", today)
+    assert bool(matching.match(entries, finding, "/checkouts/redis", today, release=release)) == known
+    assert matching.match(entries, finding, "redis-7.0.15", today)
 
 
 # Damage.
@@ -222,7 +224,7 @@ def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *,
 def test_a_damaged_list_is_an_error_with_file_and_line(tmp_path: Path, text: str, line: int, message: str) -> None:
     tree = tmp_path / "tree"
     path = fakes.write(tree / IN_TREE, text)
-    for read in (lambda: known_findings.text_in(tree), lambda: load_known(path, {}, "gcc")):
+    for read in (lambda: tree_list.text_in(tree), lambda: load_known(path, {}, "gcc")):
         with pytest.raises(UsageError) as caught:
             read()
         assert f"({path}:{line})" in str(caught.value)
@@ -268,7 +270,7 @@ def test_what_was_added_is_known_when_judged_again_and_in_the_next_run_of_the_tr
     add_all(plumb, occasions.folder, path)
     assert plumb("judge", occasions.folder, "--known", path)[0] == ExitCode.PASS
     assert set(ids(occasions.folder).values()) == {"issue 1"}
-    recorded(occasions, known_findings.text_in(tmp_path / "checkout"))
+    recorded(occasions, tree_list.text_in(tmp_path / "checkout"))
     assert plumb("judge", occasions.folder, "--known", listed)[0] == ExitCode.PASS
 
 
@@ -309,10 +311,10 @@ def test_another_occasion_of_the_same_id_is_still_new(
             "a command": _with(witness, msgspec.structs.replace(occasion, command="SETRANGE k 1 x")),
             "a message": _with(witness, msgspec.structs.replace(occasion, said="guest 2, native 2", title="x")),
         }[other]
-        known = known_findings.KnownList(findings=entries)
+        known = known_list.KnownList(findings=entries)
         again = msgspec.structs.replace(finding, witnesses=[*finding.witnesses, changed])
-        assert known_findings.match(known, finding, "x", today)
-        assert not known_findings.match(known, again, "x", today), f"{finding.id}: {other}"
+        assert matching.match(known, finding, "x", today)
+        assert not matching.match(known, again, "x", today), f"{finding.id}: {other}"
 
 
 def _with(witness: Witness, occasion: Occasion) -> Witness:
@@ -325,7 +327,7 @@ def test_chance_in_a_message_does_not_make_it_new_and_figures_do(
     path = tmp_path / "checkout" / IN_TREE
     plumb("judge", occasions.finish(), "--known", known_file(tmp_path))
     add_all(plumb, occasions.folder, path)
-    known = known_findings.KnownList(findings=entries_of(path.read_text("utf-8"), path))
+    known = known_list.KnownList(findings=entries_of(path.read_text("utf-8"), path))
     (finding,) = [one for one in judged(occasions.folder, tmp_path)[0].findings if one.kind == "wrong-result"]
     (witness,) = finding.witnesses
     for message, fits in (
@@ -335,7 +337,7 @@ def test_chance_in_a_message_does_not_make_it_new_and_figures_do(
     ):
         again = _with(witness, msgspec.structs.replace(witness.occasions[0], said=message))
         found = msgspec.structs.replace(finding, witnesses=[again])
-        assert bool(known_findings.match(known, found, "x", LATER)) == fits, message
+        assert bool(matching.match(known, found, "x", LATER)) == fits, message
 
 
 def test_an_added_entry_leaves_the_rest_of_the_file_alone(plumb: Plumb, tmp_path: Path, tree_run: StoredRun) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from harness.core import json_codec
 from harness.core.strict_toml import ROOT
-from harness.judge import known_findings
 from harness.judge.conclusion import conclude
+from harness.judge.known import known_list
 from harness.record import stored_run
 from harness.report.formats import registry as formats
 from harness.report.schema import schema
@@ -51,7 +51,7 @@ def test_what_judging_a_run_gives_is_valid(tmp_path: Path, monkeypatch: pytest.M
     stored.canary("armv5")
     stored.fault("armv5", "bitops", "guest-1", fakes.fault(pc=stored.place("armv5", "bitopCommand")))
     stored.test("armv5", "bitops", "test_a", outcome="failed", guest="guest-1", faults=(0, 1), command="BITOP NOT a b")
-    judged, _ = conclude(stored_run.read(stored.finish()), known_findings.DEFAULT, fakes.quiet())
+    judged, _ = conclude(stored_run.read(stored.finish()), known_list.DEFAULT, fakes.quiet())
     document = json.loads(json_codec.encode(judged))
     assert document["findings"]
     valid(document)

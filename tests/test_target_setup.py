@@ -17,7 +17,7 @@ from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
 from harness.core.model import ServerPackage, SourceTree
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
-from harness.judge.known_findings import DEFAULT
+from harness.judge.known.known_list import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows.preparation import run_setup as run_setup_module

@@ -25,7 +25,7 @@ from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT, near_names
-from harness.judge import known_findings
+from harness.judge.known import known_list
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
@@ -239,7 +239,7 @@ def _checked(check: BugCheck, server: str, run: Path) -> Judgement:
         jobs=1,
         seed=SEED,
         install=False,
-        known=known_findings.DEFAULT,
+        known=known_list.DEFAULT,
         run=run,
         tests=list(check.tests),
         allocator=check.allocator,

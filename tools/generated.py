@@ -31,7 +31,7 @@ from harness.core.model import Server, Suite
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import CompilerPackage, KernelSpec, Policy, Target, Toolchain, ToolchainFamily
 from harness.isa.access_table import AccessTable
-from harness.judge.known_findings import KnownList
+from harness.judge.known.known_list import KnownList
 from harness.plan.catalog import Catalog
 from harness.plan.workloads import WorkloadFile
 from harness.protocol import allowed_differences

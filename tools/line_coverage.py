@@ -27,7 +27,7 @@ from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
-from harness.judge import known_findings
+from harness.judge.known import known_list
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.report.markdown_table import table
@@ -103,7 +103,7 @@ def run_suites(
         jobs=2,
         seed=1,
         install=False,
-        known=known_findings.DEFAULT,
+        known=known_list.DEFAULT,
         run=run,
         warnings="off",
     )

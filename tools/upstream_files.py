@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from harness.core.target_model import ORACLE
-from harness.judge import known_findings
+from harness.judge.known import known_list
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.record import event_log
@@ -59,7 +59,7 @@ def run_files(server: str, targets: Sequence[str], files: Sequence[str], bug: Mu
         jobs=os.cpu_count() or 1,
         seed=SEED,
         install=False,
-        known=known_findings.DEFAULT,
+        known=known_list.DEFAULT,
         run=run,
         tests=list(files),
         allocator=bug.allocator if bug is not None else "libc",

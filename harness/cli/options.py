@@ -21,7 +21,7 @@ from harness.core.model import (
 )
 from harness.core.strict_toml import read_text
 from harness.core.target_model import DEFAULT_FAMILY
-from harness.judge import known_findings
+from harness.judge.known import known_list
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED
 
@@ -143,7 +143,7 @@ class KnownFile(click.ParamType[Path]):
         """Its path. Raises UsageError, with file and line, if the file is invalid."""
         path = Path(value)
         if ctx is None or not ctx.resilient_parsing:
-            known_findings.entries_of(read_text(path), path)
+            known_list.entries_of(read_text(path), path)
         return path
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -154,7 +154,7 @@ class KnownFile(click.ParamType[Path]):
 known = click.option(
     "--known",
     type=KnownFile(),
-    default=known_findings.DEFAULT,
+    default=known_list.DEFAULT,
     help="The known-findings file.",
     show_default="ci/known.toml",
 )

@@ -14,7 +14,7 @@ from harness.cli import options
 from harness.core import json_codec
 from harness.core.model import DEFAULT_OPTIMISATION, Allocator, Flavour, GuestEnvironment, Record, Transport
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
-from harness.judge import known_findings
+from harness.judge.known import known_list
 from harness.workflows import run_folders
 from harness.workflows.workbench import Workbench
 
@@ -99,7 +99,7 @@ class RunOptions(FolderOptions, frozen=True):
             seed=seed,
             offline=False,
             install=None,
-            known=known_findings.DEFAULT,
+            known=known_list.DEFAULT,
             folder=folder,
             keep=options.KEPT_RUNS,
             as_json=False,

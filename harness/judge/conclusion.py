@@ -13,9 +13,10 @@ from harness.analysis import implicated_code, source_excerpt, suspects
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.core.finding import Finding, Verdict
-from harness.judge import baseline, known_findings, left_out, provenance, unchecked_changes, warning_findings
+from harness.judge import baseline, left_out, provenance, unchecked_changes, warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.findings import Judgement, judge, kernel_counters
+from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import cell_verdicts, overall
@@ -36,8 +37,8 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that makes a run's findings known: the known list, the tree's own list, and the base's findings."""
 
     run: RunRecord
-    own: known_findings.OwnList
-    listed: known_findings.KnownList
+    own: tree_list.OwnList
+    listed: known_list.KnownList
     """The entries of both lists."""
     old: baseline.Baseline | None
     sources: baseline.Sources
@@ -47,19 +48,19 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, folder: Path, run: RunRecord, known_file: Path) -> KnownLists:
         """Those of a run in a folder. Raises UsageError for a list that is invalid."""
-        own = known_findings.own_list(folder, run)
-        listed = known_findings.load_known(known_file, run.machines, run.toolchain, run.environment)
+        own = tree_list.own_list(folder, run)
+        listed = known_list.load_known(known_file, run.machines, run.toolchain, run.environment)
         return cls(
             run=run,
             own=own,
-            listed=known_findings.KnownList(findings=[*listed.findings, *own.entries]),
+            listed=known_list.KnownList(findings=[*listed.findings, *own.entries]),
             old=baseline.read(folder),
             sources=source_excerpt.read(folder).sources,
             today=datetime.datetime.now(tz=datetime.UTC).date(),
         )
 
     @property
-    def in_force(self) -> list[known_findings.KnownFinding]:
+    def in_force(self) -> list[known_list.KnownFinding]:
         """The entries that count today."""
         return [entry for entry in self.listed.findings if entry.expires >= self.today]
 
@@ -78,9 +79,9 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
             reason = baseline.reason(self.old, finding, self.sources)
         return msgspec.structs.replace(finding, known=reason)
 
-    def _matching(self, finding: Finding) -> list[known_findings.KnownFinding]:
-        release = known_findings.release_name(self.run)
-        return known_findings.match(self.listed, finding, self.run.server, self.today, release=release)
+    def _matching(self, finding: Finding) -> list[known_list.KnownFinding]:
+        release = known_list.release_name(self.run)
+        return matching.match(self.listed, finding, self.run.server, self.today, release=release)
 
 
 def conclude(
@@ -193,14 +194,14 @@ def _of_lists(lists: KnownLists, found: Sequence[Finding]) -> list[str]:
     run = lists.run
     return [
         *lists.own.remarks,
-        *known_findings.excused_by_own(lists.own, found, lists.today),
-        *known_findings.remarks(
+        *tree_list.excused_by_own(lists.own, found, lists.today),
+        *matching.remarks(
             lists.listed,
             found,
             run.server,
             run.targets,
             lists.today,
-            release=known_findings.release_name(run),
+            release=known_list.release_name(run),
             suites=run.suites,
             part=bool(run.tests) or left_out.tests(run) > 0,
         ),

@@ -15,8 +15,9 @@ import msgspec
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE
-from harness.judge import known_findings, warning_findings
+from harness.judge import warning_findings
 from harness.judge.causes import causes_of, ordered
+from harness.judge.known import matching
 from harness.judge.verdict import CellVerdict, of_cell, overall
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _remarks(judgements: Sequence[Judgement], findings: Sequence[Finding]) -> li
     seen = [finding.id for finding in findings if finding.known]
 
     def holds(remark: str) -> bool:
-        unseen = known_findings.unseen_in(remark)
+        unseen = matching.unseen_in(remark)
         return not unseen or not any(fnmatch.fnmatchcase(identity, unseen) for identity in seen)
 
     return [remark for remark in every if holds(remark)]

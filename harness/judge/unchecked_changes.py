@@ -15,7 +15,8 @@ from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record
-from harness.judge import known_findings, left_out
+from harness.judge import left_out
+from harness.judge.known import tree_list
 from harness.record import compiler_warnings
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def read(folder: Path) -> list[Change]:
 
 def digests(folder: Path) -> dict[str, str]:
     """Evidence that belongs to no cell -> its SHA-256: changes.json, lists of known findings, compilers' warnings."""
-    files = [folder / name for name in (NAME, known_findings.OF_TREE, known_findings.OF_BASE)]
+    files = [folder / name for name in (NAME, tree_list.OF_TREE, tree_list.OF_BASE)]
     files += [*sorted((folder / compiler_warnings.FOLDER).glob("*.json"))]
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files if path.is_file()}
 

@@ -1,7 +1,7 @@
 """The run folder: the records that a check writes while it runs, and run.json. Evidence only: nothing here judges.
 
 RUN/run.json                          what was run: RunRecord
-RUN/tree-known.toml                   the tree's own list of known findings (harness.judge.known_findings)
+RUN/tree-known.toml                   the tree's own list of known findings (harness.judge.known)
 RUN/base-known.toml                   the same of the base revision (harness.workflows.premerge)
 RUN/cost.json                         what the run cost this machine: time, memory (harness.record.run_cost)
 RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.record.event_log)

@@ -14,8 +14,8 @@ import msgspec
 from harness.build import host_packages
 from harness.build.allocator import refuse_unused_options
 from harness.build.sources import source_tree
-from harness.judge import known_findings
 from harness.judge.conclusion import KnownLists, conclude
+from harness.judge.known import tree_list
 from harness.record import run_folder, stored_run
 from harness.run.scheduler import CellCount
 from harness.workflows.cell_process import cell_server
@@ -89,13 +89,13 @@ class Check:
         request = self.request
         self._check_request()
         refuse_unused_options(self.tree, request.settings, request.allocator)
-        known_in_tree = known_findings.text_in(self.tree.path)
+        known_in_tree = tree_list.text_in(self.tree.path)
         setup = RunSetup(self.bench, request, self.tree)
         prepared = setup.prepare()
         request.run.mkdir(parents=True, exist_ok=True)
         setup.record_warnings(prepared)
         change = self.change
-        known_findings.record(request.run, known_in_tree, None if change is None else change.known_in_base)
+        tree_list.record(request.run, known_in_tree, None if change is None else change.known_in_base)
         # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
         planned = run_record(self.bench, request, prepared, [])
         run_folder.write_run(request.run, planned)

@@ -18,8 +18,10 @@ from harness.core.cache import Cache, write_whole
 from harness.core.errors import UsageError
 from harness.core.model import Record, ServerPackage
 from harness.core.strict_toml import read_text
-from harness.judge import known_findings, provenance
-from harness.judge.known_findings import EMPTY, IN_TREE, KnownFinding
+from harness.judge import provenance
+from harness.judge.known import known_list, tree_list
+from harness.judge.known.known_list import EMPTY, KnownFinding
+from harness.judge.known.tree_list import IN_TREE
 from harness.judge.reproducer import read_reproducer, stored_at
 from harness.record import run_folder
 
@@ -126,7 +128,7 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
     Raises UsageError for a list that is damaged, that has such an entry, or whose form takes no more entries.
     """
     old = read_text(path) if path.is_file() else HEAD
-    present = known_findings.entries_of(old, path) if path.is_file() else []
+    present = known_list.entries_of(old, path) if path.is_file() else []
     for entry in entries:
         for other in present:
             if msgspec.structs.replace(entry, reason=other.reason, expires=other.expires) == other:
@@ -139,7 +141,7 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
     kept = re.sub(rf"^{re.escape(EMPTY.strip())}\s*$\n?", "", old, flags=re.MULTILINE).rstrip("\n")
     text = "\n\n".join([*([kept] if kept else []), *map(_toml, entries)]) + "\n"
     try:
-        whole = known_findings.entries_of(text, path)
+        whole = known_list.entries_of(text, path)
     except UsageError as error:
         raise UsageError("no entry can be added at the end", where=str(path), because=error.because) from error
     assert whole == [*present, *entries], "the entry does not read back as it was written"
@@ -197,7 +199,7 @@ def listed(catalog: Catalog, server: str, known: Path, today: datetime.date) -> 
     if isinstance(found, Path):
         tree = source_tree.open_tree(found, digest="not needed yet")
         name, release = str(found), f"{tree.family}-{'.'.join(map(str, tree.version))}"
-        files += [found / IN_TREE] if known_findings.text_in(found) else []
+        files += [found / IN_TREE] if tree_list.text_in(found) else []
     elif isinstance(found, ServerPackage):
         name, release = found.title, f"{found.family}-{upstream_version(found)}"
     else:
@@ -205,8 +207,8 @@ def listed(catalog: Catalog, server: str, known: Path, today: datetime.date) -> 
     return [
         ListedEntry(file=str(file), entry=entry, state=_state(entry, today))
         for file in files
-        for entry in known_findings.entries_of(read_text(file), file)
-        if known_findings.concerns(entry, name, release)
+        for entry in known_list.entries_of(read_text(file), file)
+        if known_list.concerns(entry, name, release)
     ]
 
 

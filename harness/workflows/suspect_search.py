@@ -23,7 +23,7 @@ from harness.analysis.suspects import Spectrum, SuspectList
 from harness.build.executed_blocks import code_of
 from harness.core.errors import InconclusiveError, UsageError
 from harness.isa import rules
-from harness.judge import known_findings
+from harness.judge.known import known_list
 from harness.judge.provenance import open_reproducer
 from harness.judge.reproducer import stored_at
 from harness.plan.plan import make_plan
@@ -264,7 +264,7 @@ class _Search:
             jobs=1,
             seed=run.seed,
             install=False,
-            known=known_findings.DEFAULT,
+            known=known_list.DEFAULT,
             run=folder,
             allocator=run.allocator,
             environment=run.environment,

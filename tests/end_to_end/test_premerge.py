@@ -10,7 +10,7 @@ import pytest
 from harness.build.sources.archives import Fetcher
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode
-from harness.judge import known_findings
+from harness.judge.known import tree_list
 from harness.plan.catalog import Catalog
 from harness.workflows import suite_selection
 from tests import fakes
@@ -149,7 +149,7 @@ def test_every_file_that_is_covered_or_ignored_is_one_of_some_release() -> None:
     table = suite_selection.read_ignored_paths()
     ignored = [glob for entry in (*table.ignored, *table.unchecked) for glob in entry.files]
     # A tree's own list of known findings is Plumbline's, and no release's.
-    files.add(known_findings.IN_TREE.as_posix())
+    files.add(tree_list.IN_TREE.as_posix())
     lost = {glob for glob in {*globs, *ignored} if not fnmatch.filter(files, glob)}
     assert lost == set(), "no release has such a file: a slip of the pen?"
 

@@ -194,7 +194,6 @@ def _parts_and_blocks() -> Iterator[Encoding]:
             yield _encoding(one, name, address, 64)
 
 
-_PREAMBLE = ".register %g2, #scratch"
 _FSR = "The state register is not in the register file: the canaries ldx-fsr, stx-fsr, ld-fsr and st-fsr make these."
 
 TABLE = EncodingTable(

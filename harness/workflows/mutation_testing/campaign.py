@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.model import DEFAULT_OPTIMISATION, Record
-from harness.judge import known_findings
+from harness.judge.known import known_list
 from harness.plan.name_selection import select
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
@@ -159,7 +159,7 @@ def planted_request(
         jobs=JOBS,
         seed=SEED,
         install=install,
-        known=known_findings.DEFAULT,
+        known=known_list.DEFAULT,
         run=run,
         allocator=allocator,
         fail_fast=fail_fast,

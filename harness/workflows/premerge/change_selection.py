@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from harness.build.sources import source_tree
 from harness.core.errors import UsageError
 from harness.core.model import Record
-from harness.judge import known_findings, unchecked_changes
+from harness.judge import unchecked_changes
 from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.judge.known import known_list, tree_list
 from harness.judge.unchecked_changes import Change
 from harness.plan.plan import make_plan
 from harness.workflows.git.checkout import Checkout, enclosing_server
@@ -71,7 +72,7 @@ def explain(
             remedy="cd into a git checkout of Redis or Valkey, or name it: plumb premerge --server PATH",
         )
     source_tree.open_tree(server, digest="not needed yet")
-    known = known_findings.text_in(server)
+    known = tree_list.text_in(server)
     checkout = Checkout(server.resolve())
     base = checkout.base(base_name)
     table = read_ignored_paths()
@@ -86,7 +87,7 @@ def explain(
         targets=plan.targets,
         suites=planned,
         unchecked=unchecked_changes.foreseen(choice.changes, planned),
-        known=known_findings.changes(known, known_in(checkout, base)),
+        known=tree_list.changes(known, known_in(checkout, base)),
         unseen=[one.file for one in choose(checkout.unseen(), catalog.suites, table, allocator).changes if one.suites],
         warning=_warning(len(choice.changes)),
         seed=int(base.commit[:8], 16),
@@ -96,9 +97,9 @@ def explain(
 
 def known_in(checkout: Checkout, base: BaseRevision) -> str:
     """The base's own list of known findings; empty if it has none, or one that is damaged, which excuses nothing."""
-    text = checkout.text(base, known_findings.IN_TREE.as_posix()) or ""
+    text = checkout.text(base, tree_list.IN_TREE.as_posix()) or ""
     try:
-        known_findings.entries_of(text or known_findings.EMPTY, known_findings.IN_TREE)
+        known_list.entries_of(text or known_list.EMPTY, tree_list.IN_TREE)
     except UsageError:
         return ""
     return text
@@ -131,7 +132,7 @@ def refuse_inside(run: Path | None, path: Path) -> None:
 
 def refuse_own_list(known: Path, path: Path) -> None:
     """Raise UsageError for `--known` with the checkout's own list: there, entries of the change would count."""
-    if known.resolve() == (path / known_findings.IN_TREE).resolve():
+    if known.resolve() == (path / tree_list.IN_TREE).resolve():
         raise UsageError(
             "the checkout's own list counts by itself",
             where=f"--known {known}",

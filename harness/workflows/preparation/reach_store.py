@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from harness.core.model import Cell
     from harness.judge.conclusion import KnownLists
-    from harness.judge.known_findings import KnownFinding
+    from harness.judge.known.known_list import KnownFinding
     from harness.workflows.preparation.changed_run import ChangedRun
 
 KIND = "reach"

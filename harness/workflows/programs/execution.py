@@ -11,8 +11,9 @@ from harness.build import host_packages
 from harness.build.emulators.package_root import with_root
 from harness.core.model import CANARY_SUITE, Record
 from harness.isa import rules
-from harness.judge import known_findings, unchecked_changes
+from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
+from harness.judge.known import tree_list
 from harness.record import evidence_seal, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
@@ -82,7 +83,7 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     tracing, environment = tracing_of(setup, asked.policy, asked.sysroot), environment_for(setup)
     check_machine(tracing, asked.words[0], program)
     asked.run.mkdir(parents=True, exist_ok=True)
-    known_findings.record(asked.run, known_findings.text_in(asked.folder), None)
+    tree_list.record(asked.run, tree_list.text_in(asked.folder), None)
     # Stored first: a run that is killed is then judged UNKNOWN.
     revision = revision_of(asked.folder)
     run_folder.write_run(asked.run, _record(setup, asked, [], revision))

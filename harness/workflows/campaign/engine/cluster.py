@@ -13,8 +13,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Record
 from harness.core.strict_toml import read_toml
@@ -198,8 +196,3 @@ def require_engine() -> None:
             because=f"this Python has no {', '.join(missing)}",
             remedy="pip install 'plumbline[cluster]'",
         )
-
-
-def with_address(cluster: Cluster, address: str, keys: Path) -> Cluster:
-    """The same cluster at another address."""
-    return msgspec.structs.replace(cluster, address=address, keys=keys)

@@ -1,0 +1,101 @@
+"""Which findings the entries of a known list fit, and which entries fit none.
+
+A finding is known if an entry fits each occasion on which any of its witnesses saw it. One occasion that fits no entry
+makes the finding new.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING
+
+from harness.judge.known.known_list import KnownFinding, KnownList, concerns
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Sequence
+
+    from harness.core.finding import Finding, Occasion, Witness
+
+
+def match(
+    known: KnownList, finding: Finding, server: str, today: datetime.date, *, release: str = ""
+) -> list[KnownFinding]:
+    """The unexpired entries that together fit all occasions of a finding; empty if one occasion fits none.
+
+    `release`: as in `concerns`.
+    """
+    used: list[KnownFinding] = []
+    for witness in finding.witnesses:
+        for occasion in witness.occasions:
+            fitting = [
+                entry
+                for entry in known.findings
+                if entry.expires >= today
+                and concerns(entry, server, release)
+                and _fits(entry, finding.id, witness, occasion)
+            ]
+            if not fitting:
+                return []
+            used += fitting[:1]
+        if not witness.occasions:
+            return []
+    return [entry for number, entry in enumerate(used) if entry not in used[:number]]
+
+
+def _fits(entry: KnownFinding, identity: str, witness: Witness, occasion: Occasion) -> bool:
+    return (
+        any(fnmatch.fnmatchcase(name, entry.id) for name in (identity, occasion.id) if name)
+        and witness.target in entry.targets
+        and entry.suite in {"", witness.suite}
+        and fnmatch.fnmatchcase(occasion.test, entry.test)
+        and fnmatch.fnmatchcase(occasion.command, entry.command)
+        and fnmatch.fnmatchcase(occasion.said or occasion.title, entry.said)
+        and all(fnmatch.filter(occasion.functions, function) for function in entry.via)
+    )
+
+
+_UNSEEN = " was not seen in this run"
+
+
+def remarks(
+    known: KnownList,
+    found: Sequence[Finding],
+    server: str,
+    targets: Sequence[str],
+    today: datetime.date,
+    *,
+    release: str = "",
+    suites: Sequence[str] = (),
+    part: bool = False,
+) -> list[str]:
+    """Sentences on the list's upkeep: entries that expired, and entries for this run that matched nothing.
+
+    `release`: as in `concerns`. `part`: only some tests ran, so entries that matched nothing are not reported.
+    """
+    sentences = []
+    for entry in known.findings:
+        concerned = concerns(entry, server, release) and not set(entry.targets).isdisjoint(targets)
+        about = f"known finding {entry.id} ({entry.release or entry.server})"
+        if concerned and entry.expires < today:
+            sentences.append(f"{about} expired on {entry.expires}: {entry.reason}")
+            continue
+        always = not (entry.conditional or entry.intermittent)
+        due = concerned and not part and always and entry.suite in {"", *suites}
+        if due and not any(fits_any(entry, finding) for finding in found):
+            sentences.append(f"{about}{_UNSEEN}")
+    return sentences
+
+
+def unseen_in(remark: str) -> str:
+    """The id, or the glob, of the entry of which a sentence of `remarks` says that nothing matched it; else empty."""
+    found = re.match(rf"known finding (\S+) \(.*\){_UNSEEN}\Z", remark)
+    return found[1] if found else ""
+
+
+def fits_any(entry: KnownFinding, finding: Finding) -> bool:
+    """Whether an entry fits an occasion of a finding."""
+    return any(
+        _fits(entry, finding.id, witness, occasion) for witness in finding.witnesses for occasion in witness.occasions
+    )
