@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.protocol.allowed_refusals import Release
-    from harness.run.cell_session import CellSession
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
+    from harness.run.session.cell_session import CellSession
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
-from harness.run.cell_session import CellSession
 from harness.run.cell_spec import PeerServer, fits, write_cell
 from harness.run.extra_servers import new_guest
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
+from harness.run.session.cell_session import CellSession
 from harness.run.vm.guest import VmImage
 from harness.workflows.cell_process import cell_problem, cell_server, pytest_command
 from tests import cells, fakes
@@ -244,7 +244,7 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
     session.collected(1)
     session.begin("bitops/test_it")
     with pytest.raises(StartError, match=reason) as refused:
-        session.oracle()
+        session.servers.oracle()
     session.end("failed", str(refused.value), 1.0)
     session.close()
     (recorded,) = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from harness.run.cell_session import hangs
+from harness.run.session.cell_servers import hangs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """Servers that one test starts for itself, on its cell's target or another of the run, and the evidence they leave.
 
-`new_guest` makes the guests of a cell, those that tests share (harness.run.cell_session) included.
+`new_guest` makes the guests of a cell, those that tests share (harness.run.session.cell_session) included.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from harness.core.byte_diff import DifferenceError
 from harness.core.errors import InfrastructureError, is_machine_fault, machine_fault
 from harness.run import detector_canary, private_network, unit_runner
 from harness.run.canary import cases
-from harness.run.cell_session import CellSession
 from harness.run.cell_spec import CellSpec, fits, read_cell
 from harness.run.environments import environment_canary
 from harness.run.server_process import StartError
+from harness.run.session.cell_session import CellSession
 from harness.run.tcl.suite import Interpreter, TclFile
 from harness.run.upstream.session import UpstreamFailedError
 from harness.run.upstream.test_files import is_selected
@@ -153,7 +153,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         outcome: run_folder.Outcome = (
             "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
         )
-        message = next((_message(report) for report in reports if not report.passed), run.note)
+        message = next((_message(report) for report in reports if not report.passed), run.current.note)
         run.end(outcome, message, time.monotonic() - started)
     except (InfrastructureError, OSError) as error:
         if not is_machine_fault(error):
@@ -191,13 +191,13 @@ def pytest_runtest_makereport(
     if run is not None and error is not None and is_machine_fault(error):
         run.give_up(machine_fault(error))
     if run is not None and isinstance(error, unit_runner.WrongLineError):
-        run.wrong_line = error.line
+        run.current.wrong_line = error.line
         # The message says it all; the traceback adds nothing.
         report.longrepr = str(error)
     if run is not None and isinstance(error, UpstreamFailedError):
         report.longrepr = str(error)
     if run is not None and isinstance(error, DifferenceError):
-        run.difference = error
+        run.current.difference = error
         report.longrepr = str(error)
     if _REPORTS in item.stash:
         item.stash[_REPORTS].append(report)
@@ -223,7 +223,7 @@ def guest(request: pytest.FixtureRequest) -> Guest:
     """A live server on the target, and a fresh one if an earlier test killed it."""
     run = _cell_run(request)
     try:
-        return run.guest()
+        return run.servers.guest()
     except StartError as error:
         pytest.fail(f"{error}", pytrace=False)
 
@@ -231,7 +231,7 @@ def guest(request: pytest.FixtureRequest) -> Guest:
 @pytest.fixture
 def start_guest(request: pytest.FixtureRequest) -> StartGuest:
     """Starts more servers for one test, with files and options, on this target or another of the run."""
-    return _cell_run(request).start_guest
+    return _cell_run(request).servers.start_guest
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def cell_run(request: pytest.FixtureRequest) -> CellSession:
 @pytest.fixture
 def oracle(request: pytest.FixtureRequest) -> Guest:
     """A live native server of the same source."""
-    return _cell_run(request).oracle()
+    return _cell_run(request).servers.oracle()
 
 
 @pytest.fixture

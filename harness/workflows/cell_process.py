@@ -44,7 +44,7 @@ BEFORE_PYTEST = ("-I", "-B", "-m", "pytest")
 IMPORTED = (
     "harness.protocol.pipeline",
     "harness.protocol.reply_comparison",
-    "harness.run.cell_session",
+    "harness.run.session.cell_session",
     "harness.run.detector_canary",
     "harness.run.tcl.suite",
     "harness.run.upstream.test_files",

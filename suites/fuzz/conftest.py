@@ -11,7 +11,7 @@ from suites.fuzz.emptying import Emptying
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
 
 
 @pytest.fixture(scope="session")
@@ -36,5 +36,5 @@ def _new_server(cell_run: CellSession, begun: list[CellSession]) -> None:
     have its own offset of replication.
     """
     if not begun:
-        cell_run.retire()
+        cell_run.servers.retire()
         begun.append(cell_run)

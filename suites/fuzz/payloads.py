@@ -10,7 +10,7 @@ from harness.protocol.resp import Client
 from suites.fuzz.generate import generate
 
 if TYPE_CHECKING:
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
     from suites.fuzz.session import FuzzSession
 
 LARGEST_BYTES = 20_000
@@ -30,7 +30,7 @@ def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
 
     The same seed gives the same payloads: hash tables of several elements are excluded, because their order is random.
     """
-    with Client.at_socket(run.oracle().upstream, deadline_seconds=20) as client:
+    with Client.at_socket(run.servers.oracle().upstream, deadline_seconds=20) as client:
         for _ in range(50):
             compression = session.random.choice(("yes", "no"))
             session.reset_oracle()

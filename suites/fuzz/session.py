@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
-    from harness.run.cell_session import CellSession
     from harness.run.server_process import Guest
+    from harness.run.session.cell_session import CellSession
     from suites.fuzz.emptying import Emptying
     from suites.fuzz.failure import Failure
 
@@ -120,7 +120,7 @@ class FuzzSession:
         """Run one stream and return its replies. Shrink a failure of a new kind, and record both streams' evidence."""
         self.run.begin_example()
         started = time.monotonic()
-        guest, oracle = self.run.guest(), self.run.oracle()
+        guest, oracle = self.run.servers.guest(), self.run.servers.oracle()
         failure, replies = attempt(guest, oracle, stream, self._emptying, checkpoint=True)
         self.commands += len(stream)
         new = 0
@@ -142,7 +142,7 @@ class FuzzSession:
         """Send bytes that need not be valid protocol; the guest must survive."""
         self.run.begin_example()
         started = time.monotonic()
-        guest = self.run.guest()
+        guest = self.run.servers.guest()
         self._emptying.empty(guest)
         failure = shout(guest, content)
         if self._count(failure.sameness if failure else "", failure.message if failure else ""):
@@ -156,9 +156,9 @@ class FuzzSession:
         """
         self.run.begin_example()
         started = time.monotonic()
-        guest_result = taken(lambda: self.run.start_guest(files=files, options=options, may_refuse=True))
+        guest_result = taken(lambda: self.run.servers.start_guest(files=files, options=options, may_refuse=True))
         native_result = taken(
-            lambda: self.run.start_guest(target="native", files=files, options=options, may_refuse=True)
+            lambda: self.run.servers.start_guest(target="native", files=files, options=options, may_refuse=True)
         )
         name = next(iter(files))
         same = guest_result == native_result and not guest_result.startswith(DIED)
@@ -170,21 +170,21 @@ class FuzzSession:
         if message or not sound:
             self._count(message, message)
         if not message:
-            self.run.start_guest.dismiss()
+            self.run.servers.start_guest.dismiss()
         self.run.end_example(name, message, time.monotonic() - started)
         return has_keys
 
     def conclude(self) -> None:
         """Fail the test if an example failed; otherwise report the number of examples."""
         seconds = time.monotonic() - self._started
-        self.run.note = f"{self.streams} examples, {self.commands} commands in {seconds:.1f} s"
+        self.run.current.note = f"{self.streams} examples, {self.commands} commands in {seconds:.1f} s"
         if self.acceptance.tried:
-            self.run.note += f", {self.acceptance}"
+            self.run.current.note += f", {self.acceptance}"
         self._report()
         if self.failures:
             first = "; ".join(list(self.found.values())[:3])
             ended = ", and it ended there" if self.failures >= FAILURES[self.cell.tier] else ""
-            pytest.fail(f"{self.failures} of {self.run.note} failed{ended}: {first}", pytrace=False)
+            pytest.fail(f"{self.failures} of {self.run.current.note} failed{ended}: {first}", pytrace=False)
         if not self.streams:
             pytest.fail("not one example was run", pytrace=False)
         if self.acceptance.lacking:
@@ -194,7 +194,7 @@ class FuzzSession:
 
     def reset_oracle(self) -> None:
         """The native build, emptied and reset to its default settings."""
-        self._emptying.empty(self.run.oracle())
+        self._emptying.empty(self.run.servers.oracle())
 
     def _count(self, sameness: str, message: str) -> bool:
         """Record one more example, failed if there is a message. Returns whether it failed in a new way."""
@@ -217,8 +217,10 @@ class FuzzSession:
                 try:
                     if scratch is None or not scratch.alive():
                         scratches.close()
-                        scratch = scratches.enter_context(self.run.scratch())
-                    repeated, _ = attempt(scratch, self.run.oracle(), candidate, self._emptying, checkpoint=False)
+                        scratch = scratches.enter_context(self.run.servers.scratch())
+                    repeated, _ = attempt(
+                        scratch, self.run.servers.oracle(), candidate, self._emptying, checkpoint=False
+                    )
                 except (StartError, OSError):
                     scratch = None
                     return False
@@ -266,10 +268,10 @@ class FuzzSession:
     def _record_again(self, small: Failure) -> None:
         """Run the short stream on a guest whose evidence is kept: its transcript is the finding's reproducer."""
         with contextlib.suppress(StartError):
-            guest = self.run.guest()
+            guest = self.run.servers.guest()
             self.run.begin_example()
             started = time.monotonic()
-            again, _ = attempt(guest, self.run.oracle(), small.stream, self._emptying, checkpoint=False)
+            again, _ = attempt(guest, self.run.servers.oracle(), small.stream, self._emptying, checkpoint=False)
             self._record(msgspec.structs.replace(again, label=small.label) if again else None, started)
 
     def _save(self, label: str, content: Stream | bytes) -> None:

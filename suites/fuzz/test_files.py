@@ -24,7 +24,7 @@ from suites.fuzz.session import FuzzSession
 if TYPE_CHECKING:
     import random
 
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
     from suites.fuzz.emptying import Emptying
 
 AOF = "appendonly.aof"
@@ -41,7 +41,7 @@ def test_files(cell_run: CellSession, emptying: Emptying) -> None:
     session = FuzzSession(
         cell_run, emptying, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
     )
-    oracle = cell_run.oracle()
+    oracle = cell_run.servers.oracle()
     with Client.at_socket(oracle.upstream, deadline_seconds=20) as client:
         least = arities(client.command("COMMAND")) if sanitises else None  # type: ignore[arg-type]
         assert client.command("SAVE") == b"OK"

@@ -10,7 +10,7 @@ from suites.fuzz.generate import generate
 from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
     from suites.fuzz.emptying import Emptying
 
 

@@ -13,7 +13,7 @@ from suites.fuzz.session import FuzzSession
 from suites.fuzz.values import Draw
 
 if TYPE_CHECKING:
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
     from suites.fuzz.emptying import Emptying
 
 

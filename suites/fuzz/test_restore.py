@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
     from suites.fuzz.emptying import Emptying
 
 KEY = b"restored"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from suites.fuzz.session import FuzzSession
 
 if TYPE_CHECKING:
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
     from suites.fuzz.emptying import Emptying
 
 

@@ -16,7 +16,7 @@ from harness.run.unit_runner import WrongLineError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.run.cell_session import CellSession
+    from harness.run.session.cell_session import CellSession
     from harness.run.unit_runner import UnitRun
 
 

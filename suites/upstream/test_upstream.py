@@ -13,8 +13,8 @@ from harness.run.upstream.session import UpstreamFailedError
 from suites.upstream import table
 
 if TYPE_CHECKING:
-    from harness.run.cell_session import CellSession
     from harness.run.cell_spec import CellSpec
+    from harness.run.session.cell_session import CellSession
     from harness.run.upstream.session import UpstreamResult
 
 
@@ -34,7 +34,7 @@ def test_upstream(upstream_test: str, cell_run: CellSession, cell: CellSpec, fam
         times = f"\nfailed in {verdict.failures} of {len(verdict.tries)} runs" if len(verdict.tries) > 1 else ""
         log = f"\nthe server's log:\n{result.log}" if result.log else ""
         raise UpstreamFailedError(f"{verdict.message}{times}\nat {result.place}{log}")
-    cell_run.note = verdict.message
+    cell_run.current.note = verdict.message
 
 
 def excuse(entry: table.ListedTest, result: UpstreamResult) -> None:

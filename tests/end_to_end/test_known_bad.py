@@ -13,7 +13,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from harness.record import fault_log
-from harness.run.cell_session import FULL_REPORTS
+from harness.run.session.cell_servers import FULL_REPORTS
 from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, PLUMB, document, run
 
 if TYPE_CHECKING:

@@ -1,0 +1,224 @@
+"""The servers of a cell: the guest that its tests share, its oracle, and those that a test starts for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+import tempfile
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.record import run_folder
+from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
+from harness.run.server_process import WAITED, StartError
+from harness.run.servers.probes import answers_ping, processed_commands
+from harness.run.vm.guest import VirtualMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.core.sockets import Address
+    from harness.record.event_log import EventLog
+    from harness.record.executed_blocks.recorder import ExecutionRecorder
+    from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
+    from harness.run.session.current_test import CurrentTest
+
+
+def hangs(message: str, server: Address) -> bool:
+    """Whether a failed test's words say that a server which lives does not answer.
+
+    A state that did not come about in time says nothing of that: such a server hangs if it does not answer PING.
+    """
+    if WAITED in message:
+        return not answers_ping(server)
+    return "TimeoutError" in message or "timed out" in message
+
+
+FULL_REPORTS = 25
+"""Deaths of a cell with a report of their own, whatever they died of. A crash handler has bugs, too, and some show only
+for some requests: in `bitops` of redis-3.2.6 on ARMv5 one shows in the 22nd report."""
+
+
+class CellServers:
+    """Starts them when a test asks, and records how each of them ended."""
+
+    def __init__(
+        self, cell: CellSpec, log: EventLog, current: CurrentTest, *, recorder: ExecutionRecorder | None
+    ) -> None:
+        """`recorder` notes what they execute."""
+        self._cell = cell
+        self._log = log
+        self._current = current
+        self._recorder = recorder
+        self._numbers = count(1)
+        self.host = VirtualMachine(cell.machine, cell.folder, sockets=cell.sockets) if cell.machine else None
+        """The machine that they run in; None where they are processes here."""
+        self.start_guest = StartGuest(cell, log, self.host, self._numbers, recorder=recorder)
+        """Starts servers for the present test alone."""
+        self.present: Guest | None = None
+        """The guest that tests share; it may have ended."""
+        self._oracle: Guest | None = None
+        self._oracle_silent = ""
+        """Why the native build did not start at the last attempt; empty if it started."""
+        self._scratched = 0
+        self._failure: StartError | None = None
+        """Why a guest did not start, if one did not: no other is tried."""
+        self._deaths = 0
+        """Guests that have died. After the first, they do not test the machine's memory when they crash."""
+
+    def guest(self) -> Guest:
+        """A live guest: the present one, or a fresh one.
+
+        Raises StartError, immediately if an earlier guest could not start.
+        """
+        if self.present is not None and self.present.alive():
+            return self.present
+        self._current.blocked = self._failure is not None
+        if self._failure is not None:
+            raise self._failure
+        self.retire()
+        folder = self._cell.folder / f"guest-{next(self._numbers)}"
+        if self.host is not None and self._current.counters_before is None:
+            self.host.machine()
+            self._current.counters_before = self.host.counters()
+        guest = new_guest(self._cell, self.host, folder, recorder=self._recorder, shared=True)
+        guest.tests_memory = not self._deaths
+        guest.fatal_faults = self._fatal_faults if self._deaths >= FULL_REPORTS else None
+        self.present, self._current.faults_before, self._current.log_before = guest, 0, 0
+        try:
+            guest.__enter__()
+        except StartError as error:
+            guest.failed_to_start(error)
+            self._failure, self._current.blocked = error, True
+            raise
+        # Reports from the server's start do not belong to a test.
+        self._current.log_before = guest.evidence.log_bytes()
+        if self._recorder is not None:
+            self._recorder.ready()
+        return guest
+
+    def oracle(self) -> Guest:
+        """The native build of the same source, started on first use and again after it died."""
+        if self._oracle is not None and self._oracle.alive():
+            return self._oracle
+        self.retire_oracle()
+        folder = self._cell.folder / run_folder.PEERS / "native" / f"guest-{next(self._numbers)}"
+        self._oracle = new_guest(self._cell, self.host, folder, target="native")
+        self._oracle_silent = ""
+        try:
+            self._oracle.__enter__()
+        except StartError as error:
+            self._oracle_silent = error.detail
+            raise
+        return self._oracle
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Guest]:
+        """A guest outside the evidence: it repeats requests that have failed before, and its end is not recorded."""
+        self._scratched += 1
+        # A crash report takes a second under emulation, and is not read here.
+        quick = ["--crash-log-enabled", "no"] if "crash-log-enabled" in self._cell.abilities.options else []
+        folder = self._cell.folder / f"scratch-{self._scratched}"
+        try:
+            with new_guest(self._cell, self.host, folder, options=quick) as guest:
+                yield guest
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def counters(self) -> run_folder.Counters | None:
+        """The machine's counters of misaligned accesses; None where it has none."""
+        return self.host.counters() if self.host is not None else None
+
+    def begin_example(self) -> None:
+        """Note where the evidence of the present example begins."""
+        self._current.counters_before = self.counters()
+        if self.present is not None:
+            evidence = self.present.evidence
+            self._current.faults_before, self._current.log_before = evidence.faults(), evidence.log_bytes()
+            if self.present.access.recorder is not None:
+                self.present.access.recorder.begin()
+
+    def explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
+        """Let a crash finish, end a hang of which a failed test's `message` tells, and keep the transcript.
+
+        Returns the requests without an answer, and the transcript's name.
+        """
+        fatal = guest.evidence.has_fault_of(guest.pid, self._current.faults_before)
+        if fatal or "closed by" in message or "reset by" in message:
+            guest.settle()
+        if guest.alive() and (fatal or hangs(message, guest.upstream)):
+            guest.hung()
+        kept = keep_transcript(guest)
+        if not guest.alive():
+            self.retire()
+        return kept
+
+    @functools.cached_property
+    def _fatal_faults(self) -> Path:
+        """Where the emulator notes what servers of the cell died of. Few cells have so many deaths."""
+        return Path(tempfile.mkdtemp()) / "faults"
+
+    def retire(self) -> None:
+        """Stop the present guest, and record how it ended."""
+        guest, self.present = self.present, None
+        if guest is None:
+            return
+        commands = processed_commands(guest.upstream) if guest.alive() else 0
+        self._deaths += not guest.alive()
+        guest.__exit__()
+        if self._recorder is not None:
+            self._recorder.retire()
+        # A failed start does not belong to a test.
+        test = self._current.name if self._failure is None else ""
+        self._log.append(msgspec.structs.replace(ended(guest, test), commands=commands))
+
+    def retire_oracle(self) -> None:
+        """Stop the native build. Its end is recorded if it ended by itself, because it is a server too."""
+        oracle, self._oracle = self._oracle, None
+        if oracle is None:
+            return
+        oracle.__exit__()
+        event = msgspec.structs.replace(ended(oracle, self._current.name), target="native", oracle=True)
+        if event.end != "stopped":
+            self._log.append(event)
+
+    def retire_dead_oracle(self) -> None:
+        """Record the end of a native build that has ended, as the present test's."""
+        if self._oracle is not None and not self._oracle.alive():
+            self.retire_oracle()
+
+    def doubt(self) -> str:
+        """Why a failed test says nothing about the server; empty if it does.
+
+        Either another process ended or stopped the oracle, or this machine could not pass on the requests.
+        """
+        for server in (self.present, self._oracle):
+            if server is not None and server.access.recorder is not None and server.access.recorder.trouble:
+                return f"its requests could not be passed on: {server.access.recorder.trouble}"
+        oracle = self._oracle
+        if self._oracle_silent:
+            return f"the native build, which gives the expected replies, did not start: {self._oracle_silent}"
+        if oracle is None or (oracle.alive() and answers_ping(oracle.upstream)):
+            return ""
+        # A crash that it still reports is no silence.
+        if oracle.settle():
+            oracle.hung()
+            return f"the native build, which gives the expected replies, did not answer: {oracle.detail}"
+        killed = "SIGKILL" in oracle.detail
+        return f"the native build, which gives the expected replies, was {oracle.detail}" if killed else ""
+
+    def kill(self) -> None:
+        """End those that still run, without a record."""
+        for guest in (self.present, self._oracle):
+            if guest is not None:
+                guest.__exit__()
+
+    def switch_off(self) -> None:
+        """Switch the machine off, if they have one."""
+        if self.host is not None:
+            self.host.close()

@@ -1,0 +1,249 @@
+"""The state of one cell while its tests run: its guest and oracle, and the evidence so far.
+
+It writes evidence and judges nothing. harness.run.pytest_plugin reports when tests begin and end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+import pytest
+
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.record import event_log, run_folder
+from harness.record.event_log import EventLog
+from harness.record.executed_blocks.recorder import ExecutionRecorder
+from harness.run import unit_runner
+from harness.run.canary import emulated, on_machine
+from harness.run.session.cell_cost import CellCost
+from harness.run.session.cell_servers import CellServers
+from harness.run.session.current_test import CurrentTest
+from harness.run.upstream.session import UpstreamSession
+from harness.run.vm.guest import CANARY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.run.canary import CanaryRunner
+    from harness.run.cell_spec import CellSpec
+    from harness.run.unit_runner import UnitRun
+    from harness.run.upstream.session import UpstreamResult
+
+
+class CellSession:
+    """The state of one cell: its servers, the test that runs now, and the evidence so far."""
+
+    def __init__(self, cell: CellSpec, *, private_network: bool = False) -> None:
+        self.cell = cell
+        self.log = EventLog(cell.folder / event_log.NAME)
+        self._cost = CellCost(profiled=cell.profiled)
+        self._finished = self._failed = 0
+        self.current = CurrentTest()
+        self.recorder = _execution_recorder(cell)
+        """Notes what the tests execute; None where nobody wants to know."""
+        self.servers = CellServers(cell, self.log, self.current, recorder=self.recorder)
+        self.upstream: UpstreamSession | None = None
+        """Runs the release's own tests; None where the suite has its own."""
+        if cell.upstream is not None:
+            servers = self.servers
+            self.upstream = UpstreamSession(
+                cell, self.log, guest=servers.guest, oracle=servers.oracle, private_network=private_network
+            )
+
+    def perform(self) -> CanaryRunner:
+        """The way to run the canary program: on the cell's machine, or under its emulator."""
+        assert self.cell.canary is not None
+        if self.servers.host is None:
+            # Canaries speak for the emulator as the target's other cells use it.
+            plugin_for = self.recorder.plugin_for if self.recorder is not None else None
+            return emulated(self.cell.canary, self.cell.runner, plugin_for=plugin_for)
+        return on_machine(Path(CANARY), self.servers.host.machine(), self.cell.runner.target.slowdown)
+
+    def plugin_for(self, program: Path) -> str:
+        """What the emulator loads for a program beside the server; empty where nobody notes what that executes."""
+        return self.recorder.plugin_for(program) if self.recorder is not None and self.recorder.knows(program) else ""
+
+    def run_unit(self, name: str) -> UnitRun:
+        """Run a unit of the server on the cell's machine or under its emulator; its log and faults are evidence."""
+        assert self.cell.units is not None
+        self.current.unit = name
+        folder = unit_runner.folder_of(self.cell.folder, name)
+        runner = self.cell.runner
+        if self.servers.host is None:
+            program = self.cell.units.program
+            plugin = self.recorder.plugin_for(program) if self.recorder is not None and program is not None else ""
+            return unit_runner.run_emulated(self.cell.units, runner, name, folder, plugin=plugin)
+        return unit_runner.run_on_machine(
+            self.cell.units, self.servers.host.machine(), runner.target.slowdown, name, folder
+        )
+
+    def run_unit_natively(self, name: str) -> UnitRun:
+        """Run a unit natively for comparison: its result is not evidence against the target."""
+        native = self.cell.peers["native"]
+        assert native.selftests is not None
+        return unit_runner.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
+
+    def run_upstream(self, item: str, *, may_fail: Callable[[str], bool]) -> UpstreamResult:
+        """What became of a test of the release's own, which is the present test's evidence."""
+        assert self.upstream is not None
+        self.current.upstream_result = self.upstream.result(item, may_fail)
+        return self.current.upstream_result
+
+    def collected(self, tests: int) -> None:
+        """Record the number of tests to run. Their processor time counts from here on."""
+        self._cost.begin_tests()
+        self.log.append(run_folder.CollectedEvent(tests=tests))
+
+    def begin(self, name: str) -> None:
+        """Record that a test starts."""
+        self.current.begin(name)
+        if self.recorder is not None:
+            self.recorder.begin_test()
+        self.begin_example()
+
+    def begin_example(self) -> None:
+        """Record that an example of the present test starts: its evidence is separate from the other examples'."""
+        self.current.begin_example()
+        if self.recorder is not None:
+            self.recorder.begin_example()
+        self.servers.begin_example()
+
+    def end_example(self, label: str, message: str, seconds: float, *, wrong_command: str = "") -> None:
+        """Record that an example has ended; it failed if there is a message. Failures and reports leave evidence.
+
+        `wrong_command`: the command with the wrong reply.
+        """
+        guest = self.servers.present
+        reported = guest is not None and (
+            guest.evidence.faults() > self.current.faults_before or guest.evidence.reports(self.current.log_before)
+        )
+        if message or reported or self.servers.start_guest.any():
+            self.current.label(label)
+            self.finish("failed" if message else "passed", message, seconds, wrong_command=wrong_command)
+            self.current.examples_failed |= bool(message)
+            self.current.name = self.current.whole_name
+
+    def end(self, outcome: run_folder.Outcome, message: str, seconds: float) -> None:
+        """Record that the present test has ended. A test whose examples failed is recorded by these."""
+        if not self.current.examples_failed:
+            self.finish(outcome, message, seconds)
+        self._finished += 1
+        self._failed += outcome == "failed"
+        if self.recorder is not None:
+            self.recorder.end_test(self.current.whole_name, outcome if not self.current.examples_failed else "failed")
+
+    def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
+        """Record that a test has ended, with its evidence and the state of the guest."""
+        if self.recorder is not None:
+            # What explains a failure asks the server more.
+            self.recorder.end_commands()
+        self.servers.start_guest.finish(self.current.name, outcome)
+        if self.current.unit:
+            self.log.append(self._unit_event(outcome, message, seconds))
+        elif self.current.upstream_result is not None:
+            self.log.append(self.current.upstream_result.event_with(outcome, message))
+        else:
+            self.log.append(self._test_event(outcome, message, seconds, wrong_command))
+
+    def _unit_event(self, outcome: run_folder.Outcome, message: str, seconds: float) -> run_folder.TestEvent:
+        """The record of a test that ran a unit."""
+        current = self.current
+        record = unit_runner.event_of(
+            self.cell.folder,
+            current.unit,
+            program=self.cell.units.kind if self.cell.units else "units",
+            test=current.name,
+            outcome=outcome,
+            message=message,
+            seconds=seconds,
+            wrong_line=current.wrong_line,
+        )
+        counters = {"counters_before": current.counters_before, "counters_after": self.servers.counters()}
+        return msgspec.structs.replace(record, **counters)
+
+    def _test_event(
+        self, outcome: run_folder.Outcome, message: str, seconds: float, wrong_command: str
+    ) -> run_folder.TestEvent:
+        """The record of a test that used a server. The evidence of the next one begins where its own ends."""
+        current = self.current
+        # Decide this before sending the guest anything: a silent oracle is not the guest's fault.
+        doubt = self.servers.doubt() if outcome == "failed" else ""
+        if outcome == "failed":
+            # Its end belongs to this test, and explains the failure. The next test would record it as its own.
+            self.servers.retire_dead_oracle()
+        guest, faults, log_bytes = self.servers.present, 0, 0
+        requests: list[str] = []
+        transcript = ""
+        if guest is not None:
+            evidence = guest.evidence
+            faults, log_bytes = evidence.faults(), evidence.log_bytes()
+            if outcome == "failed" or faults > current.faults_before or evidence.reports(current.log_before):
+                requests, transcript = self.servers.explain(guest, "" if doubt else message)
+                faults, log_bytes = evidence.faults(), evidence.log_bytes()
+        event = run_folder.TestEvent(
+            name=current.name,
+            outcome=outcome,
+            seconds=round(seconds, 3),
+            message=message,
+            blocked=current.blocked,
+            guest=guest.name if guest else "",
+            fault_from=current.faults_before,
+            fault_to=faults,
+            log_from=current.log_before,
+            log_to=log_bytes,
+            unanswered=tuple(requests),
+            transcript=transcript,
+            counters_before=current.counters_before,
+            counters_after=self.servers.counters(),
+            asked=wrong_command,
+            options=tuple(self.cell.options) if guest else (),
+            difference=current.difference.difference if current.difference else None,
+            again=current.difference.again if current.difference else None,
+            doubt=doubt,
+        )
+        if guest is not None:
+            current.faults_before, current.log_before = faults, log_bytes
+        return event
+
+    def give_up(self, error: InfrastructureError) -> NoReturn:
+        """End the cell, and record why the results say nothing about the server."""
+        # On a full disk the exit status must suffice.
+        with contextlib.suppress(OSError):
+            (self.cell.folder / run_folder.PROBLEM).write_text(f"{error}\n", "utf-8")
+        pytest.exit(str(error), returncode=ExitCode.INFRASTRUCTURE)
+
+    def close(self) -> None:
+        """End both servers."""
+        self.current.name = ""
+        try:
+            # The judge notices evidence that could not be written: without its last line the log counts for nothing.
+            with contextlib.suppress(InfrastructureError):
+                self.servers.retire()
+                self.servers.retire_oracle()
+                if self.recorder is not None:
+                    self.recorder.finish()
+                used = self._cost.tests_seconds()
+                self._cost.write_profile(self.cell.folder)
+                self.log.close(
+                    tests=self._finished,
+                    failed=self._failed,
+                    processor_seconds=used,
+                    processor=self._cost.processor(),
+                )
+        finally:
+            self.servers.kill()
+            if self.upstream is not None:
+                self.upstream.close()
+            self.servers.switch_off()
+
+
+def _execution_recorder(cell: CellSpec) -> ExecutionRecorder | None:
+    """What notes what a cell's tests execute; None if nobody wants to know, or the run that did is over."""
+    spec = cell.execution
+    if spec is None or not all(code.is_file() for code in spec.programs.values()):
+        return None
+    return ExecutionRecorder(spec.plugin, spec.programs, cell.folder, Path(tempfile.mkdtemp()), kept=spec.kept)

@@ -1,0 +1,57 @@
+"""The test, or the example of one, that runs now, and where its evidence begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from harness.core.byte_diff import DifferenceError
+    from harness.record.run_folder import Counters
+    from harness.run.upstream.session import UpstreamResult
+
+
+class CurrentTest(msgspec.Struct, kw_only=True):
+    """What is known of it so far. It is empty between tests."""
+
+    name: str = ""
+    """With the example's label while that is recorded."""
+    whole_name: str = ""
+    """The test's own name."""
+    note: str = ""
+    """The remark of a test that passes: how many examples it ran."""
+    examples_failed: bool = False
+    blocked: bool = False
+    """Whether it has no server, because none starts."""
+    unit: str = ""
+    """The unit that it runs instead of a server."""
+    wrong_line: str = ""
+    """What that unit wrote, where it is wrong."""
+    upstream_result: UpstreamResult | None = None
+    """What became of it, if it is one of the release's own."""
+    difference: DifferenceError | None = None
+    """The bytes that differ, as it reported them."""
+    faults_before: int = 0
+    log_before: int = 0
+    """How many faults, and bytes of the log, the present guest had when it began."""
+    counters_before: Counters | None = None
+    """The kernel's counters then."""
+
+    def begin(self, name: str) -> None:
+        """A test starts."""
+        self.name = self.whole_name = name
+        self.examples_failed = False
+        self.note = ""
+
+    def begin_example(self) -> None:
+        """An example of it starts, or all of a test without examples: its evidence is separate from the others'."""
+        self.name = self.whole_name
+        self.blocked = False
+        self.unit = self.wrong_line = ""
+        self.upstream_result = None
+        self.difference = None
+
+    def label(self, example: str) -> None:
+        """Name it after an example, which is recorded by itself."""
+        self.name = f"{self.whole_name}[{example}]"
