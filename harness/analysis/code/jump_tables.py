@@ -1,0 +1,138 @@
+"""The tables of jumps of an object file: those among constants, and those among instructions."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.isa.registry import TABLE_RELOCATIONS
+
+if TYPE_CHECKING:
+    from harness.analysis.code.object_file import ObjectFile
+
+_OFFSET_TABLE = "_GLOBAL_OFFSET_TABLE_"
+_ENTRY_BYTES = 4
+"""Of a table of jumps among instructions: the distance from the table's own start, signed."""
+_MOST_ENTRY_BYTES = 8
+"""Of any table: relocations that are further from each other belong to different ones."""
+
+
+class JumpTable(NamedTuple):
+    """A table of jumps among instructions."""
+
+    number: int
+    """Of those of its function."""
+    entries: tuple[int, ...]
+    """The places in its function where jumps end."""
+
+
+class JumpEntry(NamedTuple):
+    """An entry of a table of jumps among constants."""
+
+    section: int
+    start: int
+    """The place in `section` of the function that it leads into."""
+    name: str
+    """The function's."""
+    distance: int
+    """From the function's beginning to the place that the entry tells: where the jump ends, or further by as much as
+    the entry is from its table's beginning.
+    """
+
+
+class JumpTables:
+    """The tables of one object."""
+
+    def __init__(self, file: ObjectFile) -> None:
+        self._file = file
+        self._types = TABLE_RELOCATIONS.get(file.machine, ())
+        self.among_constants = {
+            number: self._jumps_in(number) for number in file.content if not file.is_executable(number)
+        }
+        """Number of a section of data -> offset -> the entry of a table that leads into a function."""
+
+    def _jumps_in(self, number: int) -> dict[int, JumpEntry]:
+        """The relocations of a section of data that lead into functions, behind their beginnings: offset -> jump.
+
+        No other function uses such an entry. It may be relative to its table's beginning, which is one of the
+        relocations in front of it that follow each other: the jump counts if it is in the function for each of them.
+        """
+        found: dict[int, JumpEntry] = {}
+        begin = last = -_MOST_ENTRY_BYTES - 1
+        for offset, _, index, addend in self._file.relocations.get(number, ()):
+            begin = begin if offset - last <= _MOST_ENTRY_BYTES else offset
+            last = offset
+            led = self._file.code_at(index, addend) if addend else None
+            if led is not None:
+                (start, name, size), place = led
+                if start < place - (offset - begin) and place < start + size:
+                    found[offset] = JumpEntry(self._file.symbols[index].section, start, name, place - start)
+        return found
+
+    def finds(self, kind: int, name: str) -> bool:
+        """Whether a relocation of that type, against that name, leads to a table among instructions."""
+        return kind in self._types and name == _OFFSET_TABLE
+
+    def among_instructions(self, number: int) -> dict[tuple[int, int], dict[int, JumpTable]] | None:
+        """Function, as its place and size, -> its tables of jumps in a section of code, by their places.
+
+        None where some of the section's unnamed code is no table, or is not one function's alone.
+        """
+        unnamed = self._file.unnamed_code(number) if self._types else []
+        owners = self._owners(number, unnamed)
+        if not unnamed or owners is None:
+            return None
+        tables: dict[tuple[int, int], dict[int, JumpTable]] = {}
+        for start, size in unnamed:
+            places = sorted(place for place in owners if start <= place < start + size)
+            if places[:1] != [start]:
+                return None
+            for place, end in zip(places, [*places[1:], start + size], strict=True):
+                entries = self._entries(number, place, end, owners[place])
+                if entries is None:
+                    return None
+                own = tables.setdefault(owners[place], {})
+                own[place] = JumpTable(len(own), entries)
+        return tables
+
+    def _owners(self, number: int, unnamed: list[tuple[int, int]]) -> dict[int, tuple[int, int]] | None:
+        """Places in the unnamed code of a section -> the function that finds a table there; None where one is not
+        alone, or something else refers to that code.
+        """
+
+        def is_unnamed(place: int) -> bool:
+            return any(start <= place < start + size for start, size in unnamed)
+
+        own = [one for one in self._file.symbols if one.section == number and not one.is_section]
+        referred = (
+            self._file.symbols[symbol].value + addend
+            for found in self._file.relocations.values()
+            for _, _, symbol, addend in found
+            if self._file.symbols[symbol].section == number
+        )
+        if any(is_unnamed(one.value) for one in own) or any(map(is_unnamed, referred)):
+            return None
+        owners: dict[int, set[tuple[int, int]]] = {}
+        for place, kind, symbol, addend in self._file.relocations.get(number, ()):
+            if is_unnamed(place):
+                return None
+            if self.finds(kind, self._file.referred(symbol)[0]) and is_unnamed(place - addend):
+                around = {(one.value, one.size) for one in own if one.value <= place < one.value + one.size}
+                owners.setdefault(place - addend, set()).update(around)
+        alone = {place: next(iter(found)) for place, found in owners.items() if len(found) == 1}
+        return alone if len(alone) == len(owners) else None
+
+    def _entries(self, number: int, place: int, end: int, owner: tuple[int, int]) -> tuple[int, ...] | None:
+        """Where the jumps of a table end in its function; None if one ends elsewhere."""
+        content = self._file.content[number]
+        if (end - place) % _ENTRY_BYTES:
+            return None
+        distances = [one for (one,) in struct.iter_unpack(f"{self._file.order}i", content[place:end])]
+        # The space up to an alignment is filled with an instruction, which leads out of the section.
+        while distances and abs(distances[-1]) > len(content):
+            distances.pop()
+        filled = content[place + _ENTRY_BYTES * len(distances) : end]
+        if filled and not self._file.is_padding(filled):
+            return None
+        ends = tuple(place + one - owner[0] for one in distances)
+        return ends if ends and all(0 <= one < owner[1] for one in ends) else None

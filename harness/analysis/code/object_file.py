@@ -1,0 +1,238 @@
+"""An object file while its code is read: its sections, symbols and relocations, and what these lead to.
+
+Symbols and relocations are many, and read without the library.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from elftools.common.exceptions import ELFError
+
+from harness.analysis.symbol_table import FUNCTION, symbol_rows
+from harness.isa.registry import PADDING, SYMBOL_FIRST, UNWINDING_SECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from elftools.elf.elffile import ELFFile
+
+_ALLOCATED, _EXECUTABLE = 2, 4
+"""SHF_ALLOC, SHF_EXECINSTR of <elf.h>."""
+_UNTYPED, _OBJECT, _SECTION, _THREAD_LOCAL = 0, 1, 3, 6
+"""STT_NOTYPE, STT_OBJECT, STT_SECTION, STT_TLS."""
+_DATA = {_OBJECT, _THREAD_LOCAL}
+_LOCAL = 0
+"""STB_LOCAL."""
+_UNDEFINED = 0
+"""SHN_UNDEF."""
+_MOST_BIAS_BYTES = 8
+"""How far before the place that it means an addend can lead: the field, and what follows it in the instruction."""
+_RESERVED = 0xFF00
+"""SHN_LORESERVE: from here on, numbers of sections are none."""
+_UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
+"""Sections that describe code, and follow from it."""
+_PADDING_BYTES = 32
+"""Up to this length, instructions that do nothing between functions fill the space to an alignment."""
+
+
+class ObjectSymbol(NamedTuple):
+    """A symbol as its table has it."""
+
+    name: str
+    kind: int
+    section: int
+    value: int
+    size: int
+    binding: int
+
+    @property
+    def is_global(self) -> bool:
+        """Whether other objects know it by name."""
+        return self.binding != _LOCAL
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is code that the compiler or the assembly calls a function."""
+        return self.kind == FUNCTION
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is an object of the source."""
+        return self.kind in _DATA
+
+    @property
+    def is_section(self) -> bool:
+        """Whether it stands for a section as a whole."""
+        return self.kind == _SECTION
+
+    @property
+    def is_untyped(self) -> bool:
+        """Whether nothing tells what it is, as in assembly."""
+        return self.kind == _UNTYPED
+
+
+class ObjectFile:
+    """One object. Only the sections that a program has in memory have content here, without those that unwind."""
+
+    def __init__(self, elf: ELFFile) -> None:
+        """Raises ELFError for what is no object, or has no code of its own yet."""
+        if elf["e_type"] != "ET_REL":
+            raise ELFError("no object")
+        self.order: str = "<" if elf.little_endian else ">"
+        self._wide = elf.elfclass == 64
+        self._symbol_first = self._wide and elf.little_endian and elf["e_machine"] in SYMBOL_FIRST
+        self.machine: str = elf["e_machine"]
+        self.sections: list[Any] = list(elf.iter_sections())
+        if any(section.name.startswith(".gnu.lto_") for section in self.sections):
+            raise ELFError("code that is generated when it is linked")
+        self.content = {
+            number: section.data() if section["sh_type"] != "SHT_NOBITS" else b""
+            for number, section in enumerate(self.sections)
+            if section["sh_flags"] & _ALLOCATED and not section.name.startswith(_UNWINDING)
+        }
+        """Number of a section -> its bytes."""
+        self.symbols = self._read_symbols(elf)
+        self.relocations: dict[int, list[tuple[int, int, int, int]]] = {}
+        """Number of a section -> offset, type, index of the symbol and addend of each, in order."""
+        for section in self.sections:
+            if section["sh_type"] in {"SHT_REL", "SHT_RELA"} and section["sh_info"] in self.content:
+                self.relocations.setdefault(section["sh_info"], []).extend(self._read_relocations(section))
+        for found in self.relocations.values():
+            found.sort()
+        self._by_address: dict[int, list[tuple[int, str, int]]] = {}
+        self._padding = PADDING.get(self.machine, b"")
+
+    def is_executable(self, number: int) -> bool:
+        """Whether a section is code."""
+        return bool(self.sections[number]["sh_flags"] & _EXECUTABLE)
+
+    def functions(self) -> Iterator[ObjectSymbol]:
+        """All functions of the object."""
+        return (one for one in self.symbols if one.is_function and one.section in self.content)
+
+    def commons(self) -> Iterator[ObjectSymbol]:
+        """Data whose place is left to the linker. The value of such a symbol is its alignment."""
+        return (one for one in self.symbols if one.section >= _RESERVED and one.kind == _OBJECT)
+
+    def needed(self) -> set[str]:
+        """Names that other objects or libraries define."""
+        return {one.name for one in self.symbols if one.section == _UNDEFINED and one.name}
+
+    def size(self, number: int) -> int:
+        """A section's length in bytes."""
+        return int(self.sections[number]["sh_size"])
+
+    def relocations_in(self, section: int, start: int, size: int) -> list[tuple[int, int, int, int]]:
+        """The relocations in a part of a section, as `relocations` has them."""
+        found = self.relocations.get(section, [])
+        return found[bisect_left(found, (start,)) : bisect_left(found, (start + size,))]
+
+    def referred(self, index: int) -> tuple[str, int | None]:
+        """What a relocation refers to: a symbol's name, or a place in a section whose data have no name."""
+        symbol = self.symbols[index]
+        if symbol.section not in self.content:
+            return symbol.name, None
+        section = self.sections[symbol.section]
+        executable = self.is_executable(symbol.section)
+        if symbol.is_function if executable else symbol.is_data:
+            return symbol.name, None
+        return f"{section.name}+{symbol.value}", None if executable else symbol.section
+
+    def within_function(self, index: int, addend: int) -> str:
+        """The function and the distance that a relocation against a section of code leads to; empty for none.
+
+        So other functions of the section may change their lengths. An addend is relative to the relocation's place or
+        to an instruction's end: a function counts only if it has all bytes that can be meant.
+        """
+        found = self.code_at(index, addend)
+        if found is None:
+            return ""
+        (start, name, size), first = found
+        return f"{name}+{first - start}" if first + _MOST_BIAS_BYTES < start + size else ""
+
+    def code_at(self, index: int, addend: int) -> tuple[tuple[int, str, int], int] | None:
+        """What a relocation against a section of code leads to: the last function that begins there or before, as
+        `_functions_of` has it, and the place in the section. None for another symbol, and in front of all functions.
+        """
+        symbol = self.symbols[index]
+        if not symbol.is_section or symbol.section not in self.content:
+            return None
+        if not self.is_executable(symbol.section):
+            return None
+        place = symbol.value + addend
+        functions = self.functions_of(symbol.section)
+        at = bisect_right(functions, (place, "\x7f" * 8, 0)) - 1
+        return (functions[at], place) if at >= 0 else None
+
+    def functions_of(self, number: int) -> list[tuple[int, str, int]]:
+        """Address, name and size of the functions of a section, in order."""
+        if number not in self._by_address:
+            self._by_address[number] = sorted(
+                (one.value & ~1, one.name, one.size)
+                for one in self.symbols
+                if one.section == number and one.is_function
+            )
+        return self._by_address[number]
+
+    def unnamed_code(self, number: int) -> list[tuple[int, int]]:
+        """The parts of a section of code that are no function, such as tables of jumps: start and size."""
+        functions = sorted((start, size) for start, _, size in self.functions_of(number))
+        content = self.content[number]
+        return [
+            (start, size)
+            for start, size in _gaps(functions, len(content))
+            if not self.is_padding(content[start : start + size]) or self._are_addresses(number, start, size)
+        ]
+
+    def _are_addresses(self, number: int, start: int, size: int) -> bool:
+        """Whether zeros stand for what relocations put there."""
+        return not any(self.content[number][start : start + size]) and bool(self.relocations_in(number, start, size))
+
+    def is_padding(self, code: bytes) -> bool:
+        """Whether these bytes between functions are filling."""
+        if len(code) > _PADDING_BYTES:
+            return False
+        alike = any(code == (code[:unit] * len(code))[: len(code)] for unit in (1, 2, 4))
+        return alike or bool(self._padding and re.fullmatch(self._padding, code))
+
+    def _read_symbols(self, elf: ELFFile) -> list[ObjectSymbol]:
+        table: Any = next((each for each in self.sections if each["sh_type"] == "SHT_SYMTAB"), None)
+        if table is None:
+            return []
+        if any(each["sh_type"] == "SHT_SYMTAB_SHNDX" for each in self.sections):
+            raise ELFError("more sections than a symbol can name")
+        names: bytes = self.sections[table["sh_link"]].data()
+
+        def name(at: int) -> str:
+            return names[at : names.index(b"\0", at)].decode()
+
+        return [
+            ObjectSymbol(name(row.name), row.kind, row.section, row.value, row.size, row.binding)
+            for row in symbol_rows(elf, table)
+        ]
+
+    def _read_relocations(self, section: Any) -> Iterator[tuple[int, int, int, int]]:
+        """Offset, type, index of the symbol, addend. Without an addend of its own, the bytes have it."""
+        has_addend = section["sh_type"] == "SHT_RELA"
+        word = "Q" if self._wide else "I"
+        layout = f"{self.order}2{word}{word.lower() if has_addend else ''}"
+        for offset, info, *addend in struct.iter_unpack(layout, section.data()):
+            kind, symbol = (info & 0xFFFFFFFF, info >> 32) if self._wide else (info & 0xFF, info >> 8)
+            if self._symbol_first:
+                kind, symbol = info >> 32, info & 0xFFFFFFFF
+            yield offset, kind, symbol, addend[0] if addend else 0
+
+
+def _gaps(taken: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
+    """The parts of a length that are not taken. All are start and size."""
+    end = 0
+    for start, size in taken:
+        if start > end:
+            yield end, start - end
+        end = max(end, start + size)
+    if length > end:
+        yield end, length - end
