@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from rich.console import Console
 
 from harness.build.emulators.runner import Runner
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.model import Build, SourceTree
 from harness.core.processes import process
 from harness.core.progress import Progress
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from harness.build.sources.openssl import OpenSsl
+    from harness.core.model import Allocator
     from harness.core.target_model import AccessClass
     from harness.plan.plan import Plan
 
@@ -107,6 +110,13 @@ def target(
 def unemulated(on: Target) -> Runner:
     """Programs of a target run as they are: scripts will do."""
     return Runner(target=on, policy=Catalog().policies["signal"], program=None, options=[], records_faults=False)
+
+
+def build_plan(
+    tree: SourceTree, target: Target, *, allocator: Allocator = "libc", tls: OpenSsl | None = None
+) -> BuildPlan:
+    """How a tree is compiled with the fake toolchain."""
+    return BuildPlan(tree=tree, target=target, tools=toolchain(), optimisation="O2", allocator=allocator, tls=tls)
 
 
 def build(folder: Path, *, target: str = "armv5", binary: str = "redis-server") -> Build:

@@ -55,7 +55,7 @@ def build(
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     settings = BuildSettings(make=(f"{allocator.CONFIGURE_OPTIONS}={options}",) if options else ())
     tree = msgspec.structs.replace(open_tree(path), settings=settings)
-    return builder.build(tree, fakes.target(), fakes.toolchain(), "O2", chosen)
+    return builder.build(fakes.build_plan(tree, fakes.target(), allocator=chosen))
 
 
 def test_an_adversary_is_preloaded_with_the_binary_that_runs_on_libc_otherwise(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from harness.build.sources.server_tree import open_server
 from harness.build.sources.source_tree import open_tree
 from harness.build.workshop import build_warnings
 from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import BuildSettings
@@ -81,7 +82,9 @@ def times_made(tmp_path: Path) -> int:
 
 def build(tmp_path: Path, tree: SourceTree, *, name: str = "armv5", optimisation: str = "O2") -> Build:
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
-    return builder.build(tree, fakes.target(name), fakes.toolchain(), optimisation)
+    return builder.build(
+        BuildPlan(tree=tree, target=fakes.target(name), tools=fakes.toolchain(), optimisation=optimisation)
+    )
 
 
 def test_a_build_is_told_the_targets_machine_flags_and_optimisation(tmp_path: Path) -> None:
@@ -211,7 +214,7 @@ def test_a_distributions_flags_and_variables_come_after_the_makefiles_and_never_
     assert wrapper.index("-marm") < wrapper.index("-march=armv7-a"), "the distribution's flags must win"
     here = Catalog().targets["native"]
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
-    native = [builder.build(one, here, fakes.toolchain(), "O2") for one in (tree, distributed)]
+    native = [builder.build(fakes.build_plan(one, here)) for one in (tree, distributed)]
     assert native[0] == native[1]
     keys = {plain.key, made.key}
     for other in (BuildSettings(cflags=settings.cflags), BuildSettings(make=settings.make)):
@@ -322,7 +325,9 @@ def test_without_the_compiler_it_is_an_infrastructure_error_that_names_it(tmp_pa
     tree = tree_with(tmp_path, MAKEFILE)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     with pytest.raises(InfrastructureError, match="no compiler no-such-triple-gcc"):
-        builder.build(tree, fakes.target(), fakes.toolchain("no-such-triple"), "O2")
+        builder.build(
+            BuildPlan(tree=tree, target=fakes.target(), tools=fakes.toolchain("no-such-triple"), optimisation="O2")
+        )
 
 
 def test_concurrent_builds_of_one_tree_for_several_targets_do_not_mix(tmp_path: Path) -> None:
@@ -334,7 +339,7 @@ def test_concurrent_builds_of_one_tree_for_several_targets_do_not_mix(tmp_path: 
     def one(name: str) -> Build:
         together.wait(10)
         target = msgspec.structs.replace(fakes.target(name), compiler_flags=[f"-mfor-{name}"])
-        return Builder(cache, fakes.quiet()).build(tree, target, fakes.toolchain(), "O2")
+        return Builder(cache, fakes.quiet()).build(fakes.build_plan(tree, target))
 
     with ThreadPoolExecutor(len(names)) as pool:
         made = list(pool.map(one, names))
@@ -351,7 +356,7 @@ def test_concurrent_builds_of_two_contents_at_one_path_do_not_mix(tmp_path: Path
 
     def one(digest: str) -> Build:
         other = msgspec.structs.replace(tree, digest=digest)
-        return Builder(cache, fakes.quiet()).build(other, fakes.target(), fakes.toolchain(), "O2")
+        return Builder(cache, fakes.quiet()).build(fakes.build_plan(other, fakes.target()))
 
     with ThreadPoolExecutor(2) as pool:
         made = list(pool.map(one, digests))
@@ -373,11 +378,11 @@ def test_a_tree_that_is_edited_after_it_was_opened_is_built_as_it_was(tmp_path: 
     cache = Cache(tmp_path / "cache")
     tree = open_server(Catalog(), Fetcher(cache, fakes.quiet()), str(path))
     builder = Builder(cache, fakes.quiet())
-    made = [builder.build(tree, fakes.target(name), fakes.toolchain(), "O2") for name in ("armv5", "armv6")]
+    made = [builder.build(fakes.build_plan(tree, fakes.target(name))) for name in ("armv5", "armv6")]
     assert (path / "src" / "bitops.c").read_text("utf-8") == "int poisoned;\n"
     assert [one.server_binary.read_text("utf-8") for one in made] == ["int bitops;\n"] * 2
     again = open_server(Catalog(), Fetcher(cache, fakes.quiet()), str(path))
-    rebuilt = builder.build(again, fakes.target("armv5"), fakes.toolchain(), "O2")
+    rebuilt = builder.build(fakes.build_plan(again, fakes.target("armv5")))
     assert rebuilt.server_binary.read_text("utf-8") == "int poisoned;\n"
 
 
@@ -420,7 +425,7 @@ def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_p
     tree = tree_with(tmp_path, MAKEFILE + CLIENTS)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     plain, one, other = (
-        builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2", tls=tls)
+        builder.build(fakes.build_plan(tree, fakes.target("armv5"), tls=tls))
         for tls in (None, library(tmp_path), library(tmp_path, "2"))
     )
     assert len({plain.key, one.key, other.key}) == 3
@@ -442,9 +447,7 @@ def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_p
 def test_a_client_that_does_not_compile_with_tls_is_told(tmp_path: Path) -> None:
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     with pytest.raises(BuildFailedError, match="does not compile for armv5: redis-cli, redis-benchmark"):
-        builder.build(
-            tree_with(tmp_path, MAKEFILE), fakes.target("armv5"), fakes.toolchain(), "O2", tls=library(tmp_path)
-        )
+        builder.build(fakes.build_plan(tree_with(tmp_path, MAKEFILE), fakes.target("armv5"), tls=library(tmp_path)))
 
 
 def test_a_toolchain_without_debians_openssl_says_so(tmp_path: Path) -> None:

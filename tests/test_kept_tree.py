@@ -12,6 +12,7 @@ from harness.build.server_build import Builder
 from harness.build.sources.source_tree import take
 from harness.build.workshop import build_code, build_warnings, kept_objects, kept_tree
 from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import KEPT, Cache
 from harness.core.processes import process
 from tests import fakes
@@ -73,7 +74,9 @@ class _Place:
         self._count += 1
         tree = take(self.tree, self._folder / f"copy-{self._count}")
         target = msgspec.structs.replace(fakes.target(), compiler_flags=[])
-        return Builder(cache or self.cache, fakes.quiet()).build(tree, target, fakes.toolchain(""), "O1")
+        return Builder(cache or self.cache, fakes.quiet()).build(
+            BuildPlan(tree=tree, target=target, tools=fakes.toolchain(""), optimisation="O1")
+        )
 
     def compiled(self) -> set[str]:
         """The objects that the last build made."""
@@ -205,7 +208,9 @@ def test_a_release_keeps_no_tree(tmp_path: Path) -> None:
     place = _Place(tmp_path)
     tree = msgspec.structs.replace(take(place.tree, tmp_path / "copy"), copy=None)
     target = msgspec.structs.replace(fakes.target(), compiler_flags=[])
-    Builder(place.cache, fakes.quiet()).build(tree, target, fakes.toolchain(""), "O1")
+    Builder(place.cache, fakes.quiet()).build(
+        BuildPlan(tree=tree, target=target, tools=fakes.toolchain(""), optimisation="O1")
+    )
     assert not (place.cache.root / KEPT).exists()
 
 

@@ -65,7 +65,7 @@ def failed(bench: Workbench, tree: SourceTree) -> dict[str, PreparedTarget]:
     """A target that the tree does not compile for, and one that it does."""
     target = bench.catalog.targets["armv5"]
     with pytest.raises(BuildFailedError) as caught:
-        bench.builder.build(tree, target, fakes.toolchain(), "O2")
+        bench.builder.build(fakes.build_plan(tree, target))
     runner = fakes.unemulated(target)
     return {
         "armv5": PreparedTarget(

@@ -16,6 +16,7 @@ from harness.build.server_build import build_key
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.family_compiler import provide_family
 from harness.build.sources.source_tree import open_tree
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.core.digests import sha256_of
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
@@ -241,7 +242,7 @@ def test_a_build_of_another_compiler_or_library_is_another(tmp_path: Path, monke
     def key(folder: str, libraries: tuple[str, ...]) -> str:
         catalog = Catalog().through(family_of(archive), folder, {"armv5": libraries, "s390x": ()})
         target = catalog.targets["armv5"]
-        return build_key(tree, target, catalog.toolchain_of(target), "O2")
+        return build_key(BuildPlan(tree=tree, target=target, tools=catalog.toolchain_of(target), optimisation="O2"))
 
     wheel(tmp_path, PROGRAM + "# newer\n")
     newer = provide_family(

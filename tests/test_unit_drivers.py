@@ -154,7 +154,7 @@ def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> unit_drivers.Units:
     fake_tools(tmp_path, monkeypatch)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
-    return unit_drivers.build_units(builder, tree, fakes.target("armv5"), fakes.toolchain(), "O2")
+    return unit_drivers.build_units(builder, fakes.build_plan(tree, fakes.target("armv5")))
 
 
 def linked(made: unit_drivers.Units) -> set[str]:
@@ -223,9 +223,9 @@ def test_the_compilation_that_units_need_is_the_servers_own(
     fake_tools(tmp_path, monkeypatch)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     if first == "server":
-        builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2")
+        builder.build(fakes.build_plan(tree, fakes.target("armv5")))
     assert linked(built(tmp_path, tree, monkeypatch))
-    builder.build(tree, fakes.target("armv5"), fakes.toolchain(), "O2")
+    builder.build(fakes.build_plan(tree, fakes.target("armv5")))
     # The objects of a server that is there already are gone.
     assert (tmp_path / "made").read_text("utf-8").count("made") == {"units": 1, "server": 2}[first]
 

@@ -17,6 +17,7 @@ import click
 
 from harness.analysis import encodings
 from harness.build.toolchain import tool
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core import json_codec
 from harness.core.errors import PlumblineError
 from harness.core.model import Record
@@ -110,7 +111,11 @@ def measured(name: str, family: str, releases: Iterable[str], before: Census) ->
         there = other.catalog.targets[name]
         label = release if family == DEFAULT_FAMILY else f"{release} ({family})"
         try:
-            built = other.builder.build(other.open_server(release), there, other.toolchain_of(there), "O2")
+            built = other.builder.build(
+                BuildPlan(
+                    tree=other.open_server(release), target=there, tools=other.toolchain_of(there), optimisation="O2"
+                )
+            )
         except PlumblineError as error:
             click.echo(f"{label} for {name}: {error}", err=True)
             programs.pop(label, None)

@@ -22,6 +22,7 @@ import click
 import msgspec
 
 from harness.build.sources.openssl import provide_openssl
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
@@ -72,13 +73,15 @@ def compile_notes(bench: Workbench, tree: SourceTree, target: Target, folder: Pa
     tools = bench.toolchain_of(target)
     tests = style_of(tree)
     openssl = provide_openssl(bench.fetcher, tools)
-    variants: dict[str, dict[str, Any]] = {"plain": {}, "tls": {"tls": openssl}, "jemalloc": {"linked": "jemalloc"}}
+    variants: dict[str, dict[str, Any]] = {"plain": {}, "tls": {"tls": openssl}, "jemalloc": {"allocator": "jemalloc"}}
     if not isinstance(tests, str):
         variants[SELFTESTS] = {}
+    plain = BuildPlan(tree=tree, target=target, tools=tools, optimisation="O0")
     for name, how in variants.items():
         what = f"{tree.name} with gcov's counters ({name})"
         (folder / name).mkdir(parents=True)
-        with bench.builder.workshop(tree, target, tools, "O0", what=what, kind=f"coverage-{name}", **how) as shop:
+        plan = msgspec.structs.replace(plain, **how)
+        with bench.builder.workshop(plan, what=what, kind=f"coverage-{name}") as shop:
             if name == SELFTESTS and not isinstance(tests, str):
                 shop.make([tests.goal], compiler=shop.wrapper("gcc", tests.flags, suffix="-selftests"))
             else:

@@ -15,13 +15,7 @@ from harness.analysis.compiler_output import complaints
 from harness.analysis.detectors import registry
 from harness.build import allocator, build_progress, toolchain
 from harness.build.workshop import build_code, build_warnings
-from harness.build.workshop.build_directory import (
-    CLIENTS,
-    BuildDirectory,
-    compile_flags,
-    link_words,
-    settings_of,
-)
+from harness.build.workshop.build_directory import CLIENTS, BuildDirectory, link_words
 from harness.core import json_codec
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of
@@ -31,12 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.build.sources.openssl import OpenSsl
-    from harness.build.workshop.build_directory import Linked
-    from harness.core.model import Allocator, SourceTree
+    from harness.build.workshop.build_plan import BuildPlan
     from harness.core.processes import process
     from harness.core.progress import Progress
-    from harness.core.target_model import Target, Toolchain
 
 RECIPE = "3"
 """Part of every build's identity: raise it when this module or `workshop` changes its way of building."""
@@ -51,184 +42,123 @@ class Builder:
         self.cache = cache
         self.progress = progress
 
-    def build(
-        self,
-        tree: SourceTree,
-        target: Target,
-        tools: Toolchain,
-        optimisation: str,
-        chosen: Allocator = "libc",
-        *,
-        then: Callable[[BuildDirectory, process.Result], None] | None = None,
-        tls: OpenSsl | None = None,
-    ) -> Build:
+    def build(self, plan: BuildPlan, *, then: Callable[[BuildDirectory, process.Result], None] | None = None) -> Build:
         """The server's binaries for a target, and the shared object that is preloaded into them.
 
-        `then` may make more from the objects after the server was compiled; it receives the makefile's output. `tls` is
-        the library that a server with TLS is linked with, beside which its client and benchmark are made. Raises
-        BuildFailedError, UsageError for an unsupported allocator, or InfrastructureError without a compiler.
+        `then` may make more from the objects after the server was compiled; it receives the makefile's output. With TLS
+        the server's client and benchmark are made beside it. Raises BuildFailedError, UsageError for an unsupported
+        allocator, or InfrastructureError without a compiler.
         """
+        tree, target, tools, chosen = plan.tree, plan.target, plan.tools, plan.allocator
         allocator.check_supported(chosen, target, tools)
-        allocator.refuse_unused_options(tree, settings_of(tree, target), chosen)
-        linked = linked_allocator(chosen)
-        key = build_name(tree, target, tools, optimisation, linked, tls)
-        what = f"{tree.name} for {target.name}{' with TLS' if tls else ''}"
-
-        def compile_into(into: Path) -> None:
-            # What `then` makes has steps, too.
-            extent = "and-more" if then else "alone"
-            # A user's own tree is built again and again. Libraries are configured in the tree, and are not told apart.
-            keep = tree.copy is not None and linked == "libc" and tls is None
-            with self.workshop(
-                tree,
-                target,
-                tools,
-                optimisation,
-                what=what,
-                kind="server",
-                extent=extent,
-                linked=linked,
-                tls=tls,
-                keep=keep,
-            ) as shop:
-                made = shop.make_server()
-                with disk_errors(into):
-                    shutil.copy2(shop.binary, into)
-                    for name in MODULES:
-                        if (module := shop.binary.parent / name).is_file():
-                            shutil.copy2(module, into)
-                    if tls is not None:
-                        tls.put_beside(into)
-                        for client in shop.make_clients():
-                            shutil.copy2(client, into)
-                    build_warnings.write(into, made.text, shop.tree, shop.compilers)
-                    before = build_code.newest(into.parent, f"{tree.name}-{target.name}-{optimisation}-")
-                    linked_by = link_words(made.text, shop.binary.name)
-                    build_code.write(into, shop.work, linked_by, before, without=shop.beside)
-                    command = shop.make_command([shop.binary.name])
-                    (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
-                if then:
-                    then(shop, made)
-
-        folder = self.cache.folder("builds", key, compile_into)
+        allocator.refuse_unused_options(tree, plan.settings, chosen)
+        key = build_name(plan)
+        folder = self.cache.folder("builds", key, lambda into: self._compile(plan, into, then))
         recorded = json_codec.decode((folder / "build.json").read_bytes(), dict[str, list[str]])
         return Build(
             key=key,
             target=target.name,
             server=tree.name,
-            optimisation=optimisation,
+            optimisation=plan.optimisation,
             folder=folder,
             server_binary=folder / f"{tree.family}-server",
             command_line=recorded["command_line"],
             allocator=chosen,
             preload=allocator.preloaded(self.cache, target, tools, chosen),
             abilities=tree.abilities,
-            tls=tls is not None,
+            tls=plan.tls is not None,
             modules=tuple(path for name in MODULES if (path := folder / name.rpartition("/")[2]).is_file()),
         )
 
-    def complaints(self, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> frozenset[str]:
+    def _compile(
+        self, plan: BuildPlan, into: Path, then: Callable[[BuildDirectory, process.Result], None] | None
+    ) -> None:
+        """Put the server's programs into a folder, and what is known of how they were made."""
+        what = f"{plan.title}{' with TLS' if plan.tls else ''}"
+        # What `then` makes has steps, too.
+        extent = "and-more" if then else "alone"
+        # A user's own tree is built again and again. Libraries are configured in the tree, and are not told apart.
+        keep = plan.tree.copy is not None and plan.linked == "libc" and plan.tls is None
+        with self.workshop(plan, what=what, kind="server", extent=extent, keep=keep) as shop:
+            made = shop.make_server()
+            with disk_errors(into):
+                shutil.copy2(shop.binary, into)
+                for name in MODULES:
+                    if (module := shop.binary.parent / name).is_file():
+                        shutil.copy2(module, into)
+                if plan.tls is not None:
+                    plan.tls.put_beside(into)
+                    for client in shop.make_clients():
+                        shutil.copy2(client, into)
+                build_warnings.write(into, made.text, shop.tree, shop.compilers)
+                before = build_code.newest(into.parent, f"{plan.stem}-")
+                linked_by = link_words(made.text, shop.binary.name)
+                build_code.write(into, shop.work, linked_by, before, without=shop.beside)
+                command = shop.make_command([shop.binary.name])
+                (into / "build.json").write_bytes(json_codec.pretty({"command_line": command}))
+            if then:
+                then(shop, made)
+
+    def complaints(self, plan: BuildPlan) -> frozenset[str]:
         """Every error of a tree that does not compile for a target; a build stops at the first."""
-        what = f"{tree.name} for {target.name} again, for all its errors,"
-        with self.workshop(tree, target, tools, optimisation, what=what, kind="errors") as shop:
+        what = f"{plan.title} again, for all its errors,"
+        with self.workshop(plan, what=what, kind="errors") as shop:
             return complaints(shop.make([shop.binary.name], go_on=True).text)
 
     @contextlib.contextmanager
     def workshop(
-        self,
-        tree: SourceTree,
-        target: Target,
-        tools: Toolchain,
-        optimisation: str,
-        *,
-        what: str,
-        kind: str,
-        extent: str = "alone",
-        linked: Linked = "libc",
-        tls: OpenSsl | None = None,
-        keep: bool = False,
+        self, plan: BuildPlan, *, what: str, kind: str, extent: str = "alone", keep: bool = False
     ) -> Iterator[BuildDirectory]:
         """A temporary place to compile in.
 
         `what` names the product in messages, `kind` names such products of all trees and targets, and `extent` tells
         those apart that take more steps than others. `keep`: the next build in this place may go on with this one.
         """
-        toolchain.check_level(tools, optimisation)
+        tree, optimisation, linked = plan.tree, plan.optimisation, plan.linked
+        toolchain.check_level(plan.tools, optimisation)
         release = ".".join(map(str, tree.version[:2]))
-        own = [*settings_of(tree, target).words, *([tls.identity] if tls else [])]
-        place = key_of([tree.name, target.name, optimisation, *([linked] if linked != "libc" else []), *own])
+        own = [*plan.settings.words, *([plan.tls.identity] if plan.tls else [])]
+        place = key_of([tree.name, plan.target.name, optimisation, *([linked] if linked != "libc" else []), *own])
+        history = [kind, tree.family, release, plan.target.name, optimisation, linked, extent]
         with (
             build_progress.counted_stage(
                 self.cache,
                 self.progress,
                 "build",
                 f"building {what} {level_text(optimisation)}",
-                history=[
-                    kind,
-                    tree.family,
-                    release,
-                    target.name,
-                    optimisation,
-                    linked,
-                    extent,
-                    *([key_of(own)] if own else []),
-                ],
+                history=[*history, *([key_of(own)] if own else [])],
                 verb="compiling",
             ) as steps,
             self.cache.work(place, keep=keep) as work,
         ):
             with disk_errors(work):
-                shop = BuildDirectory(
-                    self.cache, tree, target, tools, optimisation, work, linked, steps, tls, keep=keep
-                )
+                shop = BuildDirectory(self.cache, plan, work, steps, keep=keep)
                 shop.prepare()
             yield shop
 
 
-def linked_allocator(chosen: Allocator) -> Linked:
-    """The allocator that a server is linked with. A preloaded one does not change the binary."""
-    match chosen:
-        case "jemalloc" | "makefile":
-            return chosen
-        case _:
-            return "libc"
-
-
-def build_name(
-    tree: SourceTree,
-    target: Target,
-    tools: Toolchain,
-    optimisation: str,
-    linked: Linked = "libc",
-    tls: OpenSsl | None = None,
-) -> str:
+def build_name(plan: BuildPlan) -> str:
     """The name of a build's folder in the cache. Raises InfrastructureError without a compiler."""
-    return f"{tree.name}-{target.name}-{optimisation}-{build_key(tree, target, tools, optimisation, linked, tls)}"
+    return f"{plan.stem}-{build_key(plan)}"
 
 
-def build_key(
-    tree: SourceTree,
-    target: Target,
-    tools: Toolchain,
-    optimisation: str,
-    linked: Linked = "libc",
-    tls: OpenSsl | None = None,
-) -> str:
+def build_key(plan: BuildPlan) -> str:
     """Content address of a tree's build for a target. Raises InfrastructureError without a compiler."""
+    target, tools, tls = plan.target, plan.tools, plan.tls
     prelude = registry.named(target.emulator.detector).prelude
-    settings = settings_of(tree, target)
+    settings = plan.settings
     jemalloc = allocator.jemalloc_settings(target, tools, allocator.configure_options(settings))
     return key_of(
         [
             RECIPE,
             # Objects are not kept, so that a map of them that is made in another way needs another build.
             elf_object.RECIPE,
-            tree.digest,
+            plan.tree.digest,
             target.machine,
             toolchain.identity(tools),
-            *compile_flags(tree, target, optimisation),
+            *plan.compile_flags,
             *([prelude] if prelude else []),
-            *([linked, *jemalloc.values()] if linked != "libc" else []),
+            *([plan.linked, *jemalloc.values()] if plan.linked != "libc" else []),
             *settings.words,
             *(["openssl", tls.identity, *CLIENTS] if tls else []),
         ]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from harness.build.server_build import Builder
     from harness.build.workshop.build_directory import BuildDirectory
+    from harness.build.workshop.build_plan import BuildPlan
     from harness.core.model import SourceTree
     from harness.core.processes import process
-    from harness.core.target_model import Target, Toolchain
 
 RECIPE = "1"
 
@@ -109,12 +109,12 @@ def absence(unit: Unit, tree: SourceTree) -> str:
     return ""
 
 
-def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
+def build_units(builder: Builder, plan: BuildPlan) -> Units:
     """The program with the units, from the cache if it is there."""
     sources = [folder() / "units.toml", *sorted((folder() / "drivers").iterdir())]
-    parts = [RECIPE, build_key(tree, target, tools, optimisation), *(sha256_of(path) for path in sources)]
-    key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
-    absent = {unit.name: why for unit in table() if (why := absence(unit, tree))}
+    parts = [RECIPE, build_key(plan), *(sha256_of(path) for path in sources)]
+    key = f"{plan.stem}-{key_of(parts)}"
+    absent = {unit.name: why for unit in table() if (why := absence(unit, plan.tree))}
     wanted = [unit for unit in table() if unit.name not in absent]
 
     def link(shop: BuildDirectory, made: process.Result) -> None:
@@ -123,11 +123,11 @@ def build_units(builder: Builder, tree: SourceTree, target: Target, tools: Toolc
     built = builder.cache.entry("units", key)
     if built is None:
         # If the server must be compiled anyway, its objects are already there.
-        builder.build(tree, target, tools, optimisation, then=link)
+        builder.build(plan, then=link)
         built = builder.cache.entry("units", key)
     if built is None:
-        what = f"units of {tree.name} for {target.name}"
-        with builder.workshop(tree, target, tools, optimisation, what=what, kind="units") as shop:
+        what = f"units of {plan.title}"
+        with builder.workshop(plan, what=what, kind="units") as shop:
             link(shop, shop.make_server())
         built = builder.cache.path("units", key)
     program = built / "units"
@@ -219,7 +219,7 @@ def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Pat
         return f"the makefile printed no command that links {shop.binary.name}"
     archive = program.with_name("server.a")
     own = [source / word for word in words if word.endswith(".o")]
-    linked_whole = is_lto(shop.optimisation)
+    linked_whole = is_lto(shop.plan.optimisation)
     for path in own:
         if path.name in {"server.o", "redis.o"}:
             if linked_whole:

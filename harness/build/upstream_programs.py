@@ -10,7 +10,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from harness.build.server_build import build_name, linked_allocator
+from harness.build.server_build import build_name
 from harness.core.cache import disk_errors
 
 if TYPE_CHECKING:
@@ -18,39 +18,29 @@ if TYPE_CHECKING:
 
     from harness.build.server_build import Builder
     from harness.build.workshop.build_directory import BuildDirectory
+    from harness.build.workshop.build_plan import BuildPlan
     from harness.core.cache import Cache
-    from harness.core.model import Allocator, Build, SourceTree
-    from harness.core.target_model import Target, Toolchain
+    from harness.core.model import Build
 
 RECIPE = "1"
 """Part of every product's identity: raise it when this module changes its way of building."""
 MODULES = "tests/modules"
 
 
-def build_upstream(
-    builder: Builder,
-    tree: SourceTree,
-    target: Target,
-    tools: Toolchain,
-    optimisation: str,
-    chosen: Allocator = "libc",
-) -> Path:
+def build_upstream(builder: Builder, plan: BuildPlan) -> Path:
     """Every program of a tree for a target, from the cache if possible: src/, and tests/modules with the modules.
-
-    `chosen`: the allocator of its servers.
 
     Raises BuildFailedError where they do not compile, and InfrastructureError without a compiler.
     """
-    linked = linked_allocator(chosen)
-    key = f"{build_name(tree, target, tools, optimisation, linked)}-{RECIPE}"
+    key = f"{build_name(plan)}-{RECIPE}"
 
     def compile_into(into: Path) -> None:
-        what = f"the programs of {tree.name} for {target.name}, for its own tests,"
-        with builder.workshop(tree, target, tools, optimisation, what=what, kind="programs", linked=linked) as shop:
+        what = f"the programs of {plan.title}, for its own tests,"
+        with builder.workshop(plan, what=what, kind="programs") as shop:
             shop.make_server()
             _make_programs(shop)
             if not _make_modules(shop):
-                builder.progress.say(f"{tree.name} for {target.name}: some modules of its own tests do not compile")
+                builder.progress.say(f"{plan.title}: some modules of its own tests do not compile")
             with disk_errors(into):
                 _publish(shop, into)
 

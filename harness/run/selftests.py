@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from harness.build.server_build import Builder
     from harness.build.workshop.build_directory import BuildDirectory
-    from harness.core.model import Allocator, Program, SourceTree
-    from harness.core.target_model import Target, Toolchain
+    from harness.build.workshop.build_plan import BuildPlan
+    from harness.core.model import Program, SourceTree
     from harness.run.unit_runner import UnitRun
 
 RECIPE = "1"
@@ -100,42 +100,36 @@ def _names_in(text: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != "all"]
 
 
-def build_program(
-    kind: Program,
-    builder: Builder,
-    tree: SourceTree,
-    target: Target,
-    tools: Toolchain,
-    optimisation: str,
-    chosen: Allocator = "libc",
-) -> Units:
-    """Build the program that a suite runs instead of a server. It uses libc's allocator, whatever the request says.
+def build_program(kind: Program, builder: Builder, plan: BuildPlan) -> Units:
+    """Build the program that a suite runs instead of a server. It is linked with libc's allocator, whatever the plan
+    says; one that is preloaded, it has.
 
     Raises BuildFailedError, InfrastructureError.
     """
     build = build_units if kind == "units" else build_selftests
-    units = build(builder, tree, target, tools, optimisation)
-    return msgspec.structs.replace(units, preload=allocator.preloaded(builder.cache, target, tools, chosen))
+    units = build(builder, msgspec.structs.replace(plan, allocator="libc"))
+    preload = allocator.preloaded(builder.cache, plan.target, plan.tools, plan.allocator)
+    return msgspec.structs.replace(units, preload=preload)
 
 
-def build_selftests(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Units:
+def build_selftests(builder: Builder, plan: BuildPlan) -> Units:
     """The tree's self-tests for a target, from the cache if possible. They compile together, so that all are broken or
     none.
 
     Raises InfrastructureError without a compiler.
     """
-    style = style_of(tree)
-    absence = style if isinstance(style, str) else googletest.absence(tools) if style.googletest else ""
+    style = style_of(plan.tree)
+    absence = style if isinstance(style, str) else googletest.absence(plan.tools) if style.googletest else ""
     if absence or isinstance(style, str):
         return Units(program=None, absent={"all": absence}, broken={}, kind="selftests")
-    parts = [RECIPE, build_key(tree, target, tools, optimisation), style.goal, *style.flags]
+    parts = [RECIPE, build_key(plan), style.goal, *style.flags]
     if style.googletest:
-        parts += [*googletest.TEST_FLAGS, googletest.identity(), toolchain.identity(tools, "g++")]
-    key = f"{tree.name}-{target.name}-{optimisation}-{key_of(parts)}"
+        parts += [*googletest.TEST_FLAGS, googletest.identity(), toolchain.identity(plan.tools, "g++")]
+    key = f"{plan.stem}-{key_of(parts)}"
 
     def compile_into(into: Path) -> None:
-        what = f"self-tests of {tree.name} for {target.name}"
-        with builder.workshop(tree, target, tools, optimisation, what=what, kind="selftests") as shop:
+        what = f"self-tests of {plan.title}"
+        with builder.workshop(plan, what=what, kind="selftests") as shop:
             (into / "broken.json").write_bytes(json_codec.pretty(_compile(shop, style, into)))
 
     folder = builder.cache.folder("selftests", key, compile_into)

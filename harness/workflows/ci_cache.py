@@ -17,6 +17,7 @@ from harness.build.server_build import build_name
 from harness.build.sources import source_tree
 from harness.build.sources.archives import archive_name
 from harness.build.sources.family_compiler import LIBRARIES
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record, SourceTree
@@ -109,7 +110,9 @@ def _builds(
     tools = {name: catalog.toolchain_of(catalog.targets[name]) for name in built_for}
     try:
         names = [
-            build_name(tree, catalog.targets[name], own, optimisation) for name, own in tools.items() if not own.family
+            build_name(BuildPlan(tree=tree, target=catalog.targets[name], tools=own, optimisation=optimisation))
+            for name, own in tools.items()
+            if not own.family
         ]
     except InfrastructureError:
         return None

@@ -22,6 +22,7 @@ from harness.build.kernel import Kernels
 from harness.build.server_module import build_module
 from harness.build.sources.openssl import provide_openssl
 from harness.build.upstream_programs import build_upstream, server_program
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.digests import key_of
 from harness.core.errors import UsageError
 from harness.core.target_model import ORACLE
@@ -82,6 +83,12 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         runner = target_runner(cache, self.target, tools, resolved, self.programs, flavour=self.flavour)
         return guest_environment.surrounded(cache, runner, tools, environment)
 
+    def plan(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> BuildPlan:
+        """How a tree is compiled for the target, without TLS."""
+        return BuildPlan(
+            tree=tree, target=self.userland, tools=self.toolchain, optimisation=optimisation, allocator=allocator
+        )
+
     def build(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, tls: bool = False) -> Build:
         """The server compiled for the target.
 
@@ -91,11 +98,12 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         if tree.package is not None:
             return self.bench.packages.build(tree, self.toolchain, self.userland)
         library = provide_openssl(self.bench.fetcher, self.toolchain) if tls else None
-        return self.bench.builder.build(tree, self.userland, self.toolchain, optimisation, allocator, tls=library)
+        plan = self.plan(tree, optimisation, allocator)
+        return self.bench.builder.build(msgspec.structs.replace(plan, tls=library))
 
     def units(self, kind: Program, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Units:
         """The program that a suite runs instead of a server. Raises as `build` does."""
-        return build_program(kind, self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
+        return build_program(kind, self.bench.builder, self.plan(tree, optimisation, allocator))
 
     def upstream(
         self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, server_alone: bool = False
@@ -103,7 +111,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """Every program of the release, and the modules of its tests; or the server alone. Raises as `build` does."""
         if server_alone:
             return server_program(self.bench.cache, self.build(tree, optimisation, allocator))
-        return build_upstream(self.bench.builder, tree, self.userland, self.toolchain, optimisation, allocator)
+        return build_upstream(self.bench.builder, self.plan(tree, optimisation, allocator))
 
     def upstream_spec(
         self,

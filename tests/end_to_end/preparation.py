@@ -14,6 +14,7 @@ from harness.build.emulators.emulator_cache import Emulators
 from harness.build.kernel import Kernels
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
@@ -54,7 +55,14 @@ def steps(
 
     def server(name: str, target: str) -> Callable[[], object]:
         found = catalog.targets[target]
-        return lambda: builder.build(fetcher.server(catalog.servers[name]), found, catalog.toolchain_of(found), "O2")
+        return lambda: builder.build(
+            BuildPlan(
+                tree=fetcher.server(catalog.servers[name]),
+                target=found,
+                tools=catalog.toolchain_of(found),
+                optimisation="O2",
+            )
+        )
 
     return [
         *(

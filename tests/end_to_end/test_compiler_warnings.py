@@ -11,6 +11,7 @@ from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
 from harness.build.sources.source_tree import open_tree
 from harness.build.workshop import build_warnings
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.plan.catalog import Catalog
 from tests import fakes
@@ -39,7 +40,9 @@ def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_h
     kinds = {}
     for name in ("native", "armv5"):
         target = catalog.targets[name]
-        words = build_warnings.read(builder.build(tree, target, catalog.toolchain_of(target), "O2"))
+        words = build_warnings.read(
+            builder.build(BuildPlan(tree=tree, target=target, tools=catalog.toolchain_of(target), optimisation="O2"))
+        )
         assert words.problem == ""
         kinds[name] = {one.warning for one in words.warnings if one.function == "planted" and one.line == before + 3}
     assert kinds == {"native": set(), "armv5": {"cast-align", "pointer-to-int-cast", "shift-count-overflow"}}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.build import toolchain
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.processes import process
 from tests.end_to_end import machines
 from tools import encodings as census
@@ -50,7 +51,9 @@ def test_a_canary_makes_every_access_of_the_libraries(name: str) -> None:
 def test_a_canary_makes_every_access_of_a_server(name: str) -> None:
     target, bench = CATALOG.targets[name], machines.quiet_workbench()
     tools = CATALOG.toolchain_of(target)
-    built = bench.builder.build(bench.open_server("redis-7.0.15"), target, tools, "O2")
+    built = bench.builder.build(
+        BuildPlan(tree=bench.open_server("redis-7.0.15"), target=target, tools=tools, optimisation="O2")
+    )
     found = census.counted(target, tools, built.server_binary)
     assert sum(found.values()) > 10_000
     assert census.unproved(target, made(target), found) == []

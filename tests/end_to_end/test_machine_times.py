@@ -14,6 +14,7 @@ import pytest
 
 from harness.build.server_build import Builder
 from harness.build.sources.archives import Fetcher
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.core.processes import scheduling
 from harness.core.progress import Progress
@@ -50,7 +51,9 @@ def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, res
     cache, progress = Cache.default(), Progress()
     kernel, target = built(name), CATALOG.targets[MACHINES[name]]
     tree = Fetcher(cache, progress).server(CATALOG.servers["redis-7.0.15"])
-    build = Builder(cache, progress).build(tree, target, CATALOG.toolchain_of(target), "O2")
+    build = Builder(cache, progress).build(
+        BuildPlan(tree=tree, target=target, tools=CATALOG.toolchain_of(target), optimisation="O2")
+    )
     files = archive(kernel, target.name, {"/srv/server": build.server_binary})
     if resumed and not kernel.spec.machine.snapshots:
         pytest.skip("QEMU cannot save this machine")

@@ -13,6 +13,7 @@ from harness.analysis.symbols import Symbols
 from harness.build import toolchain
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.core.finding import Frame
 from harness.plan.catalog import Catalog
@@ -60,9 +61,13 @@ def test_a_checkout_takes_the_objects_of_its_release(tmp_path: Path, name: str) 
     tools = catalog.toolchain_of(target)
     builder = Builder(cache, fakes.quiet())
 
-    builder.build(open_tree(server(tmp_path / "redis-7.0.15", "1")), target, tools, "O2")
+    builder.build(
+        BuildPlan(tree=open_tree(server(tmp_path / "redis-7.0.15", "1")), target=target, tools=tools, optimisation="O2")
+    )
     assert hits(cache) == (0, 2)
-    of_checkout = builder.build(open_tree(server(tmp_path / "my-redis", "100")), target, tools, "O2")
+    of_checkout = builder.build(
+        BuildPlan(tree=open_tree(server(tmp_path / "my-redis", "100")), target=target, tools=tools, optimisation="O2")
+    )
     assert hits(cache) == (1, 1), "main.c alone has changed"
 
     # The object that another tree made is placed as one of this tree.
@@ -88,7 +93,7 @@ def test_an_object_of_another_assembler_is_made_again(tmp_path: Path, monkeypatc
 
     def build() -> tuple[int, int]:
         toolchain.digest_of_linked.cache_clear()
-        Builder(cache, fakes.quiet()).build(tree, target, tools, "O2")
+        Builder(cache, fakes.quiet()).build(BuildPlan(tree=tree, target=target, tools=tools, optimisation="O2"))
         return hits(cache)
 
     assert build() == (0, 2)

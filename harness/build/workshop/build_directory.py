@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from harness.analysis.compiler_output import complaints, first_error
 from harness.analysis.detectors import registry
@@ -18,7 +18,7 @@ from harness.build.sources.tree_files import copy_file, digest_of_sources, read_
 from harness.build.workshop import build_warnings, kept_tree
 from harness.core.digests import key_of
 from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
-from harness.core.model import COMPILED_IN, BuildSettings, level_text
+from harness.core.model import COMPILED_IN, level_text
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -26,14 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.build.build_progress import BuildProgress
-    from harness.build.sources.openssl import OpenSsl
     from harness.build.sources.tree_files import SourceFile
+    from harness.build.workshop.build_plan import BuildPlan
     from harness.build.workshop.kept_tree import KeptTree
     from harness.core.cache import Cache
-    from harness.core.model import SourceTree
-    from harness.core.target_model import Target, Toolchain
-
-    Linked = Literal["libc", "jemalloc", "makefile"]
 
 BUILD_SECONDS = 1800
 CLIENTS = ("cli", "benchmark")
@@ -66,35 +62,18 @@ class BuildFailedError(PlumblineError):
 class BuildDirectory:
     """A copy of a server's tree in a work folder, where its makefile runs for a target."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        tree: SourceTree,
-        target: Target,
-        tools: Toolchain,
-        optimisation: str,
-        work: Path,
-        linked: Linked,
-        steps: BuildProgress,
-        tls: OpenSsl | None = None,
-        *,
-        keep: bool = False,
-    ) -> None:
+    def __init__(self, cache: Cache, plan: BuildPlan, work: Path, steps: BuildProgress, *, keep: bool = False) -> None:
         """`keep`: the work folder may have the tree of an earlier build, and is kept after this one."""
-        self.server = tree
-        self.target = target
-        self.tools = tools
-        self.optimisation = optimisation
+        self.plan = plan
+        self.server = plan.tree
+        self.target = plan.target
+        self.tools = plan.tools
         self.work = work
-        self.linked = linked
-        """The allocator linked into the binary; makefile: the one that the tree's makefile chooses."""
-        self.tls = tls
-        """The library for TLS; None for a server without TLS."""
         self.tree = work / COMPILED_IN
         """The copied tree."""
         self.beside = work / BESIDE
         """Where Plumbline's own sources are compiled with the tree's headers."""
-        self.binary = self.tree / "src" / f"{tree.family}-server"
+        self.binary = self.tree / "src" / f"{plan.tree.family}-server"
         """The output of `make_server`."""
         self.compilers = [work / name for name in ("gcc", "g++")]
         """The wrappers that the makefile calls."""
@@ -126,15 +105,15 @@ class BuildDirectory:
         self._empty()
         for compiler in self.compilers:
             self.wrapper(compiler.name)
-        toolchain.write_plain_tools(self.work / "tools", self.tools, self.work, self.optimisation)
+        toolchain.write_plain_tools(self.work / "tools", self.tools, self.work, self.plan.optimisation)
         self._fill(sources, kept)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.unlink(missing_ok=True)
         self.steps.counts(CompilerCalls(self.log, self.work))
-        if self.linked == "jemalloc" or (self.linked == "makefile" and allocator.has_jemalloc(self.server)):
-            options = allocator.configure_options(settings_of(self.server, self.target))
+        if self.plan.linked == "jemalloc" or (self.plan.linked == "makefile" and allocator.has_jemalloc(self.server)):
+            options = allocator.configure_options(self.plan.settings)
             self._configured = allocator.configure_jemalloc(self.server, self.target, self.tools, self.work, options)
-            if options and self.linked == "makefile":
+            if options and self.plan.linked == "makefile":
                 command = self.make_command([self.binary.name])
                 asked = self.run([*command, "--dry-run", "--print-data-base"])
                 allocator.refuse_options_of_another_allocator(asked.text)
@@ -183,15 +162,15 @@ class BuildDirectory:
         named = f"-fdebug-prefix-map={self.work}={WORK_NAME}"
         flags = [
             *first,
-            *compile_flags(self.server, self.target, self.optimisation),
+            *self.plan.compile_flags,
             named,
             *build_warnings.FLAGS,
             *extra,
         ]
         libraries = [*self.tools.libraries]
-        if self.tls is not None:
-            flags += self.tls.compiler_flags
-            libraries += self.tls.linker_flags
+        if self.plan.tls is not None:
+            flags += self.plan.tls.compiler_flags
+            libraries += self.plan.tls.linker_flags
         toolchain.write_wrapper(path, self.tools, name, flags, libraries)
         return path
 
@@ -286,19 +265,6 @@ class BuildDirectory:
         }
 
 
-def compile_flags(tree: SourceTree, target: Target, optimisation: str) -> list[str]:
-    """The flags for every file of a tree when compiled for a target."""
-    flags = toolchain.compiler_flags(target, optimisation, _dialect(tree))
-    own = settings_of(tree, target).cflags
-    # Whatever a distribution compiles with, addresses have lines and stacks are whole.
-    return [*flags, *own, *toolchain.EVIDENCE_FLAGS] if own else flags
-
-
-def settings_of(tree: SourceTree, target: Target) -> BuildSettings:
-    """What the tree's build for a target adds: nothing for this machine, whose flags are others."""
-    return BuildSettings() if target.emulator.runs_here else tree.settings
-
-
 def link_words(made: str, name: str) -> list[str]:
     """The command that linked a program, without `-o NAME`; empty if none did."""
     for line in reversed(made.splitlines()):
@@ -307,19 +273,6 @@ def link_words(made: str, name: str) -> list[str]:
             at = words.index("-o")
             return words[:at] + words[at + 2 :]
     return []
-
-
-def _dialect(tree: SourceTree) -> list[str]:
-    """Flags that a tree requires because of its age.
-
-    Before 6.0 headers define globals, which GCC 10 stopped merging. Where a tree's own fmacros.h does not request
-    _GNU_SOURCE yet, it requests _BSD_SOURCE, which glibc ignores since 2.20 (feature_test_macros(7)).
-    """
-    common = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
-    macros = tree.content / "src" / "fmacros.h"
-    silent = macros.is_file() and "_GNU_SOURCE" not in macros.read_text("utf-8", "replace")
-    # The macro has no value: a dependency may define it the same way, and an identical redefinition gives no warning.
-    return common + (["-D_GNU_SOURCE="] if silent else [])
 
 
 def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) -> list[str]:
@@ -331,17 +284,17 @@ def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) ->
         *goals,
         f"CC={compiler}",
         f"CXX={shop.work / 'g++'}",
-        *([] if shop.linked == "makefile" else [f"MALLOC={shop.linked}"]),
+        *([] if shop.plan.linked == "makefile" else [f"MALLOC={shop.plan.linked}"]),
         "uname_S=Linux",
         f"uname_M={shop.target.machine}",
-        f"OPTIMIZATION={level_text(shop.optimisation)}",
+        f"OPTIMIZATION={level_text(shop.plan.optimisation)}",
         # The build machine is not probed: these settings decide the target's features.
         "USE_SYSTEMD=no",
-        f"BUILD_TLS={'yes' if shop.tls else 'no'}",
+        f"BUILD_TLS={'yes' if shop.plan.tls else 'no'}",
         # It would name the libraries that this machine has installed.
-        *(["PKG_CONFIG=false"] if shop.tls else []),
+        *(["PKG_CONFIG=false"] if shop.plan.tls else []),
         # Quiet recipes hide the command that failed.
         "V=1",
         # Last: of two values of a variable, make takes the second.
-        *settings_of(shop.server, shop.target).make,
+        *shop.plan.settings.make,
     ]

@@ -17,7 +17,7 @@ import msgspec
 from harness.analysis import compiler_output
 from harness.build import allocator, toolchain
 from harness.build.build_progress import Steps
-from harness.build.workshop.build_directory import BuildDirectory, BuildFailedError, settings_of
+from harness.build.workshop.build_directory import BuildDirectory, BuildFailedError
 from harness.core.errors import UsageError
 from harness.core.model import level_flags
 from harness.core.processes import process
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from harness.analysis.compiler_output import Compilation, Linking
     from harness.build.server_build import Builder
-    from harness.core.model import Build, SourceTree
-    from harness.core.target_model import Target, Toolchain
+    from harness.build.workshop.build_plan import BuildPlan
+    from harness.core.model import Build
     from harness.record.compiler_warnings import Diagnostic
 
 WARNINGS = ["cast-align=strict", "address-of-packed-member"]
@@ -58,10 +58,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     log: Path
 
 
-def attempt(builder: Builder, tree: SourceTree, target: Target, tools: Toolchain, optimisation: str) -> Attempt:
+def attempt(builder: Builder, plan: BuildPlan) -> Attempt:
     """Make the server for a target without the project's help. A failure is a result. Raises InfrastructureError."""
-    what = f"{tree.name} for {target.name} as its makefile has it, with warnings,"
-    with builder.workshop(tree, target, tools, optimisation, what=what, kind="port") as shop:
+    what = f"{plan.title} as its makefile has it, with warnings,"
+    with builder.workshop(plan, what=what, kind="port") as shop:
         compilers = _without_help(shop)
         # Parallel jobs print relative names, so make prints each job's output in one piece after its folder.
         command = shop.make_command([shop.binary.name])
@@ -89,15 +89,15 @@ def _without_help(shop: BuildDirectory) -> list[Path]:
     paths = []
     for name, more in (("gcc", only_c), ("g++", [])):
         paths.append(shop.work / name)
-        own = settings_of(shop.server, shop.target).cflags
-        flags = [*shop.target.compiler_flags, *level_flags(shop.optimisation), *own, *warnings, *more]
+        own = shop.plan.settings.cflags
+        flags = [*shop.target.compiler_flags, *level_flags(shop.plan.optimisation), *own, *warnings, *more]
         toolchain.write_wrapper(paths[-1], shop.tools, name, flags, [])
     return paths
 
 
 def _configure(shop: BuildDirectory) -> Step:
     """Run jemalloc's configure script for the target: makefiles decide everything else in a tree."""
-    own = allocator.configure_options(settings_of(shop.server, shop.target))
+    own = allocator.configure_options(shop.plan.settings)
     try:
         settings = allocator.configure_jemalloc(shop.server, shop.target, shop.tools, shop.work, own)
     except UsageError:

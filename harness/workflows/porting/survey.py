@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from harness.analysis import disassembly, symbols
 from harness.build.sources import tree_files
 from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.finding import place_in_file
@@ -118,7 +119,9 @@ class _Porter:
         Also returns how the start ended, where the server died.
         """
         target = setup.target
-        tried = attempt.attempt(self.bench.builder, self.tree, target, setup.toolchain, self.request.optimisation)
+        tools, optimisation = setup.toolchain, self.request.optimisation
+        plan = BuildPlan(tree=self.tree, target=target, tools=tools, optimisation=optimisation)
+        tried = attempt.attempt(self.bench.builder, plan)
         shutil.copy2(tried.log, self.request.run / f"build-{target.name}.log")
         build = self._build(setup)
         steps, death = attempt.steps(tried, build, self.files), None

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build.emulators.runner import Runner  # noqa: TC001 - msgspec reads the annotations
-from harness.build.server_build import linked_allocator
 from harness.build.sources import openssl
 from harness.build.sources.server_package import PackageUnavailableError
 from harness.build.workshop import build_warnings
@@ -240,9 +239,7 @@ class RunSetup:
         if not failed:
             return prepared
         oracle = oracle_setup(self.bench)
-        everywhere = self.bench.builder.complaints(
-            self.tree, oracle.target, oracle.toolchain, self.request.optimisation
-        )
+        everywhere = self.bench.builder.complaints(oracle.plan(self.tree, self.request.optimisation))
         blameless = {
             each.target.name: msgspec.structs.replace(
                 each, problem=f"it does not compile for this machine either: {each.problem}", blameless=True
@@ -278,9 +275,10 @@ class RunSetup:
         """What this machine's compiler warns of, where it compiles the same files: those depend on the allocator."""
         problem = "the tree does not compile for this machine"
         if prepared.has_oracle:
-            chosen = linked_allocator(self.request.allocator)
+            oracle, optimisation = oracle_setup(self.bench), self.request.optimisation
+            linked = oracle.plan(self.tree, optimisation, self.request.allocator).linked
             try:
-                return build_warnings.read(oracle_setup(self.bench).build(self.tree, self.request.optimisation, chosen))
+                return build_warnings.read(oracle.build(self.tree, optimisation, linked))
             except BuildFailedError as error:
                 problem = error.what
         return CompilerReport(warnings=[], problem=problem)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness.build.toolchain import tool
+from harness.build.workshop.build_plan import BuildPlan
 from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.model import DEFAULT_OPTIMISATION, Record
@@ -144,9 +145,9 @@ class ReleaseObjects:
 
 def _workshop(bench: Workbench, tree: SourceTree, target: Target) -> AbstractContextManager[BuildDirectory]:
     """The same place for a release and its mutants, so that paths in objects are the same."""
-    what = f"objects of {tree.name} for {target.name}"
     tools = bench.catalog.toolchain_of(target)
-    return bench.builder.workshop(tree, target, tools, DEFAULT_OPTIMISATION, what=what, kind="objects")
+    plan = BuildPlan(tree=tree, target=target, tools=tools, optimisation=DEFAULT_OPTIMISATION)
+    return bench.builder.workshop(plan, what=f"objects of {plan.title}", kind="objects")
 
 
 def _build(shop: BuildDirectory) -> list[CompiledUnit]:

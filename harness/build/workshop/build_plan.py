@@ -1,0 +1,76 @@
+"""What is compiled, for what, and how: everything that decides what a build of a server contains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.build import toolchain
+from harness.core.model import BuildSettings
+
+if TYPE_CHECKING:
+    from harness.build.sources.openssl import OpenSsl
+    from harness.core.model import Allocator, SourceTree
+    from harness.core.target_model import Target, Toolchain
+
+    Linked = Literal["libc", "jemalloc", "makefile"]
+
+
+class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A tree to compile for a target."""
+
+    tree: SourceTree
+    target: Target
+    tools: Toolchain
+    optimisation: str
+    allocator: Allocator = "libc"
+    tls: OpenSsl | None = None
+    """The library for TLS; None for a server without TLS."""
+
+    @property
+    def title(self) -> str:
+        """The product in messages."""
+        return f"{self.tree.name} for {self.target.name}"
+
+    @property
+    def stem(self) -> str:
+        """How the name of a product in the cache begins, before its key."""
+        return f"{self.tree.name}-{self.target.name}-{self.optimisation}"
+
+    @property
+    def linked(self) -> Linked:
+        """The allocator that is linked into the binary; makefile: the one that the tree's makefile chooses. One that is
+        preloaded does not change the binary.
+        """
+        match self.allocator:
+            case "jemalloc" | "makefile":
+                return self.allocator
+            case _:
+                return "libc"
+
+    @property
+    def settings(self) -> BuildSettings:
+        """What the tree's build for the target adds: nothing for this machine, whose flags are others."""
+        return BuildSettings() if self.target.emulator.runs_here else self.tree.settings
+
+    @property
+    def compile_flags(self) -> list[str]:
+        """The flags for every file of the tree."""
+        flags = toolchain.compiler_flags(self.target, self.optimisation, _dialect(self.tree))
+        own = self.settings.cflags
+        # Whatever a distribution compiles with, addresses have lines and stacks are whole.
+        return [*flags, *own, *toolchain.EVIDENCE_FLAGS] if own else flags
+
+
+def _dialect(tree: SourceTree) -> list[str]:
+    """Flags that a tree requires because of its age.
+
+    Before 6.0 headers define globals, which GCC 10 stopped merging. Where a tree's own fmacros.h does not request
+    _GNU_SOURCE yet, it requests _BSD_SOURCE, which glibc ignores since 2.20 (feature_test_macros(7)).
+    """
+    common = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
+    macros = tree.content / "src" / "fmacros.h"
+    silent = macros.is_file() and "_GNU_SOURCE" not in macros.read_text("utf-8", "replace")
+    # The macro has no value: a dependency may define it the same way, and an identical redefinition gives no warning.
+    return common + (["-D_GNU_SOURCE="] if silent else [])
