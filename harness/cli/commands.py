@@ -54,7 +54,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Measure": (
         Entry("bench", "measures.costs.bench", "Measure what enforcement, audit and coverage cost"),
-        Entry("measure", "measures.costs.measure", "Measure and compare what servers cost in workloads"),
+        Entry("measure", "measures.server_costs.measure", "Measure and compare what servers cost in workloads"),
         Entry("fixup-cost", "measures.costs.fixup_cost", "Measure what a kernel's alignment fixup costs"),
         Entry("compare-tiers", "measures.costs.compare_tiers", "Compare user-mode emulation with real kernels"),
         Entry("mutate", "measures.planted_bugs.mutate", "Plant known bugs and check that each one is found"),
