@@ -28,7 +28,7 @@ from harness.run.extra_servers import new_guest
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.session.cell_session import CellSession
-from harness.run.vm.guest import VmImage
+from harness.run.vm.vm_image import VmImage
 from harness.workflows.cell_process import cell_problem, cell_server, pytest_command
 from tests import cells, fakes
 

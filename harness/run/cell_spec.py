@@ -13,7 +13,7 @@ from harness.build.unit_drivers import Units  # noqa: TC001 - msgspec reads the 
 from harness.core import json_codec
 from harness.core.model import Abilities, Build, Record, Tier, Transport
 from harness.record.executed_blocks.recorder import Kept  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.run.vm.guest import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.run.vm.vm_image import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

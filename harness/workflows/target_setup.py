@@ -35,8 +35,9 @@ from harness.run.environments.environment_canary import compile_environment_cana
 from harness.run.selftests import build_program
 from harness.run.unit_runner import PLACES
 from harness.run.upstream.launches import compile_launcher
-from harness.run.vm.guest import CANARY, SERVER, VmImage, module_place
+from harness.run.vm.guest import CANARY, SERVER, module_place
 from harness.run.vm.snapshot import snapshot
+from harness.run.vm.vm_image import VmImage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

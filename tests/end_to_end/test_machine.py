@@ -35,6 +35,7 @@ from harness.run import canary
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import ExitStatus, Machine
 from harness.run.vm.snapshot import snapshot
+from harness.run.vm.vm_image import VmImage
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def canary_machine(name: str, target: str, folder: Path) -> Machine:
     found = CATALOG.targets[target]
     program = canary.compile_canary(Cache.default(), found, CATALOG.toolchain_of(found))
     kernel = built(name)
-    return Machine(kernel, archive(kernel, target, {"/srv/canary": program}), folder, sockets=folder)
+    return Machine(
+        VmImage(kernel=kernel, initramfs=archive(kernel, target, {"/srv/canary": program})), folder, sockets=folder
+    )
 
 
 def test_an_access_that_never_ends_is_killed_at_its_deadline(tmp_path: Path) -> None:
@@ -150,7 +153,11 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
     compiled = process.run([compiler, str(source), *flags, "-o", str(program)], deadline_seconds=60)
     assert compiled.code == 0, compiled.text
     kernel = built(name)
-    machine = Machine(kernel, archive(kernel, target, {"/srv/children": program}), tmp_path / "m", sockets=tmp_path)
+    machine = Machine(
+        VmImage(kernel=kernel, initramfs=archive(kernel, target, {"/srv/children": program})),
+        tmp_path / "m",
+        sockets=tmp_path,
+    )
     fixed_up = kernel.spec.architecture == "arm64"
     with machine:
         if mode := SIGNAL_MODES.get(kernel.spec.architecture):
@@ -226,7 +233,9 @@ def test_a_servers_sigbus_has_its_function_and_line(name: str, target: str, resu
     kernel = built(name)
     files = archive(kernel, target, {"/srv/server": build.server_binary})
     state = snapshot(Cache.default(), kernel, files, sockets=tmp_path) if resumed else None
-    with Machine(kernel, files, tmp_path / "machine", sockets=tmp_path, snapshot=state) as machine:
+    with Machine(
+        VmImage(kernel=kernel, initramfs=files, snapshot=state), tmp_path / "machine", sockets=tmp_path
+    ) as machine:
         if mode := SIGNAL_MODES.get(kernel.spec.architecture):
             machine.set_alignment(mode)
         pid = serving(machine)
@@ -247,7 +256,7 @@ def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> Non
     cache = Cache(tmp_path / "cache")
     broken = initramfs.assemble(cache, ROOT / "LICENSE", {}, memory_bytes=1 << 28)
     with pytest.raises(InfrastructureError, match="its kernel panicked") as caught:
-        Machine(kernel, broken, tmp_path / "machine", sockets=tmp_path).__enter__()
+        Machine(VmImage(kernel=kernel, initramfs=broken), tmp_path / "machine", sockets=tmp_path).__enter__()
     assert "No working init found" in caught.value.because
 
 
@@ -260,7 +269,9 @@ def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     spec = msgspec.structs.replace(kernel.spec, machine=deaf)
     files = archive(kernel, "armv5", {})
     with pytest.raises(InfrastructureError, match="not ready within 4 s") as caught:
-        Machine(msgspec.structs.replace(kernel, spec=spec), files, tmp_path, sockets=tmp_path).__enter__()
+        Machine(
+            VmImage(kernel=msgspec.structs.replace(kernel, spec=spec), initramfs=files), tmp_path, sockets=tmp_path
+        ).__enter__()
     assert "Run /init as init process" in caught.value.because
     # It was tried twice, and both have left their words.
     assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text()
@@ -280,7 +291,9 @@ def test_a_machine_that_may_lose_its_timer_is_interrupted_while_nobody_asks(
         return sum(int(line.split()[1]) for line in lines if "virtio" in line)
 
     with Machine(
-        kernel, archive(kernel, "sparc64", {}), tmp_path / "machine", sockets=tmp_path, counted=counted
+        VmImage(kernel=kernel, initramfs=archive(kernel, "sparc64", {}), counted=counted),
+        tmp_path / "machine",
+        sockets=tmp_path,
     ) as machine:
         before = interrupts(machine)
         time.sleep(3)
@@ -293,7 +306,9 @@ def test_a_missing_emulator_is_told_with_the_package(tmp_path: Path) -> None:
     spec = msgspec.structs.replace(kernel.spec, machine=absent)
     files = archive(kernel, "armv5", {})
     with pytest.raises(InfrastructureError, match="no qemu-system-none") as caught:
-        Machine(msgspec.structs.replace(kernel, spec=spec), files, tmp_path, sockets=tmp_path).__enter__()
+        Machine(
+            VmImage(kernel=msgspec.structs.replace(kernel, spec=spec), initramfs=files), tmp_path, sockets=tmp_path
+        ).__enter__()
     assert "qemu-system-arm" in caught.value.remedy
 
 

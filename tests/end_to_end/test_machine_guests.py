@@ -11,7 +11,8 @@ from harness.build.sources.source_tree import open_tree
 from harness.isa import rules
 from harness.record import fault_log
 from harness.run.servers.server_spec import ServerSpec
-from harness.run.vm.guest import PORTS, SERVER, VirtualMachine, VmGuest, VmImage
+from harness.run.vm.guest import PORTS, SERVER, VirtualMachine, VmGuest
+from harness.run.vm.vm_image import VmImage
 from tests.end_to_end import machines
 from tests.end_to_end.test_machine import archive, ask, built
 

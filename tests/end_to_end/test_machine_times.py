@@ -20,6 +20,7 @@ from harness.core.processes import scheduling
 from harness.core.progress import Progress
 from harness.run.vm.machine import Machine
 from harness.run.vm.snapshot import snapshot
+from harness.run.vm.vm_image import VmImage
 from tests.end_to_end.machines import KERNELS, beyond
 from tests.end_to_end.test_machine import CATALOG, archive, built, serving
 
@@ -59,7 +60,9 @@ def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, res
         pytest.skip("QEMU cannot save this machine")
     state = snapshot(cache, kernel, files, sockets=tmp_path) if resumed else None
     started = time.monotonic()
-    with Machine(kernel, files, tmp_path / "machine", sockets=tmp_path, snapshot=state) as machine:
+    with Machine(
+        VmImage(kernel=kernel, initramfs=files, snapshot=state), tmp_path / "machine", sockets=tmp_path
+    ) as machine:
         boot = time.monotonic() - started - scheduling.waited_seconds(machine.emulator_pid)
         serving(machine)
         total = time.monotonic() - started - scheduling.waited_seconds(machine.emulator_pid)

@@ -10,10 +10,7 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from harness.build.initramfs import Initramfs  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.build.kernel import Kernel  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.errors import InfrastructureError
-from harness.core.model import Record
 from harness.run.server_process import POLL_SECONDS, Guest
 from harness.run.servers.server_evidence import FetchedEvidence
 from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from harness.core.sockets import Address
     from harness.record.run_folder import Counters
     from harness.run.servers.server_spec import ServerSpec
+    from harness.run.vm.vm_image import VmImage
 
 SERVER = "/srv/server"
 CANARY = "/srv/canary"
@@ -39,24 +37,11 @@ def module_place(module: Path) -> PurePosixPath:
     return PurePosixPath(SERVER).with_name(module.name)
 
 
-class VmImage(Record, frozen=True):
-    """A machine that can be started."""
-
-    kernel: Kernel
-    initramfs: Initramfs
-    snapshot: Path | None
-    """Its state after booting, from which it can resume."""
-    mode: int | None
-    """What is written to the kernel's alignment file; None where it has none."""
-    counted: bool = False
-    """Its clocks count instructions, a nanosecond each."""
-
-
 class VirtualMachine:
     """The machine of a cell: started on first use, and again after it has died."""
 
-    def __init__(self, prepared: VmImage, folder: Path, *, sockets: Path) -> None:
-        self.prepared = prepared
+    def __init__(self, image: VmImage, folder: Path, *, sockets: Path) -> None:
+        self.image = image
         self.folder = folder
         self.sockets = sockets
         self._machine: Machine | None = None
@@ -69,23 +54,15 @@ class VirtualMachine:
             return self._machine
         self.close()
         self._started += 1
-        made = Machine(
-            self.prepared.kernel,
-            self.prepared.initramfs,
-            self.folder / f"machine-{self._started}",
-            sockets=self.sockets,
-            ports=PORTS,
-            snapshot=self.prepared.snapshot,
-            counted=self.prepared.counted,
-        )
+        made = Machine(self.image, self.folder / f"machine-{self._started}", sockets=self.sockets, ports=PORTS)
         self._machine = made.__enter__()
-        if self.prepared.mode is not None:
-            made.set_alignment(self.prepared.mode)
+        if self.image.mode is not None:
+            made.set_alignment(self.image.mode)
         return made
 
     def counters(self) -> Counters | None:
         """The kernel's counters so far; None where the kernel has none, and before the machine runs."""
-        if self._machine is None or self.prepared.mode is None:
+        if self._machine is None or self.image.mode is None:
             return None
         return self._machine.counters()
 

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from harness.build.initramfs import Initramfs
-    from harness.build.kernel import Kernel
     from harness.run.vm.init_channel import ChannelFrame
+    from harness.run.vm.vm_image import VmImage
 
 REQUEST_SECONDS = 30.0
 COUNTING_FILE = "/proc/cpu/alignment"
@@ -62,50 +61,30 @@ class ProcessResult(Record, frozen=True):
 class Machine:
     """One running machine. `folder` keeps its logs, `sockets` (a short path) its sockets.
 
-    `ports` are the guest's TCP ports that are forwarded to loopback; `snapshot` is a saved state to resume from, of a
-    machine with the same kernel and root file system. `counted`: its clocks count instructions, a nanosecond each.
+    `ports` are the guest's TCP ports that are forwarded to loopback. The mode of its image is the caller's to set.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        initramfs: Initramfs,
-        folder: Path,
-        *,
-        sockets: Path,
-        ports: Sequence[int] = (6379,),
-        snapshot: Path | None = None,
-        counted: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.initramfs = initramfs
+    def __init__(self, image: VmImage, folder: Path, *, sockets: Path, ports: Sequence[int] = (6379,)) -> None:
+        self.image = image
+        self.kernel = image.kernel
         self.folder = folder
         self._fault_log = folder / "faults.jsonl"
         self._fault_logs: dict[int, Path] = {}
         """Number of a started program -> where its faults are recorded, if not in `fault_log`."""
-        self._computer = QemuProcess(
-            kernel,
-            initramfs,
-            folder,
-            self._on_event,
-            sockets=sockets,
-            ports=ports,
-            snapshot=snapshot,
-            counted=counted,
-        )
+        self._computer = QemuProcess(image, folder, self._on_event, sockets=sockets, ports=ports)
         self.console = self._computer.console
         self._ends: dict[int, ExitStatus] = {}
         self._outputs = 0
         # Instructions that are counted may not depend on this computer's time, and no interrupt is lost where they are:
         # one thread then serves the timers and the processor.
-        self._pulse_seconds = 0.0 if counted else kernel.spec.machine.pulse_seconds
+        self._pulse_seconds = 0.0 if image.counted else self.kernel.spec.machine.pulse_seconds
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
         """Start the machine and wait until init answers. Raises InfrastructureError with the console's last lines."""
         try:
             self._computer.start()
-            if self._computer.snapshot is None:
+            if self.image.snapshot is None:
                 for name, value in self.kernel.spec.machine.settings.items():
                     self.write(f"/proc/sys/{name}", f"{value}\n".encode())
             self.request("clock", fields(int(time.time())))
@@ -282,7 +261,7 @@ class Machine:
             self._ends[int(pid)] = json_codec.convert({"how": how, "number": int(number)}, ExitStatus)
         elif frame.word == "fault":
             fault = json_codec.decode(frame.payload, fault_log.Fault)
-            self._log(fault.session, with_host_paths(fault, self.initramfs.places))
+            self._log(fault.session, with_host_paths(fault, self.image.initramfs.places))
         elif frame.word == "died":
             session, process_number, ended_by = map(int, frame.payload.decode().split())
             self._log(session, fault_log.ProcessEnd(event="end", pid=process_number, signal=ended_by, status=0))

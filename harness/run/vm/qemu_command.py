@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from harness.build.initramfs import Initramfs
-    from harness.build.kernel import Kernel
     from harness.core.target_model import MachineSpec
+    from harness.run.vm.vm_image import VmImage
 
 GUEST_ADDRESS = "10.0.2.15"
 """The guest's address in QEMU's user-mode network; init/setup.c has it too."""
@@ -23,21 +22,12 @@ def control_port(machine: MachineSpec) -> int | None:
     return int(port) if not kind and port else None
 
 
-def emulator_command(
-    kernel: Kernel,
-    initramfs: Initramfs,
-    socket_folder: Path,
-    ports: Sequence[int],
-    *,
-    resumed: bool,
-    counted: bool = False,
-) -> list[str]:
+def emulator_command(image: VmImage, socket_folder: Path, ports: Sequence[int]) -> list[str]:
     """The emulator's command line: stopped before its first instruction, or waiting for a saved state.
 
-    The guest's `ports` are forwarded from ports on loopback that the kernel chooses. `counted`: an instruction takes a
-    nanosecond of the machine's time.
+    The guest's `ports` are forwarded from ports on loopback that the kernel chooses.
     """
-    machine = kernel.spec.machine
+    kernel, machine = image.kernel, image.kernel.spec.machine
     # In the emulator's options a comma ends a value unless it is doubled.
     sockets = str(socket_folder).replace(",", ",,")
     forwards = "".join(f",hostfwd=tcp:127.0.0.1:0-{GUEST_ADDRESS}:{port}" for port in ports)
@@ -48,15 +38,15 @@ def emulator_command(
     return [
         *[machine.emulator, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"],
         *["-M", machine.machine, "-cpu", machine.cpu, "-m", str(machine.memory_mib)],
-        *["-kernel", str(kernel.image), *tree, "-initrd", str(initramfs.archive)],
+        *["-kernel", str(kernel.image), *tree, "-initrd", str(image.initramfs.archive)],
         *["-append", " ".join(append)],
         *["-chardev", "file,id=console,path=console"],
         *(control if control_port(machine) is None else []),
         *["-qmp", f"unix:{sockets}/qmp,server=on,wait=off"],
         *["-netdev", f"user,id=network,restrict=on{forwards}"],
         *machine.options,
-        *(["-icount", "shift=0"] if counted else []),
-        *(["-incoming", "defer"] if resumed else []),
+        *(["-icount", "shift=0"] if image.counted else []),
+        *(["-incoming", "defer"] if image.snapshot is not None else []),
     ]
 
 

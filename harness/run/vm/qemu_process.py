@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Sequence
 
-    from harness.build.initramfs import Initramfs
-    from harness.build.kernel import Kernel
     from harness.run.vm.init_channel import ChannelFrame
+    from harness.run.vm.vm_image import VmImage
 
 BOOT_SECONDS = 30.0
 """Time limit until init is ready, without waits for a processor: five times the boot time of the slowest machine."""
@@ -45,30 +44,23 @@ class HungBootError(ChannelError):
 class QemuProcess:
     """One emulator. `folder` receives the files `console` and `emulator`, `sockets` (a short path) its sockets.
 
-    `ports` are forwarded to loopback; `on_event` receives init's events in the channel's own thread. `counted`: its
-    clocks count instructions, a nanosecond each.
+    `ports` are forwarded to loopback; `on_event` receives init's events in the channel's own thread.
     """
 
     def __init__(
         self,
-        kernel: Kernel,
-        initramfs: Initramfs,
+        image: VmImage,
         folder: Path,
         on_event: Callable[[ChannelFrame], None],
         *,
         sockets: Path,
         ports: Sequence[int],
-        snapshot: Path | None,
-        counted: bool,
     ) -> None:
-        self.kernel = kernel
-        self.initramfs = initramfs
+        self.image = image
         self.folder = folder
-        self.snapshot = snapshot
-        self.counted = counted
         self.console = folder / "console"
         self.emulator_log = folder / "emulator"
-        self._control_port = control_port(kernel.spec.machine)
+        self._control_port = control_port(image.kernel.spec.machine)
         self._ports = tuple(ports) if self._control_port is None else (*ports, self._control_port)
         self._on_event = on_event
         self._sockets = sockets
@@ -96,7 +88,7 @@ class QemuProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._start()
-            self._go_on(self.snapshot) if self.snapshot else self._boot_patiently()
+            self._go_on(self.image.snapshot) if self.image.snapshot else self._boot_patiently()
         except (ChannelError, QmpError) as error:
             raise self.problem(str(error)) from error
 
@@ -136,7 +128,7 @@ class QemuProcess:
         code = None if self._process is None else self._process.poll()
         what = "its kernel panicked" if self._panicked() else detail
         return InfrastructureError(
-            f"the machine {self.kernel.spec.name} failed: {what}",
+            f"the machine {self.image.kernel.spec.name} failed: {what}",
             where=str(self.folder),
             because="\n".join([*([f"the emulator ended with status {code}"] if code is not None else []), *tail]),
             remedy="read the log; plumb clean, and the kernel is built again",
@@ -144,7 +136,7 @@ class QemuProcess:
         )
 
     def _start(self) -> None:
-        machine = self.kernel.spec.machine
+        machine = self.image.kernel.spec.machine
         if shutil.which(machine.emulator) is None:
             raise InfrastructureError(
                 f"no {machine.emulator} on this machine", remedy=toolchain.install_command(machine.packages)
@@ -152,10 +144,7 @@ class QemuProcess:
         folder = Path(tempfile.mkdtemp(dir=self._sockets))
         self._socket_folder = folder
         refuse_long(folder / "control")
-        resumed = self.snapshot is not None
-        command = emulator_command(
-            self.kernel, self.initramfs, folder, self._ports, resumed=resumed, counted=self.counted
-        )
+        command = emulator_command(self.image, folder, self._ports)
         with self.emulator_log.open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder)
         deadline = time.monotonic() + SOCKET_SECONDS

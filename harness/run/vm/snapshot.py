@@ -8,6 +8,7 @@ from harness.build import toolchain
 from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.run.vm.machine import Machine
+from harness.run.vm.vm_image import VmImage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +29,7 @@ def snapshot(cache: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Pat
     key = key_of([kernel.key, initramfs.key, emulator, json_codec.encode(kernel.spec.machine).decode()])
 
     def fill(into: Path) -> None:
-        with Machine(kernel, initramfs, into / "machine", sockets=sockets) as machine:
+        with Machine(VmImage(kernel=kernel, initramfs=initramfs), into / "machine", sockets=sockets) as machine:
             machine.save(into / "state")
 
     return cache.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"

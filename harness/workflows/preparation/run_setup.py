@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.core.model import Allocator, Build, Program, SourceTree, Suite
     from harness.core.target_model import Target
     from harness.plan.request import Request
-    from harness.run.vm.guest import VmImage
+    from harness.run.vm.vm_image import VmImage
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 

@@ -1,0 +1,22 @@
+"""What a machine is made from: a kernel, a root file system, and the state that it resumes from."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
+
+from harness.build.initramfs import Initramfs  # noqa: TC001 - the same
+from harness.build.kernel import Kernel  # noqa: TC001 - the same
+from harness.core.model import Record
+
+
+class VmImage(Record, frozen=True):
+    """A machine that can be started."""
+
+    kernel: Kernel
+    initramfs: Initramfs
+    snapshot: Path | None = None
+    """The state after booting of a machine with this kernel and root file system, from which it can resume."""
+    mode: int | None = None
+    """What is written to the kernel's alignment file; None where it has none."""
+    counted: bool = False
+    """Its clocks count instructions, a nanosecond each."""
