@@ -297,8 +297,8 @@ def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.Monke
     monkeypatch.setattr(recall, "survivors", lambda: survivors)
     *rows, blank, cut, another_blank, sentence = recall.sample_rows()[2:]
     assert (blank, another_blank) == ("", "")
-    assert cut == "Of seed 3, 9 mutants were to be judged. Time was over after 2, the first that were drawn."
-    assert "of seed 3, 1 was in the list" in sentence, "and the training sample has no such sentence"
+    assert cut == "The sample of seed 3 has 9 mutants to judge. Time ran out after the first 2."
+    assert "of seed 3, 1 was also in the list" in sentence, "and the training sample has no such sentence"
     assert "Without them the share is 0 of 1" in sentence, "another seed's list counts for that seed"
     uses = [row.split(" | ")[0] for row in rows]
     # One seed that was read is enough: both samples of the later commit count as one.

@@ -236,16 +236,16 @@ def _remarks(said: SurvivorList) -> list[str]:
         if said.is_held_back(each) and said.wanted(each):
             seeds = ", ".join(map(str, each.seeds))
             judged = len(each.of(*JUDGED))
-            wanted = f"Of seed {seeds}, {said.wanted(each)} mutants were to be judged."
-            lines += ["", f"{wanted} Time was over after {judged}, the first that were drawn."]
+            wanted = f"The sample of seed {seeds} has {said.wanted(each)} mutants to judge."
+            lines += ["", f"{wanted} Time ran out after the first {judged}."]
         names = said.read_before(each)
         read = [one for one in each.of(*JUDGED) if one.mutant.name in names]
         if said.is_held_back(each) and read:
             others = share_of(one for one in each.outcomes if one.mutant.name not in names)
             seeds = ", ".join(map(str, each.seeds))
             known = "1 was" if len(read) == 1 else f"{len(read)} were"
-            sentence = f"Of the judged mutants of seed {seeds}, {known} in the list of an earlier sample as well"
-            lines += ["", f"{sentence}, which had been read. Without them the share is {others}."]
+            sentence = f"Of the judged mutants of seed {seeds}, {known} also in the list of an earlier sample"
+            lines += ["", f"{sentence}, which somebody had read. Without them the share is {others}."]
     return lines
 
 

@@ -106,7 +106,7 @@ class _Page:
         lines = [f"{len(quick)} of {len(every)} cells have a verdict."]
         if asked:
             lines.append(
-                f"The newest commit is {self.matrix.commit}; {old} of the answers are older, which {OLDER} marks."
+                f"The newest commit is {self.matrix.commit}; {old} of the answers are older (marked {OLDER})."
             )
         return [" ".join(lines)]
 
