@@ -101,7 +101,7 @@ def check(
 
 
 def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients: bool) -> None:
-    """Raise UsageError for an option of the release's own tests that would change nothing."""
+    """Raise UsageError for an option of the release's own tests that would have no effect."""
     option = "--mixed" if mixed else "--target-clients" if target_clients else ""
     own = [name for name, suite in catalog.suites.items() if suite.upstream]
     if option and not set(own) & set(plan.suites):
@@ -121,7 +121,7 @@ def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients:
 
 
 def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
-    """Raise UsageError where no server is reached by a way that can be chosen."""
+    """Raise UsageError if no selected server supports a choice of transport."""
     suites = [catalog.suites[name] for name in plan.suites]
     servers = any(suite.needs_server and not suite.program for suite in suites)
     chosen = any(not catalog.targets[name].emulator.has_kernel for name in plan.targets)

@@ -72,13 +72,13 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
 }
 
 FORMER_NAMES = {"agree": "compare-tiers", "tax": "fixup-cost"}
-"""Names of the previous release: `plumb` takes them with a remark, and shows them nowhere."""
+"""Names of the previous release: `plumb` accepts them with a remark, but does not list them."""
 
 _ENTRIES = {entry.name: entry for section in SECTIONS.values() for entry in section}
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """Name -> command. Names cost nothing; a command's module is imported when the command is looked up."""
+    """Name -> command. Listing names is free; a command's module is imported when the command is looked up."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, click.Command] = {}
@@ -120,7 +120,7 @@ class PlumbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the words begin with; a former name stands for the present one."""
+        """Find the command at the beginning of the words. A former name stands for the current one."""
         name = FORMER_NAMES.get(args[0])
         if name is None:
             return super().resolve_command(ctx, args)
@@ -129,12 +129,12 @@ class PlumbGroup(click.Group):
         return super().resolve_command(ctx, [name, *args[1:]])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a command line. An interruption is an Abort: for others click prints an empty line."""
+        """Parse a command line. An interruption becomes an Abort, because click prints an empty line for others."""
         with _abort_when_interrupted():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Invoke the command, interruptions as in `parse_args`."""
+        """Invoke the command. Interruptions are handled as in `parse_args`."""
         with _abort_when_interrupted():
             return super().invoke(ctx)
 

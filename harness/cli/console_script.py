@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-# Nothing else is imported here: before `main`, signals have no handler.
+# Nothing else is imported here, because signals have no handler before `main`.
 
 BISECTION_STOPS = 255
 """The exit status by which `git bisect run` stops: it says nothing about the tree."""
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _again() -> str:
-    """The same command line with a traceback; empty where it asks for one."""
+    """The same command line with a traceback; empty if it already requests one."""
     # Only after a bug: this takes time.
     import shlex  # noqa: PLC0415
 

@@ -34,7 +34,7 @@ def plumb(debug: bool) -> None:
 
 
 def run(words: list[str], *, first: Callable[[], object] = int) -> int:
-    """Run a command line and return its exit status. No output of it is a command to a CI runner.
+    """Run a command line and return its exit status. CI runners find no commands in its output.
 
     `first` is called before the command, and may raise the same exceptions.
     """
@@ -50,7 +50,7 @@ def run(words: list[str], *, first: Callable[[], object] = int) -> int:
 
 
 def _keep_limit() -> None:
-    """Have the cache keep its limit, if the command used it."""
+    """Enforce the limit of the cache, if the command used it."""
     cache = sys.modules.get("harness.core.cache")
     if cache is not None:
         # Only now: it takes as long to import as a short command runs.
@@ -81,7 +81,7 @@ def _guarded(call: Callable[[], Any], words: list[str]) -> int:
 
 
 def _unless_stopped(code: int) -> int:
-    """The exit status of a command that ran to its end, even where Python ignored the exception of a signal."""
+    """The exit status of a command that ran to its end, even if Python ignored the exception of a signal."""
     process.refuse_after_stop()
     return code
 
@@ -105,7 +105,8 @@ def _unexpected(error: Exception, words: list[str]) -> ExitCode:
 
 def _tell_misuse(error: click.ClickException) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        # `plumb` alone shows help. It is no success: a script that lost the command's name must not take it for a PASS.
+        # Without a command, `plumb` shows help. This is not a success: a script that lost the command's name must not
+        # mistake it for a PASS.
         click.echo(error.format_message())
         return
     click.echo(visible(f"error: {error.format_message()}"), err=True)

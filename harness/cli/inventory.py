@@ -89,7 +89,7 @@ def self_test(run: FolderOptions, targets: tuple[str, ...], *, jobs: int) -> Exi
     A canary makes every access of a machine's instruction set. Each access must behave as on the machine: load, store,
     or raise the signal. The command lists targets whose emulators are not built. Without --target it downloads nothing.
     """
-    # Without names of targets, the command looks at what is here.
+    # Without names of targets, the command tests the targets that are available here.
     bench = Workbench.default(offline=run.offline or not targets)
     selection = installation.select(bench, targets)
     folder = run.run_folder()
@@ -128,7 +128,7 @@ def _listed(records: Mapping[str, Listed], describe: Callable[[Listed], str]) ->
 
 
 def _toolchain(one: ToolchainFamily | Toolchain) -> str:
-    """The title and the targets of a family, for `--toolchain`; the prefix of what a target names itself."""
+    """The title and the targets of a family, for `--toolchain`; for a target's own toolchain, its prefix."""
     return f"{one.title}  [{', '.join(one.targets)}]" if isinstance(one, ToolchainFamily) else one.triple
 
 

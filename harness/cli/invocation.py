@@ -16,17 +16,19 @@ from pathlib import Path
 
 PLAIN = "plumb"
 _COMMAND = re.compile(rf"(?<![\w./-]){PLAIN}(?= (?:--)?[a-z])")
-"""`plumb` where a command or an option follows."""
+"""`plumb`, followed by a command or an option."""
 
 
 def runnable(text: str) -> str:
-    """A message for the terminal: each command in it begins with the words that run this program from here."""
+    """A message for the terminal, in which each command begins with the words that run this program from the current
+    folder.
+    """
     return _COMMAND.sub(lambda _: program(), text)
 
 
 @cache
 def program() -> str:
-    """The shell's words for this program in the current folder: `plumb` if the shell finds it under that name."""
+    """How a shell in the current folder calls this program: `plumb` if the shell finds it by that name."""
     called = Path(sys.argv[0])
     if called.parent.resolve() == Path(__file__).resolve().parent:
         # python -m harness.cli

@@ -135,7 +135,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON d
 
 
 class KnownFile(click.ParamType[Path]):
-    """A known-findings file that can be read: a run of an hour must not end with an error in it."""
+    """A readable known-findings file: an hour's run must not end with an error in this file."""
 
     name = "path"
 
@@ -260,7 +260,7 @@ fail_fast = click.option(
 
 
 def time(description: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
-    """`--time`, the time limit of open-ended suites, with the command's own description."""
+    """`--time`, the time limit of open-ended suites, with a description for the command."""
     return click.option("--time", "limit_seconds", type=Duration(), default=None, help=description)
 
 

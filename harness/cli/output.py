@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """Print the document of `--json`. If standard output is not UTF-8, it is in ASCII without a loss."""
+    """Print the document of `--json`. If standard output is not UTF-8, it is printed as ASCII without loss."""
     text = in_json(json_codec.pretty(value).decode())
     is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     click.echo(text if is_utf8 else _in_ascii(text), nl=False)
@@ -44,7 +44,7 @@ def _in_ascii(document: str) -> str:
 
 
 def print_document(text: str, form: ReportFormat) -> None:
-    """Print one format's document, with a server's words made harmless to a CI system that reads the output."""
+    """Print one format's document. The words of servers are made harmless for a CI system that reads the output."""
     if form.guard is None:
         write_commands(text, err=False)
     else:
@@ -65,7 +65,7 @@ def show(judgement: Judgement, *, as_json: bool) -> None:
 
 
 def show_finding(finding: Finding, folder: Path) -> None:
-    """Print one finding of a run folder as text, whole.
+    """Print one finding of a run folder as text, in full.
 
     The folder may have moved since the run was judged: the printed command names the reproducer where it is now.
     """
@@ -86,6 +86,6 @@ def _console() -> Console:
 
 
 def annotate(folder: Path, judgement: Judgement, system: str | None) -> None:
-    """Print annotations on standard error, which CI systems read as well: standard output may be a document."""
+    """Print annotations on standard error, which CI systems also read, because standard output may be a document."""
     if system:
         write_commands(formats.render(folder, judgement, system), err=True)

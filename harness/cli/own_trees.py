@@ -98,7 +98,7 @@ def premerge(
         if run.as_json:
             output.print_json(planned)
         else:
-            # A wrong base is the likeliest reason for nothing to run.
+            # If nothing runs, the likeliest reason is a wrong base.
             text = f"BASE  {planned.base}\n{selection_text.summary(planned)}"
             click.echo(selection_text.text_of(planned) if explain else text)
         return ExitCode.PASS if explain or not planned.unchecked else ExitCode.INCONCLUSIVE
@@ -156,7 +156,7 @@ def port(
         tier=tier,
         policy=survey.AUDITED_POLICY,
         fail_fast=fail_fast,
-        # The report has a section of its own for them.
+        # The report has a separate section for them.
         warnings="off",
         settings=BuildSettings(cflags=cflags, make=make_variables),
     )
@@ -174,7 +174,9 @@ def port(
 
 
 def _only(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> str:
-    """The one target that is named. Of several, the last alone would be checked, and the others pass in silence."""
+    """The only target that is named. With several, only the last one would be checked, and the others would silently
+    pass.
+    """
     if len(names) > 1:
         raise UsageError(
             f"one target at a time, not {len(names)}",
@@ -221,7 +223,7 @@ def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: 
 def _execution(
     run: ProgramOptions, target: str, words: list[str], folder: Path, sysroot: Path | None = None
 ) -> execution.Execution:
-    """A command that is to be executed in a folder, with an empty run folder. Raises UsageError for one in use."""
+    """A command to execute in a folder, with an empty run folder. Raises UsageError for a run folder in use."""
     return execution.Execution(
         target=target,
         policy=rules.audit_name(run.policy) if run.audited else run.policy,
@@ -238,7 +240,7 @@ def _execution(
 def _carried_out(
     run: ProgramOptions, asked: execution.Execution, execute: Callable[[], tuple[Judgement, ExitCode]]
 ) -> ExitCode:
-    """Execute a command, write and print what its run came to, and remove old runs."""
+    """Execute a command, write and print the result of its run, and remove old runs."""
     with unless_empty(asked.run):
         judgement, code = execute()
     formats.write(asked.run, judgement)

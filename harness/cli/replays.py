@@ -94,7 +94,7 @@ def replay(
 
 
 def _refuse_target(reproducer: str, target: str) -> None:
-    """Raise UsageError where a stream has no target, or a reproducer two."""
+    """Raise UsageError if a stream has no target, or a reproducer has two."""
     if _is_stream(reproducer) and not target:
         raise UsageError("a stream names no target", where=reproducer, remedy="--target NAME")
     if target and not _is_stream(reproducer):
@@ -106,7 +106,7 @@ def _is_stream(reproducer: str) -> bool:
 
 
 def _opened(bench: Workbench, reproducer: str, server: str, target: str, *, trust: bool) -> Reproducer:
-    """A reproducer, or a stream for a target. Raises UsageError for what cannot be read, or is not to be trusted."""
+    """A reproducer, or a stream for a target. Raises UsageError if it is unreadable or untrusted."""
     if _is_stream(reproducer):
         return replay_workflow.from_stream(Path(reproducer), target=target, server=server or DEFAULT_SERVER)
     return open_reproducer(bench.cache, bench.catalog.servers, reproducer, server=server, trust=trust)
@@ -130,7 +130,7 @@ def _show_replay(result: replay_workflow.Replay, finding: str, *, as_json: bool)
 
 
 def _ranked(run: Path, name: str, rank: Callable[[Finding], SuspectList]) -> tuple[Finding, SuspectList]:
-    """Rank the functions behind a finding, and write the run's report anew."""
+    """Rank the functions behind a finding, and rewrite the run's report."""
     stored_run.refuse_ways_out(run)
     judgement = formats.read(run)
     found = finding_list.named(judgement, name, run=run)

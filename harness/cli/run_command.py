@@ -64,8 +64,8 @@ def planned_request(
 ) -> Request:
     """A run's request, checked before any work is done, with an empty run folder and a seed.
 
-    `seed` is used where the command line gives none; without either it is drawn. `may_continue`: the run folder may be
-    that of a campaign, whose seed is then used. `packages`: the server may be a distribution's package.
+    `seed` is used if the command line contains none; without either, a seed is drawn. `may_continue`: the run folder
+    may be that of a campaign, whose seed is then used. `packages`: the server may be a distribution's package.
     """
     server_tree.known_server(catalog, server, packages=packages)
     if run.folder and may_continue and (run.folder / "campaign.json").is_file():
@@ -108,7 +108,7 @@ def _check(bench: Workbench, request: Request) -> Judged:
 
 
 class Spread(Record, frozen=True):
-    """Where a run's cells are to run, as the options say."""
+    """Where to run a run's cells, according to the options."""
 
     on: str = ""
     """Empty for this process."""
@@ -116,11 +116,11 @@ class Spread(Record, frozen=True):
 
     @property
     def formats(self) -> Iterable[ReportFormat]:
-        """The files of the report. That of a campaign shows no run folder: each of its jobs has its own report."""
+        """The files of the report. A campaign's report shows no run folder, because each job has its own report."""
         return formats.OF_JOINED_RUNS if self.on else formats.FILES
 
     def work(self, otherwise: Work) -> Work:
-        """What carries a request out."""
+        """The executor of a request."""
         if not self.on:
             return otherwise
         return lambda bench, request: campaign_spread.check_on(
@@ -140,7 +140,7 @@ def carry_out(
 ) -> ExitCode:
     """Run a request, write and show its report, and remove old runs of `parent`."""
     where = spread or Spread()
-    # A campaign's jobs are other machines', and each has a run folder of its own.
+    # A campaign's jobs run on other machines, and each has its own run folder.
     meter = contextlib.nullcontext() if where.on else metered(bench, request.run, profiled=request.profiled)
     with meter:
         with unless_empty(request.run):
@@ -157,7 +157,9 @@ FLAME_GRAPH = "processor-time.svg"
 
 
 def carry_out_profiled(bench: Workbench, request: Request, run: RunOptions, *, parent: Path = RUNS) -> RunRecord:
-    """Run a request to measure its cost, not for its verdict: write its report and a flame graph, show neither."""
+    """Run a request to measure its cost, regardless of its verdict. Writes its report and a flame graph, but shows
+    neither.
+    """
     with metered(bench, request.run, profiled=True):
         with unless_empty(request.run):
             judgement, _ = _check(bench, request)

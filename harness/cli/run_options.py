@@ -1,4 +1,4 @@
-"""Records of the options that commands with a run folder share, one inside the other, and the decorators that add them.
+"""Nested records of the options that commands with a run folder share, and the decorators that add them.
 
 Each option is described in harness.cli.options.
 """
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 Parameters = ParamSpec("Parameters")
 RUNS = Path("runs")
-"""The folder of run folders without `--run`."""
+"""The folder that contains the run folders if there is no `--run`."""
 
 
 def workbench(toolchain: str, *, offline: bool) -> Workbench:
-    """A workbench with a toolchain. Fetches the compiler of another than the default, and says which targets that has.
+    """A workbench with a toolchain. For a toolchain other than the default, fetches its compiler and says which targets
+    it supports.
 
     Raises as `Workbench.with_toolchain` does.
     """
@@ -65,7 +66,7 @@ class FolderOptions(Record, frozen=True):
 
 
 class ProgramOptions(FolderOptions, frozen=True):
-    """The options of commands that run programs which are no server: exec and deb."""
+    """The options of commands that run programs other than servers: exec and deb."""
 
     policy: str
     audited: bool
@@ -73,7 +74,7 @@ class ProgramOptions(FolderOptions, frozen=True):
 
 
 class RunOptions(FolderOptions, frozen=True):
-    """How a run of suites is carried out: the options that check, premerge, fuzz, audit and port share."""
+    """How to run suites: the options that check, premerge, fuzz, audit and port share."""
 
     optimisation: str
     allocator: Allocator
@@ -87,7 +88,7 @@ class RunOptions(FolderOptions, frozen=True):
 
     @classmethod
     def usual(cls, *, folder: Path | None, seed: int) -> RunOptions:
-        """The defaults, for a command that runs a check without having its options."""
+        """The defaults, for a command that runs a check but does not have its options."""
         return cls(
             optimisation=DEFAULT_OPTIMISATION,
             allocator="libc",

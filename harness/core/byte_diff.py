@@ -1,4 +1,4 @@
-"""Where two byte strings differ, and the error by which a test reports it."""
+"""Finds where two byte strings differ, and defines the error by which a test reports this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN_BYTES = 16
 
 
 class DifferenceError(AssertionError):
-    """Bytes differ from what they must be. A test raises it, and the cell's evidence keeps its content."""
+    """Bytes differ from the expected ones. Tests raise this error, and the cell's evidence keeps its content."""
 
     def __init__(self, message: str, difference: Difference, again: Reproduction | None = None) -> None:
         super().__init__(f"{message}; {described(difference)}")

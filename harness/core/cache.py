@@ -1,9 +1,9 @@
-"""The cache: content-addressed entries for everything that is expensive, each published whole or not at all.
+"""The cache: content-addressed entries for everything that is expensive, each published as a whole or not at all.
 
-An entry is filled under another name. Once it is on the disk, it is renamed into place under a lock, so that a killed
-run leaves no partial entry and concurrent runs do not corrupt each other. Beside an entry lies its seal
+An entry is filled under a temporary name. Once it is on the disk, it is renamed into place under a lock, so killed runs
+leave no partial entry and concurrent runs do not corrupt each other. Beside each entry is its seal
 (harness.core.cache_entries.cache_seal): an entry without a seal is not used, and an entry that differs from its seal is
-made anew. A killed run leaves folders that no process has locked; the next command removes them.
+rebuilt. A killed run leaves folders that no process has locked; the next command removes them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _NEW, _OLD, _SEAL = ".new", ".old", ".seal"
 KEPT = "kept-work"
 """The folder of work folders that are kept for the next use."""
 _GROWN = "locks/grown"
-"""A file that is there while nobody has looked at the cache's size since an entry was added."""
+"""A file that exists if an entry was added since the size of the cache was last checked."""
 _FORGOTTEN_SECONDS = 2 * 86400
-"""Age at which a leftover without a lock of this name is removed: an older release may hold it by another lock."""
+"""The age at which a leftover without a lock of this name is removed: an older release may hold another lock on it."""
 
 
 def default_root() -> Path:
@@ -51,13 +51,13 @@ class Cache:
     def __init__(self, root: Path, say: Callable[[str], None] | None = None) -> None:
         self.root = root
         self._say = say or Progress().say
-        """Takes remarks about damage."""
+        """Receives remarks about damage."""
         self._whole: dict[Path, cache_seal.State] = {}
         """Entries that this process has verified → their state at that time."""
         self._guard = threading.RLock()
         self._own: Path | None = None
         self.use = CacheUse(root / "locks")
-        """Keeps others from removing what this process uses."""
+        """Prevents others from removing entries that this process uses."""
 
     @classmethod
     def default(cls) -> Cache:
@@ -145,9 +145,9 @@ class Cache:
             cache_seal.write(cache_seal.seal_of(self.path(kind, key)), self.seal_path(kind, key))
 
     def _problem(self, kind: str, key: str) -> str:
-        """Why an entry cannot be used; empty if it can."""
+        """Why an entry is unusable; empty if it is usable."""
         path = self.path(kind, key)
-        # Noted first: nothing removes it from here on.
+        # The use is recorded first: from here on, nothing removes the entry.
         self.use.note(self.seal_path(kind, key))
         with self._guard:
             state = cache_seal.state_of(path)
@@ -167,7 +167,7 @@ class Cache:
             return problem
 
     def _publish(self, unfinished: Path, kind: str, key: str) -> None:
-        """Flush a filled folder to the disk, then put it in its place."""
+        """Flush a filled folder to the disk, then move it into place."""
         state = cache_seal.state_of(unfinished)
         made = cache_seal.seal_of(unfinished)
         cache_seal.put_on_disk(unfinished)
@@ -197,7 +197,7 @@ class Cache:
         shutil.rmtree(old, ignore_errors=True)
 
     def note_growth(self) -> None:
-        """Have the next command that ends look at the cache's size."""
+        """Make the next command that ends check the size of the cache."""
         with contextlib.suppress(OSError):
             (self.root / _GROWN).touch()
 
@@ -210,7 +210,7 @@ class Cache:
         return True
 
     def set_aside(self, kind: str, key: str) -> Path:
-        """Rename an entry, if it exists, so that it disappears atomically. Its lock is the caller's."""
+        """Rename an entry, if it exists, so that it disappears atomically. The caller holds its lock."""
         old = self.path(kind, f".{key}{_OLD}")
         shutil.rmtree(old, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
@@ -221,8 +221,8 @@ class Cache:
     def work(self, name: str, *, keep: bool = False) -> Iterator[Path]:
         """An empty, locked folder to build in, removed afterwards. Its path depends only on the name.
 
-        With `keep`, the folder is not empty if it was kept before, and is kept if nothing is raised. A killed command
-        leaves it where the next one removes it.
+        With `keep`, the folder is not empty if it was kept before, and is kept if nothing is raised. If the command is
+        killed, the next one removes the folder.
         """
         folder, kept = self.path("work", name), self.path(KEPT, name)
         with self.lock(f"work-{name}"):
@@ -239,7 +239,7 @@ class Cache:
                     with disk_errors(kept):
                         kept.parent.mkdir(exist_ok=True)
                         shutil.rmtree(kept, ignore_errors=True)
-                        # The limit of the cache goes by the time of the last use.
+                        # The limit of the cache depends on the time of the last use.
                         os.utime(folder)
                         folder.rename(kept)
                     self.note_growth()
@@ -247,7 +247,9 @@ class Cache:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def private(self, name: str) -> Path:
-        """A path for a new folder of this process, removed after the process, however that ends."""
+        """A path for a new folder of this process. The folder is removed when the process has ended, however it
+        ended.
+        """
         with self._guard:
             if self._own is None:
                 self._own = self._make_own()
@@ -294,7 +296,7 @@ class Cache:
         found: list[tuple[Path, str]] = []
         for kind in kinds:
             with contextlib.suppress(OSError):
-                # Every command looks through it, and a cache has thousands of entries: a Path for each takes 60 ms.
+                # Every command scans it, and a cache has thousands of entries: creating a Path for each takes 60 ms.
                 for entry in os.scandir(kind):
                     if kind.name == "work":
                         found.append((Path(entry), f"work-{entry.name}"))
@@ -341,7 +343,7 @@ def _give_up(folder: Path, lock: FileLock) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that others read at any time: they see the old content or the new, and never a part."""
+    """Write a file that others may read at any time: they see the old content or the new one, but never a part."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_bytes(content)
     unfinished.rename(path)

@@ -1,9 +1,10 @@
-"""Streams in which no CI runner finds a command, whatever is written to them.
+"""Output streams in which no CI runner finds a command, whatever is written to them.
 
-GitHub's runner reads the output of a step line by line, and obeys what looks like a workflow command: `::NAME` at the
-beginning of a line, after blanks, and `##[NAME]` anywhere in it (actions/runner,
+GitHub's runner reads the output of a step line by line, and executes everything that looks like a workflow command:
+`::NAME` at the beginning of a line, after blanks, and `##[NAME]` anywhere in it (actions/runner,
 src/Runner.Common/ActionCommand.cs). A server's log, a compiler's output and a test's message are untrusted text. The
-escapes are applied everywhere, not only in GitHub jobs: the output stays the same, and jobs may print logs again.
+escapes apply everywhere, not only in GitHub jobs, so the output is always the same, and a job may print a log that was
+written elsewhere.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class EscapedStream:
         self._hashes = 0
 
     def write(self, text: str | bytes) -> int:
-        """Write text with its commands broken. Returns the length of `text`: all of it is taken."""
+        """Write text with its commands broken. Returns the length of `text`, because all of it is accepted."""
         if isinstance(text, bytes):
             if not text:
-                # This is how click tests whether a stream takes bytes.
+                # In this way click tests whether a stream accepts bytes.
                 raise TypeError("a stream for text")
             text = text.decode("utf-8", "replace")  # click's completions are bytes
         self.unguarded.write("".join(map(self._escaped, text)))
@@ -80,12 +81,12 @@ class EscapedStream:
 
 
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""Every character that some reader takes for the end of a line."""
+"""Every character that some reader treats as the end of a line."""
 
 
 @contextlib.contextmanager
 def harmless_streams() -> Iterator[None]:
-    """Send all output through escaped streams meanwhile."""
+    """Send all output through escaping streams meanwhile."""
     before = sys.stdout, sys.stderr
     # A stream that was closed at the start of the process is None.
     sys.stdout, sys.stderr = (cast("TextIO", stream and EscapedStream(stream)) for stream in before)

@@ -1,4 +1,6 @@
-"""Content addresses: the files below a folder, their digests, keys of cache entries, and the check that a key holds."""
+"""Content addresses: the files below a folder, their digests, keys of cache entries, and the check that a key is still
+valid.
+"""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ MACHINE_ERRNOS = frozenset(
 )
 """Error numbers (errno(3)) for which this machine is to blame, whatever the request was.
 
-EAGAIN is not among them, because a slow socket reports it too. Neither are the errors that a server causes when it
+EAGAIN is not among them, because a slow socket also reports it. Neither are the errors that a server causes when it
 ends: ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, and ENOENT for its Unix socket.
 """
 
@@ -114,7 +114,7 @@ _REMEDIES = {
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Whether an exception means that this machine lacks something, so that it says nothing about a server."""
+    """Whether an exception means that this machine lacks something, and therefore says nothing about a server."""
     if isinstance(error, OSError):
         return error.errno in MACHINE_ERRNOS
     # CPython has no exception class for a thread that cannot start.
@@ -124,7 +124,7 @@ def is_machine_fault(error: BaseException) -> bool:
 
 
 def machine_fault(error: BaseException) -> InfrastructureError:
-    """Convert an exception for which `is_machine_fault` is true to an error that says what is lacking, and where."""
+    """Convert an exception for which `is_machine_fault` is true to an error that says what is missing, and where."""
     if isinstance(error, InfrastructureError):
         return error
     if isinstance(error, OSError) and error.errno is not None:

@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 
     @property
     def severity(self) -> int:
-        """Its rank, to compare by; comparing verdicts themselves would compare their letters."""
+        """Its rank, for comparisons; comparing the verdicts themselves would compare their letters."""
         return list(Verdict).index(self)
 
     @staticmethod
@@ -32,8 +32,10 @@ class Verdict(StrEnum):
 
 
 Fate = Literal["", "hardware", "fixup", "rotated", "kill"]
-"""A misaligned access on its target, when its kernel's fixup is on: done by hardware, repaired by the kernel, or SIGBUS
-even then. rotated: repaired too, but with the fixup off and no signal (ARMv5's default) it loads a rotated word."""
+"""The fate of a misaligned access when the kernel's fixup is on: performed by hardware, repaired by the kernel, or
+SIGBUS nevertheless. rotated: also repaired, but with the fixup off and no signal (ARMv5's default) it loads a rotated
+word.
+"""
 
 
 class Access(Record, frozen=True):
@@ -46,7 +48,9 @@ class Access(Record, frozen=True):
     """Address modulo the size, or modulo the hint if that is larger (modulo 16 if the size is unknown)."""
     access_class: AccessClass | Literal[""] = ""
     hint_bytes: int = 0
-    """The alignment that the instruction itself asks for, as NEON's `:128` does; 0 if nothing beyond its size."""
+    """The alignment that the instruction itself requires, as NEON's `:128` does; 0 if it requires nothing beyond its
+    size.
+    """
 
     def __str__(self) -> str:
         if not self.direction:
@@ -65,14 +69,15 @@ def place_in_file(file: str, line: int) -> str:
 
 
 class Frame(Record, frozen=True):
-    """One level of a stack, innermost first. Inlined functions are frames of their own."""
+    """One level of a stack, innermost first. Inlined functions have their own frames."""
 
     function: str
     file: str
     line: int
     origin: str
-    """Whose code it is: `server`, `bundled/NAME`, `driver`, `libc`, `library/NAME`, `kernel`, `unknown` (see
-    docs/reference.md)."""
+    """The owner of the code: `server`, `bundled/NAME`, `driver`, `libc`, `library/NAME`, `kernel`, `unknown` (see
+    docs/reference.md).
+    """
     pc: int
     inlined: bool = False
 
@@ -99,7 +104,9 @@ class Difference(Record, frozen=True):
 
 
 class Reproduction(Record, frozen=True):
-    """How to reproduce a difference: a new server receives requests, and its reply must have the same wrong bytes."""
+    """How to reproduce a difference: a new server receives the requests, and its reply must contain the same wrong
+    bytes.
+    """
 
     target: Name
     requests: tuple[str, ...]
@@ -120,13 +127,15 @@ class Occasion(Record, frozen=True, omit_defaults=True):
     command: str
     """The client's request."""
     title: str
-    """The title there; a finding has the title of one occasion."""
+    """The title of this occasion; a finding has the title of one of them."""
     said: str
     """The whole message of a failed test; else empty."""
     functions: tuple[str, ...]
     """The functions on the stack, innermost first; empty if unknown."""
     id: str = ""
-    """The finding's id with the parameters of the test; empty if it is the finding's own. Known lists may name it."""
+    """The finding's id with the parameters of the test; empty if it does not differ from the finding's id. Known lists
+    may name it.
+    """
 
 
 class Witness(Record, frozen=True):
@@ -145,13 +154,13 @@ class Witness(Record, frozen=True):
     count: int = 1
     """The number of observations; in an audit, how often the instruction made the access."""
     fate: Fate = ""
-    """What the target's own kernel does with such an access."""
+    """The effect of such an access under the target's own kernel."""
     detector: str = "signal"
     """What detected it: see harness.judge.sightings.sighting.Sighting."""
     kernel: str = ""
     """The report of a real kernel: signal, si_code, si_addr, PC, its log lines; empty on the user tier."""
     difference: Difference | None = None
-    """The bytes that differ, if bytes differ."""
+    """The bytes that differ, if any do."""
     cells: list[str] = msgspec.field(default_factory=list)
     """All cells that saw it, `TARGET/SUITE`: a target's servers are also peers in the cells of other targets."""
     occasions: list[Occasion] = msgspec.field(default_factory=list)
@@ -159,7 +168,7 @@ class Witness(Record, frozen=True):
 
 
 class Suspect(Record, frozen=True):
-    """A function in the ranking of those whose execution goes with a wrong result. It need not be at fault."""
+    """A function whose execution correlates with a wrong result, as ranked. It need not be at fault."""
 
     function: str
     file: str
@@ -168,25 +177,30 @@ class Suspect(Record, frozen=True):
     score: float
     """Ochiai's coefficient, from 0 to 1 (harness.analysis.suspects)."""
     why: str
-    """What was counted, in words."""
+    """A description of what was counted."""
 
 
 class ValueComparison(Record, frozen=True):
-    """Where the values of functions part that a target and the native build executed for the same commands."""
+    """The point at which values diverge, in functions that a target and the native build executed for the same
+    commands.
+    """
 
     last_equal: str
     """The moment before the difference at which values were compared and equal; empty if there was none."""
     first_different: str
-    """The first moment at which a value differs: a function is entered, or left."""
+    """The first moment at which a value differs: the entry of a function, or the return from it."""
     differences: list[str]
     """The values there, `NAME = VALUE on TARGET, VALUE natively`."""
     within: str
-    """The function in whose activation the difference appears: its arguments were equal. Empty if it is none of those
-    that were looked at."""
+    """The function whose activation produced the difference: its arguments were equal. Empty if it is none of the
+    functions examined.
+    """
     compared: int
-    """How many moments were compared up to there."""
+    """How many moments were compared up to that point."""
     place: Frame | None = None
-    """Where a function is entered: the call. Where one is left: its definition. None without debug information."""
+    """For the entry of a function, the call; for a return, the function's definition. None without debug
+    information.
+    """
 
 
 class Finding(Record, frozen=True):
@@ -204,7 +218,7 @@ class Finding(Record, frozen=True):
     """The origin of the innermost frame, as in Frame.origin."""
     targets: list[str]
     command: str
-    """The client's request at that time."""
+    """The client's request at the time."""
     replay: str
     """The shell command that reproduces it."""
     known: str
@@ -218,13 +232,13 @@ class Finding(Record, frozen=True):
     implicated: Frame | None = None
     """For a wrong result: the function that it points to, where the tree defines it. It need not be at fault."""
     suspects: list[Suspect] = msgspec.field(default_factory=list)
-    """For a wrong result of which `plumb suspects` has made a ranking: the functions, the closest first."""
+    """For a wrong result that `plumb suspects` has analysed: the ranked functions, the closest first."""
     comparison: ValueComparison | None = None
-    """For a wrong result that `plumb explain` has looked at: where the values of the suspects part."""
+    """For a wrong result that `plumb explain` has analysed: where the values of the suspects diverge."""
 
 
 class Cause(Record, frozen=True):
-    """Findings that probably have one reason."""
+    """A group of findings that probably share one reason."""
 
     title: str
     """The title of the finding to read first."""

@@ -35,16 +35,17 @@ Allocator = Literal["libc", "jemalloc", "makefile", "guard", "guard-natural"]
 
 
 GuestEnvironment = Literal["usual", "musl-stack", "debian-service"]
-"""What surrounds an emulated program beside the machine (harness.build.environments)."""
+"""The surroundings of an emulated program apart from the machine (harness.build.environments)."""
 
 
 Transport = Literal["unix", "tcp"]
-"""How clients reach a server under test: by a Unix socket, or by TCP on loopback. A machine of the kernel tier has TCP
-alone."""
+"""How clients connect to a server under test: over a Unix socket, or over TCP on loopback. Machines of the kernel tier
+have only TCP.
+"""
 
 
 CompilerWarnings = Literal["note", "fail", "off"]
-"""How compiler warnings that occur on a target only are handled: noted, failing findings, or not requested (off)."""
+"""How compiler warnings that occur only on a target are handled: noted, failing findings, or not requested (off)."""
 
 
 class ArchivePlace(Record, frozen=True):
@@ -78,14 +79,14 @@ class Abilities(Record, frozen=True):
     commands: tuple[str, ...] = ()
     """In lower case. Subcommands are `CONTAINER|COMMAND`, which sources list since Redis 7.0."""
     options: tuple[str, ...] = ()
-    """What its configuration and, after `--`, its command line may contain, and other words of its source."""
+    """The words that its configuration and, after `--`, its command line may contain, and other words of its source."""
 
 
 _LTO = "-lto"
 
 
 def is_lto(optimisation: str) -> bool:
-    """Whether an optimisation level includes link-time optimisation: O2-lto does."""
+    """Whether an optimisation level includes link-time optimisation, as O2-lto does."""
     return optimisation.endswith(_LTO)
 
 
@@ -97,12 +98,14 @@ def level_flags(optimisation: str) -> list[str]:
 
 
 def level_text(optimisation: str) -> str:
-    """These flags as reports show them. Empty without a level: Plumbline did not compile the program."""
+    """These flags as reports show them. Empty without a level, for a program that Plumbline did not compile."""
     return " ".join(level_flags(optimisation))
 
 
 class BuildSettings(Record, frozen=True):
-    """What a distribution adds to a server's build for a target. The native build never has it: flags name machines."""
+    """What a distribution adds to a server's build for a target. The native build never has it, because flags name
+    machines.
+    """
 
     cflags: tuple[str, ...] = ()
     """Compiler flags for every file, after the makefile's own."""
@@ -124,7 +127,7 @@ class ServerPackage(Record, frozen=True):
     name: str
     """`redis-server`."""
     version: str = ""
-    """`5:7.0.15-1~deb12u7`; empty: the one that the suite has."""
+    """`5:7.0.15-1~deb12u7`; empty: the version in the suite."""
 
     @property
     def family(self) -> str:
@@ -133,7 +136,7 @@ class ServerPackage(Record, frozen=True):
 
     @property
     def title(self) -> str:
-        """Its name as `--server` takes it."""
+        """Its name as `--server` accepts it."""
         return f"debian:{self.suite}/{self.name}" + (f"={self.version}" if self.version else "")
 
 
@@ -146,20 +149,22 @@ class SourceTree(Record, frozen=True):
     """The release; for a development tree, the release that it is treated as."""
     path: Path
     digest: str
-    """SHA-256 of what the compiler can see: the archive of a release, the files of a path."""
+    """SHA-256 of everything that the compiler can see: the archive of a release, the files of a path."""
     abilities: Abilities = Abilities()
     development: str = ""
     """For a tree between two releases: its own version string, and why it is treated as `version`."""
     files: str = ""
-    """The digest of the files (harness.build.sources.tree_files), which compiled files must have. Empty if nothing is
-    compiled."""
+    """The digest of the files (harness.build.sources.tree_files), which compiled files must match. Empty if nothing is
+    compiled.
+    """
     copy: Path | None = None
     """A copy of the tree from when it was opened; None for a release, which does not change."""
     settings: BuildSettings = BuildSettings()
-    """What its builds for targets add to its makefile's own flags and variables."""
+    """What its builds for targets add to the makefile's own flags and variables."""
     package: ServerPackage | None = None
-    """The package that has its server, which is not compiled then: the tree is the release that the package was built
-    from, without the distribution's changes."""
+    """The package that contains its server, which is then not compiled: the tree is the release from which the package
+    was built, without the distribution's changes.
+    """
 
     @property
     def content(self) -> Path:
@@ -168,13 +173,13 @@ class SourceTree(Record, frozen=True):
 
 
 DEFAULT_OPTIMISATION = "O2"
-"""Of servers, unless the command line has another level."""
+"""The level of servers, unless the command line names another."""
 COMPILED_IN = "tree"
 """The folder of a build directory where a server is compiled: debug information keeps its name in every path."""
 
 SuiteTier = Literal["quick", "full", "thorough"]
 Tier = Literal["quick", "full", "thorough", "kernel"]
-"""How much a run does: the tiers of suites, and the tier on real kernels."""
+"""How thorough a run is: the tiers of suites, and the tier on real kernels."""
 Flavour = Literal["pinned", "distro"]
 """Which emulator runs it: the pinned QEMU with Plumbline's patches, or the distribution's."""
 
@@ -197,17 +202,19 @@ class Suite(Record, frozen=True):
     path: Path
     needs_server: bool
     program: Program | Literal[""] = ""
-    """The program that its tests run instead of a server. The drivers of `units` stand in units.toml and drivers/."""
+    """The program that its tests run instead of a server. units.toml and drivers/ contain the drivers of `units`."""
     upstream: bool = False
-    """Whether its tests are those that the release brings along (harness.run.upstream)."""
+    """Whether its tests are the release's own (harness.run.upstream)."""
     quick_files: tuple[str, ...] = ()
     """The files of the release's own tests that run beside other suites in the tiers `quick` and `kernel`."""
     quick_leaves_out: tuple[str, ...] = ()
-    """Tests of those files that do not run then: globs of `FILE::TEST`."""
+    """Tests of those files that do not run in this case: globs of `FILE::TEST`."""
     deadline_seconds: float = 0.0
     """The deadline of a cell; 0: the tier's."""
     role: SuiteRole = ""
-    """`canary` for the suite that proves that a target enforces alignment: every plan has it, and runs it first."""
+    """`canary` for the suite that proves that a target enforces alignment: every plan contains it, and runs it
+    first.
+    """
     module: str = ""
     """The C source of a module that its servers load (harness.build.server_module), by its path from the suite."""
     preload: str = ""
@@ -220,7 +227,7 @@ class Suite(Record, frozen=True):
     """Parameters of its servers' configuration, and their values. A release that lacks a parameter starts without it.
     The oracle keeps its defaults."""
     tests_of: tuple[str, ...] = ()
-    """Other suites whose tests it runs as well, before its own."""
+    """Other suites whose tests it also runs, before its own."""
     only: tuple[str, ...] = ()
     """Globs of the tests that it runs, as `SUITE/FILE::TEST`; none for all. So a quick suite can run the shortest tests
     of larger ones."""
@@ -233,18 +240,21 @@ class Suite(Record, frozen=True):
     touches only such files, `plumb premerge` runs only the suites with a glob for them."""
     partial_globs: tuple[str, ...] = ()
     """Globs of further source files, of which this suite tests a part that the quick tier does not. `plumb premerge`
-    runs it for a change to them as well, beside the suites that cover the file or the whole quick tier."""
+    also runs it for a change to them, beside the suites that cover the file or the whole quick tier.
+    """
     multi_target_tier: SuiteTier | Literal[""] = ""
     """The lowest tier in which its tests combine several targets of the run, so that a single target tests less."""
     io_bound: bool = False
     """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
     since: tuple[int, ...] = ()
-    """The first release that has what it tests; cells of earlier releases are skipped. Empty: all releases have it."""
+    """The first release with the feature that it tests; cells of earlier releases are skipped. Empty: all releases have
+    it.
+    """
     family: Literal["redis", "valkey", ""] = ""
-    """The only family that has what it tests; cells of the other one are skipped. Empty: both have it."""
+    """The only family with the feature that it tests; cells of the other one are skipped. Empty: both have it."""
 
     def absent_from(self, tree: SourceTree) -> str:
-        """Why a tree has nothing of what the suite tests; empty if it has."""
+        """Why a tree lacks the feature that the suite tests; empty if it has the feature."""
         if tree.package is not None and (self.program or self.upstream or self.programs or self.tls):
             return f"what it runs is compiled from the server's source, and {tree.package.title} is a package"
         if tree.version < self.since:
@@ -286,4 +296,6 @@ class Build(Record, frozen=True):
     tls: bool = False
     """Whether it was compiled with TLS."""
     modules: tuple[Path, ...] = ()
-    """Shared objects that it loads when it starts: what its makefile was told to take out of the server, as Lua."""
+    """Shared objects that it loads when it starts: parts that its makefile was told to build separately, such as
+    Lua.
+    """

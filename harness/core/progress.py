@@ -1,7 +1,7 @@
 """Progress messages: on standard error only, so that standard output remains one document.
 
-A stage is never silent for long. On a terminal one line at the bottom shows how far the stages are that go on.
-Elsewhere, as in a CI system's log, a plain line says it now and then.
+A stage is never silent for long. On a terminal, one line at the bottom shows how far the running stages are. Elsewhere,
+such as in a CI system's log, a plain line does so periodically.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SILENT_SECONDS = 12.0
-"""After this time without a line, a stage says how far it is where no line moves. The documents promise 15 s."""
+"""Without a moving line, a stage reports its progress after this time of silence. The documents promise 15 s."""
 TICK_SECONDS = 1.0
-"""The time between two states of the moving line."""
+"""The time between two updates of the moving line."""
 
 
 class Activity:
-    """Something that takes time, and how far it is."""
+    """A running activity, and its progress."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Activity:
         self._state: Callable[[], str] | None = None
 
     def shows(self, state: Callable[[], str]) -> None:
-        """Have the stage say how far it is with `state`, which another thread calls, once a second at most."""
+        """Make the stage report its progress with `state`, which another thread calls, at most once a second."""
         self._state = state
 
     def describe(self) -> str:
@@ -51,7 +51,7 @@ class Activity:
 
 
 class _Display:
-    """What goes on, on one console. Several threads may use it."""
+    """The running stages on one console. Several threads may use it."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -62,7 +62,7 @@ class _Display:
 
     @property
     def moves(self) -> bool:
-        """Whether a line can move: not in a file, and not in a CI system's log, even if that takes colours."""
+        """Whether a line can move. It cannot in a file or in a CI system's log, even if that supports colours."""
         return self.console.file.isatty() and not self.console.is_dumb_terminal
 
     def say(self, text: str) -> None:
@@ -80,7 +80,7 @@ class _Display:
                 self.say(f"{stage.name} …")
             if self._ticker is None:
                 ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
-                # A machine that allows no more threads only loses these lines.
+                # If the machine allows no more threads, only these lines are lost.
                 with contextlib.suppress(RuntimeError):
                     ticker.start()
                     self._ticker = ticker
@@ -91,7 +91,7 @@ class _Display:
             self._erase()
 
     def _tick(self) -> None:
-        """Say how far the stages are until none is left."""
+        """Report the progress of the stages until none is left."""
         while True:
             time.sleep(TICK_SECONDS)
             with self._lock:
@@ -138,7 +138,7 @@ class Progress:
         self.stages: dict[str, float] = {}
         """Stage -> seconds spent in it so far."""
         self.processor_seconds: dict[str, float] = {}
-        """Stage -> what this process took from the processors meanwhile. Stages that go on side by side share it."""
+        """Stage -> processor time of this process meanwhile. Concurrent stages share it."""
 
     @property
     def console(self) -> Console:
@@ -155,7 +155,7 @@ class Progress:
 
     @contextlib.contextmanager
     def stage(self, name: str, activity: str) -> Iterator[Activity]:
-        """Announce an activity, how far it is, and how long it took. Durations of the same stage name add up."""
+        """Announce an activity, its progress, and how long it took. Durations of the same stage name add up."""
         stage = Activity(f"{self._label}{activity}")
         self._display.begin(stage)
         used = time.process_time()

@@ -1,4 +1,6 @@
-"""Connects to a server: a Unix socket, or a port on loopback, the server's own or one that leads into a machine."""
+"""Connects to a server: over a Unix socket, or through a port on loopback, which is the server's own or leads into a
+machine.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ Address = Path | tuple[str, int]
 
 
 def held_port(host: str) -> socket.socket:
-    """A socket that holds a port which the kernel has chosen: it gives the port to nobody else while this is open.
+    """A socket that reserves a port that the kernel has chosen: no other process gets the port while it is open.
 
     A server may listen there, because both allow others to use the address (SO_REUSEADDR, socket(7)) and this socket
-    never listens. After the server's end nobody else answers in its place.
+    never listens. After the server has ended, no other process answers in its place.
     """
     holder = socket.socket(socket.AF_INET)
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -22,7 +24,7 @@ def held_port(host: str) -> socket.socket:
 
 
 def connect(address: Address, *, deadline_seconds: float | None = None) -> socket.socket:
-    """A connection whose operations all have the deadline; without one they block. Raises OSError."""
+    """A connection on which every operation has the deadline; without one, operations block. Raises OSError."""
     if isinstance(address, tuple):
         connection = socket.create_connection(address, timeout=deadline_seconds)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

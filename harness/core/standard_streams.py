@@ -21,7 +21,7 @@ _DEFAULT_ENCODING = "utf-8"
 
 
 def open_closed_descriptors() -> set[int]:
-    """Open /dev/null in place of closed standard streams, whose numbers the next file would take otherwise.
+    """Open /dev/null in place of closed standard streams, whose numbers the next file would otherwise get.
 
     Returns the descriptors that were closed.
     """
@@ -37,7 +37,7 @@ def open_closed_descriptors() -> set[int]:
 
 
 class _Raw(io.FileIO):
-    """A standard stream's descriptor that keeps a failure instead of raising it."""
+    """A standard stream's descriptor that stores a failure instead of raising it."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
@@ -62,7 +62,7 @@ class Streams:
         sys.stderr = _text(self._errors, sys.stderr, line_buffering=True)
 
     def finish(self, code: int) -> int:
-        """Flush both streams. Returns the exit status: `code`, unless output was lost that a reader waits for."""
+        """Flush both streams. Returns the exit status: `code`, unless output was lost that a reader is waiting for."""
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()

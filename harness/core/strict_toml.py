@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[1]
 """The package `harness`."""
 PACKED = PACKAGE / "data"
-"""What a wheel has instead of a checkout (pyproject.toml, tool.hatch)."""
+"""The data of an installed wheel, which has no checkout (pyproject.toml, tool.hatch)."""
 ROOT = PACKED if PACKED.is_dir() else PACKAGE.parent
 """The folder with targets, toolchains and suites: the checkout, or in an installed wheel the package's data."""
 OWN_FOLDERS = (PACKAGE, *(ROOT / name for name in ("suites", "targets", "toolchains")))
@@ -70,12 +70,14 @@ def decode_toml(text: str, path: Path, kind: type[_Loaded], /, **given: Any) -> 
 
 
 def at_line(path: Path, line: int) -> str:
-    """`FILE:LINE`, or the file alone if the line is 0, which means unknown."""
+    """`FILE:LINE`, or only the file if the line is 0, which means unknown."""
     return f"{path}:{line}" if line else str(path)
 
 
 def line_of(text: str, name: str, number: int, key: str = "") -> int:
-    """The line of a key in the table `[[name]]` of a number from 0, or of the table's head; 0 if there is no such."""
+    """The line of a key in the table `[[name]]` with this number (from 0), or of the table's head; 0 if there is
+    none.
+    """
     lines = text.splitlines()
     heads = [line for line, words in enumerate(lines, 1) if re.match(rf"\s*\[\[\s*{name}\s*\]\]", words)]
     if number >= len(heads):
@@ -86,14 +88,14 @@ def line_of(text: str, name: str, number: int, key: str = "") -> int:
 
 
 def _line_of_problem(text: str, message: str) -> int:
-    """The line that msgspec's message is about, where it names a table of an array: `at `$.findings[2].expires``."""
+    """The line that msgspec's message refers to, if it names a table of an array: `at `$.findings[2].expires``."""
     place = re.search(r"at `\$\.(\w+)\[(\d+)\](?:\.(\w+))?", message)
     unknown = re.search(r"unknown field `([^`]+)`", message)
     return line_of(text, place[1], int(place[2]), unknown[1] if unknown else place[3] or "") if place else 0
 
 
 def near_names(word: str, names: Iterable[str]) -> list[str]:
-    """The names that someone who typed `word` may have meant, best first: similar ones, and those that contain it."""
+    """The names that `word` may have been meant to be, best first: similar ones, and those that contain it."""
     likeness = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in names}
     by_likeness = sorted(likeness, key=lambda name: -likeness[name])
     near = [name for name in by_likeness if likeness[name] >= _ALIKE or (len(word) > 1 and word in name)]
@@ -101,7 +103,9 @@ def near_names(word: str, names: Iterable[str]) -> list[str]:
 
 
 _ALIKE = 0.6
-"""The least likeness of a misspelt word and what was meant, as difflib counts it: twice the common letters by all."""
+"""The minimal similarity of a misspelt word and the intended one, as difflib counts it: twice the common letters
+divided by all.
+"""
 _MOST_NEAR = 8
 
 

@@ -11,7 +11,7 @@ import msgspec
 from harness.core.model import ArchivePlace, Record
 
 ORACLE = "native"
-"""The target whose results the others' are compared with: this machine itself."""
+"""The target with which the others are compared: this machine itself."""
 
 
 class Endianness(StrEnum):
@@ -27,7 +27,8 @@ class EmulatorSpec(Record, frozen=True):
     kind: Literal["user", "native", "system"]
     qemu: str = ""
     """QEMU's name for the user-mode emulator that runs the same programs: `arm` for qemu-arm. For a native target: the
-    one in which `plumb measure` counts instructions; empty if nothing counts them."""
+    emulator in which `plumb measure` counts instructions; empty if there is none.
+    """
     machine: str = ""
     """For a system: the file toolchains/kernels/NAME.toml with the emulated computer and its kernel."""
     cpu: str = ""
@@ -36,7 +37,7 @@ class EmulatorSpec(Record, frozen=True):
     """A sanitizer that `compiler_flags` put into the program, or a tool that a native program runs under: one of
     harness.analysis.detectors.registry."""
     hosts: list[str] = msgspec.field(default_factory=list)
-    """For a native target: the machines that run its programs, as `uname --machine` says it; empty for any."""
+    """For a native target: the machines that run its programs, by the output of `uname --machine`; empty for any."""
 
     @property
     def runs_here(self) -> bool:
@@ -87,7 +88,7 @@ AccessClass = Literal[
 """The class of an access: instructions that CPUs and kernels treat alike, by the emulator's names.
 
 dword: LDRD, STRD, 64-bit integer registers. multi: LDM, STM. pair: A64 LDP, STP. vfp: VLDR, VSTR, VLDM. float, double:
-SPARC's and MIPS' floating point. linked: LL, SC. stack: what goes through a stack pointer that must be aligned itself.
+SPARC's and MIPS' floating point. linked: LL, SC. stack: accesses through a stack pointer that must itself be aligned.
 """
 
 
@@ -104,20 +105,25 @@ class Policy(Record, frozen=True):
     targets: list[str]
     """Globs of the targets to which it applies."""
     unusable: dict[str, str] = msgspec.field(default_factory=dict)
-    """Target of those globs -> why none of its programs can run under it. An audit performs all, and can."""
+    """Target of those globs -> why none of its programs can run under it. They can in an audit, which performs all
+    accesses.
+    """
     demand: Literal["arch", "natural", "none"] = "arch"
-    """Forbidden accesses: those that the architecture forbids, all that are not naturally aligned, or none."""
+    """The forbidden accesses: those that the architecture forbids, all that are not naturally aligned, or none."""
     fixup: tuple[AccessClass, ...] = ()
     """Classes whose accesses are repaired and succeed. Classes in neither list raise SIGBUS."""
     ignore: tuple[AccessClass, ...] = ()
-    """Classes left to hardware without its check: before ARMv6 a loaded word is rotated, else low bits are lost."""
+    """Classes left to hardware with its check off: before ARMv6 a loaded word is rotated, and other accesses lose the
+    low bits of the address.
+    """
     assumed_bytes: Literal[1, 2, 4, 8, 16] = 16
     """Compilers are assumed to split wider plain accesses into units of this many bytes (Solaris' -xmemalign)."""
     report: bool = False
     """Whether every forbidden access is logged, including those that succeed."""
     mode: int | None = None
-    """What a real kernel is told: the mode in /proc/cpu/alignment on 32-bit ARM, unaligned_action on MIPS. None: none
-    of that file's matches."""
+    """The setting of a real kernel: the mode in /proc/cpu/alignment on 32-bit ARM, unaligned_action on MIPS. None: no
+    mode corresponds to the policy.
+    """
     effective_policy: dict[str, str] = msgspec.field(default_factory=dict)
     """Target -> the policy that its kernel silently applies instead of this one."""
 
@@ -129,7 +135,7 @@ class PlannedAccess(Record, frozen=True):
     access_class: AccessClass
     direction: Direction
     size_bytes: int
-    """How many bytes it moves."""
+    """The number of bytes that it moves."""
     unit_bytes: int
     """The unit whose alignment counts: 4 bytes for LDM."""
     code: list[str]
@@ -138,27 +144,28 @@ class PlannedAccess(Record, frozen=True):
     """Globs of the targets that have the instruction."""
     lacking: tuple[str, ...] = ()
     """Globs of targets of the kernel tier that cannot prove it. Their emulated computer lacks the instruction or a
-    check that their CPU makes, or their kernel does something else there than the policy says."""
+    check of their CPU, or their kernel deviates from the policy.
+    """
     hint_bytes: int = 0
     """The alignment that the instruction itself requires (NEON's `:128`, SPARC's blocks); 0 if the target's demand
     decides. It may exceed the unit."""
     addressing: tuple[str, ...] = ()
-    """Addressing modes of the table in which the access is made as well, each as an access of its own."""
+    """Addressing modes of the table in which the access is also made, each as a separate access."""
     clobbers: tuple[str, ...] = ()
     """Registers that it changes beside those of the table."""
     attribute: str = ""
-    """An attribute of the C function that makes it: `target("arm")`."""
+    """An attribute of the C function that makes the access: `target("arm")`."""
 
 
 class AddressingMode(Record, frozen=True):
-    """Another way to write the address of an access, which processors decode apart from the plain one."""
+    """Another form of an access's address, which processors decode differently from the plain one."""
 
     name: str
     """What it adds to the names of accesses: `post-indexed`."""
     setup: list[str]
     """Extended inline assembly that goes before the access."""
     place: str
-    """What stands in the access's code for the table's `place`."""
+    """The replacement for the table's `place` in the access's code."""
     clobbers: tuple[str, ...] = ()
     """Registers that it changes beside those of the table."""
     targets: tuple[str, ...] = ("*",)
@@ -170,14 +177,14 @@ SHORT_TASK_MARGIN = 3
 
 
 class DemandSource(Record, frozen=True):
-    """Where it is written what a CPU demands of accesses."""
+    """The source of a CPU's alignment requirements."""
 
     classes: tuple[AccessClass, ...]
-    """Of which classes; empty where the CPU demands nothing at all."""
+    """The classes; empty if the CPU has no requirements at all."""
     source: str
     """The manual or the kernel's file, with its section or its function."""
     core: str = ""
-    """The core whose behaviour counts where the source leaves it open (UNPREDICTABLE, IMPLEMENTATION DEFINED)."""
+    """The core whose behaviour counts if the source leaves it open (UNPREDICTABLE, IMPLEMENTATION DEFINED)."""
 
 
 class Target(Record, frozen=True):
@@ -195,7 +202,7 @@ class Target(Record, frozen=True):
     alignment: str
     """The rule in one sentence, for reports."""
     isa: str
-    """Which file of harness/isa/accesses/ holds its instructions."""
+    """The file of harness/isa/accesses/ that contains its instructions."""
     demand: dict[AccessClass, int]
     """Class -> alignment in bytes that CPU and kernel require, at most the access's own unit; absent: none."""
     kernel: str
@@ -213,14 +220,16 @@ class Target(Record, frozen=True):
 
     @property
     def time_bits(self) -> int:
-        """The size of a time_t: that of a long, unless the C library is asked for 64 bits (feature_test_macros(7))."""
+        """The size of a time_t: that of a long, unless the C library is configured for 64 bits
+        (feature_test_macros(7)).
+        """
         return 64 if "-D_TIME_BITS=64" in self.compiler_flags else self.width_bits
 
     def deadline_seconds(self, base_seconds: float) -> float:
         """The deadline of a short task that takes well under `base_seconds` on the host.
 
         The base has a margin of three: a target up to three times slower than the host, such as a sanitizer's, keeps
-        it, and a slower one gets a third of its slowdown, so that a task that hangs is not waited for needlessly.
+        it, and a slower one gets a third of its slowdown, so that a hanging task is detected early.
         """
         return base_seconds * max(1.0, self.slowdown / SHORT_TASK_MARGIN)
 
@@ -236,11 +245,11 @@ class Toolchain(Record, frozen=True):
     sysroot: dict[str, str]
     """Folder inside the guest's root -> folder on the host; empty for native and for static programs."""
     family: str = ""
-    """The family whose compiler it calls, where the distribution has none for its machine."""
+    """The family whose compiler it calls if the distribution has none for its machine."""
     tools: str = ""
-    """The names of the binary tools where they are not those of the triple: `llvm-{}-19`, which know all machines."""
+    """The names of the binary tools if they are not those of the triple: `llvm-{}-19`, which support all machines."""
     compilers: str = ""
-    """The folder of the commands `gcc` and `g++` where they are not those of the prefix: a family's."""
+    """The folder of the commands `gcc` and `g++` if they are not those of the prefix: a family's."""
     libraries: tuple[str, ...] = ("-latomic",)
     """The linker's last words."""
     is_static: bool = False
@@ -248,18 +257,19 @@ class Toolchain(Record, frozen=True):
     has_lto: bool = True
     """Whether the linker reads the objects of link-time optimisation."""
     debian_architecture: str = ""
-    """Debian's name for its architecture, where Debian has packages for it."""
+    """Debian's name for its architecture, if Debian has packages for it."""
     debian_hosts: dict[str, str] = msgspec.field(default_factory=dict)
-    """Of this machine's own compiler: the names on other hosts, by the machine that uname(2) tells."""
+    """For this machine's own compiler: its names on other hosts, by the machine that uname(2) reports."""
     debian_since: str = "bookworm"
-    """The first suite that has them. Servers with TLS are linked with bookworm's OpenSSL, and have none where it is a
-    later one."""
+    """The first suite that has them. Servers with TLS are linked with bookworm's OpenSSL, so there are none if this
+    suite is later.
+    """
 
     @property
     def prefix(self) -> str:
-        """Prefix of the addr2line that reads its programs: where the triple has no tools, this machine's own.
+        """The prefix of the addr2line that reads its programs: this machine's own if the triple has no tools.
 
-        That one reads the lines of any machine with the host's byte order. LLVM's takes labels for functions.
+        That one reads the lines of any machine with the host's byte order. LLVM's mistakes labels for functions.
         """
         return "" if self.tools else self.triple
 
@@ -269,7 +279,7 @@ DEFAULT_FAMILY = "gcc"
 
 
 class HostCompiler(Record, frozen=True):
-    """A compiler for one kind of machine that compiles."""
+    """A compiler package for one kind of host."""
 
     sha256: str
     places: list[ArchivePlace]
@@ -282,7 +292,7 @@ class CompilerPackage(Record, frozen=True):
     program: str
     """Its path in the archive."""
     hosts: dict[str, HostCompiler]
-    """`uname -m` of the machine that compiles -> the archive."""
+    """`uname -m` of the host -> the archive."""
 
 
 class FamilyTarget(Record, frozen=True):
@@ -291,7 +301,9 @@ class FamilyTarget(Record, frozen=True):
     flags: tuple[str, ...]
     """The flags of every compilation, in place of the target's."""
     sources: tuple[str, ...] = ()
-    """C files beside the family's, linked into every program: what its compiler's own library lacks."""
+    """C files in addition to the family's, linked into every program: functions that its compiler's own library
+    lacks.
+    """
 
 
 class ToolchainFamily(Record, frozen=True):
@@ -307,17 +319,18 @@ class ToolchainFamily(Record, frozen=True):
     flags: tuple[str, ...]
     """Flags for every target."""
     is_static: bool
-    """Whether programs contain their C library. Where they do not, it is that of the target's own toolchain."""
+    """Whether programs contain their C library. If they do not, they use that of the target's own toolchain."""
     targets: dict[str, FamilyTarget]
     library_cache: str = ""
-    """The variable of the environment that names the folder where the compiler keeps what it made of its C library.
-    Empty: it makes nothing of one."""
+    """The environment variable for the folder in which the compiler stores its compiled C library. Empty: it compiles
+    none.
+    """
     has_lto: bool = True
     """Whether the linker reads the objects of link-time optimisation."""
     sources: tuple[str, ...] = ()
-    """C files beside it, linked into every program on every target: what its C library lacks."""
+    """C files in addition, linked into every program on every target: functions that its C library lacks."""
     object_cache: str = ""
-    """The variable that names the folder where it keeps every object. Only ccache keeps those here."""
+    """The environment variable for the folder in which it stores every object. Here, only ccache stores objects."""
 
 
 class MachineSpec(Record, frozen=True):
@@ -342,9 +355,9 @@ class MachineSpec(Record, frozen=True):
     snapshots: bool
     """Whether its state can be saved and restored."""
     settings: dict[str, str] = msgspec.field(default_factory=dict)
-    """File below /proc/sys -> content that is written to it after boot."""
+    """File below /proc/sys -> content to write to it after boot."""
     pulse_seconds: float = 0.0
-    """Seconds between requests that interrupt the machine, because it may lose its timer's interrupt; 0: none."""
+    """Seconds between requests that interrupt the machine, because it may lose timer interrupts; 0: none."""
 
 
 class KernelSpec(Record, frozen=True):
@@ -365,5 +378,5 @@ class KernelSpec(Record, frozen=True):
     device_tree: str
     """The device tree, in the build folder; empty if the emulator makes it."""
     alignment_file: str
-    """The file in the guest to which a policy's mode is written; empty where the kernel has none."""
+    """The file in the guest to which a policy's mode is written; empty if the kernel has none."""
     machine: MachineSpec

@@ -1,7 +1,7 @@
 """Escapes untrusted text, so that no terminal, browser or CI runner interprets it.
 
-A finding quotes replies and logs: bytes that a broken or hostile server chose. Every report format passes them through
-this module before it applies its own escapes, and so do all messages that quote a server.
+A finding quotes replies and logs: bytes that a broken or hostile server chose. Every report format passes such text
+through this module before it applies its own escapes, and so do all messages that quote a server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ def visible(text: str) -> str:
 
     These are the characters that Unicode calls not printable: controls, which terminals obey (`\x1b`), line separators,
     and marks that reorder or hide text (UAX 9), which can make it look like something else (CVE-2021-42574). Letters
-    and marks that are drawn as nothing are escaped as well.
+    and marks without a visible shape are also escaped.
     """
     if text.isprintable() and _INVISIBLE.isdisjoint(text):
         return text
@@ -20,7 +20,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escape newlines and tabs as well, so that the text cannot begin a new line."""
+    """Also escape newlines and tabs, so that the text cannot begin a new line."""
     return "".join(map(_shown, text))
 
 

@@ -105,9 +105,7 @@ class _Page:
         old = sum(bool(self._older(one)) for one in asked)
         lines = [f"{len(quick)} of {len(every)} cells have a verdict."]
         if asked:
-            lines.append(
-                f"The newest commit is {self.matrix.commit}; {old} of the answers are older (marked {OLDER})."
-            )
+            lines.append(f"The newest commit is {self.matrix.commit}; {old} of the answers are older (marked {OLDER}).")
         return [" ".join(lines)]
 
     def difference_rows(self) -> list[str]:

@@ -35,6 +35,6 @@ def new_folder(folder: Path | None) -> Path:
 
 
 def refuse_folder(folder: Path | None) -> None:
-    """Raise UsageError for a folder where nothing is kept."""
+    """Raise UsageError for a folder if nothing would be stored in it."""
     if folder is not None:
         raise UsageError("--run needs --on", where="--run", because="without workers, nothing is kept in a folder")

@@ -83,7 +83,7 @@ def bench(
 def _bench_harness(
     targets: tuple[str, ...], server: str, suites: tuple[str, ...], folder: Path | None, *, as_json: bool
 ) -> ExitCode:
-    """A quick check with a profile, always of one seed, so that two measurements are of the same work."""
+    """A quick check with a profile, always with the same seed, so that two measurements cover the same work."""
     run = RunOptions.usual(folder=folder, seed=BENCH_SEED)
     workbench = run.workbench()
     plan = make_plan(workbench.catalog, targets=targets, server=server, suites=suites, tier="quick")

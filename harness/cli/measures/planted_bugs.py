@@ -111,7 +111,7 @@ def mutate(
     else:
         campaign_option.refuse_folder(folder)
         rows = [
-            # Each has a progress of its own, because a run records the durations of its own stages only.
+            # Each has its own progress, because a run records only the durations of its own stages.
             campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)
             for mutation in chosen
         ]
@@ -128,7 +128,7 @@ _OF_SAMPLES = {"seed": "--seed", "limit_seconds": "--time", "tier": "--tier", "s
 
 
 def _refuse_unused(context: click.Context, *, generate: bool, sampled: bool) -> None:
-    """Raise UsageError for an option that would change nothing."""
+    """Raise UsageError for an option that would have no effect."""
     refused = dict(_OF_PLANTED_BUGS) if generate else {**_OF_MUTANTS, **_OF_SAMPLES}
     if generate and not sampled:
         refused |= _OF_SAMPLES

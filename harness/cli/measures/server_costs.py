@@ -170,7 +170,7 @@ def _measured_on(
     insecure: bool,
     install: bool,
 ) -> server_cost.Measurement:
-    """A measurement whose targets and workloads are a job each."""
+    """A measurement with one job for each target and workload."""
     paths = [name for name in filter(None, (*request.servers, request.against)) if name not in bench.catalog.servers]
     if len(paths) > 1:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What the words of a command line may be: the types of their values, and what a shell completes.
+"""The words of a command line: the types of their values, and their completion in a shell.
 
-It may import what `cli` may, and nothing of `cli`. Begin with value_types.
+It may import what `cli` may import, but nothing of `cli`. Begin with value_types.
 """

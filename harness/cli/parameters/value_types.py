@@ -66,7 +66,7 @@ class Percentage(click.ParamType[float]):
 
 
 class CompilerFlags(click.ParamType[tuple[str, ...]]):
-    """A distribution's compiler flags in one word, quoted as a shell quotes."""
+    """A distribution's compiler flags in one word, quoted as in a shell."""
 
     name = "flags"
     TAKEN: ClassVar = {
@@ -75,10 +75,12 @@ class CompilerFlags(click.ParamType[tuple[str, ...]]):
         r"-[cESo]|-o.+|-M.*": "the makefile says what is made: leave it out",
         r"-g0|-s|-fomit-frame-pointer": "findings need names, lines and stacks: leave it out",
     }
-    """Pattern of flags that are Plumbline's to give -> why, and what to type."""
+    """Pattern of flags that only Plumbline may set -> why, and what to type."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The flags one by one. Fails with what to type for words that are no flags, and for flags that are taken."""
+        """The individual flags. For words that are no flags, and for flags that Plumbline sets, it fails with advice
+        what to type.
+        """
         if isinstance(value, tuple):
             return value
         try:
@@ -107,10 +109,12 @@ class MakeVariable(click.ParamType[str]):
         "uname_M": "--target says the machine",
         "uname_S": "every target runs Linux",
     }
-    """Name of a variable that is Plumbline's to give -> what to do instead."""
+    """Name of a variable that only Plumbline may set -> what to do instead."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The variable as it was given. Fails with what to type for another form, and for a variable that is taken."""
+        """The variable as given. For any other form, and for a variable that Plumbline sets, it fails with advice what
+        to type.
+        """
         found = re.fullmatch(r"(\w+)=(.*)", str(value))
         if found is None:
             self.fail(f"{value!r} is not NAME=VALUE, such as USE_SYSTEMD=yes or 'LDFLAGS=-Wl,-z,now'", param, ctx)

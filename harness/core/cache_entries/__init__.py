@@ -1,5 +1,5 @@
-"""What is known of the cache's entries beside their content: seals, and who uses them.
+"""Metadata of the cache's entries: their seals, and which processes use them.
 
-It imports only `harness.core`'s own modules below `cache`.
-Begin with `cache_seal`, then `cache_use`, without which nothing may be removed.
+It imports only modules of `harness.core` below `cache`. Begin with `cache_seal`, then `cache_use`, which every removal
+must consult.
 """

@@ -1,4 +1,4 @@
-"""Seals: what a cache entry holds, file by file, written when the entry is made and compared when it is used.
+"""Seals: the content of a cache entry, file by file, recorded when the entry is made and compared when it is used.
 
 A seal reveals damage: a file that is truncated, empty, missing, added, or has one flipped bit. It is not a signature,
 because any program that may write to the cache may also write seals.
@@ -83,7 +83,7 @@ def difference(folder: Path, seal: Seal) -> str:
 
 
 def state_of(folder: Path) -> State:
-    """A state that shows cheaply whether a folder was written to since; empty if there is no folder."""
+    """A cheap state of a folder, which changes if anything in it is written to; empty if there is no folder."""
     return {
         name: (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         for name, _, status in files_below(folder)
@@ -91,7 +91,7 @@ def state_of(folder: Path) -> State:
 
 
 def put_on_disk(folder: Path) -> None:
-    """Return when a folder and its content would survive a power cut."""
+    """Flush a folder with its content to the disk, so that they survive a power failure."""
     paths = [path for _, path, status in files_below(folder) if stat.S_ISREG(status.st_mode)]
     if len(paths) > MANY_FILES:
         os.sync()
@@ -101,7 +101,7 @@ def put_on_disk(folder: Path) -> None:
 
 
 def sync(path: Path | str) -> None:
-    """Return when a file or a folder itself is on the disk."""
+    """Flush a file, or a folder itself, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

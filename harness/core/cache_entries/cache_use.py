@@ -1,9 +1,9 @@
-"""Who uses the cache, and when each entry was used last: nothing is removed that a running command uses.
+"""Records which commands use the cache and when each entry was last used, so that nothing in use is removed.
 
-A command that uses the cache holds a lock whose name has the time at which it began. Its first use of an entry sets the
-time of the entry's seal. An entry that was used since the oldest running command began may be in use by one. Both notes
-are made under a lock that commands share and that a removal has alone, so that no entry disappears between a note and
-the look at the entry that follows it. The kernel releases the locks of a killed process.
+A command that uses the cache holds a lock whose name contains the time at which the command began. Its first use of an
+entry sets the time of the entry's seal. If an entry was used after the oldest running command began, some command may
+be using it. Commands make both records under a shared lock, which a removal holds exclusively, so no entry disappears
+between the record and the check of the entry that follows it. The kernel releases the locks of a killed process.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class CacheUse:
         self._own: FileLock | None = None
 
     def note(self, seal: Path) -> None:
-        """Note that this process uses the entry of a seal, if it exists. Costs nothing the second time."""
+        """Record that this process uses the entry of a seal, if it exists. Costs nothing the second time."""
         with self._guard:
             if seal in self._noted:
                 return
-            # On a disk that is read-only or full, an entry can be read all the same; and none is removed.
+            # On a disk that is read-only or full, an entry can still be read, and no entry is removed.
             with contextlib.suppress(OSError), self._gate(fcntl.LOCK_SH):
                 if self._own is None:
                     self._own = self._held()
@@ -50,7 +50,9 @@ class CacheUse:
 
     @contextlib.contextmanager
     def removal(self) -> Iterator[int]:
-        """Exclude every note meanwhile. Yields the time, in nanoseconds, since when what was used may be in use."""
+        """Exclude all records meanwhile. Yields a time in nanoseconds: entries that were used after it may still be in
+        use.
+        """
         self._locks.mkdir(parents=True, exist_ok=True)
         with self._gate(fcntl.LOCK_EX):
             yield min([time.time_ns(), *self.users()])
@@ -72,13 +74,13 @@ class CacheUse:
             except Timeout:
                 found.append(_began(path))
             else:
-                # It has ended, however it did.
+                # The process has ended in some way.
                 path.unlink(missing_ok=True)
                 lock.release()
         return found
 
     def _held(self) -> FileLock:
-        # A time of an older process that had this number would be another name.
+        # An older process with this number would have begun at another time, and its lock would have another name.
         lock = FileLock(self._locks / f"{_USER}{os.getpid()}-{time.time_ns()}.lock", thread_local=False)
         lock.acquire()
         atexit.register(_give_up, lock)

@@ -1,8 +1,8 @@
-"""Logs of limited size: however much is written, only the head and the tail are kept.
+"""Logs of limited size: only the head and the tail are kept, however much is written.
 
 The writer does not notice. While it writes, the middle of a file that has grown too long becomes a hole, which frees
-disk space and keeps offsets. After it has ended, the head and the tail are joined by a line that says how much was left
-out. Logs are checked every half second; a log may exceed its limit by as much as the disk takes in that time.
+disk space and keeps offsets. After it has ended, the head and the tail are joined by a line that says how much is
+missing. Logs are checked every half second; a log may exceed its limit by as much as the disk takes in that time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The part of the caller's environment that started processes see: only what is listed here.
+"""The part of the caller's environment that started processes see: only the variables that are listed here.
 
 A variable can deselect tests (PYTEST_ADDOPTS), disable their assertions (PYTHONOPTIMIZE), replace modules or libraries
-(PYTHONPATH, TCLLIBPATH, LD_PRELOAD), or change what a compiler or an emulator does (CFLAGS, MAKEFLAGS, QEMU_CPU).
-Therefore these lists name what passes, and no list names what does not.
+(PYTHONPATH, TCLLIBPATH, LD_PRELOAD), or change what a compiler or an emulator does (CFLAGS, MAKEFLAGS, QEMU_CPU). These
+lists therefore name the variables that pass, instead of those that do not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import tempfile
 
 PLAIN = {"LC_ALL": "C", "TZ": "UTC", "PATH": os.environ.get("PATH", os.defpath)}
-"""What a server or a compiler under test sees: results must not depend on the caller's locale."""
+"""The environment of a server or a compiler under test: results must not depend on the caller's locale."""
 
 CELL = ("PATH", "TMPDIR")
 """What a cell's test process sees besides its settings (docs/reference.md): the caller's PATH and a folder for its
@@ -45,8 +45,8 @@ REGISTRY_PREFIXES = ("PIP_",)
 def for_cell() -> dict[str, str]:
     """The environment of a cell's test process.
 
-    Its temporary files go where the command's do, which removes them. In a folder that is shared with other sessions of
-    pytest, the first cell to need one would also remove the old folders of those.
+    Its temporary files go where the command's do, which removes them. In a folder that other pytest sessions share, the
+    first cell to need one would also remove their old folders.
     """
     return {**_chosen(CELL), **CELL_SETTINGS, "TMPDIR": tempfile.gettempdir()}
 
@@ -57,7 +57,7 @@ def for_build(**extra: str) -> dict[str, str]:
 
 
 def for_git(**extra: str) -> dict[str, str]:
-    """The environment of git, without GIT_DIR and the like, which in a hook name the hook's repository."""
+    """The environment of git, without variables such as GIT_DIR, which name the hook's repository in a hook."""
     return {**_chosen(USER), "LC_ALL": "C", **extra}
 
 

@@ -1,8 +1,9 @@
-"""A fork server: a process that has imported what many processes need, and becomes each of them by fork(2).
+"""A fork server: a process that has imported the modules that many processes need, and becomes each of them by fork(2).
 
-That saves them the start of an interpreter and the same imports. Such a process is like any other: a child of the
-harness, in a session of its own, with its own token and command line. The server forks twice, so that the process
-becomes an orphan, which the harness adopts. It writes token and words where the kernel shows them to others (proc(5)).
+That saves the start of an interpreter and the imports for each of them. Such a process is like any other: a child of
+the harness with its own session, token and command line. The server forks twice, so that the process becomes an orphan,
+which the harness adopts. It writes the token and the words to the place from which the kernel shows them to others
+(proc(5)).
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 MESSAGE_BYTES = 1 << 16
 NUMBER_BYTES = 32
 NONE = b"none"
-"""The server's answer where it could not fork."""
+"""The server's answer if it could not fork."""
 DEADLINE_SECONDS = 60.0
-"""How long the server may take to fork. At first it imports."""
+"""How long the server may take to fork. The first fork waits for the imports."""
 COMMAND_LINE_BYTES = 8192
 """Length of the server's last word, which makes room for the words of forked processes."""
 _SPAN_FIELDS = slice(45, 49)
@@ -37,7 +38,7 @@ _SPAN_FIELDS = slice(45, 49)
 
 
 class ForkServer:
-    """The harness' side: `spawn` starts processes, from any thread."""
+    """The harness' side. `spawn` starts processes, from any thread."""
 
     def __init__(self, command: Sequence[str | Path], *, folder: Path, environment: Mapping[str, str]) -> None:
         """`command`: a program that calls `serve`. It runs in `folder` with this environment, as what it becomes."""
@@ -59,14 +60,16 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the server. The processes that it became go on."""
+        """End the server. The processes that it became continue."""
         with self._lock:
             self._give_up()
         if self._server is not None:
             process.kill_group(self._server)
 
     def spawn(self, words: list[str], output: int, token: str) -> CountedProcess | None:
-        """A process with these words, and both outputs in one descriptor; None if the server can fork no more."""
+        """Start a process with these words, and both outputs in one descriptor. Returns None if the server can no
+        longer fork.
+        """
         with self._lock:
             if self._socket is None:
                 return None
@@ -74,7 +77,7 @@ class ForkServer:
                 socket.send_fds(self._socket, [json.dumps([words, token]).encode()], [output])
                 return _Forked(int(self._socket.recv(NUMBER_BYTES)), words)
             except (OSError, ValueError):
-                # It was killed, or the machine lets it fork no more.
+                # It was killed, or the machine no longer lets it fork.
                 self._give_up()
                 return None
 
@@ -85,10 +88,12 @@ class ForkServer:
 
 
 class _Forked(CountedProcess):
-    """A process that the server has started. This process has adopted it, and waits for it as for its own."""
+    """A process that the server has started. This process has adopted it, and waits for it like for its own
+    children.
+    """
 
     def __init__(self, pid: int, words: list[str]) -> None:
-        # Popen's own constructor would start a program. This is what its other methods use.
+        # Popen's own constructor would start a program. These are the attributes that its other methods use.
         self.pid, self.args = pid, words
         self.returncode = None
         self.stdin = self.stdout = self.stderr = None
@@ -101,10 +106,10 @@ class _Forked(CountedProcess):
 
 
 def serve() -> list[str] | None:
-    """Fork as often as standard input asks. Returns None in the server, at the end, and its words in each process
+    """Fork whenever standard input requests it. Returns None in the server at the end, and the words in each process
     that it has become.
 
-    The caller must have one thread, and have started no process.
+    The caller must have only one thread, and must not have started a process.
     """
     # The garbage collector would write to every page that the processes share.
     gc.freeze()
@@ -122,9 +127,9 @@ def serve() -> list[str] | None:
 
 
 def _forked(begin: Callable[[], None]) -> bytes | None:
-    """The number of a process that has begun; empty if it could not. None in the process itself.
+    """The number of the new process; empty if it could not start. None in the new process itself.
 
-    The process between ends at once, and makes it an orphan.
+    The intermediate process ends at once, which makes the new one an orphan.
     """
     reader, writer = os.pipe()
     between = os.fork()
@@ -146,7 +151,7 @@ def _forked(begin: Callable[[], None]) -> bytes | None:
 
 
 def _become(words: list[str], token: str, output: int) -> None:
-    """Give this process what a new one would have: a session, standard streams, a token, a command line."""
+    """Give this process the attributes of a new one: a session, standard streams, a token, a command line."""
     os.setsid()
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -31,7 +31,7 @@ FILES_ENOUGH = 65536
 
 
 BRIEF_SECONDS = 2.0
-"""Process numbers do not wrap around in so short a time (pid_max is 32768 or more)."""
+"""Process numbers do not wrap around within such a short time (pid_max is 32768 or more)."""
 
 
 class _Started(NamedTuple):
@@ -44,11 +44,11 @@ class ProcessRegistry:
     """What one harness process must clean up. The first process starts the watchdog; a killed watchdog is replaced."""
 
     def __init__(self) -> None:
-        # A signal handler may come while its own thread holds the lock.
+        # A signal handler may run while its own thread holds the lock.
         self._lock = threading.RLock()
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._run = ""
-        """The beginning of its tokens, which it chooses with the first process: a forked process has its own."""
+        """The prefix of its tokens, which it chooses with the first process: a forked process has its own prefix."""
         self._count = 0
         self._started: dict[int, _Started] = {}
         self._folders: set[Path] = set()
@@ -60,7 +60,7 @@ class ProcessRegistry:
         with self._lock:
             self._ready()
             self._count += 1
-            # The length is constant: where a program's stack begins depends on its environment.
+            # The length is constant because the start of a program's stack depends on its environment.
             token = f"{self._run}.{self._count:08x}"
             process = call(token)
             self._started[process.pid] = _Started(token, own_group, time.monotonic())
@@ -79,7 +79,9 @@ class ProcessRegistry:
         self._kill(lambda: self._orphans(since=since))
 
     def keep_folder(self, folder: Path, *, at_once: bool) -> None:
-        """Have a folder removed when the harness ends; unless `at_once`, only if it starts a process before."""
+        """Have a folder removed when the harness ends; unless `at_once`, only if the harness starts a process before
+        that.
+        """
         with self._lock:
             self._folders.add(folder)
             if at_once:

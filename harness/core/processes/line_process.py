@@ -19,7 +19,7 @@ class Answer(NamedTuple):
     """The answer of a process to one request."""
 
     text: str
-    """All that it printed since the request. Bytes that are not UTF-8 are escaped."""
+    """Everything that it printed since the request. Bytes that are not UTF-8 are escaped."""
     end: Literal["complete", "expired", "ended"]
     """complete: it printed the last line; expired: the deadline passed first; ended: it closed its output first."""
 
@@ -42,7 +42,7 @@ class LineProcess:
             child_end.close()
 
     def ask(self, line: str, *, last: str, deadline_seconds: float) -> Answer:
-        """Send a line; returns what the process prints before the line `last`."""
+        """Send a line. Returns the output of the process up to, but not including, the line `last`."""
         until = time.monotonic() + deadline_seconds
         with contextlib.suppress(OSError):
             self._socket.settimeout(deadline_seconds)
@@ -50,7 +50,7 @@ class LineProcess:
         return self._read(last, until)
 
     def read(self, *, last: str, deadline_seconds: float) -> Answer:
-        """What the process prints before the line `last` without being asked."""
+        """The output of the process before the line `last`, without a request."""
         return self._read(last, time.monotonic() + deadline_seconds)
 
     def _read(self, last: str, until: float) -> Answer:
@@ -75,7 +75,7 @@ class LineProcess:
         return Answer(output[1:].decode("utf-8", "backslashreplace"), end)
 
     def close(self) -> None:
-        """End the process, whatever it does. A second call does nothing."""
+        """End the process in any state. A second call does nothing."""
         self._socket.close()
         running, self._process = self._process, None
         if running is not None:

@@ -1,8 +1,8 @@
-"""The memory that this process and its descendants take together: the largest of the samples.
+"""The memory that this process and its descendants use together: the maximum of all samples.
 
 A page that several processes share counts once: the proportional set size (PSS, proc_pid_smaps(5)) is added up. Reading
-it takes the kernel 1 to 8 ms per process. It is therefore read only when the resident sets, which cost nothing to read,
-are larger together than ever before. What lives shorter than the interval between two samples may go unseen.
+it takes the kernel 1 to 8 ms per process. It is therefore read only when the sum of the resident sets, which is cheap
+to read, exceeds all earlier ones. A process that lives for less than the interval between two samples may be missed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 1.0
 NOTABLE_GROWTH = 1.02
-"""How much larger the resident sets must be than ever before for the PSS to be read."""
+"""By how much the resident sets must exceed all earlier ones for the PSS to be read."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -45,7 +45,7 @@ class MemoryWatch:
 
     def __enter__(self) -> Self:
         """Begin."""
-        # A machine that allows no more threads only loses this figure.
+        # If the machine allows no more threads, only this figure is lost.
         with contextlib.suppress(RuntimeError):
             self._thread.start()
         return self
@@ -61,7 +61,7 @@ class MemoryWatch:
             self.sample()
 
     def sample(self) -> None:
-        """Look at the processes now."""
+        """Take a sample of the processes now."""
         pids = [os.getpid(), *(each.pid for each in process_tree.below(os.getpid(), process_tree.processes()))]
         resident = sum(map(_resident_bytes, pids))
         if resident <= self._largest_resident * NOTABLE_GROWTH:

@@ -46,7 +46,7 @@ _REGISTRY = ProcessRegistry()
 def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) -> None:
     """End a process and its group: SIGTERM, and SIGKILL after the grace period. Returns when the leader is reaped.
 
-    Orphans in other groups and sessions are killed as well.
+    Orphans in other groups and sessions are also killed.
     """
     with contextlib.suppress(ProcessLookupError):
         if grace_seconds and process.poll() is None:
@@ -68,8 +68,8 @@ _STOPPED = threading.Event()
 def keep_folder(folder: Path, *, at_once: bool = True) -> None:
     """Have a folder removed when this process has ended, however it ended.
 
-    `at_once`: False for a folder that something else removes as well, until the first process is started. That saves a
-    command that starts none the watchdog. Raises InfrastructureError without a watchdog.
+    `at_once`: False for a folder that something else removes as well, until the first process is started. A command
+    that starts no process then needs no watchdog. Raises InfrastructureError without a watchdog.
     """
     _REGISTRY.keep_folder(folder, at_once=at_once)
 
@@ -98,7 +98,7 @@ def stop_on_signals() -> None:
     """
 
     def interrupt(_signal: int, _frame: object) -> None:
-        # A further signal during the clean-up would end in a traceback.
+        # A further signal during the clean-up would cause a traceback.
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
         threading.excepthook = lambda _: None
@@ -119,7 +119,9 @@ atexit.register(stop)
 
 
 Spawn = Callable[[list[str], int, str], CountedProcess | None]
-"""Another way to start a process, by its words, a descriptor for its outputs, and its token. None if it cannot."""
+"""Another way to start a process, given its words, a descriptor for its outputs, and its token. Returns None on
+failure.
+"""
 
 
 def start(
@@ -268,11 +270,11 @@ def run(
 
     Only the head and the tail of a very long output are kept (harness.core.processes.capped_log). `watch` is called
     every `watch_seconds` (None: WATCH_SECONDS) meanwhile, and an exception of it ends the command. `spawn` and
-    `steady_addresses`: as of `start`. `usable`: to the deadline counts only the time that the processes could use, not
-    their waits for a processor that others have. `since_output`: each output begins the deadline anew. The command must
-    be one whose output ends, such as one that tells of each part of its task.
+    `steady_addresses`: as of `start`. `usable`: only the time that the processes could use counts towards the deadline,
+    without waits for processors that others occupy. `since_output`: each output restarts the deadline. The command's
+    output must end, as when it reports each part of its task.
 
-    Raises InfrastructureError if the program cannot be started. A non-zero exit status is for the caller to judge.
+    Raises InfrastructureError if the program cannot be started. The caller must judge a non-zero exit status.
     """
     words = [str(word) for word in command]
     started = time.monotonic()
@@ -332,7 +334,7 @@ def _elapsed() -> Callable[[], float]:
 
 
 def _since_output(clock: Callable[[], float], stream: IO[bytes]) -> Callable[[], float]:
-    """A clock that begins anew when it sees that the output has grown."""
+    """A clock that restarts whenever the output has grown."""
     began, length = 0.0, -1
 
     def look() -> float:
@@ -352,10 +354,10 @@ def _wait(
     watch: Callable[[], None] | None,
     watch_seconds: float,
 ) -> bool:
-    """Whether the process ended before the deadline, as the clock counts."""
+    """Whether the process ended before the deadline, according to the clock."""
     while (left := deadline_seconds - clock()) > 0:
         try:
-            # The clock may be slower than time is.
+            # The clock may run slower than real time.
             process.wait(min(left, watch_seconds))
         except subprocess.TimeoutExpired:
             if watch:

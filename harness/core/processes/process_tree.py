@@ -1,7 +1,7 @@
 """The tree of processes: read from /proc, marked by a token, killed in whatever session they are.
 
-When a process calls setsid and its parent ends, neither its group nor its parent says where it came from. Two things
-do: a subreaper becomes the parent of orphans (prctl(2), PR_SET_CHILD_SUBREAPER), and the environment, which processes
+When a process calls setsid and its parent ends, neither its group nor its parent shows its origin. Two things do: a
+subreaper becomes the parent of orphans (prctl(2), PR_SET_CHILD_SUBREAPER), and the environment, which processes
 inherit, holds a token. Callers decide which processes to kill.
 
 The watchdog and the supervisor use this module and must start at once, so it imports only the standard library.
@@ -41,7 +41,7 @@ class Process(NamedTuple):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, if the kernel can do that."""
+    """Become the parent of every descendant whose own parent ends, if the kernel supports that."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -54,9 +54,9 @@ def die_with_parent(number: signal.Signals, parent: int) -> None:
 
 @contextlib.contextmanager
 def steady_addresses() -> Iterator[None]:
-    """Have the programs that this thread starts meanwhile use the same addresses every time, if the kernel permits it.
+    """Make the programs that this thread starts meanwhile use the same addresses every time, if the kernel permits it.
 
-    The kernel keeps that for each thread, and a child has what its parent's thread had (personality(2)).
+    The kernel stores this for each thread, and a child inherits it from its parent's thread (personality(2)).
     """
     asked = 0xFFFFFFFF
     library = ctypes.CDLL(None)
@@ -120,7 +120,7 @@ def token_of(pid: int) -> str:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """SIGKILL to each, if it is still there."""
+    """Send SIGKILL to each that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -28,12 +28,12 @@ _threads: defaultdict[str, float] = defaultdict(float)
 
 
 def seconds() -> float:
-    """What this process and all its descendants that have ended took from the processors so far."""
+    """The processor time so far of this process and of all its ended descendants."""
     return own_seconds() + _seconds(resource.RUSAGE_CHILDREN)
 
 
 def own_seconds() -> float:
-    """What this process took so far, with all its threads."""
+    """The processor time so far of this process, with all its threads."""
     return _seconds(resource.RUSAGE_SELF)
 
 
@@ -73,7 +73,7 @@ class CountedProcess(subprocess.Popen[bytes]):
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; returns the exit status. Raises subprocess.TimeoutExpired.
 
-        It returns at once when the process ends: `Popen.wait` looks again and again, up to 50 ms apart.
+        It returns as soon as the process ends, whereas `Popen.wait` polls at intervals of up to 50 ms.
         """
         if timeout is not None and self.returncode is None and not self._ends_within(timeout):
             raise subprocess.TimeoutExpired(self.args, timeout)

@@ -1,6 +1,6 @@
-"""Where a process of ours spends its processor time: stacks of the main thread, at regular intervals of that time.
+"""Profiles a process of Plumbline: stacks of the main thread, at regular intervals of processor time.
 
-It owns one interval timer of this process. It costs some 20 µs per sample, and nothing where it was not started. The
+It owns one interval timer of this process. It costs about 20 µs per sample, and nothing if it was not started. The
 process' children inherit neither the timer nor the samples.
 """
 
@@ -20,9 +20,11 @@ INTERVAL_SECONDS = 0.005
 SEPARATOR = ";"
 """Between the functions of a stack, the outermost first, as in the folded stacks of flame graphs."""
 _PLUMBING = ("_pytest.", "pluggy.", "pytest.", "runpy", "__main__", "click.", "concurrent.", "threading")
-"""Modules whose functions only call on: forty of them lie below every test."""
+"""Modules whose functions only call other functions: forty such frames are below every test."""
 _LEAST_SHARE = 0.2
-"""Part of an interval that the main thread must have taken for a sample to be its own, and not another thread's."""
+"""The part of an interval that the main thread must have used for a sample to count for it, and not for another
+thread.
+"""
 
 
 class Profiler:
@@ -30,7 +32,7 @@ class Profiler:
 
     def __init__(self, phase: str) -> None:
         self.phase = phase
-        """What the process is at: the outermost part of the stacks that follow."""
+        """The current phase of the process: the outermost part of the stacks that follow."""
         self._stacks: defaultdict[str, float] = defaultdict(float)
         self._charged = 0.0
 
@@ -38,14 +40,14 @@ class Profiler:
         """Begin to sample. Time from before counts for nothing."""
         self._charged = time.thread_time()
         signal.signal(signal.SIGPROF, self._sample)
-        # A system call that the signal interrupts goes on.
+        # A system call that the signal interrupts continues.
         signal.siginterrupt(signal.SIGPROF, False)
         signal.setitimer(signal.ITIMER_PROF, INTERVAL_SECONDS, INTERVAL_SECONDS)
 
     def stop(self) -> Mapping[str, float]:
         """End it. Returns seconds by stack."""
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # One may be on its way, and would end the process by default.
+        # A signal may be pending, and would end the process by default.
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
         return dict(self._stacks)
 

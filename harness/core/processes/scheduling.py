@@ -1,6 +1,6 @@
-"""What the kernel says about a running process: how long it had a processor, or waited for one; whether it is stopped.
+"""The kernel's view of a running process: how long it had a processor or waited for one, and whether it is stopped.
 
-A deadline that counts only the time that a process could use does not depend on what else the machine does.
+A deadline that counts only the time that a process could use does not depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def waited_seconds(pid: int) -> float:
     (Linux Documentation/scheduler/sched-stats.rst: the second field is the delay in nanoseconds).
     """
     delays = [0.0]
-    # The process may have ended since it was listed, and a thread as well.
+    # The process, or one of its threads, may have ended since it was listed.
     with contextlib.suppress(OSError):
         for path in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
@@ -28,26 +28,26 @@ def waited_seconds(pid: int) -> float:
 
 
 def ran_seconds(pid: int) -> float:
-    """How long all threads of a living process had a processor, up to this moment. Raises OSError where it has ended.
+    """How long all threads of a living process had a processor, up to this moment. Raises OSError if it has ended.
 
-    The number of the clock is what clock_getcpuclockid(3) makes of a process (Linux include/linux/posix-timers.h). What
-    /proc has of a running thread is older by up to a tick.
+    The number of the clock is that of clock_getcpuclockid(3) for the process (Linux include/linux/posix-timers.h). The
+    figures of a running thread in /proc are up to one tick older.
     """
     of_scheduler = 2
     return time.clock_gettime(~pid << 3 | of_scheduler)
 
 
 class UsableTime:
-    """The time that a process and all that it started could use: elapsed time without their waits for a processor.
+    """The time that a process and all its descendants could use: elapsed time without their waits for a processor.
 
-    What it started is what lies below it in the tree of processes, and its session. Processes that talk to each other
-    wait by turns, so that their times are added; never more than elapsed counts.
+    The descendants are those in the process tree, and the processes of its session. Processes that talk to each other
+    take turns waiting, so their waits are added, up to the elapsed time.
     """
 
     SAMPLE_SECONDS = 2.0
-    """How often the processes are looked at. What one waited since then counts only at the next look."""
+    """The interval between two samples of the processes. A wait since the last sample counts only at the next one."""
     LEAST_SHARE = 0.1
-    """The share of elapsed time that counts at least, so that a deadline is reached on any machine."""
+    """The minimal share of elapsed time that counts, so that a deadline is reached on every machine."""
 
     def __init__(self, leader: int) -> None:
         """`leader`: the process, which leads a session of its own."""
@@ -55,16 +55,16 @@ class UsableTime:
         self._waited: dict[int, float] = {}
         self._looked = time.monotonic()
         self.seconds = 0.0
-        """The usable time since the beginning, as of the last look."""
+        """The usable time since the beginning, as of the last sample."""
 
     def look(self) -> float:
-        """Look at the processes, if it is time, and return the usable time since the beginning."""
+        """Take a sample of the processes, if it is due, and return the usable time since the beginning."""
         now = time.monotonic()
         elapsed = now - self._looked
         if elapsed < self.SAMPLE_SECONDS:
             return self.seconds
         waited = {pid: waited_seconds(pid) for pid in self._processes()}
-        # A process that began since the last look waited all its waiting since then.
+        # A process that began after the last sample has waited only since then.
         more = sum(seconds - self._waited.get(pid, 0.0) for pid, seconds in waited.items())
         self.seconds += max(elapsed - more, elapsed * self.LEAST_SHARE)
         self._waited, self._looked = waited, now

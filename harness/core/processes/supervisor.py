@@ -27,7 +27,7 @@ BEGUN = signal.SIGUSR1
 """The signal by which a command tells its supervisor that it is stopping."""
 _AWAITED = {*STOPPING, BEGUN, signal.SIGCHLD}
 _FROM_KERNEL = 0x80
-"""SI_KERNEL (sigaction(2)): the signal is from the terminal, so the command has received it as well."""
+"""SI_KERNEL (sigaction(2)): the signal is from the terminal, so the command has also received it."""
 _ABOVE: list[int] = []
 """In the command's process: the process number of its supervisor."""
 GRACE_SECONDS = 15.0
@@ -40,10 +40,11 @@ INTERRUPTED = "interrupted; all processes of this run have been stopped"
 
 
 def supervise(command: Callable[[], NoReturn], *, killed: int | None = None, again: Callable[[], str] = str) -> int:
-    """Run a command, which does not return, in a process of its own. Returns its exit status when nothing of it lives.
+    """Run a command, which does not return, in a process of its own. Returns its exit status when none of its processes
+    are left.
 
-    `killed` is the status to return if a signal ended the command. `again` returns a command line that shows more of
-    such an end; empty where there is none.
+    `killed` is the status to return if a signal ended the command. `again` returns a command line that gives more
+    details about such an end; empty if there is none.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     process_tree.adopt_orphans()
@@ -77,7 +78,7 @@ def say(text: str) -> None:
 
 
 class _Stop:
-    """The progress of a command towards its end."""
+    """How far a command is with ending."""
 
     def __init__(self, child: int) -> None:
         self._child = child
@@ -103,7 +104,7 @@ class _Stop:
             self.kill()
         elif received.si_code != _FROM_KERNEL:
             os.kill(self._child, received.si_signo)
-            # A program that controls the terminal, such as gdb, uses Ctrl-C itself and goes on.
+            # A program that controls the terminal, such as gdb, handles Ctrl-C itself and continues.
             if received.si_signo != signal.SIGINT:
                 self._since = self._since or now
 
@@ -132,7 +133,9 @@ def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:
 
 
 def tell_begun() -> None:
-    """In the command's process, report that it is stopping after a signal. Without a supervisor, do nothing."""
+    """In the command's process, report that the command is stopping after a signal. Without a supervisor, do
+    nothing.
+    """
     if _ABOVE and os.getppid() == _ABOVE[0]:
         os.kill(_ABOVE[0], BEGUN)
 

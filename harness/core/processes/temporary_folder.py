@@ -1,6 +1,6 @@
 """One folder for all temporary files of a command, with a path that is short enough for sockets.
 
-The command removes the folder at its end. If it was killed, its watchdog does; if that was killed as well, the next
+The command removes the folder at its end. If it was killed, its watchdog does; if that was also killed, the next
 command does, because the folder's lock is free.
 """
 
@@ -23,7 +23,7 @@ LOCK = "lock"
 SOCKET_PATH_BYTES = 107
 """The longest path of a Unix socket (unix(7): sun_path without its NUL)."""
 BELOW_BYTES = 70
-"""What follows in the path: the names of the folder, a run, a guest and the socket."""
+"""The length of the rest of the path: the names of the folder, a run, a guest and the socket."""
 YOUNG_SECONDS = 60.0
 """A younger folder may not have been locked yet."""
 
@@ -31,7 +31,7 @@ YOUNG_SECONDS = 60.0
 def confine() -> Path:
     """Make `tempfile` put everything into a new folder of this process from now on; returns the folder.
 
-    Raises InfrastructureError if there is no place for it.
+    Raises InfrastructureError if no place is suitable.
     """
     place = _place()
     _sweep(place)
