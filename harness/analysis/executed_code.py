@@ -37,7 +37,7 @@ class CodeLine(NamedTuple):
 def code_lines(triple: str, server_binary: Path, addresses: Iterable[int]) -> dict[int, list[CodeLine]]:
     """Address -> the line there and those that its function was inlined at, innermost first.
 
-    An address without debug information is absent. Raises InfrastructureError where the target's addr2line is missing.
+    An address without debug information is absent. Raises InfrastructureError if the target's addr2line is missing.
     """
     program = debug_file(str(server_binary)) or str(server_binary)
     found: dict[int, list[CodeLine]] = {}

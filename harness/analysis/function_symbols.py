@@ -22,7 +22,7 @@ class FunctionSymbol(NamedTuple):
     start: int
     """Its first address, as the object's symbols count."""
     size: int
-    """In bytes; 0 where nobody wrote it, as in some assembly."""
+    """In bytes; 0 if nobody wrote it, as in some assembly."""
     name: str
 
 

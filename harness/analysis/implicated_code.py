@@ -38,8 +38,9 @@ _CARRIERS = {
     "client list",
     "config get",
 }
-"""Commands that hand out, take in or save what others stored, or show what others counted: what is wrong then is seldom
-their handlers' fault."""
+"""Commands that hand out, take in or save what others stored, or show what others counted: what is wrong then is rarely
+their handlers' fault.
+"""
 
 
 class ImplicatedCode(Record, frozen=True):
@@ -66,7 +67,7 @@ def collect(folder: Path, findings: Iterable[Finding], tree: Path | None) -> lis
 
 
 def _read(folder: Path) -> ImplicatedCode:
-    """The stored places; none where they are missing or damaged, because they are no evidence."""
+    """The stored places; none if they are missing or damaged, because they are no evidence."""
     try:
         return json_codec.decode((folder / FILE).read_bytes(), ImplicatedCode)
     except (OSError, msgspec.DecodeError):

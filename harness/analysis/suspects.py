@@ -114,7 +114,7 @@ class SuspectList(Record, frozen=True):
     passing: int
     """The streams that did not."""
     comparison: ValueComparison | None = None
-    """Where the values of the suspects part on the target and natively; None where nobody looked, or they do not."""
+    """Where the values of the suspects part on the target and natively; None if nobody looked, or they do not."""
 
     def compared(self, comparison: ValueComparison) -> SuspectList:
         """The list with a comparison of values: the function in which they part stands first."""
@@ -159,12 +159,12 @@ def collect(folder: Path, findings: Iterable[Finding]) -> list[Finding]:
 
 
 def stored(folder: Path, finding: str) -> SuspectList | None:
-    """A finding's ranking; None where there is none."""
+    """A finding's ranking; None if there is none."""
     return _read(folder).lists.get(finding)
 
 
 def _read(folder: Path) -> _Stored:
-    """The stored rankings; none where they are missing or damaged, because they are no evidence."""
+    """The stored rankings; none if they are missing or damaged, because they are no evidence."""
     try:
         return json_codec.decode((folder / FILE).read_bytes(), _Stored)
     except (OSError, msgspec.DecodeError):

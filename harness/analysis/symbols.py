@@ -105,7 +105,7 @@ class Symbols:
         return found[0] if len(found) == 1 else named
 
     def backtrace(self, fault: Fault, machine: str) -> list[Frame]:
-        """The whole stack of a fault, innermost first. A system call that may not be made is a frame of its own."""
+        """The whole stack of a fault, innermost first. A system call that may not be made is a separate frame."""
         frames = [_system_call(fault)] if fault.call_number >= 0 else []
         frames += self.frames(fault.maps, fault.pc)
         for caller in unwind.call_chain(fault, machine):
@@ -247,7 +247,7 @@ def _units_naming(dwarf: Any, file: str) -> Iterator[Any]:
 def _line_programs_naming(dwarf: Any, name: str) -> list[bytes] | None:
     """The offsets, as attributes hold them, of the line programs that name such a file (DWARF 4, 6.2.4).
 
-    None where they cannot be told: from version 5 on, names are elsewhere, and with 64 bits, offsets are longer.
+    None if they cannot be told: from version 5 on, names are elsewhere, and with 64 bits, offsets are longer.
     """
     content = _content_of(dwarf.debug_line_sec)
     word, half = ("<I", "<H") if dwarf.config.little_endian else (">I", ">H")

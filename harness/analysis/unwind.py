@@ -58,9 +58,9 @@ def may_be_in_handler_of(earlier: Fault, later: Fault, machine: str) -> bool:
     """Whether the handler of an earlier fault of the same thread may still run at a later one.
 
     While it does, everything that the earlier fault interrupted stays on the stack, above the handler's frames. False
-    where the stack has been unwound to there or further, or where other frames have taken that place since: the
-    handler has returned, or has jumped out. True in doubt: where one record shows too little of the stack, and where
-    the handler may have a stack of its own.
+    if the stack has been unwound to there or further, or where other frames have taken that place since: the handler
+    has returned, or has jumped out. True in doubt: where one record shows too little of the stack, and where the
+    handler may have its own stack.
     """
     variant = registry.variant(machine)
     below = earlier.stack_address - later.stack_address
@@ -166,7 +166,7 @@ def _code_word(record: MapRecord, link_address: int) -> int | None:
 
 
 def read_code(path: str, link_address: int, size_bytes: int) -> bytes:
-    """A file's content at an address of its own symbols; shorter or empty where its segment ends."""
+    """A file's content at an address of its own symbols; shorter or empty if its segment ends."""
     for start, size, address in _segments(path):
         if address <= link_address < address + size:
             with Path(path).open("rb") as stream:
@@ -271,7 +271,7 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
 
 @cache
 def frame_rules(path: str, address: int) -> dict[Any, Any] | None:
-    """The unwind rules in force at an address of a file's own symbols; None where no table covers it."""
+    """The unwind rules in force at an address of a file's own symbols; None if no table covers it."""
     # Cached: faults of one kind come again and again from the same few.
     for entry in _frame_entries(path):
         start = entry["initial_location"]

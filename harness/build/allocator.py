@@ -115,7 +115,7 @@ def refuse_unused_options(tree: SourceTree, settings: BuildSettings, chosen: All
 
 
 def refuse_options_of_another_allocator(database: str) -> None:
-    """Raise UsageError where a makefile that has options of jemalloc's script links another allocator.
+    """Raise UsageError if a makefile that has options of jemalloc's script links another allocator.
 
     `database`: what `make --print-data-base` printed. Releases since redis-7.0 have the choice in MALLOC.
     """

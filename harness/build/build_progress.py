@@ -63,7 +63,7 @@ def counted_stage(
 
 
 class BuildProgress:
-    """A build that goes on."""
+    """A build that continues."""
 
     def __init__(self, cache: Cache, stage: Activity, history: Sequence[str], verb: str) -> None:
         self._file = cache.path(KIND, f"{'-'.join(history)}.json")
@@ -78,7 +78,7 @@ class BuildProgress:
         self._steps = steps
 
     def goes_on(self, verb: str, steps: Callable[[], Steps] = lambda: Steps(0)) -> None:
-        """Say what follows the build, with steps of its own. They say nothing about the time that is left."""
+        """Say what follows the build, with its own steps. They say nothing about the time that is left."""
         self._afterwards = (verb, steps)
 
     def state(self) -> str:
@@ -109,7 +109,7 @@ class BuildProgress:
 def seconds_left(seconds: float, share: float, before: float) -> float:
     """The estimate of a build's remaining time after `seconds`, of which `share` of the steps took all.
 
-    `before`: what the last build of its kind took. 0 where neither tells anything. The build's own pace counts the more
+    `before`: what the last build of its kind took. 0 if neither tells anything. The build's own pace counts the more
     the more of it is done: it may find all its objects in the compilers' cache, or none.
     """
     by_history = max(before * (1 - share) if share else before - seconds, 0.0)
@@ -125,7 +125,7 @@ def _rounded(seconds: float) -> str:
 
 
 def _past(file: Path, history: Sequence[str]) -> Past | None:
-    """The last build of this kind, or of the next more general one; None where there is none."""
+    """The last build of this kind, or of the next more general one; None if there is none."""
     names = [file.name, *(f"{'-'.join(history[:known])}-*.json" for known in range(len(history) - 1, 0, -1))]
     for name in names:
         with contextlib.suppress(OSError, msgspec.DecodeError):

@@ -32,7 +32,7 @@ _EXECUTABLE = 1
 def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = None) -> Path | None:
     """The plugin, compiled for this machine (`tools`) against the emulator's own header.
 
-    Without a `fetcher`, None where the emulator's source is not there: emulators of a wheel need none, and it is large.
+    Without a `fetcher`, None if the emulator's source is not there: emulators of a wheel need none, and it is large.
     Raises InfrastructureError when it does not compile.
     """
     qemu = pinned_qemu()

@@ -112,7 +112,7 @@ class Builder:
         """A temporary place to compile in.
 
         `what` names the product in messages, `kind` names such products of all trees and targets, and `extent` tells
-        those apart that take more steps than others. `keep`: the next build in this place may go on with this one.
+        those apart that take more steps than others. `keep`: the next build in this place may continue with this one.
         """
         tree, optimisation, linked = plan.tree, plan.optimisation, plan.linked
         toolchain.check_level(plan.tools, optimisation)

@@ -146,7 +146,7 @@ def assembler(toolchain: Toolchain) -> str:
 
 
 def linked_files(compiler: str, libraries: tuple[str, ...]) -> list[str]:
-    """The assembler, the linker and the C library of a compiler: packages of their own. What is absent is left out.
+    """The assembler, the linker and the C library of a compiler: separate packages. What is absent is left out.
 
     `libraries`: the folders in which the target's programs find their shared objects. Those that the compiler names are
     of its usual width.

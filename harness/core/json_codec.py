@@ -43,7 +43,7 @@ def pretty(value: Any) -> bytes:
 def decode(text: bytes, kind: type[_Decoded]) -> _Decoded:
     """Decode JSON as a record. Raises msgspec.ValidationError if it does not fit, or else msgspec.DecodeError.
 
-    msgspec has an error of its own for bytes that are not UTF-8.
+    msgspec has its own error for bytes that are not UTF-8.
     """
     try:
         decoded: _Decoded = _decoder(kind).decode(text)

@@ -55,7 +55,7 @@ class AccessTable(Record, frozen=True):
     """How the address is written in the plain mode, if there are others."""
     addressing: list[AddressingMode] = msgspec.field(default_factory=list)
     states: list[InstructionState] = msgspec.field(default_factory=list)
-    """Empty where compilers write one instruction set."""
+    """Empty if compilers write one instruction set."""
     exempt: list[ExemptEncodings] = msgspec.field(default_factory=list)
     constraint: str = "r"
     """GCC's constraint for a register that can hold an address: on PowerPC, z/Architecture and m68k not every

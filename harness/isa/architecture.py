@@ -23,14 +23,14 @@ class InstructionSet(NamedTuple):
     """How machine code becomes text."""
 
     capstone: tuple[int, int] | None = None
-    """The library's architecture and mode; None where it lacks the instruction set."""
+    """The library's architecture and mode; None if it lacks the instruction set."""
     objdump: tuple[str, ...] = ()
     """Where capstone lacks the instruction set: the command that disassembles plain bytes."""
     numbers: tuple[str, ...] = ()
     """Where capstone and GNU's objdump lack the instruction set: the command that disassembles bytes which its input
     has as numbers (llvm-mc)."""
     instruction_bytes: int = 4
-    """How long every instruction is; 0 where lengths differ."""
+    """How long every instruction is; 0 if lengths differ."""
     symbol_flag_bits: int = 0
     """Bits of a function symbol's value that are not part of the address."""
     beyond_capstone: Callable[[bytes], str] | None = None
@@ -100,7 +100,7 @@ class AlignmentSwitch(NamedTuple):
     policies: str
     """What the names of the policies that it can be set to begin with."""
     own_names: Sequence[tuple[str, str]] = ()
-    """Pairs of a policy that every target has and the same one of these; none where both have one `mode`."""
+    """Pairs of a policy that every target has and the same one of these; none if both have one `mode`."""
 
 
 def _no_operand(_: str) -> int:
@@ -117,15 +117,15 @@ class Architecture(NamedTuple):
     variants: Mapping[str, Variant]
     """QEMU's name of a user-mode emulator -> what it runs."""
     accesses: Sequence[AccessPattern] = ()
-    """Empty where no kernel tier needs to read an access from its instruction. The first match counts."""
+    """Empty if no kernel tier needs to read an access from its instruction. The first match counts."""
     stores: str = r"(st|vst|push|vpush|swp|swap|cas)"
     """What the text of an instruction that stores, or loads and stores, begins with."""
     data_address: Callable[[str, Sequence[str], int], int] | None = None
-    """(Instruction, the gdb stub's registers, si_addr) -> where it accesses memory; None where si_addr tells."""
+    """(Instruction, the gdb stub's registers, si_addr) -> where it accesses memory; None if si_addr tells."""
     kernel_signal: Literal["signal", "unaddressed", "at-pc"] = "signal"
     """What the canary program says of a misaligned access that a real kernel answers with its signal."""
     notation: AccessNotation | None = None
-    """None where nobody has compared the encodings that compilers write with those that canaries make."""
+    """None if nobody has compared the encodings that compilers write with those that canaries make."""
     operand_bytes: Callable[[str], int] = _no_operand
     """The size of an instruction's operand, from its text."""
     misaligned_signal: signal.Signals = signal.Signals.SIGBUS
@@ -136,16 +136,16 @@ class Architecture(NamedTuple):
     """
     symbol_first: str = ""
     """ELF's name of the machine whose 64-bit little-endian objects have a relocation's symbol where others have its
-    type; empty where there is none.
+    type; empty if there is none.
     """
     table_relocations: Mapping[str, tuple[int, ...]] = {}
     """ELF's name of a machine -> the types of relocations by which its code finds a table of jumps among instructions,
-    by the distance from the global offset table: the table is at the relocation's own place less its addend. Empty
-    where tables are elsewhere, or found in another way.
+    by the distance from the global offset table: the table is at the relocation's own place less its addend. Empty if
+    tables are elsewhere, or found in another way.
     """
     padding: Mapping[str, bytes] = {}
     """ELF's name of a machine -> a pattern of the instructions with which assemblers fill the space up to an alignment.
-    Empty where that is one instruction over and over.
+    Empty if that is one instruction over and over.
     """
     ignored_warnings: tuple[str, ...] = ()
     """Self tests of servers that misread the emulator and stop the start: values of the option `ignore-warnings`."""

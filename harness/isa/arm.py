@@ -70,7 +70,7 @@ _NOTATION = AccessNotation(
         (r"^(\S+ \S+ )pc,", r"\1r,"),
         (r"\{(?:r|pc)\}", "{one}"),
         (r"\{(?:r|sp|pc)\b[^}]*\}", "{registers}"),
-        # The lowest byte of a negative offset is an encoding of its own where positive ones have 12 bits.
+        # The lowest byte of a negative offset is a separate encoding where positive ones have 12 bits.
         (r"^(T32 (?:ldr|str)s?h?\.w r, \[\w+, #-)\d+\]$", r"\1]"),
         (r"#-?\d+", "#"),
         (r"-r\b", "r"),

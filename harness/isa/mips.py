@@ -34,7 +34,7 @@ _NOTATION = AccessNotation(
 MIPS = Architecture(
     isas=("mips",),
     macros="mips|mips64",
-    # MIPS' 64-bit ELF Object File Specification: r_info has fields of its own, whatever the order of bytes.
+    # MIPS' 64-bit ELF Object File Specification: r_info has its own fields, whatever the order of bytes.
     symbol_first="EM_MIPS",
     variants={
         "mips": Variant(4, True, _FRAMES, _instructions(capstone.CS_MODE_MIPS32 | capstone.CS_MODE_BIG_ENDIAN)),

@@ -66,7 +66,7 @@ def variant(qemu: str) -> Variant | None:
 
 
 def encoding_table(isa: str) -> EncodingTable | None:
-    """Every encoding of an access that targets with this instruction set have; None where nobody has written them."""
+    """Every encoding of an access that targets with this instruction set have; None if nobody has written them."""
     # To make the tables takes a sixth of a second, which no command but the sweep of all encodings has use for.
     from harness.isa.encodings import (  # noqa: PLC0415
         aarch64,

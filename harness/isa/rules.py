@@ -219,7 +219,7 @@ def recorded_policies(policies: Mapping[str, Policy], name: str, machines: Colle
 
 
 def fate_policies(policies: Mapping[str, Policy], machines: Collection[Target]) -> set[str]:
-    """The names of the policies that `fate` reads for these machines. Raises KeyError where `ignore` is missing."""
+    """The names of the policies that `fate` reads for these machines. Raises KeyError if `ignore` is missing."""
     ignore = policies["ignore"]
     instead = {ignore.effective_policy.get(model(machine), ignore.name) for machine in machines}
     return {"signal", ignore.name, *instead, *(machine.kernel for machine in machines)}

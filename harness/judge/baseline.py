@@ -76,7 +76,7 @@ class Baseline(Record, frozen=True):
     appearances: dict[str, list[Appearance]] = msgspec.field(default_factory=dict, name="ways")
     """Identity -> the ways in which the finding appears."""
     again: dict[str, list[Appearance]] | None = None
-    """The same in a second run of the base, which says what is due to chance; None where one run was enough."""
+    """The same in a second run of the base, which says what is due to chance; None if one run was enough."""
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
@@ -140,7 +140,7 @@ def write(folder: Path, inherited: Baseline) -> None:
 
 
 def read(folder: Path) -> Baseline | None:
-    """Read a folder's inherited.json; None where there is none. Raises UsageError for a damaged one."""
+    """Read a folder's inherited.json; None if there is none. Raises UsageError for a damaged one."""
     path = folder / NAME
     try:
         return json_codec.decode(path.read_bytes(), Baseline)

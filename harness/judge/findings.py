@@ -43,7 +43,7 @@ class Judgement(Record, frozen=True):
     remarks: list[str]
     stages: dict[str, float]
     counters: dict[str, Counters] = msgspec.field(default_factory=dict)
-    """Target -> its audit's totals; empty where nothing was audited."""
+    """Target -> its audit's totals; empty if nothing was audited."""
     kernel_counters: dict[str, Counters] = msgspec.field(default_factory=dict)
     """Target -> what its kernel itself counted during the tests; only of kernels that count."""
     allocator: Allocator = "libc"
@@ -54,11 +54,11 @@ class Judgement(Record, frozen=True):
     io: Transport = "unix"
     """How the suites' clients reached the servers."""
     tier: Tier | Literal[""] = ""
-    """How much the suites did; empty where there was no choice, and where joined runs differ."""
+    """How much the suites did; empty if there was no choice, and where joined runs differ."""
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns: no other test ran. Empty if all tests ran."""
     base: str = ""
-    """The revision whose findings are known here, as its own (`plumb premerge`); empty where none was looked at."""
+    """The revision whose findings are known here, as its own (`plumb premerge`); empty if none was looked at."""
     place: str = ""
     """The folder of the server's tree in its repository: where annotations and code scanning find its files."""
     warnings: list[Finding] = msgspec.field(default_factory=list)

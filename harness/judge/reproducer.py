@@ -52,7 +52,7 @@ class ReplayedProgram(Record, frozen=True):
     environment: dict[str, str | None] = msgspec.field(default_factory=dict)
     """What differs from the environment of `plumb exec`; None for a variable that is not set."""
     requests: str | None = None
-    """What it reads from standard input, in base 64; None where that was no short file."""
+    """What it reads from standard input, in base 64; None if that was no short file."""
     sysroot: str = ""
     """The target's root folder, as in CommandRecord."""
     escaped: bool = False

@@ -64,14 +64,14 @@ class Catalog:
         found = {path.stem: read_toml(path, Target, name=path.stem) for path in _tomls(self.root / "targets")}
         for name, target in found.items():
             if target.emulator.runs_here and target.width_bits == 64:
-                # Which machine that is, no file knows. One of 32 bits is of a compiler of its own.
+                # Which machine that is, no file knows. One of 32 bits is of a separate compiler.
                 found[name] = _of_machine(target, platform.machine(), found)
         for target in found.values():
             self._check_target(target, found)
         return found
 
     def _check_target(self, target: Target, targets: Mapping[str, Target]) -> None:
-        """Raise UsageError where a target names something that is not there, or a variant in a target's place."""
+        """Raise UsageError if a target names something that is not there, or a variant in a target's place."""
         where = f"targets/{target.name}.toml"
         require_known("toolchain", target.toolchain, self.toolchains, where)
         require_known("policy", target.kernel, self.policies, where)
@@ -232,7 +232,7 @@ class Catalog:
         return CANARY_SUITE
 
     def suite_of_program(self, program: Program) -> Suite:
-        """The suite that runs a program instead of a server. Raises UsageError where none does."""
+        """The suite that runs a program instead of a server. Raises UsageError if none does."""
         for suite in self.suites.values():
             if suite.program == program:
                 return suite

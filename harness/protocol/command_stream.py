@@ -114,7 +114,7 @@ _ESCAPED = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 
 
 def split_words(line: bytes) -> tuple[bytes, ...]:
-    """The words of an inline command. Raises ValueError where quotes do not balance."""
+    """The words of an inline command. Raises ValueError if quotes do not balance."""
     words = []
     place, line = 0, line.strip()
     while place < len(line):

@@ -46,7 +46,7 @@ class ControlConnection:
             client.close()
 
     def begin(self, question: bytes, count: int) -> None:
-        """Send so many commands, without waiting. Raises OSError where the server is gone."""
+        """Send so many commands, without waiting. Raises OSError if the server is gone."""
         self._question, self._count = question, count
         try:
             self._send()
@@ -57,7 +57,7 @@ class ControlConnection:
             raise
 
     def end(self) -> list[Reply]:
-        """The replies to what was sent. Raises OSError where the server is gone, or does not reply in time."""
+        """The replies to what was sent. Raises OSError if the server is gone, or does not reply in time."""
         try:
             return self._received()
         except ServerGoneError:

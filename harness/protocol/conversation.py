@@ -68,8 +68,8 @@ class Conversation:
     def ask_into(self, replies: list[Reply], stream: Stream) -> None:
         """Send the stream, and append each reply to a list as it arrives.
 
-        What a client hears of others comes with the reply to its last command. Raises OSError where the server is
-        gone, or does not reply before the deadline; `replies` then ends there.
+        What a client hears of others comes with the reply to its last command. Raises OSError if the server is gone, or
+        does not reply before the deadline; `replies` then ends there.
         """
         self._replies = replies
         numbers = self._numbers(stream)

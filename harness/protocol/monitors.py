@@ -22,7 +22,7 @@ class Monitors:
     """As many monitoring clients as told, until they are closed or the server is gone.
 
     The server sends each of them something for almost every command of another client. A test may have the server drop
-    them: they connect again. Raises OSError where they cannot connect at first.
+    them: they connect again. Raises OSError if they cannot connect at first.
     """
 
     def __init__(self, server: Address, number: int, *, deadline_seconds: float) -> None:

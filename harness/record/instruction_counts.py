@@ -128,7 +128,7 @@ class InstructionCounts:
         return self._get(_HELD_CHILDREN)
 
     def go_on(self) -> None:
-        """Let the held server go on."""
+        """Let the held server continue."""
         os.write(self._orders, b"g")
 
     def await_held(self, alive: Callable[[], bool], *, deadline_seconds: float) -> None:

@@ -77,7 +77,7 @@ class ProcessNote(Record, frozen=True):
     pid: int
     how: Literal["exited", "killed", "replaced"]
     number: int
-    """The exit status, or the signal; 0 where it executed another program."""
+    """The exit status, or the signal; 0 if it executed another program."""
 
 
 class ProgramLaunch(Record, frozen=True):
@@ -98,7 +98,7 @@ class ProgramLaunch(Record, frozen=True):
     environment: dict[str, str | None]
     """The variables by which its environment differed from the command's; None for one that was gone."""
     configure: str = ""
-    """The log of the configure script that had it run; empty where none did."""
+    """The log of the configure script that had it run; empty if none did."""
 
     @property
     def text(self) -> str:

@@ -47,7 +47,7 @@ class RunCost(Record, frozen=True):
     """Processor seconds of the processes that it started, by program. The cells' are among them, as Python."""
     peak: PeakMemory
     cache_growth_bytes: int | None = None
-    """How much larger the cache became; None where nobody asked, since looking takes a second or more."""
+    """How much larger the cache became; None if nobody asked, since looking takes a second or more."""
     stacks: dict[str, float] = msgspec.field(default_factory=dict)
     """Processor seconds of the main thread by stack (harness.core.processes.profiler); empty without a profile."""
 
@@ -58,7 +58,7 @@ def write(folder: Path, cost: RunCost) -> None:
 
 
 def read(folder: Path) -> RunCost | None:
-    """RUN/cost.json; None where there is none, as in an earlier release's run. Raises UsageError for a damaged one."""
+    """RUN/cost.json; None if there is none, as in an earlier release's run. Raises UsageError for a damaged one."""
     return _read(folder / NAME, RunCost)
 
 
@@ -68,7 +68,7 @@ def write_profile(folder: Path, stacks: Mapping[str, float]) -> None:
 
 
 def read_profile(folder: Path) -> dict[str, float]:
-    """A cell's profile; empty where it has none. Raises UsageError for a damaged one."""
+    """A cell's profile; empty if it has none. Raises UsageError for a damaged one."""
     return _read(folder / PROFILE, dict[str, float]) or {}
 
 

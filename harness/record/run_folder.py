@@ -86,7 +86,7 @@ class Unentered(Record, frozen=True):
     """Of edited lines that the plain server lacks and the client, the benchmark or the server with TLS has: those that
     no test executed."""
     of_beside: int = 0
-    """How many such lines there are, with those that tests executed. None where nobody noted them."""
+    """How many such lines there are, with those that tests executed. None if nobody noted them."""
     whole_beside: bool = False
     """Whether the server's lines and these stand for the whole change."""
 
@@ -107,11 +107,11 @@ class CellRecord(Record, frozen=True):
     seal: str = ""
     """Digest of the cell's seal.json; empty if no test process was started."""
     emulator: DigestOrNone = ""
-    """SHA-256 of the user-mode emulator that ran the target's programs; empty where none did."""
+    """SHA-256 of the user-mode emulator that ran the target's programs; empty if none did."""
     audit_seal: str = ""
     """Digest of the audit's seal.json."""
     left_out: LeftOut | None = None
-    """None where all tests of the cell were to run."""
+    """None if all tests of the cell were to run."""
 
 
 VERSION = 5
@@ -151,7 +151,7 @@ class RunRecord(Record, frozen=True):
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns for the names of tests; empty if all tests ran."""
     tier: Tier | Literal[""] = ""
-    """How much the suites did; empty where there was no choice."""
+    """How much the suites did; empty if there was no choice."""
     beside: dict[str, str] = msgspec.field(default_factory=dict)
     """Evidence file in the run folder that belongs to no cell -> its SHA-256."""
     warnings: CompilerWarnings = "note"
@@ -176,7 +176,7 @@ class RunRecord(Record, frozen=True):
     revision: str = ""
     """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
     unentered: dict[Name, Unentered] = msgspec.field(default_factory=dict)
-    """Target -> what no test enters of a change; empty where nobody knows that for each target."""
+    """Target -> what no test enters of a change; empty if nobody knows that for each target."""
     uncompared: bool = False
     """Whether a change was checked and its code could not be compared with the base's. Older runs did not say."""
     version: int = VERSION

@@ -68,7 +68,7 @@ def unanswered(chunks: list[Chunk]) -> list[str]:
 
 
 LOOKS = {"CONFIG", "DEBUG", "DEL", "ECHO", "EXISTS", "FLUSHALL", "FLUSHDB", "INFO", "KEYS", "OBJECT", "PING", "SELECT"}
-"""Commands that look at what others did, or clear it away. A wrong reply to one of them is seldom its own fault."""
+"""Commands that look at what others did, or clear it away. A wrong reply to one of them is rarely its own fault."""
 
 
 def last_request(chunks: list[Chunk]) -> str:

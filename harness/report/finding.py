@@ -81,7 +81,7 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
 
 
 def comparison_rows(comparison: ValueComparison | None) -> list[tuple[str, str]]:
-    """Where the values of two machines part, as a word and what it stands for; nothing where nobody looked."""
+    """Where the values of two machines part, as a word and what it stands for; nothing if nobody looked."""
     if comparison is None:
         return []
     place = comparison.place

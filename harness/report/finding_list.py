@@ -91,8 +91,8 @@ def _place(finding: Finding) -> str:
 def named(judgement: Judgement, pattern: str, *, run: Path, list_all: bool = False) -> Finding:
     """The one finding, or noted compiler warning, whose id is `pattern`, fits it as a glob, or begins with it.
 
-    Raises UsageError where there is none or more than one. `run`: the judgement's folder, for the message, which has
-    all ids with `list_all`, else near ones.
+    Raises UsageError if there is none or more than one. `run`: the judgement's folder, for the message, which has all
+    ids with `list_all`, else near ones.
     """
     by_id = {finding.id: finding for finding in [*judgement.warnings, *judgement.findings]}
     matching = [pattern] if pattern in by_id else fnmatch.filter(by_id, pattern)

@@ -19,7 +19,7 @@ _MOST_DIGITS = 12
 
 
 def line_chart(title: str, names: Sequence[str], lines: Mapping[str, Sequence[float | None]]) -> str:
-    """The chart as an SVG document. `lines`: label -> a value for each name, None where there is none.
+    """The chart as an SVG document. `lines`: label -> a value for each name, None if there is none.
 
     The axis begins at zero. A line skips a missing value. Raises ValueError for a line of another length.
     """

@@ -54,11 +54,11 @@ class PeerServer(Record, frozen=True):
     runner: Runner
     build: Build
     with_tls: Build | None = None
-    """The same with TLS; None where no suite of the run needs it, and where the target cannot have it."""
+    """The same with TLS; None if no suite of the run needs it, and where the target cannot have it."""
     modules: dict[str, Path] = msgspec.field(default_factory=dict)
     """Suite -> the module that its servers load there, where it has one and the server is recent enough."""
     selftests: Units | None = None
-    """The server's own self-tests on that target; None where no suite of the run needs them."""
+    """The server's own self-tests on that target; None if no suite of the run needs them."""
 
 
 class ExecutionSpec(Record, frozen=True):
@@ -89,22 +89,23 @@ class CellSpec(Record, frozen=True):
     triple: str = ""
     """The prefix of the target's binary tools."""
     detector_canary: Path | None = None
-    """None where the target has no detector."""
+    """None if the target has no detector."""
     environment_canary: Path | None = None
     """None in the usual environment."""
     peers: dict[str, PeerServer] = msgspec.field(default_factory=dict)
     """Target -> the same server there: the run's targets, and `native`, which is the oracle."""
     units: Units | None = None
-    """None where the suite runs a server."""
+    """None if the suite runs a server."""
     tcl_client: Path | None = None
-    """What Tcl tests talk to servers with; None where the suite runs no server."""
+    """What Tcl tests talk to servers with; None if the suite runs no server."""
     module: Path | None = None
     """The module that the suite's servers load on the cell's own target; `module_on` has those of others."""
     preload: Path | None = None
     """The shared object that a suite's servers may preload, for the cell's own target."""
     programs: dict[str, Path] = msgspec.field(default_factory=dict)
-    """Target -> the folder of the release's programs, for the cell's own target and `native`. None where the suite
-    runs the server alone."""
+    """Target -> the folder of the release's programs, for the cell's own target and `native`. None if the suite runs
+    the server alone.
+    """
     settings: dict[str, str] = msgspec.field(default_factory=dict)
     """Parameters with which its servers start, except the oracle; a release that lacks one starts without it."""
     tests_of: tuple[str, ...] = ()
@@ -112,7 +113,7 @@ class CellSpec(Record, frozen=True):
     only: tuple[str, ...] = ()
     """Globs of the tests that belong to the suite; none for all of them."""
     upstream: UpstreamSpec | None = None
-    """None where the suite runs tests of its own."""
+    """None if the suite runs its own tests."""
     machine: VmImage | None = None
     """The emulated computer of a target of the kernel tier."""
     io: Transport = "unix"
@@ -132,11 +133,11 @@ class CellSpec(Record, frozen=True):
     corpus: Path | None = None
     """The folder in which an open-ended suite keeps its corpus between runs; None: it keeps none."""
     execution: ExecutionSpec | None = None
-    """None where nobody wants to know what the tests execute."""
+    """None if nobody wants to know what the tests execute."""
     profiled: bool = False
     """Whether the cell's process records where it spends its processor time."""
     patient: bool = False
-    """Whether tests run in the quick tier, too, that wait some 15 s for the servers' own time-outs."""
+    """Whether tests run in the quick tier, too, that wait about 15 s for the servers' own time-outs."""
     development: bool = False
     """Whether the server's tree lies between two releases; `version` is then the release that it counts as."""
 

@@ -227,7 +227,7 @@ class _Load:
     def _timer_cost(self, timers: Sequence[int], before: BlockTable) -> _TimerCost:
         """What a run of a timer costs, from wake-ups without a request. Each takes up to a second.
 
-        Raises InconclusiveError where no timer runs in them.
+        Raises InconclusiveError if no timer runs in them.
         """
         wake_ups = TIMER_TURNS * len(timers)
         instructions = sum(self.guest.exchange([]) for _ in range(wake_ups))

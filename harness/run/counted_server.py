@@ -156,7 +156,7 @@ class CountedGuest(Guest):
             self.ask("CONFIG", "SET", option, value)
 
     def ask(self, *words: Argument) -> Reply:
-        """A request on a connection of its own, to a held server. Raises as `exchange` does.
+        """A request on its own connection, to a held server. Raises as `exchange` does.
 
         The connection is gone when this returns: a server resizes the buffers of one that stays by its clock.
         """
@@ -173,7 +173,7 @@ class CountedGuest(Guest):
         return self.counts.blocks(self.alive, deadline_seconds=self.deadline_seconds)
 
     def timers(self) -> list[int]:
-        """The guest addresses of the functions that the server's timers call. Raises InconclusiveError where the held
+        """The guest addresses of the functions that the server's timers call. Raises InconclusiveError if the held
         server has not called `serverCron`, or nothing names it.
         """
         binary, maps = self.build.server_binary.resolve(), self.maps()

@@ -27,7 +27,7 @@ def expectations(detector: str) -> list[tuple[str, str]]:
 
 
 def compile_detector_canary(cache: Cache, target: Target, tools: Toolchain) -> Path | None:
-    """Compile the program as servers are compiled; None where a target has no detector.
+    """Compile the program as servers are compiled; None if a target has no detector.
 
     Raises InfrastructureError when it does not compile.
     """

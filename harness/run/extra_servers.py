@@ -187,7 +187,7 @@ def ended(guest: Guest, test: str) -> run_folder.GuestEvent:
 def keep_transcript(guest: Guest) -> tuple[list[str], str]:
     """Save the requests to a guest since its recorder began. Returns those without an answer, and the file's name.
 
-    Both are empty where nothing is recorded.
+    Both are empty if nothing is recorded.
     """
     if guest.access.recorder is None:
         return [], ""

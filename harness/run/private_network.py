@@ -33,8 +33,7 @@ TRIAL_SECONDS = 20.0
 
 
 def enter() -> bool:
-    """Move this process, and every process that it starts, to a network of its own. Returns whether the machine allows
-    that.
+    """Move this process, and every process that it starts, to its own network. Returns whether the machine allows that.
 
     Call it before the process has threads: existing threads stay in the old network.
     """

@@ -48,7 +48,7 @@ class RecordedFunction(NamedTuple):
 
     name: str
     file: str
-    """Without folders; empty where the name alone says enough."""
+    """Without folders; empty if the name alone says enough."""
     always: bool = True
     """Whether its calls count while the server carries out no command, as those of timers."""
 

@@ -38,7 +38,7 @@ def side_by_side(
 
 
 class CellCount:
-    """How many cells of a run have ended, and which go on. Several threads use it."""
+    """How many cells of a run have ended, and which continue. Several threads use it."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -48,7 +48,7 @@ class CellCount:
 
     @contextlib.contextmanager
     def running(self, cell: Cell) -> Iterator[None]:
-        """Count a cell as one that goes on, and then as one that has ended."""
+        """Count a cell as one that continues, and then as one that has ended."""
         name = f"{cell.target}/{cell.suite}"
         with self._lock:
             self._started[name] = time.monotonic()

@@ -1,6 +1,6 @@
 """Self-tests: the tests that a server's release contains, built for a target, listed, run and read.
 
-Redis compiles them into the server with REDIS_TEST (since 3.2); Valkey 8 builds a program of its own from the files in
+Redis compiles them into the server with REDIS_TEST (since 3.2); Valkey 8 builds a separate program from the files in
 src/unit. Since Valkey 9.1 these are C++ and need GoogleTest (harness.build.googletest), which is an optional package.
 """
 
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 RECIPE = "1"
 PRINTED = ("crc64", "endianconv", "sha1test", "zipmap")
-"""Redis' self-tests without a judgement of their own: they print results for a person to compare. Here they are
-compared with the output of the native build."""
+"""Redis' self-tests without their own judgement: they print results for a person to compare. Here they are compared
+with the output of the native build.
+"""
 
 LONG = (
     "test_rax.c",

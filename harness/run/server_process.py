@@ -80,8 +80,9 @@ class Guest:
         self.tests_memory = True
         """Whether it does all that its release does when it crashes, also where that takes most of its life."""
         self.fatal_faults: Path | None = None
-        """Where servers note of which misaligned accesses they died, after a report of their own. One that meets such
-        an access again dies without a report."""
+        """Where servers note of which misaligned accesses they died, after their own report. One that meets such an
+        access again dies without a report.
+        """
         self.execution: ProcessBlocks | None = None
         """Notes which blocks it executes; None where nobody wants to know."""
         self.evidence = ServerEvidence(folder, runner.target.emulator.detector)

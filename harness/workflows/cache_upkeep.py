@@ -1,8 +1,8 @@
 """Keeps the cache small: lists its entries, removes unused ones, and enforces the limit that every command keeps.
 
-Only entries are removed, each whole, the trees of planted bugs, which every `plumb mutate` makes anew, and the code
-that emulators have translated. Lists of packages, ccache's objects, keys, histories and corpora are no entries, and
-stay until `plumb clean --yes`.
+Only entries are removed, each whole, the trees of planted bugs, which every `plumb mutate` rebuilds, and the code that
+emulators have translated. Lists of packages, ccache's objects, keys, histories and corpora are no entries, and stay
+until `plumb clean --yes`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Limit(Record, frozen=True):
 
 
 def limit(cache: Cache) -> int | None:
-    """The cache's limit in bytes; None where the user wants none."""
+    """The cache's limit in bytes; None if the user wants none."""
     try:
         return json_codec.decode((cache.root / _LIMIT).read_bytes(), _Limit).bytes
     except (OSError, msgspec.DecodeError):
@@ -163,7 +163,7 @@ def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
             with contextlib.suppress(OSError, Timeout):
                 if entry.used_ns >= since or _used_ns(cache, entry.kind, entry.key) >= since:
                     continue
-                # Whoever makes it anew has this lock, and is not waited for.
+                # A process that is rebuilding it holds this lock. Do not wait for it.
                 prefix = _UNSEALED.get(entry.kind, entry.kind)
                 lock = FileLock(cache.root / "locks" / f"{prefix}-{entry.key}.lock", thread_local=False)
                 with lock.acquire(blocking=False):
@@ -200,7 +200,7 @@ def unused_for(
 def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
     """The entries to remove for the rest to fit, those first that were not used for longest.
 
-    Translated code of an hour ago goes before all else: it is made anew in a tenth of a second, and it is much.
+    Translated code of an hour ago goes before all else: it is regenerated in a tenth of a second, and it is much.
     """
     an_hour_ago = time.time_ns() - 3600 * 10**9
     excess = holding.bytes - size
@@ -244,7 +244,7 @@ def gibibytes(size: int) -> str:
 
 
 def _used_ns(cache: Cache, kind: str, key: str) -> int:
-    """When a command used an entry last. Raises FileNotFoundError where there is none."""
+    """When a command used an entry last. Raises FileNotFoundError if there is none."""
     path = cache.path(kind, key) if kind in _UNSEALED else cache.seal_path(kind, key)
     return path.stat().st_mtime_ns
 

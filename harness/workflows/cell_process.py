@@ -1,4 +1,4 @@
-"""Runs one cell in a process of its own: the command, its deadline, and why a process gives no trustworthy result.
+"""Runs one cell in its own process: the command, its deadline, and why a process gives no trustworthy result.
 
 As a program it becomes the processes of many cells (harness.core.processes.fork_server). Such a process takes half a
 second of processor before its first test, most of it for imports that are the same for all cells. The program makes
@@ -140,7 +140,7 @@ def run_cell(
 def pytest_command(suites: Sequence[str], cell: Path) -> list[str | Path]:
     """The command that runs one cell: the tests of these suites, one after the other.
 
-    A person may type it as well, even while the run goes on.
+    A person may type it as well, even while the run continues.
 
     Python is isolated (-I): it reads no PYTHON* variable, nothing of the user's site, and no module of the current
     folder. The command names the file that configures pytest, so that no file above the project does.

@@ -1,4 +1,4 @@
-"""Runs the cells of a prepared run, each in a process of its own, and an audit after one that an access has killed."""
+"""Runs the cells of a prepared run, each in its own process, and an audit after one that an access has killed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CellRuns:
         self._failed_cell = ""
 
     def run(self, cells: Sequence[Cell], count: CellCount) -> list[CellRecord]:
-        """Run cells, several at a time. Raises InfrastructureError where what they run was damaged meanwhile."""
+        """Run cells, several at a time. Raises InfrastructureError if what they run was damaged meanwhile."""
 
         def run(cell: Cell) -> CellRecord:
             if self._failed_cell and cell.suite != CANARY_SUITE:

@@ -1,4 +1,4 @@
-"""The main job: prepares a run, runs every cell in a process of its own, and has the evidence judged at the end."""
+"""The main job: prepares a run, runs every cell in its own process, and has the evidence judged at the end."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Check:
         return records, selection
 
     def _selection(self, prepared: PreparedRun, planned: RunRecord, folder: Path) -> ReachSelection | None:
-        """The tests that the change can reach; None where no change is checked. `folder`: for what cells share."""
+        """The tests that the change can reach; None if no change is checked. `folder`: for what cells share."""
         request, change = self.request, self.change
         if change is None:
             return None

@@ -36,7 +36,7 @@ class CiCacheEntry(Record, frozen=True):
     key: str
     """Changes whenever the content that should be kept changes."""
     restore_key: str
-    """The beginning of the keys whose entries are a good start if no entry has this key; empty where none is."""
+    """The beginning of the keys whose entries are a good start if no entry has this key; empty if none is."""
     paths: list[str]
     """Absolute, in this machine's cache."""
 

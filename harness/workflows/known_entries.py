@@ -87,8 +87,8 @@ def _pattern(text: str, chance: re.Pattern[str] | None = None) -> str:
 def list_of(cache: Cache, folder: Path, finding: Finding) -> Path:
     """The own list of the tree that a finding was seen in.
 
-    Only a run of this machine says where that is: another's must not choose the place of a file. Raises UsageError
-    where nobody knows.
+    Only a run of this machine says where that is: another's must not choose the place of a file. Raises UsageError if
+    nobody knows.
     """
     reproducer = stored_at(folder, finding.replay)
     if reproducer is None or not provenance.is_ours(cache, reproducer.read_bytes()):

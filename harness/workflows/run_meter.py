@@ -1,7 +1,7 @@
 """Measures what a run costs this machine, from its request to its report, and writes RUN/cost.json.
 
-Every run is measured: reading the clocks and the memory takes some 0.3 % of a processor. A profile, and the
-cache's growth, which takes a second or more to look at, are for those who ask for them.
+Every run is measured: reading the clocks and the memory takes about 0.3 % of a processor. A profile, and the cache's
+growth, which takes a second or more to look at, are for those who ask for them.
 """
 
 from __future__ import annotations

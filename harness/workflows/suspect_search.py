@@ -1,9 +1,9 @@
 """Looks for the functions behind a wrong result, and keeps their ranking in the run folder.
 
 The finding's suite runs once more on a target that shows it, with its servers under the emulator's plugin that notes
-executed blocks: its tests are the first runs that are compared. A test judges by the oracle or by a model of its own,
-so that this works for what the target and the native build have alike. If the finding's commands alone show it,
-neighbours of them are more runs.
+executed blocks: its tests are the first runs that are compared. A test judges by the oracle or by its own model, so
+that this works for what the target and the native build have alike. If the finding's commands alone show it, neighbours
+of them are more runs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def find_suspects(bench: Workbench, folder: Path, finding: Finding, *, trust: bo
     """The ranking for a finding of a run, which is kept in the run's folder as well.
 
     `trust`: replay a reproducer that no check on this machine made. Raises UsageError for a finding that no ranking can
-    be made for, and InconclusiveError where none came about.
+    be made for, and InconclusiveError if none came about.
     """
     run = stored_run.read(folder).record
     _refuse(finding, run)
@@ -75,7 +75,7 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
     """The ranking of a finding with the comparison of its values, which is kept in the run's folder as well.
 
     `trust`: as for `find_suspects`. Raises UsageError for a finding that is refused there, too, or has no commands, and
-    InconclusiveError where all values are equal.
+    InconclusiveError if all values are equal.
     """
     _refuse(finding, stored_run.read(folder).record)
     path = stored_at(folder, finding.replay)

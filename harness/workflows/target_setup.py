@@ -93,7 +93,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     def build(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, tls: bool = False) -> Build:
         """The server compiled for the target.
 
-        Raises BuildFailedError where the tree does not compile, InfrastructureError where there is no compiler, and
+        Raises BuildFailedError if the tree does not compile, InfrastructureError if there is no compiler, and
         UsageError for an allocator, or TLS, that the target cannot have.
         """
         if tree.package is not None:
@@ -158,7 +158,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         return compile_environment_canary(self.bench.cache, runner, self.toolchain)
 
     def server_image(self, build: Build, units: Iterable[Units], policy: Policy) -> VmImage | None:
-        """The machine that runs a server, the canary and unit programs; None for a target without a kernel of its own.
+        """The machine that runs a server, the canary and unit programs; None for a target without its own kernel.
 
         It holds the same programs for a check and for a replay, so that both use the state that one of them saved.
         """
@@ -173,7 +173,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """A kernel, a root file system with programs (guest path -> file), and the machine's state after it booted.
 
         `mode` is the alignment mode that the kernel is set to, where it has one. With `counted` the machine's clocks
-        count instructions; such a machine has no saved state and boots anew. Raises InfrastructureError when a part
+        count instructions; such a machine has no saved state and boots again. Raises InfrastructureError when a part
         cannot be made.
         """
         bench = self.bench
@@ -227,14 +227,14 @@ def oracle_setup(bench: Workbench) -> TargetSetup:
 
 
 def counter_for(bench: Workbench, setup: TargetSetup) -> Counter:
-    """The emulator's counter for a target. Raises InfrastructureError where it cannot be had."""
+    """The emulator's counter for a target. Raises InfrastructureError if it cannot be had."""
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     program = compile_counter(bench.cache, here, bench.fetcher)
     return Counter(program=program, numbers=call_numbers(bench.cache, setup.target, setup.toolchain))
 
 
 def blocks_plugin(bench: Workbench) -> Path:
-    """What the emulator loads to note executed blocks. Raises InfrastructureError where it cannot be had."""
+    """What the emulator loads to note executed blocks. Raises InfrastructureError if it cannot be had."""
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     plugin = compile_blocks(bench.cache, here, bench.fetcher)
     assert plugin is not None, "its source was fetched"
@@ -242,7 +242,7 @@ def blocks_plugin(bench: Workbench) -> Path:
 
 
 def kernel_target(catalog: Catalog, name: str) -> Target:
-    """A target of the kernel tier by name. Raises UsageError for a target without a kernel of its own."""
+    """A target of the kernel tier by name. Raises UsageError for a target without its own kernel."""
     target = catalog.targets[name]
     if not target.emulator.has_kernel:
         raise UsageError(f"{name} has no kernel of its own", where="--target", remedy="--target kernel")

@@ -63,7 +63,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     def with_toolchain(self, name: str) -> Workbench:
         """The same workbench with a family's toolchains instead of the targets' own. Fetches the family's compiler.
 
-        Raises UsageError for a name that is none, and InfrastructureError where the compiler cannot be had.
+        Raises UsageError for a name that is none, and InfrastructureError if the compiler cannot be had.
         """
         if name == DEFAULT_FAMILY:
             return self
@@ -80,7 +80,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     def toolchain_of(self, target: Target) -> Toolchain:
         """How to compile for a target. Fetches the compiler where it is a family's.
 
-        Raises UsageError for a family that is none, and InfrastructureError where the compiler cannot be had.
+        Raises UsageError for a family that is none, and InfrastructureError if the compiler cannot be had.
         """
         tools = self.catalog.toolchain_of(target)
         if not tools.family or tools.compilers:
@@ -129,7 +129,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(tree, settings=settings) if settings else tree
 
     def refuse_damage(self, *, read_again: bool = False) -> None:
-        """Raise InfrastructureError where a program that ran is not the one that was built: it proves nothing."""
+        """Raise InfrastructureError if a program that ran is not the one that was built: it proves nothing."""
         if damaged := self.cache.damage(read_again=read_again):
             raise InfrastructureError(
                 "the cache was damaged while the run used it",

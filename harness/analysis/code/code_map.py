@@ -42,7 +42,7 @@ class CodeChange(Record, frozen=True):
 def read_objects(
     folder: Path, link: Sequence[str], known: CodeMap | None = None, *, without: Path | None = None
 ) -> CodeMap | None:
-    """The code of all objects below a folder; None where there are none or one cannot be read, as with -flto.
+    """The code of all objects below a folder; None if there are none or one cannot be read, as with -flto.
 
     `known`: another build's, whose equal objects are not read again. `without`: a folder whose objects do not count.
     """

@@ -53,7 +53,7 @@ class ObjectCode(Record, frozen=True):
 
 
 def read_object(path: Path, digest: str) -> ObjectCode | None:
-    """The code of an object file, whose SHA-256 is `digest`; None where it cannot be read, as with -flto."""
+    """The code of an object file, whose SHA-256 is `digest`; None if it cannot be read, as with -flto."""
     try:
         with path.open("rb") as stream:
             return _Digests(ObjectFile(ELFFile(stream))).code(digest)

@@ -78,7 +78,7 @@ class _Abbreviations:
         self._structs, self._stream, self._offset = structs, stream, offset
 
     def get_abbrev(self, code: int) -> AbbrevDecl:
-        """The declaration with a code. Raises ELFError where there is none."""
+        """The declaration with a code. Raises ELFError if there is none."""
         self._stream.seek(self._offset)
         while (found := struct_parse(self._structs.the_Dwarf_uleb128, self._stream)) != 0:
             declaration = struct_parse(self._structs.Dwarf_abbrev_declaration, self._stream)

@@ -82,7 +82,7 @@ def read_moments(path: Path) -> list[Moment]:
 def compare(
     target: Sequence[Moment], native: Sequence[Moment], again: Sequence[Moment], *, name: str
 ) -> ValueComparison | None:
-    """Where the values part; None where all that can be compared are equal. `again`: another run of the native build.
+    """Where the values part; None if all that can be compared are equal. `again`: another run of the native build.
     `name`: the target's.
     """
     steady = _steady(native, again)

@@ -114,7 +114,7 @@ class SourcePackages:
     def unpack(self, package: SourcePackage, into: Path) -> None:
         """Unpack a resolved package, Debian's patches applied, into a folder that does not exist yet.
 
-        Raises InfrastructureError where the package cannot be had, and where dpkg-source refuses it.
+        Raises InfrastructureError if the package cannot be had, and where dpkg-source refuses it.
         """
         _check_tools()
         fetched = self.cache.folder(

@@ -65,7 +65,7 @@ def why_none(tools: Toolchain) -> str:
 
 
 def provide_openssl(fetcher: Fetcher, tools: Toolchain) -> OpenSsl:
-    """The OpenSSL for a toolchain's programs. Raises UsageError where Debian has none, and InfrastructureError where it
+    """The OpenSSL for a toolchain's programs. Raises UsageError if Debian has none, and InfrastructureError if it
     cannot be fetched.
     """
     if why := why_none(tools):

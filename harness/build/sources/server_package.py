@@ -89,7 +89,7 @@ class ServerPackages:
     def build(self, tree: SourceTree, toolchain: Toolchain, target: Target) -> Build:
         """The package's server for a target.
 
-        Raises UsageError for a target that Debian has no packages for, PackageUnavailableError where the archive lacks
+        Raises UsageError for a target that Debian has no packages for, PackageUnavailableError if the archive lacks
         that target's, and InfrastructureError without the network.
         """
         package = tree.package
@@ -167,7 +167,7 @@ class ServerPackages:
 
 
 def debian_architecture(toolchain: Toolchain, target: Target) -> str:
-    """Debian's name of the packages that run on a target. Raises UsageError where there are none."""
+    """Debian's name of the packages that run on a target. Raises UsageError if there are none."""
     if not toolchain.debian_architecture:
         raise UsageError(
             f"Debian has no packages that run on {target.name}",
@@ -178,7 +178,7 @@ def debian_architecture(toolchain: Toolchain, target: Target) -> str:
 
 
 def close_root(root: Path) -> None:
-    """Make unpacked packages a root folder of their own, with the links of a merged /usr and none that leave it."""
+    """Make unpacked packages their own root folder, with the links of a merged /usr and none that leave it."""
     for name in ("bin", "lib", "lib64", "sbin"):
         if (root / "usr" / name).is_dir() and not (root / name).exists():
             (root / name).symlink_to(f"usr/{name}")

@@ -28,7 +28,7 @@ _MACROS: tuple[tuple[str, Literal["redis", "valkey"]], ...] = (
 """Valkey comes first: its header also contains the Redis version that it is compatible with."""
 _COMPILED = re.compile(r"\.[ch]$")
 _MADE = re.compile(r"^src/(commands|fmtargs)\.[^/]*$")
-"""Sources that a release brings along, and makes anew where what they are made from is newer."""
+"""Sources that a release brings along, and rebuilds if what they are made from is newer."""
 _LATER_NS = 1000
 """File systems tell times apart that differ by so much."""
 OLDEST = (2, 8)
@@ -77,9 +77,9 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
 def with_newer(tree: SourceTree, files: Sequence[str]) -> SourceTree:
     """The tree with a copy in which these files of a change are newer than all others, and of one time.
 
-    Make goes by times: from a changed JSON file it makes src/commands.c anew, unless that has changed as well. In a
+    Make goes by times: from a changed JSON file it regenerates src/commands.c, unless that has changed as well. In a
     checkout, times are those of git or of an editor. A change of sources that no makefile makes leaves all as it is.
-    The builds of such a tree have names of their own.
+    The builds of such a tree have their own names.
     """
     if tree.copy is None or all(_COMPILED.search(name) and not _MADE.search(name) for name in files):
         return tree

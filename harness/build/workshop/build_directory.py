@@ -186,7 +186,7 @@ class BuildDirectory:
     def run(self, command: Sequence[str | Path], *, folder: Path | None = None) -> process.Result:
         """Run a tool in the tree or another folder, in the environment in which `make` runs compilers."""
         # Without it, makefiles have the compiler read every file once more, for later changes of headers. They remove
-        # it when they begin anew.
+        # it when they restart.
         (self.tree / "src" / "Makefile.dep").touch()
         result = process.run(
             command,
@@ -208,7 +208,7 @@ class BuildDirectory:
         return self._whole(result) if self.keeps else result
 
     def _whole(self, result: process.Result) -> process.Result:
-        """What make would have printed for all of the tree, which the next build goes on with if possible."""
+        """What make would have printed for all of the tree, which the next build continues with if possible."""
         made = kept_tree.MadeTree(self.tree, result.text, self.compilers, self._kept)
         if made.output is None:
             # Whose warnings they are that make printed the last time, cannot be told.

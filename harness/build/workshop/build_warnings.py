@@ -1,4 +1,4 @@
-"""The warnings of the compilation that made a server: they come with its objects, and cost no pass of their own.
+"""The warnings of the compilation that made a server: they come with its objects, and require no separate pass.
 
 ccache repeats a file's warnings with its object, so that a build whose files were all compiled before has them, too.
 """

@@ -1,9 +1,9 @@
 """A build's tree that is kept for the next build in its place, which compiles only what a change concerns.
 
 Make goes by times, and a changed file may have an old one. Here contents decide: an object stays if every file of the
-tree that its compiler read has the same content as then, and if nothing else differs. A build begins anew after any
-other change: a file that is new, gone or no C source below src, another compiler, flag or package of this machine, a
-product that was altered, a product that is made in an unknown way.
+tree that its compiler read has the same content as then, and if nothing else differs. A build restarts after any other
+change: a file that is new, gone or no C source below src, another compiler, flag or package of this machine, a product
+that was altered, a product that is made in an unknown way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN_HEADERS = Path("/usr/local/include")
 """Headers that no package brought, which this machine's compiler reads before those of packages."""
 _COMPILED = re.compile(r"^src/.*\.[ch]$")
 _SOURCES = "src"
-"""The folder of the objects that the server's own makefile compiles. The libraries' have makefiles of their own."""
+"""The folder of the objects that the server's own makefile compiles. The libraries' have their own makefiles."""
 _KNOWN_PRODUCTS = re.compile(r"\.[oad]$|^src/(release\.h|Makefile\.dep)$|(^|/)\.make-[^/]*$")
 """What a change of C sources cannot alter but by a compiler."""
 _ELF = b"\x7fELF"
@@ -99,7 +99,7 @@ def digests(sources: Iterable[SourceFile]) -> dict[str, str]:
 def bring_up_to_date(kept: KeptTree, tree: Path, sources: Sequence[SourceFile], programs: Iterable[str]) -> bool:
     """Give a kept tree other sources, and remove every object that they concern, and the `programs`.
 
-    False where that cannot be known: the tree must be made anew. It may be damaged then.
+    False if that cannot be known: the tree must be rebuilt. It may be damaged then.
     """
     now = digests(sources)
     changed = {place for place in now if kept.sources.get(place) != now[place]}
@@ -145,7 +145,7 @@ class MadeTree:
 
     @property
     def output(self) -> list[OutputBlock] | None:
-        """What make would have printed for the whole tree; None where outputs of several objects are one."""
+        """What make would have printed for the whole tree; None if outputs of several objects are one."""
         old = self._before.output if self._before is not None else []
         again = [block for block in old if not self._calls.keys().isdisjoint(block.objects)]
         if any(len(block.objects) > 1 for block in again):
@@ -155,7 +155,7 @@ class MadeTree:
     def known(
         self, sources: Mapping[str, str], recipe: str, preprocess: Callable[[Path, list[str]], str]
     ) -> KeptTree | None:
-        """What is known of it; None where that is too little to keep it.
+        """What is known of it; None if that is too little to keep it.
 
         `preprocess` runs a compiler in a folder and returns what it prints.
         """
@@ -212,7 +212,7 @@ def _object(call: Compilation, tree: Path) -> str:
 
 
 def _source(call: Compilation) -> str:
-    """The file that a compiler compiled; empty where it does not say."""
+    """The file that a compiler compiled; empty if it does not say."""
     found = [word for word in call.words if re.search(r"\.(c|cc|cpp|S|s)$", word) and not word.startswith("-")]
     return found[0] if len(found) == 1 else ""
 

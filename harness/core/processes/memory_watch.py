@@ -35,7 +35,7 @@ class Peak(NamedTuple):
 
 
 class MemoryWatch:
-    """Samples in a thread of its own from `__enter__` to `__exit__`."""
+    """Samples in its own thread from `__enter__` to `__exit__`."""
 
     def __init__(self) -> None:
         self.peak = Peak(0, 0, {})

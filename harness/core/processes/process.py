@@ -1,4 +1,4 @@
-"""The only module that starts processes. Each runs in a group of its own, with a deadline, and ends with the harness.
+"""The only module that starts processes. Each runs in its own group, with a deadline, and ends with the harness.
 
 A command is a list of words, never shell text. The watchdog (harness.core.processes.watchdog) kills the processes
 however the harness itself ends.

@@ -66,7 +66,7 @@ def _functions(frame: FrameType | None) -> list[str]:
     while frame is not None:
         module = str(frame.f_globals.get("__name__", "?"))
         if not module.startswith(_PLUMBING):
-            # Imports are a function of their own for each part of a module's name.
+            # Imports are a separate function for each part of a module's name.
             name = "import" if module.startswith("importlib.") else f"{module}:{frame.f_code.co_qualname}"
             if not found or found[-1] != name:
                 found.append(name.replace(SEPARATOR, ","))

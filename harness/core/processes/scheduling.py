@@ -50,7 +50,7 @@ class UsableTime:
     """The minimal share of elapsed time that counts, so that a deadline is reached on every machine."""
 
     def __init__(self, leader: int) -> None:
-        """`leader`: the process, which leads a session of its own."""
+        """`leader`: the process, which leads its own session."""
         self._leader = leader
         self._waited: dict[int, float] = {}
         self._looked = time.monotonic()

@@ -40,8 +40,8 @@ INTERRUPTED = "interrupted; all processes of this run have been stopped"
 
 
 def supervise(command: Callable[[], NoReturn], *, killed: int | None = None, again: Callable[[], str] = str) -> int:
-    """Run a command, which does not return, in a process of its own. Returns its exit status when none of its processes
-    are left.
+    """Run a command, which does not return, in its own process. Returns its exit status when none of its processes are
+    left.
 
     `killed` is the status to return if a signal ended the command. `again` returns a command line that gives more
     details about such an end; empty if there is none.

@@ -1,9 +1,9 @@
 """The watchdog: a process that outlives the harness for a moment, and cleans up what the harness left behind.
 
-It reads lines on standard input: `+PGID` and `-PGID` for a process group, `=PID` for a process without a group of its
-own, `?TOKEN` for all processes whose token has this prefix (harness.core.processes.process_tree), `/PATH` for a
-temporary folder. When the pipe closes, however the harness ended (SIGKILL included), it kills all registered processes,
-removes the folders and exits. It ignores any other line.
+It reads lines on standard input: `+PGID` and `-PGID` for a process group, `=PID` for a process without its own group,
+`?TOKEN` for all processes whose token has this prefix (harness.core.processes.process_tree), `/PATH` for a temporary
+folder. When the pipe closes, however the harness ended (SIGKILL included), it kills all registered processes, removes
+the folders and exits. It ignores any other line.
 """
 
 from __future__ import annotations

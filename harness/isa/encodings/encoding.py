@@ -163,7 +163,7 @@ class SlotForm(NamedTuple):
     object_format: str = ""
     """Where the disassembler reads no plain bytes, as LLVM's: the format of an object that can hold them."""
     padding: bytes = b""
-    """Behind an instruction, where they differ in length: it has objdump begin anew after one that it does not know."""
+    """Behind an instruction, where they differ in length: it has objdump restart after one that it does not know."""
 
 
 class RowForm(NamedTuple):

@@ -44,7 +44,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
     start: int
     size: int
-    """In bytes; 0 where nobody wrote it down, as in some assembly: up to the next function."""
+    """In bytes; 0 if nobody wrote it down, as in some assembly: up to the next function."""
     names: list[str]
 
 

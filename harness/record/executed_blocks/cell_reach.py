@@ -33,7 +33,7 @@ class CellReach(Record, frozen=True):
 
 
 def read(cell: Path) -> CellReach | None:
-    """A cell's reach; None where it was not noted, or cannot be read."""
+    """A cell's reach; None if it was not noted, or cannot be read."""
     try:
         return json_codec.decode((cell / NAME).read_bytes(), CellReach)
     except (FileNotFoundError, msgspec.DecodeError):

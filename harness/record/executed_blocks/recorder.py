@@ -69,7 +69,7 @@ class ExecutionRecorder:
         return str(program) in self._codes
 
     def plugin_for(self, program: Path) -> str:
-        """What the emulator loads for a process of the present test that is no server; empty where nothing is noted."""
+        """What the emulator loads for a process of the present test that is no server; empty if nothing is noted."""
         made = self.process(program, counts_start=True)
         return made.plugin if made is not None else ""
 

@@ -1,4 +1,4 @@
-"""The only list of the report's formats. Each format is a module of its own, independent of the others."""
+"""The only list of the report's formats. Each format is a separate module, independent of the others."""
 
 from __future__ import annotations
 

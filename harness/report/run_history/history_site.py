@@ -1,7 +1,7 @@
 """Writes the history of many runs as a static site: index.html, and runs/NAME with each run's own report.
 
 The site keeps the judgement of every run, so that the next call adds to it, wherever it is then. Run folders are data
-from strangers: three files are read of each, pages are rendered anew from them, and everything is escaped.
+from strangers: three files are read of each, pages are rendered again from them, and everything is escaped.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _bytes_of(path: Path) -> bytes | None:
 
 
 def _write_page(folder: Path) -> bool:
-    """Render a run's own report if it is missing. False where that cannot be: for joined runs and for old formats."""
+    """Render a run's own report if it is missing. False if that cannot be: for joined runs and for old formats."""
     if not (folder / REPORT).is_file():
         try:
             judgement, record = formats.read(folder), run_folder.read_run(folder)
@@ -203,7 +203,7 @@ def _index(runs: Sequence[JudgedRun], pages: set[str], left_out: Sequence[str]) 
 
 
 def _chart(line: Timeline) -> str:
-    """Seconds by target, the latest revision at the right, as a data URL; empty where there is no line to draw."""
+    """Seconds by target, the latest revision at the right, as a data URL; empty if there is no line to draw."""
     rows = line.rows[:CHART_ROWS][::-1]
     if len(rows) < LEAST_ROWS:
         return ""

@@ -184,9 +184,9 @@ def run_traced(
     """Run a command in its folder, with this process' terminal, and leave its evidence in the cell's folder.
 
     `file`: what is executed, if it is not what the first word names. `prints_document`: standard output is for a
-    document, and what the command prints goes to standard error. `requests`: a file in place of standard input.
-    `log`: a file in place of both outputs. Raises InfrastructureError where nothing can be traced, or where the command
-    removed its evidence.
+    document, and what the command prints goes to standard error. `requests`: a file in place of standard input. `log`:
+    a file in place of both outputs. Raises InfrastructureError if nothing can be traced, or where the command removed
+    its evidence.
     """
     program_launch.write_command(cell, command)
     runner, words = tracing.runner, command.words

@@ -75,12 +75,12 @@ class SweptInstruction(NamedTuple):
 
 
 def table_of(target: Target) -> EncodingTable | None:
-    """The encodings of a target's architecture; None where nobody has written them."""
+    """The encodings of a target's architecture; None if nobody has written them."""
     return registry.encoding_table(target.isa)
 
 
 def encodings(target: Target) -> list[Encoding]:
-    """The encodings that a target has. Raises AssertionError where its architecture has no table."""
+    """The encodings that a target has. Raises AssertionError if its architecture has no table."""
     table = table_of(target)
     assert table is not None, f"nobody has written the encodings of {target.isa}"
     model = rules.model(target)

@@ -170,7 +170,7 @@ class UpstreamEvidence:
         return server.launch.guest if server is not None and not server.target else ""
 
     def log_excerpt(self, verdict: UpstreamVerdict) -> str:
-        """The end of what the server of a failed test logged during the test; empty where there is none."""
+        """The end of what the server of a failed test logged during the test; empty if there is none."""
         server, shown = self._server_of(verdict), verdict.shown
         log = server.launch.folder / "log" if server is not None else None
         if shown is None or log is None or not log.is_file():

@@ -100,7 +100,7 @@ def _read(folder: Path) -> Launch | None:
 
 
 def own_log(launch: Launch) -> Path | None:
-    """The file that the server's configuration names as its log; None where it logs to its output."""
+    """The file that the server's configuration names as its log; None if it logs to its output."""
     settings: dict[str, str] = {}
     for word in launch.words[1:2]:
         path = launch.working_folder / word

@@ -62,7 +62,7 @@ class UpstreamVerdict(Record, frozen=True):
     """missing: it left no result."""
     message: str = ""
     tries: tuple[UpstreamTest | None, ...] = ()
-    """The test in each run of the file; None where it left no trace."""
+    """The test in each run of the file; None if it left no trace."""
     failures: int = 0
 
     @property

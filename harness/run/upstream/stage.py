@@ -1,4 +1,4 @@
-"""A copy of a release's tests in which the launcher stands for its programs, on a short path of its own.
+"""A copy of a release's tests in which the launcher stands for its programs, on its own short path.
 
 Upstream's tests look for programs in src/ and write below tests/tmp. The copy belongs to one cell; the tree is never
 written to. Unix sockets need a short path (unix(7)), so that the copy cannot lie in the run folder.
@@ -105,7 +105,7 @@ class Stages:
         self._spec: UpstreamSpec = cell.upstream
         self._home = Path(tempfile.mkdtemp(prefix="u-", dir=cell.sockets))
         self._lock = threading.Lock()
-        # Where cells share a network, two of them seldom begin at the same range.
+        # Where cells share a network, two of them rarely begin at the same range.
         self._ranges = itertools.count(random.randrange(RANGES))
         self._idle: dict[StageKind, list[Stage]] = {"native": [], "own": [], "mixed": []}
 

@@ -26,7 +26,7 @@ HELPER = Path("tests/test_helper.tcl")
 INSTANCES = Path("tests/instances.tcl")
 OLDEST_TCL = (8, 6)
 MARK = "external:skip"
-"""The tag of tests that need servers of their own."""
+"""The tag of tests that need their own servers."""
 VERSION = Path(__file__).with_name("version.tcl")
 LIST_SECONDS = 60.0
 SEPARATOR = "::"
@@ -128,8 +128,8 @@ def selected(
 ) -> list[UpstreamFile]:
     """The files that a selection of tests may mean: those that it names, or if it names none, all or those `unnamed`.
 
-    A word with a slash before any `::` names files: whole names, parts of them, or globs. Raises UsageError where it
-    names none, unless other suites run too (`beside_others`), whose tests it may name.
+    A word with a slash before any `::` names files: whole names, parts of them, or globs. Raises UsageError if it names
+    none, unless other suites run too (`beside_others`), whose tests it may name.
     """
     every = list(files)
     chosen: set[str] = set()
@@ -208,7 +208,7 @@ def _listed(tree: Path) -> list[str]:
 
 
 def _refuse_old_tcl() -> None:
-    """Raise UsageError where the overlay would not run (it needs tailcall)."""
+    """Raise UsageError if the overlay would not run (it needs tailcall)."""
     result = process.run_successfully(
         ["tclsh", VERSION], problem="tclsh does not run", deadline_seconds=LIST_SECONDS, remedy="plumb doctor --install"
     )

@@ -64,7 +64,7 @@ class JobReport(Record, frozen=True):
     messages: str = ""
     """The last lines of standard error."""
     archive: str = ""
-    """Digest of the packed run folder; empty where there is none."""
+    """Digest of the packed run folder; empty if there is none."""
     problem: str = ""
     """Why the command was not carried out, or not to its end; empty if it was."""
 
@@ -128,7 +128,7 @@ class CampaignFolder:
 
     @classmethod
     def begin(cls, path: Path, record: CampaignRecord) -> CampaignFolder:
-        """Begin a campaign in a folder, or go on with the one that is there.
+        """Begin a campaign in a folder, or continue with the one that is there.
 
         Raises UsageError if the folder has a campaign with other jobs.
         """
@@ -153,7 +153,7 @@ class CampaignFolder:
 
     @classmethod
     def read(cls, path: Path) -> CampaignFolder:
-        """Read a campaign's folder. Raises UsageError where there is none, InconclusiveError if it is damaged."""
+        """Read a campaign's folder. Raises UsageError if there is none, InconclusiveError if it is damaged."""
         try:
             record = json_codec.decode((path / "campaign.json").read_bytes(), CampaignRecord)
         except FileNotFoundError as error:

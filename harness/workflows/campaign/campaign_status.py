@@ -72,7 +72,7 @@ class CampaignStatus(Record, frozen=True):
     jobs_per_minute: float
     """Over the last ten minutes in which results arrived."""
     minutes_left: float | None
-    """At this rate; None where there is no rate yet."""
+    """At this rate; None if there is no rate yet."""
     lost: int
     """How often a job was given again."""
     again: int

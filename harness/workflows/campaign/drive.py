@@ -98,7 +98,7 @@ class Drive:
     def run(self) -> None:
         """Return when every job has arrived.
 
-        Raises JobFailedError for a job whose command failed wherever it runs, and InfrastructureError where machines
+        Raises JobFailedError for a job whose command failed wherever it runs, and InfrastructureError if machines
         cannot carry jobs out, or there is no scheduler or worker. What has arrived by then stays.
         """
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
 
 RUN, KNOWN, SERVER, CORPORA = "{run}", "{known}", "{server}", "{corpora}"
-"""Words that the worker replaces by paths of its own."""
+"""Words that the worker replaces by its own paths."""
 LEARNED = "learned"
 """The folder in a run folder with what its job has added to the corpora."""
 SECONDS_OF_TIER = {"quick": 25.0, "full": 420.0, "thorough": 1500.0}

@@ -110,8 +110,8 @@ class JobLedger:
     def refuse_failures(self) -> None:
         """Raise the worst failure of the jobs that were given up, with their number. Raises nothing without one.
 
-        Raises JobFailedError for a job whose command failed wherever it runs, and InfrastructureError where machines
-        could not carry it out.
+        Raises JobFailedError for a job whose command failed wherever it runs, and InfrastructureError if machines could
+        not carry it out.
         """
         if not self._given_up:
             return

@@ -101,7 +101,7 @@ def commands_on(
     command: Sequence[str] = (),
     tree: tuple[bytes, str] = (b"", ""),
 ) -> dict[str, JobReport]:
-    """Carry out `plumb` commands that print a document, each a job of its own. Returns how each ended, by its name.
+    """Carry out `plumb` commands that print a document, each a separate job. Returns how each ended, by its name.
 
     `folder`: the campaign's, new or begun before. `tree`: what `packed_tree` returns for the server that is a path; the
     commands have the word `SERVER` of harness.workflows.campaign.job for it. Raises what
@@ -201,7 +201,7 @@ def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement
         ]
         replay = f"plumb replay {shlex.quote(str(here))}" if here is not None else finding.replay
         findings.append(msgspec.structs.replace(finding, replay=replay, witnesses=witnesses))
-    # A job that learns has a seed of its own, which is made from this one.
+    # A job that learns has its own seed, which is made from this one.
     return msgspec.structs.replace(judgement, findings=findings, seed=folder.record.seed)
 
 

@@ -1,4 +1,4 @@
-"""What a worker does with a job: it runs `plumb` in a process group of its own, and packs the run folder.
+"""What a worker does with a job: it runs `plumb` in its own process group, and packs the run folder.
 
 Only plain values come in and go out: a worker of another version must be able to read enough to refuse.
 """
@@ -52,7 +52,7 @@ class WorkerSettings:
     withdrawn_seconds: float = 20.0
     """How long it takes no job after one that its machine could not carry out; then twice as long, and so on."""
     worker: Any = None
-    """The engine's worker; None where a test calls `carry_out` itself."""
+    """The engine's worker; None if a test calls `carry_out` itself."""
 
 
 class _UnwantedError(Exception):

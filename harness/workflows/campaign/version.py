@@ -24,7 +24,7 @@ def harness_version() -> str:
         for name, path, status in files_below(folder):
             # Interpreters write these.
             written = "__pycache__" in name
-            # A wheel's suites, targets and toolchains, which have folders of their own.
+            # A wheel's suites, targets and toolchains, which have their own folders.
             packed = folder == PACKAGE and path.is_relative_to(PACKED)
             if not written and not packed and path.is_file():
                 whole = f"{folder.name}/{name}"

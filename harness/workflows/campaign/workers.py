@@ -81,7 +81,7 @@ class Workers:
         self._at = {}
 
     def note_work(self) -> None:
-        """Begin to wait anew: something has come of a job."""
+        """Restart the waiting: something has come of a job."""
         self._idle_since = time.monotonic()
 
     def look(self, client: Client) -> set[str] | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def run_canaries(setup: TargetSetup, policy: str, run: Path, server: ForkServer | None = None) -> CellRecord:
     """Run the canaries of a target under a policy, and seal their evidence in the run folder.
 
-    Raises InfrastructureError where the canary program does not compile.
+    Raises InfrastructureError if the canary program does not compile.
     """
     with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
         spec = CellSpec(

@@ -50,7 +50,7 @@ class Selection(Record, frozen=True):
 def select(bench: Workbench, patterns: Sequence[str]) -> Selection:
     """The targets that patterns select; without patterns, those whose emulator and compiler are here.
 
-    Raises UsageError for a target without a user-mode emulator, and NothingSelectedError where nothing is built.
+    Raises UsageError for a target without a user-mode emulator, and NothingSelectedError if nothing is built.
     """
     catalog = bench.catalog
     if patterns:
@@ -88,7 +88,7 @@ def prove(
 ) -> tuple[Judgement, ExitCode]:
     """Run the canaries of the selected targets, and judge. Builds the emulators of targets that the user named.
 
-    Raises InfrastructureError where this machine lacks packages, or an emulator does not build.
+    Raises InfrastructureError if this machine lacks packages, or an emulator does not build.
     """
     if selection.named:
         diagnosis = host_packages.diagnose(bench.catalog, selection.targets, emulator="pinned")

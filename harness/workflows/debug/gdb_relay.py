@@ -129,7 +129,7 @@ def _about(guest: Guest, tree: SourceTree) -> list[str]:
 
 
 def compiled_in_folders(binary: Path) -> list[str]:
-    """The folders in which a binary's parts were compiled, from its debug information; empty where it has none."""
+    """The folders in which a binary's parts were compiled, from its debug information; empty if it has none."""
     found: dict[str, None] = {}
     with binary.open("rb") as stream, contextlib.suppress(ELFError):
         elf = ELFFile(stream)

@@ -43,7 +43,7 @@ class AccessCost(Record, frozen=True):
     made: int
     """Number of misaligned accesses that the figure is computed from."""
     fixups: int | None
-    """Number of fixups that the kernel counted meanwhile; None where it does not count."""
+    """Number of fixups that the kernel counted meanwhile; None if it does not count."""
 
     @property
     def fixup(self) -> int:
@@ -68,7 +68,7 @@ class ServerFixupCost(Record, frozen=True):
     instructions: int
     """Of the server's threads, the kernel's work for them included."""
     fixups: dict[str, int] | None
-    """Accesses that the kernel repaired, by class; None where no kernel counted them."""
+    """Accesses that the kernel repaired, by class; None if no kernel counted them."""
     counted_on: str
     """The target whose kernel counted; another one with the same binary where this target's kernel does not count."""
     tax: int | None = None
@@ -76,7 +76,7 @@ class ServerFixupCost(Record, frozen=True):
 
     @property
     def share(self) -> float:
-        """The share of the server's instructions that are fixups; 0 where no kernel counted."""
+        """The share of the server's instructions that are fixups; 0 if no kernel counted."""
         return (self.tax or 0) / self.instructions
 
 
@@ -149,7 +149,7 @@ def taxed(row: ServerFixupCost, rows: Sequence[ServerFixupCost], costs: Sequence
 
 
 def price(target: str, access_class: str, costs: Sequence[AccessCost]) -> float:
-    """What a fixup of a class costs on a target: the mean over its accesses. 0 where its kernel repairs none."""
+    """What a fixup of a class costs on a target: the mean over its accesses. 0 if its kernel repairs none."""
     found = [
         one.fixup for one in costs if (one.target, one.access_class, one.repairer) == (target, access_class, "kernel")
     ]

@@ -81,7 +81,7 @@ class FixupCostMeasurement:
     def measure(self, targets: Sequence[str], servers: Sequence[str]) -> FixupCost:
         """Each target's accesses; then the servers, on the targets whose kernel repairs an access.
 
-        Raises UsageError for a target without a kernel, InfrastructureError where a machine does not obey.
+        Raises UsageError for a target without a kernel, InfrastructureError if a machine does not obey.
         """
         chosen = [kernel_target(self.bench.catalog, name) for name in targets]
         setups = set_up_targets(self.bench, chosen).values()
@@ -157,7 +157,7 @@ def compile_load(cache: Cache, target: Target, tools: Toolchain) -> Path:
 
 
 def misalignment(target: Target, policy: Policy, access: PlannedAccess) -> tuple[int, Repairer] | None:
-    """The first misaligned offset of an access, and what performs it nevertheless; None where it raises SIGBUS."""
+    """The first misaligned offset of an access, and what performs it nevertheless; None if it raises SIGBUS."""
     forbidden = [rules.forbidden(target, policy, rules.shape(access, offset)) for offset in canary.offsets(access)]
     if not any(forbidden):
         return 1, "processor"

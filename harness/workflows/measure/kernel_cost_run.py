@@ -1,6 +1,6 @@
 """Measures requests with the kernel's share: on a machine whose clocks count instructions, as fixup_cost_run does.
 
-Every round starts a server of its own, as on the user tier. The machine goes on as long as it has room for their files.
+Every round starts its own server, as on the user tier. The machine continues as long as it has room for their files.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def kernel_costs(
 ) -> dict[str, KernelCost]:
     """Workload -> cost of a tree, which is shown by `name`. What has none is added to `missing`.
 
-    Raises BuildFailedError where the tree does not compile, InfrastructureError where the machine does not boot.
+    Raises BuildFailedError if the tree does not compile, InfrastructureError if the machine does not boot.
     """
     target = setup.target
     build = setup.build(tree, optimisation, allocator)
@@ -111,8 +111,8 @@ def kernel_costs(
 def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
     """One round on a server that has not started yet.
 
-    Raises LacksCommandError where the workload says nothing about the server; StartError, OSError, hiredis.ReplyError,
-    InfrastructureError and InconclusiveError where there is no figure.
+    Raises LacksCommandError if the workload says nothing about the server; StartError, OSError, hiredis.ReplyError,
+    InfrastructureError and InconclusiveError if there is no figure.
     """
     requests = WorkloadRequests(workload)
     with guest:

@@ -47,7 +47,7 @@ class RequestCost(NamedTuple):
     instructions: float
     """Of all the server's threads, with the kernel's for them."""
     latencies: dict[str, float]
-    """As `latencies_in` finds them; empty where another program than redis-benchmark sends."""
+    """As `latencies_in` finds them; empty if another program than redis-benchmark sends."""
     sent_by: Sender
 
 
@@ -76,7 +76,7 @@ def sender_of(workload: BenchWorkload) -> Sender:
 def benchmark_words(workload: BenchWorkload, port: int, requests: int) -> list[str]:
     """The command line by which the release's own redis-benchmark sends a workload.
 
-    Its numbers have twelve digits, as those of `WorkloadRequests` have. It draws them evenly, from a seed of its own.
+    Its numbers have twelve digits, as those of `WorkloadRequests` have. It draws them evenly, from its own seed.
     """
     value = "x" * workload.payload_bytes
     words = [word.replace("{key}", "__rand_int__").replace("{value}", value) for word in workload.commands[0]]

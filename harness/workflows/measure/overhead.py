@@ -65,13 +65,13 @@ class ReportPrice(Record, frozen=True):
     target: str
     server: str
     accesses_per_request: float
-    """0 where the target forbids none of the server's accesses."""
+    """0 if the target forbids none of the server's accesses."""
     ratio: float
     """Median over the rounds of the audit's throughput over the unchecked one."""
     lower_quartile: float
     upper_quartile: float
     microseconds_per_access: float
-    """Time of a request beyond the unchecked one's, divided by its reported accesses; 0 where there are none."""
+    """Time of a request beyond the unchecked one's, divided by its reported accesses; 0 if there are none."""
     over_unchecked_mebibytes: float
 
 

@@ -63,7 +63,7 @@ MISALIGNED_REQUESTS = 1_600
 def measure_costs(bench: Workbench, names: Sequence[str], server: str, *, rounds: int) -> Costs:
     """The costs for a server on every user-mode target among `names`.
 
-    Raises UsageError for an unknown server, BuildFailedError where one does not compile.
+    Raises UsageError for an unknown server, BuildFailedError if one does not compile.
     """
     tree, misaligned_tree = (bench.open_server(name) for name in (server, MISALIGNED_SERVER))
     chosen = [bench.catalog.targets[name] for name in names if bench.catalog.targets[name].emulator.is_qemu_user]

@@ -1,8 +1,8 @@
 """What a server costs in a workload: the figures of several rounds, and the comparison of two servers. Pure;
 harness.workflows.measure.server_cost_run measures them.
 
-A figure is the median of its rounds, each of which is a server of its own. Its spread is the difference between the
-largest and the smallest round. A count whose spread is larger than its workload allows is no figure.
+A figure is the median of its rounds, each with its own server. Its spread is the difference between the largest and the
+smallest round. A count whose spread is larger than its workload allows is no figure.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class ServerCost(Record, frozen=True):
     instructions: Figure
     """Of the server's first thread, which serves requests; without the kernel's."""
     percentiles: dict[str, float]
-    """`p50`, `p95` and `p99` of the instructions of single requests, all rounds together; empty where several requests
-    share a wake-up."""
+    """`p50`, `p95` and `p99` of the instructions of single requests, all rounds together; empty if several requests
+    share a wake-up.
+    """
     other_instructions: Figure
     """Of the server's other threads."""
     child_instructions: Figure
@@ -106,7 +107,7 @@ class NoFigure(Record, frozen=True):
 
 
 class KernelRound(Record, frozen=True):
-    """What one round on a real kernel showed, on a server of its own. `KernelCost` describes the numbers."""
+    """What one round on a real kernel showed, on its own server. `KernelCost` describes the numbers."""
 
     instructions: float
     latencies: dict[str, float]
@@ -120,7 +121,7 @@ class KernelRound(Record, frozen=True):
 
 
 class KernelCost(Record, frozen=True):
-    """What a server costs on a real kernel. Figures other than `instructions` are None where they were not counted."""
+    """What a server costs on a real kernel. Figures other than `instructions` are None if they were not counted."""
 
     server: str
     target: str
@@ -129,8 +130,9 @@ class KernelCost(Record, frozen=True):
     """Of all the server's threads for one request, with the kernel's for them."""
     latencies: dict[str, float] = msgspec.field(default_factory=dict)
     """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark tells
-    them: with its own instructions, and those for all connections before. Without those that do not repeat; empty
-    where another program sends."""
+    them: with its own instructions, and those for all connections before. Without those that do not repeat; empty if
+    another program sends.
+    """
     sent_by: str = ""
     """The program inside the machine: `benchmark` or `cli`, of the release itself. A server tells them apart, so only
     figures of the same program compare."""

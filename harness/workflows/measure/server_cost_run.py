@@ -1,6 +1,6 @@
 """Measures what a server costs in workloads: instructions, allocations, memory and writes, on emulated machines.
 
-Every round starts a server of its own, so that a figure's spread includes what differs between two starts.
+Every round starts its own server, so that a figure's spread includes what differs between two starts.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def countable_target(catalog: Catalog, name: str) -> Target:
 def measure(bench: Workbench, request: CostRequest) -> Measurement:
     """All figures of a request, and what has none.
 
-    Raises UsageError for an unknown server, and for an allocator that a target does not support; InfrastructureError
-    where the counter cannot be had.
+    Raises UsageError for an unknown server, and for an allocator that a target does not support; InfrastructureError if
+    the counter cannot be had.
     """
     names: dict[str, SourceTree] = {}
     for server in request.servers:

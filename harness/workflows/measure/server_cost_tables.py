@@ -25,7 +25,7 @@ class CostTable(NamedTuple):
     """A table for every form of the document."""
 
     title: str
-    """Empty for a table that goes on with what the one before it tells."""
+    """Empty for a table that continues with what the one before it tells."""
     headings: list[str]
     rows: list[list[str]]
     numbers_from: int

@@ -1,10 +1,9 @@
 """Compares the tiers: every plain access at every offset, in every mode, on the emulated CPU and on a real kernel.
 
 Plain are accesses in one addressing mode, in the instruction set that the target's compiler writes: what a kernel does
-with an access seldom depends on how its address was written, and an access that never ends costs a quarter of a second
-an offset.
-A real kernel decides what the model of it should do. The computer under that kernel is emulated too, and where it
-differs from hardware, tier_differences.toml lists the difference with its cause.
+with an access rarely depends on how its address was written, and an access that never ends costs a quarter of a second
+an offset. A real kernel decides what the model of it should do. The computer under that kernel is emulated too, and
+where it differs from hardware, tier_differences.toml lists the difference with its cause.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class AgreementRow(Record, frozen=True):
     kernel: str
     prescribed: str
     reason: str
-    """Why the tiers differ; empty where they agree, and where no listed difference explains it."""
+    """Why the tiers differ; empty if they agree, and where no listed difference explains it."""
     tried: int = 16
     """At how many offsets the access was made."""
 

@@ -42,7 +42,7 @@ class MutationResult(Record, frozen=True):
     target: str
     suites: list[str]
     findings: list[str]
-    """Identities; empty where the suites missed it."""
+    """Identities; empty if the suites missed it."""
     function: str
     record: str = ""
     """The part of the format in which bytes differ; empty for other findings."""

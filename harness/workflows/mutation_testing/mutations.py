@@ -43,7 +43,7 @@ class Expected(Record, frozen=True):
     finding: str
     """A glob of identities (Finding.id)."""
     function: str = ""
-    """The function that the finding must name; empty where a wrong answer has no place in the code."""
+    """The function that the finding must name; empty if a wrong answer has no place in the code."""
     record: str = ""
     """A glob of Difference.record, the part of the format in which bytes must differ."""
 
@@ -121,7 +121,7 @@ def _only(text: bytes, anchor: str, where: str) -> int:
 
 
 def caught(mutation: Mutation, findings: list[Finding]) -> dict[str, list[Finding]]:
-    """Target that must show the bug -> its expected findings; empty where the suites missed it."""
+    """Target that must show the bug -> its expected findings; empty if the suites missed it."""
     found: dict[str, list[Finding]] = {target: [] for target in mutation.targets}
     for expected in mutation.expected:
         for target in expected.targets:

@@ -36,10 +36,11 @@ class TreeCode(NamedTuple):
     """The code of a tree's builds."""
 
     targets: dict[str, CodeMap | None]
-    """Target -> code of its server; None where its objects cannot be read, as with -flto. Targets for which the tree
-    does not compile are missing."""
+    """Target -> code of its server; None if its objects cannot be read, as with -flto. Targets for which the tree does
+    not compile are missing.
+    """
     native: CodeMap | None
-    """That of the server of this machine; None where it cannot be read, or the tree does not compile."""
+    """That of the server of this machine; None if it cannot be read, or the tree does not compile."""
 
 
 class BaseCode:
@@ -57,7 +58,7 @@ class BaseCode:
 
     @cached_property
     def code(self) -> TreeCode:
-        """The code of the base. Raises InfrastructureError where this machine cannot build."""
+        """The code of the base. Raises InfrastructureError if this machine cannot build."""
         checkout = Checkout(Path(self._request.server))
         with self._bench.cache.work(f"base-code-{checkout.content(self._base)}") as work:
             # The copy keeps the checkout's name, under which messages and the cache know its builds.

@@ -134,7 +134,7 @@ class CellSpecs:
         )
 
     def _covered(self, target: PreparedTarget, suite: Suite) -> ExecutionSpec | None:
-        """What a cell needs to keep the addresses that each of its tests executes; None where nobody wants them."""
+        """What a cell needs to keep the addresses that each of its tests executes; None if nobody wants them."""
         if not self._request.covered or not suite.needs_server or target.build is None:
             return None
         program = target.build.server_binary
@@ -148,7 +148,7 @@ class CellSpecs:
         return compile_client(self._bench.cache, here)
 
     def left_out(self, cell: Cell) -> LeftOut | None:
-        """The tests of a cell that a change cannot reach; None where all run."""
+        """The tests of a cell that a change cannot reach; None if all run."""
         return self._selection.of(cell).left_out if self._selection else None
 
     def _upstream_spec(self, target: PreparedTarget) -> UpstreamSpec | None:

@@ -31,7 +31,7 @@ class NotedCells:
         """The cells that note which edited lines the client and the benchmark execute."""
 
     def execution(self, cell: Cell) -> ExecutionSpec | None:
-        """What a cell needs to note what its tests execute; None where that cannot be noted.
+        """What a cell needs to note what its tests execute; None if that cannot be noted.
 
         The target's canaries run as its other cells do.
         """
@@ -135,5 +135,5 @@ class NotedCells:
 
     @cached_property
     def plugin(self) -> Path | None:
-        """The emulator's plugin that notes; None where it cannot be compiled."""
+        """The emulator's plugin that notes; None if it cannot be compiled."""
         return compile_blocks(self._run.bench.cache, oracle_setup(self._run.bench).toolchain)

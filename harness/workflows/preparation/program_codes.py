@@ -39,7 +39,7 @@ class ProgramCodes:
         """Run of something kept, or untested_change.BASE -> in what its native build differs from this one's."""
         oracle = run.prepared.peers[ORACLE].build if run.prepared.has_oracle else None
         self.native = self.map_in(oracle.folder) if oracle is not None else None
-        """The code of the native build; None where it cannot be read."""
+        """The code of the native build; None if it cannot be read."""
 
     def file_of(self, program: Path, target: str) -> Path:
         """The file that tells where a program's code lies."""

@@ -62,7 +62,7 @@ class CellSelection(Record, frozen=True):
 
     without: list[str]
     left_out: LeftOut | None = None
-    """None where all tests run."""
+    """None if all tests run."""
 
 
 EVERY_TEST = CellSelection(without=[])
@@ -99,7 +99,7 @@ def settled(
     """What a cell noted, without tests that passed and have a finding, and `KeptReach.excused`.
 
     `found`: tests, or examples of them, in which something known was found. `by_chance`: those of them that may end
-    otherwise. `audited`: whether an audit followed. It goes on after a test's first fault, and notes nothing.
+    otherwise. `audited`: whether an audit followed. It continues after a test's first fault, and notes nothing.
     """
 
     def is_in(names: Collection[str], test: str) -> bool:
@@ -150,7 +150,8 @@ def selected(kept: KeptReach, change: CodeChange, reached: set[str], agreeing: s
     tests = kept.reach.tests
     without = kept.unreached(change)
     if kept.compares:
-        # The native build went on where the target stopped. Where both agree, the target shows what the former enters.
+        # The native build continued where the target stopped. Where both agree, the target shows what the former
+        # enters.
         without -= set(kept.excused) - agreeing
     if tests.keys() <= without and len(without) < kept.reach.count:
         # Others run. Where nothing passes beside them, they prove nothing: the least test does.

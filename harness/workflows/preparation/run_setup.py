@@ -63,9 +63,9 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     preloads: dict[str, Path] = {}
     """Suite -> the shared object that its servers may preload."""
     upstream: Path | None = None
-    """What the release's own tests run; None where no suite of the plan does."""
+    """What the release's own tests run; None if no suite of the plan does."""
     programs: Path | None = None
-    """The folder of the release's programs; None where no suite of the plan runs them, or a real kernel would."""
+    """The folder of the release's programs; None if no suite of the plan runs them, or a real kernel would."""
 
     @property
     def target(self) -> Target:
@@ -107,7 +107,7 @@ class RunSetup:
 
     @cached_property
     def upstream_files(self) -> tuple[str, ...]:
-        """The release's own test files that may have wanted tests; none where no suite of the plan runs them.
+        """The release's own test files that may have wanted tests; none if no suite of the plan runs them.
 
         Raises UsageError for a selection that names no file, and where nothing else runs, for a tree without tests.
         """
@@ -120,7 +120,7 @@ class RunSetup:
 
     @property
     def upstream_left_out(self) -> tuple[str, ...]:
-        """Tests of the release's own that do not run, as globs of `FILE::TEST`: none where tests are selected."""
+        """Tests of the release's own that do not run, as globs of `FILE::TEST`: none if tests are selected."""
         quick = self._beside_others and TIERS[self.request.tier] == 0 and not self.request.tests
         return self._upstream_suite.quick_leaves_out if quick and self._upstream_suite is not None else ()
 
@@ -136,8 +136,8 @@ class RunSetup:
     def prepare(self) -> PreparedRun:
         """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
 
-        Raises InfrastructureError where this machine cannot make a part, or no target's package can be fetched, and
-        InconclusiveError where the request needs an oracle and the tree does not compile for it.
+        Raises InfrastructureError if this machine cannot make a part, or no target's package can be fetched, and
+        InconclusiveError if the request needs an oracle and the tree does not compile for it.
         """
         _ = self.upstream_files  # what it refuses, it refuses before anything is built
         # First: most errors of a change show here, before emulators and targets take their minutes.
@@ -286,21 +286,21 @@ class RunSetup:
     def _modules(self, setup: TargetSetup) -> dict[str, Path]:
         """The module that the servers of each suite load, where it has one that suits the server's release.
 
-        Nothing where a real kernel runs them: its machine's file system has no modules.
+        Nothing if a real kernel runs them: its machine's file system has no modules.
         """
         if setup.target.emulator.has_kernel:
             return {}
         return self._loaded(setup, lambda suite: suite.module)
 
     def _preloads(self, setup: TargetSetup) -> dict[str, Path]:
-        """The shared object that servers may preload, likewise; nothing where a real kernel or a detector runs them."""
+        """The shared object that servers may preload, likewise; nothing if a real kernel or a detector runs them."""
         emulator = setup.target.emulator
         if emulator.has_kernel or emulator.detector:
             return {}
         return self._loaded(setup, lambda suite: suite.preload)
 
     def _loaded(self, setup: TargetSetup, source_of: Callable[[Suite], str]) -> dict[str, Path]:
-        """What servers load, of each suite that has such a source; nothing where they contain their C library."""
+        """What servers load, of each suite that has such a source; nothing if they contain their C library."""
         if setup.toolchain.is_static:
             return {}
         return {

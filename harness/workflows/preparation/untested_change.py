@@ -56,7 +56,7 @@ class UntestedChange:
 
     def _of_base(self, target: str) -> CodeChange | None:
         """In what a target's server differs from the base's: functions that it has, and that the base lacks or has
-        otherwise. None where nobody knows.
+        otherwise. None if nobody knows.
         """
         build, old = self._run.prepared.targets[target].build, self._run.base.code.targets.get(target)
         new = self._codes.map_in(build.folder) if build is not None else None

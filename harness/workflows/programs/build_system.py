@@ -111,8 +111,7 @@ NAMES = tuple(one.name for one in SYSTEMS)
 def detect(tree: Path, named: str = "") -> BuildSystem:
     """The build system of a tree, or the one that is named.
 
-    Raises UsageError for a tree that has none, or not the named one, and InfrastructureError where its tools are
-    missing.
+    Raises UsageError for a tree that has none, or not the named one, and InfrastructureError if its tools are missing.
     """
     fitting = [one for one in SYSTEMS if any((tree / marker).is_file() for marker in one.markers)]
     chosen = next((one for one in fitting if named in {"", one.name}), None)

@@ -38,7 +38,7 @@ RUNNER = "/usr/bin/env"
 def cross_environment(cache: Cache, target: Target, tools: Toolchain) -> dict[str, str]:
     """Name -> value of every variable. Makes the files that they name, or finds them in the cache.
 
-    Raises InfrastructureError where the target's compiler is missing.
+    Raises InfrastructureError if the target's compiler is missing.
     """
     identity = [toolchain.identity(tools, name) for name in COMPILERS.values()]
     search = process.PLAIN_ENVIRONMENT["PATH"]

@@ -170,7 +170,7 @@ def make_keys(folder: Path) -> None:
 
 
 def security_of(cluster: Cluster) -> Security | None:
-    """What the engine needs to speak with a cluster; None where it speaks without TLS.
+    """What the engine needs to speak with a cluster; None if it speaks without TLS.
 
     Each machine shows the cluster's certificate and accepts no other. An address that was given alone takes the keys
     of the engine's own configuration.
@@ -187,7 +187,7 @@ def security_of(cluster: Cluster) -> Security | None:
 
 
 def require_engine() -> None:
-    """Raise InfrastructureError where the optional packages are not installed."""
+    """Raise InfrastructureError if the optional packages are not installed."""
     import importlib.util  # noqa: PLC0415
 
     if missing := [name for name in ("distributed", "fsspec", "cryptography") if not importlib.util.find_spec(name)]:

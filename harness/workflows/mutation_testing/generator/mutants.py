@@ -155,7 +155,7 @@ def changes_of(place: Place) -> Iterator[Replacement]:
 
 
 def _sound(source: Source, change: Replacement) -> Iterator[Replacement]:
-    """The change with as many lines as before; nothing where the parser did not understand the place."""
+    """The change with as many lines as before; nothing if the parser did not understand the place."""
     node = source.root.descendant_for_byte_range(change.start, change.end)
     replaced = source.content[change.start : change.end]
     lost = replaced.count(b"\n") - change.text.count("\n")
@@ -178,7 +178,7 @@ _DIRECTIVES = ("preproc_defined", "preproc_def", "preproc_function_def")
 def edit_of(file: str, content: bytes, change: Replacement) -> Edit | None:
     """The change as an edit whose anchor is unique in the file: as much around the change as that requires.
 
-    None where the anchor is no UTF-8, which edits are.
+    None if the anchor is no UTF-8, which edits are.
     """
     start, end = change.start, change.end
     while start == end or content.count(content[start:end]) != 1:

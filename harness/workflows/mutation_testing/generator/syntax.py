@@ -97,7 +97,7 @@ class Source:
         return self.captured("(function_definition) @site")
 
     def type_of(self, node: Node) -> str:
-        """The type of a declaration, parameter, field or cast, without qualifiers; empty where there is none."""
+        """The type of a declaration, parameter, field or cast, without qualifiers; empty if there is none."""
         found = node.child_by_field_name("type")
         return " ".join(self.text(found).split()) if found is not None else ""
 
@@ -159,7 +159,7 @@ _Span = tuple[int, int]
 
 
 def with_first_alternatives(content: bytes) -> Source | None:
-    """The file read as if it had no alternatives where these part a statement; None where that explains no more of it.
+    """The file read as if it had no alternatives where these part a statement; None if that explains no more of it.
 
     The grammar has conditional directives around whole statements alone. Elsewhere it gives up much of the function.
     Each group of directives that leads to an error is tried without them, with the first alternative alone.

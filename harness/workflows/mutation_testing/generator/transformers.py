@@ -29,7 +29,7 @@ class ReleaseNames(NamedTuple):
     addressing: frozenset[str]
     """The macros that may take the address of an argument."""
     scalar_types: frozenset[str]
-    """The types of pointers, numbers and enumerations that have names of their own."""
+    """The types of pointers, numbers and enumerations that have their own names."""
 
 
 class Place(NamedTuple):

@@ -88,7 +88,7 @@ def read_document(path: Path) -> RecallDocument:
 
 
 def joined(documents: Sequence[RecallDocument]) -> RecallDocument:
-    """Several samples as one; a mutant counts once. Raises UsageError where they do not have the same header."""
+    """Several samples as one; a mutant counts once. Raises UsageError if they do not have the same header."""
     first = documents[0]
     for other in documents[1:]:
         for field in Header.__struct_fields__:

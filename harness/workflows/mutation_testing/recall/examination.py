@@ -174,8 +174,8 @@ class Examiner:
         return []
 
     def _tests_of(self, found: Sequence[NewFinding], judgement: Judgement) -> list[str]:
-        """The tests that saw findings; none where one was seen outside of a test, or by a test of the release's own,
-        which is selected by another name.
+        """The tests that saw findings; none if one was seen outside of a test, or by a test of the release's own, which
+        is selected by another name.
         """
         identities = {each.finding for each in found}
         witnesses = [witness for each in judgement.findings if each.id in identities for witness in each.witnesses]
@@ -248,7 +248,7 @@ class Examiner:
     def baseline(self, target: str, suites: list[str]) -> dict[str, ReleaseCell]:
         """Suite -> its cell in the release itself, on a target. Each runs once for a sample.
 
-        Raises InconclusiveError where a cell has no verdict, or no test of it passes: it could find no mutant.
+        Raises InconclusiveError if a cell has no verdict, or no test of it passes: it could find no mutant.
         """
         if missing := [suite for suite in suites if not self._baseline_file(target, suite).is_file()]:
             self._run_release(target, missing)

@@ -113,8 +113,8 @@ class ReleaseObjects:
     def is_unreferenced(self, file: str, function: str) -> bool:
         """Whether nothing in the server refers to a function of a source file, which therefore never runs.
 
-        False where it is not proved: for a header, whose functions have no object of their own, and for a name that
-        the file gives a structure, too.
+        False if it is not proved: for a header, whose functions have no object of their own, and for a name that the
+        file gives a structure, too.
         """
         units = [unit for unit in self.containing(file) if unit.words[-1] == Path(file).name]
         if not file.endswith(".c") or not function or not units:
@@ -155,7 +155,7 @@ def _build(shop: BuildDirectory) -> list[CompiledUnit]:
     calls = shop.work / "calls"
     calls.mkdir()
     recorder = shop.work / "recording-gcc"
-    # Each call has a file of its own, because make runs several at a time; and one with the files that it reads.
+    # Each call has its own file, because make runs several at a time; and one with the files that it reads.
     recorder.write_text(
         "#!/bin/sh\n"
         f"calls={shlex.quote(str(calls))} compiler={shlex.quote(str(shop.compilers[0]))}\n"

@@ -65,7 +65,7 @@ class SampleRun:
     """A sample whose outcomes are kept in a folder."""
 
     def __init__(self, bench: Workbench, sample: Sample, folder: Path, *, install: bool = False) -> None:
-        """Raises UsageError where the folder belongs to another sample."""
+        """Raises UsageError if the folder belongs to another sample."""
         self.bench = bench
         self.sample = sample
         self.folder = folder
@@ -105,7 +105,7 @@ class SampleRun:
     def run(self, show: Callable[[MutantOutcome], None]) -> RecallDocument:
         """Examine mutants until the sample has its size, or its time is over; `show` receives each new outcome.
 
-        Raises BuildFailedError where the release itself does not compile, and what `harness.workflows.check` raises.
+        Raises BuildFailedError if the release itself does not compile, and what `harness.workflows.check` raises.
         """
         deadline = time.monotonic() + self.sample.limit_seconds if self.sample.limit_seconds else None
         chosen = mutants_of(self.bench, self.sample.server, self.sample.names)
