@@ -1,6 +1,6 @@
-"""Keeps the cache small: lists its entries, removes unused ones, and enforces the limit that every command keeps.
+"""Keeps the cache small: lists its entries, removes unused ones, and enforces the limit for every command.
 
-Only entries are removed, each whole, the trees of planted bugs, which every `plumb mutate` rebuilds, and the code that
+It removes only whole entries, the trees of planted bugs, which every `plumb mutate` rebuilds, and the code that
 emulators have translated. Lists of packages, ccache's objects, keys, histories and corpora are no entries, and stay
 until `plumb clean --yes`.
 """
@@ -38,12 +38,13 @@ _NO_WAYS = ("sources", "archives", "packages", "upstream-native")
 
 
 _UNSEALED = {"mutants": "mutant", "translations": "translations", KEPT: "work"}
-"""Kinds whose folders can be removed without being entries -> how the names of their locks begin. Whoever uses such a
-folder holds its lock; emulators do without their translations."""
+"""Kinds whose folders can be removed although they are no entries -> the prefix of their locks' names. Every user of
+such a folder holds its lock. Emulators do not need their translations.
+"""
 
 
 class CacheEntry(Record, frozen=True):
-    """An entry that can be removed alone."""
+    """An entry that can be removed separately."""
 
     kind: str
     key: str
@@ -82,7 +83,7 @@ class _Limit(Record, frozen=True):
 
 
 def limit(cache: Cache) -> int | None:
-    """The cache's limit in bytes; None if the user wants none."""
+    """The cache's limit in bytes; None for no limit."""
     try:
         return json_codec.decode((cache.root / _LIMIT).read_bytes(), _Limit).bytes
     except (OSError, msgspec.DecodeError):
@@ -90,7 +91,7 @@ def limit(cache: Cache) -> int | None:
 
 
 def set_limit(cache: Cache, size: int | None) -> None:
-    """Keep another limit from now on."""
+    """Store a new limit."""
     cache.root.mkdir(parents=True, exist_ok=True)
     write_whole(cache.root / _LIMIT, json_codec.encode(_Limit(bytes=size)))
 
@@ -170,14 +171,16 @@ def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
                     aside.append(cache.set_aside(entry.kind, entry.key))
                     cache.seal_path(entry.kind, entry.key).unlink(missing_ok=True)
                     gone.append(entry)
-    # Under no lock: it takes seconds. What is left by a killed command, the next one sweeps.
+    # Without a lock, because it takes seconds. The next command removes what a killed one leaves.
     for path in aside:
         shutil.rmtree(path, ignore_errors=True)
     return gone
 
 
 def remove_others(cache: Cache) -> int:
-    """Remove all that is no entry, if no other command uses the cache. Returns its size in bytes; the limit stays."""
+    """Remove everything except entries, if no other command uses the cache. Returns its size in bytes; the limit
+    stays.
+    """
     with cache.use.removal():
         if any(cache.use.others()):
             return 0
@@ -192,7 +195,7 @@ def remove_others(cache: Cache) -> int:
 def unused_for(
     holding: Holding, seconds: float, *, keep: Callable[[CacheEntry], bool] = lambda _: False
 ) -> list[CacheEntry]:
-    """The entries that no command has used for so long, and that nothing keeps."""
+    """The entries that no command has used for this time, and that nothing requires."""
     until = time.time_ns() - int(seconds * 1e9)
     return [entry for entry in holding.entries if entry.used_ns < until and not keep(entry)]
 
@@ -219,7 +222,7 @@ def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
 
 
 def keep_limit(cache: Cache, say: Callable[[str], None]) -> None:
-    """Remove what does not fit, if an entry was added since the last look."""
+    """Remove what exceeds the limit, if an entry was added since the last check."""
     if not cache.has_grown():
         return
     size, holding = limit(cache), measure(cache)

@@ -1,8 +1,8 @@
 """Runs one cell in its own process: the command, its deadline, and why a process gives no trustworthy result.
 
 As a program it becomes the processes of many cells (harness.core.processes.fork_server). Such a process takes half a
-second of processor before its first test, most of it for imports that are the same for all cells. The program makes
-these once.
+second of processor time before its first test, most of it for imports that are the same for all cells. The program
+makes these once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ IMPORTED = (
     "harness.run.tcl.suite",
     "harness.run.upstream.test_files",
 )
-"""What cells import, besides pytest. The plugin and the suites are not among it: pytest rewrites their assertions."""
+"""The modules that cells import, besides pytest. The plugin and the suites are not among them, because pytest rewrites
+their assertions.
+"""
 WITHOUT = (
     "logging",
     "threadexception",
@@ -60,20 +62,22 @@ WITHOUT = (
     "setuponly",
     "stepwise",
 )
-"""Plugins of pytest that a cell has no use for: they take a fifth of what pytest takes for each test, and half of what
-it takes to end. Python itself prints what two of them turn into warnings."""
+"""Plugins of pytest that a cell does not need: they take a fifth of pytest's time for each test, and half of its time
+to end. Two of them turn into warnings what Python itself prints.
+"""
 MANY_OBJECTS = 100_000
-"""So many new ones are looked through at a time for garbage. By default Python begins with 700: a cell spent one part
-in thirty of its time on it."""
+"""The number of new objects after which garbage is collected. With Python's default of 700, a cell spent one thirtieth
+of its time on it.
+"""
 TESTS_FAILED, NO_TESTS_COLLECTED = 1, 5
 """Of pytest.ExitCode; importing pytest for them would slow down the start of every command."""
 
 
 @contextlib.contextmanager
 def cell_server() -> Iterator[ForkServer]:
-    """What becomes the processes of many cells.
+    """The fork server of many cells.
 
-    Those of one suite share a folder of what Python compiles the suite to, which pytest else does for each of them.
+    The cells of one suite share a folder for the compiled suite, which pytest would otherwise compile for each of them.
     """
     with tempfile.TemporaryDirectory(prefix="plumbline-", ignore_cleanup_errors=True) as compiled:
         command = [sys.executable, "-I", "-B", "-m", "harness.workflows.cell_process", compiled]

@@ -1,4 +1,4 @@
-"""Runs the cells of a prepared run, each in its own process, and an audit after one that an access has killed."""
+"""Runs the cells of a prepared run, each in its own process, and an audit after a cell that an access has killed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class CellRuns:
         """Whether an audit follows a cell in which a misaligned access killed a server."""
         suite, target = self._bench.catalog.suites[cell.suite], self._prepared.targets[cell.target]
         can_audit = target.target.emulator.can_audit and not rules.is_audit(self._request.policy)
-        # An audit would run hours of tests again, to show what the other suites' audits show as well.
+        # An audit would repeat hours of tests, only to show what the audits of other suites also show.
         return suite.needs_server and not suite.upstream and can_audit and not self._request.fail_fast
 
     def _run_sealed(self, spec: CellSpec) -> CellRecord:

@@ -68,8 +68,8 @@ class Check:
         one_failure: bool = False,
         patient: bool = False,
     ) -> None:
-        """`change`: what the tree is checked for. `without`: names of tests that do not run. `one_failure`: no cell
-        starts after one in which a test failed. `patient`: as in CellSpec.
+        """`change`: the change for which the tree is checked. `without`: names of tests that do not run. `one_failure`:
+        no cell starts after one in which a test failed. `patient`: as in CellSpec.
         """
         self.bench = bench
         self.request = request
@@ -117,7 +117,7 @@ class Check:
         return judgement, code
 
     def _check_request(self) -> None:
-        """Raise UsageError for what a target cannot have; install packages."""
+        """Raise UsageError for a request that a target does not support; install packages."""
         request_support.check_supported(self.bench.catalog, self.request)
         diagnosis = host_packages.diagnose(
             self.bench.catalog, self.request.plan.targets, emulator=self.request.emulator

@@ -1,7 +1,7 @@
 """Which parts of the cache a CI system should keep from one job to the next, and under which keys.
 
 A key changes with everything that the entry is made from: pinned sources, the project's patches, compilers, the server,
-the host's release. The module knows no CI system in particular: each of them asks for paths and keys.
+the host's release. The module is independent of CI systems: each of them needs paths and keys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CiCacheEntry(Record, frozen=True):
     key: str
     """Changes whenever the content that should be kept changes."""
     restore_key: str
-    """The beginning of the keys whose entries are a good start if no entry has this key; empty if none is."""
+    """The prefix of the keys whose entries are a good start if no entry has this key; empty if there is none."""
     paths: list[str]
     """Absolute, in this machine's cache."""
 
@@ -96,7 +96,7 @@ def _kernels(catalog: Catalog, cache: Cache, targets: Sequence[str], host: str) 
 def _builds(
     catalog: Catalog, cache: Cache, targets: Sequence[str], server: str, host: str, optimisation: str
 ) -> CiCacheEntry | None:
-    """Builds, the compilers' cache, what earlier builds tell of the next, and the release's archive."""
+    """Builds, the compilers' cache, the history of earlier builds, and the release's archive."""
     release = catalog.servers.get(server)
     paths = [cache.path(kind, "") for kind in ("ccache", "canaries", build_progress.KIND)]
     if release is None:

@@ -79,13 +79,13 @@ def exact_entries(
 
 
 def _pattern(text: str, chance: re.Pattern[str] | None = None) -> str:
-    """The glob that matches a text, and any text that differs only in the parts that are left to chance."""
+    """The glob that matches a text, and any text that differs only in random parts."""
     parts = chance.split(text) if chance else [text]
     return "*".join(re.sub(r"[*?\[]", r"[\g<0>]", part) for part in parts)
 
 
 def list_of(cache: Cache, folder: Path, finding: Finding) -> Path:
-    """The own list of the tree that a finding was seen in.
+    """The list of the tree in which a finding was seen.
 
     Only a run of this machine says where that is: another's must not choose the place of a file. Raises UsageError if
     nobody knows.
@@ -174,7 +174,7 @@ def _toml_character(character: str) -> str:
 
 
 class ListedEntry(Record, frozen=True):
-    """An entry in force for a server, and where it stands."""
+    """An entry in force for a server, and its location."""
 
     file: str
     entry: KnownFinding

@@ -1,7 +1,7 @@
 """Measures what a run costs this machine, from its request to its report, and writes RUN/cost.json.
 
-Every run is measured: reading the clocks and the memory takes about 0.3 % of a processor. A profile, and the cache's
-growth, which takes a second or more to look at, are for those who ask for them.
+Every run is measured: reading the clocks and the memory takes about 0.3 % of a processor. A profile, and the growth of
+the cache, which takes a second or more to measure, are made only on request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PHASE = "plumb"
 
 @contextlib.contextmanager
 def metered(bench: Workbench, folder: Path, *, profiled: bool = False) -> Iterator[None]:
-    """Measure what happens in the block, and write the cost into the run folder if it ends well."""
+    """Measure the block, and write its cost into the run folder if it succeeds."""
     began, own, programs = time.monotonic(), processor_time.own_seconds(), processor_time.by_program()
     cached = cache_upkeep.measure(bench.cache).bytes if profiled else 0
     profiler = Profiler(PHASE) if profiled else None

@@ -42,7 +42,7 @@ class IgnoredPathTable(Record, frozen=True):
 
 
 class SuiteSelection(Record, frozen=True):
-    """Changes and the suites that they select, of which there may be none."""
+    """Changes and the suites that they select, possibly none."""
 
     changes: list[Change]
     suites: list[str]

@@ -1,9 +1,9 @@
-"""Looks for the functions behind a wrong result, and keeps their ranking in the run folder.
+"""Searches for the functions behind a wrong result, and stores their ranking in the run folder.
 
 The finding's suite runs once more on a target that shows it, with its servers under the emulator's plugin that notes
 executed blocks: its tests are the first runs that are compared. A test judges by the oracle or by its own model, so
-that this works for what the target and the native build have alike. If the finding's commands alone show it, neighbours
-of them are more runs.
+that this works for what the target and the native build have alike. If the finding's commands alone show it, their
+neighbours provide more runs.
 """
 
 from __future__ import annotations

@@ -125,7 +125,9 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         files: tuple[str, ...],
         left_out: tuple[str, ...],
     ) -> UpstreamSpec:
-        """What a cell needs to run the release's own tests with these programs. `mixed`: peer -> its programs."""
+        """The settings with which a cell runs the release's own tests with these programs. `mixed`: peer -> its
+        programs.
+        """
         here = self.bench.catalog.toolchain_of(self.bench.catalog.targets[ORACLE])
         return UpstreamSpec(
             source=tree.content,
@@ -234,7 +236,7 @@ def counter_for(bench: Workbench, setup: TargetSetup) -> Counter:
 
 
 def blocks_plugin(bench: Workbench) -> Path:
-    """What the emulator loads to note executed blocks. Raises InfrastructureError if it cannot be had."""
+    """The plugin with which the emulator records executed blocks. Raises InfrastructureError if it cannot be had."""
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     plugin = compile_blocks(bench.cache, here, bench.fetcher)
     assert plugin is not None, "its source was fetched"

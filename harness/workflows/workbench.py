@@ -95,10 +95,10 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         return provide_family(self.cache, self.fetcher, family, self.catalog.compilers[family.compiler])
 
     def _libraries(self, family: ToolchainFamily, target: Target, tools: Toolchain) -> tuple[str, ...]:
-        """What a family's compiler and C library lack for a target, compiled by it.
+        """The functions that a family's compiler and C library lack for a target, compiled by it.
 
-        The family's sources are in every program, in place of the C library's functions of these names. Of a target's
-        own sources a program takes what it lacks.
+        The family's sources are in every program, in place of the C library's functions of these names. From a target's
+        own sources, a program takes the functions that it lacks.
         """
 
         def compiled_object(source: str) -> Path:

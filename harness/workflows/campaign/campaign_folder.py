@@ -51,7 +51,7 @@ class CampaignRecord(Record, frozen=True):
 
 
 class JobReport(Record, frozen=True):
-    """How a job ended, as its worker tells it."""
+    """How a job ended, as its worker reports it."""
 
     key: str
     worker: str
@@ -66,7 +66,7 @@ class JobReport(Record, frozen=True):
     archive: str = ""
     """Digest of the packed run folder; empty if there is none."""
     problem: str = ""
-    """Why the command was not carried out, or not to its end; empty if it was."""
+    """Why the command did not run, or not to its end; empty if it did."""
 
 
 Happening = Literal[
@@ -108,7 +108,7 @@ class WorkerState(Record, frozen=True):
 
 
 class CampaignState(Record, frozen=True):
-    """FOLDER/now.json: what the campaign's own process knows at a time."""
+    """FOLDER/now.json: the state of the campaign's own process at a moment."""
 
     at: float
     pid: int
@@ -223,7 +223,7 @@ class CampaignFolder:
             stream.write(json_codec.encode(entry) + b"\n")
 
     def journal(self) -> list[JournalEntry]:
-        """What has happened. A line that a killed process left unfinished is left out."""
+        """The events so far, without a line that a killed process left unfinished."""
         try:
             lines = (self.path / "journal.jsonl").read_bytes().splitlines()
         except FileNotFoundError:
@@ -249,7 +249,7 @@ class CampaignFolder:
 
 
 def _seen_differently(first: Path, second: Path) -> str:
-    """How two results of one job differ in what they say of the server; empty if they agree."""
+    """How two results of one job differ in their statements about the server; empty if they agree."""
     one, another = _outcome(first), _outcome(second)
     if one == another:
         return ""

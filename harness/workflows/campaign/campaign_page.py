@@ -122,7 +122,7 @@ def _shown_at(growth: list[tuple[float, int]], at: float) -> int | None:
 
 
 class PageWriter:
-    """Keeps a campaign's page current at little cost."""
+    """Keeps a campaign's page up to date at little cost."""
 
     def __init__(self, folder: CampaignFolder) -> None:
         self._folder = folder

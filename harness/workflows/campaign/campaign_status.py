@@ -1,4 +1,6 @@
-"""What a campaign looks like at a moment, from its folder alone: any machine that sees the folder can ask."""
+"""The status of a campaign at a moment, read only from its folder, so any machine that can read the folder can show
+it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ class CampaignStatus(Record, frozen=True):
     jobs_per_minute: float
     """Over the last ten minutes in which results arrived."""
     minutes_left: float | None
-    """At this rate; None if there is no rate yet."""
+    """Estimated from the current rate; None if there is no rate yet."""
     lost: int
     """How often a job was given again."""
     again: int

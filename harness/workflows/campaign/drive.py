@@ -1,7 +1,7 @@
-"""The campaign's own process: gives jobs to the engine, takes their results, and gives again what was lost.
+"""The campaign's own process: submits jobs to the engine, collects their results, and resubmits lost jobs.
 
-The engine never has more jobs than there are cells to run them. Therefore nothing has to be stolen from a busy worker,
-a worker that joins late gets its share, and a scheduler that is started again has nothing to remember.
+The engine never has more jobs than there are cells to run them. Therefore no job has to be stolen from a busy worker, a
+worker that joins late gets its share, and a restarted scheduler has nothing to remember.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from harness.workflows.campaign.job import CampaignJob
 
 TICK_SECONDS = 0.2
-"""How long the campaign waits for a result before it looks after workers and processes."""
+"""How long the campaign waits for a result before it checks on workers and processes."""
 UNSEEN_SECONDS = 5.0
 CONNECT_SECONDS = 20.0
 GATHER_SECONDS = 60.0
@@ -46,7 +46,7 @@ class _SchedulerLostError(Exception):
 
 
 class Drive:
-    """Carries a campaign's missing jobs out."""
+    """Runs the missing jobs of a campaign."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Drive:
         self._store = shared_store.SharedStore(cluster.store) if cluster.store else None
         self._jobs = JobLedger(folder, say)
         self._given: dict[str, Future[Any]] = {}
-        """Job → what stands for its result."""
+        """Job → the future of its result."""
         self._taken: dict[str, Future[Any]] = {}
         """The same of jobs that have ended, while their results are taken."""
         self._ended = threading.Event()
@@ -189,7 +189,7 @@ class Drive:
                 if self._islands is not None:
                     # The next job begins with what these have learned.
                     self._take_ended()
-                # Before results are unpacked and verified, so that no worker waits for that.
+                # Jobs are submitted before results are unpacked and verified, so that no worker waits for that.
                 while self._jobs and len(self._given) < self._workers.cells:
                     self._give(client, *self._jobs.take())
                 if idle:

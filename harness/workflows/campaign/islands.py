@@ -1,4 +1,4 @@
-"""What the jobs of a fuzzing campaign learn from each other.
+"""Lets the jobs of a fuzzing campaign learn from each other.
 
 Each job takes a generation of its target's corpus, and brings back what it added. The campaign's own process merges
 that into the corpus, which outlives the campaign: entries whose features smaller ones have are dropped, and an entry
@@ -48,7 +48,7 @@ class Islands:
             self._merge(campaign.jobs[name])
 
     def generation(self, job: CampaignJob) -> bytes:
-        """What a job begins with, packed: what its target's corpus needs, and some entries to try."""
+        """The packed start of a job: what its target's corpus needs, and some entries to try."""
         corpus = self._corpus(job)
         build = self._builds.get(corpus)
         taken = {
@@ -70,7 +70,7 @@ class Islands:
         return archive.pack(self._corpora, _within(self._corpora, [*untried, *needed]))
 
     def learn(self, job: CampaignJob) -> None:
-        """Merge what a job that has arrived brought back, and tell what is known now."""
+        """Merge what an arrived job brought back, and report what is known now."""
         self._trying.pop(job.name, None)
         features, kept = self._merge(job)
         target = job.cells[0].target

@@ -1,4 +1,5 @@
-"""Jobs: what one worker does at a time. Each is a `plumb` command with a run folder, as a CI system's job is.
+"""Jobs: the units of work that a worker runs one at a time. Each is a `plumb` command with a run folder, as a CI
+system's job is.
 
 A target's short suites share a job, because every job runs the target's canaries and sets the target up.
 """
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
 
 RUN, KNOWN, SERVER, CORPORA = "{run}", "{known}", "{server}", "{corpora}"
-"""Words that the worker replaces by its own paths."""
+"""Words that the worker replaces with its own paths."""
 LEARNED = "learned"
-"""The folder in a run folder with what its job has added to the corpora."""
+"""The folder in a run folder for the job's additions to the corpora."""
 SECONDS_OF_TIER = {"quick": 25.0, "full": 420.0, "thorough": 1500.0}
-"""Tier of a suite → the length of its cell where no run has told it."""
+"""Tier of a suite → the assumed length of its cell if no run has measured it."""
 SHARED_SECONDS = 60.0
 """Suites of one target share a job until it is expected to take so long."""
 ISLAND_SECONDS = 60.0
-"""How long a job fuzzes at most, before it shares what it has learned."""
+"""The maximum time for which a job fuzzes before it shares what it has learned."""
 SET_UP_SECONDS = 3600.0
 """How long a worker may take to build what a job needs, before its deadline begins to count."""
 
@@ -49,7 +50,7 @@ class CampaignJob(Record, frozen=True):
     words: list[str]
     """The words after `plumb`."""
     cells: list[Cell]
-    """What its run folder must contain."""
+    """The required content of its run folder."""
     expected_seconds: float
     deadline_seconds: float
     version: str
@@ -62,12 +63,12 @@ class CampaignJob(Record, frozen=True):
 
     @property
     def learns(self) -> bool:
-        """Whether it takes what other jobs have learned, and brings back what it learns itself."""
+        """Whether it receives what other jobs have learned, and returns what it learns itself."""
         return CORPORA in self.words
 
     @property
     def key(self) -> str:
-        """Its content address: the same work has the same key, whoever asks for it and whenever."""
+        """Its content address: the same work has the same key at any time and for every requester."""
         described = msgspec.structs.replace(self, name="job", expected_seconds=0.0, deadline_seconds=0.0)
         return hashlib.sha256(json_codec.encode(described)).hexdigest()[:32]
 
@@ -91,7 +92,7 @@ def check_jobs(
     warned: set[str] = set()
     islands = _islands(request)
     for number, part in itertools.product(range(islands), list(_parts(catalog, request, seconds or {}))):
-        # Compilers look at a target once, and not in each of its jobs: a warning is counted once.
+        # Compiler warnings are collected once per target, and not in each of its jobs, so each counts once.
         looks = request.warnings != "off" and any(
             looked_at(catalog.targets[name]) and name not in warned for name in part.targets
         )

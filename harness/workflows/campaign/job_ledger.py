@@ -1,4 +1,4 @@
-"""What has become of each job of a campaign: it waits, it is tried again after a loss, or it is given up."""
+"""The state of each job of a campaign: it waits, it is retried after a loss, or it is abandoned."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JobLedger:
     """The jobs of a campaign that have not arrived, the longest first."""
 
     def __init__(self, folder: CampaignFolder, say: Callable[[str], None]) -> None:
-        """`say`: tells the user of a job that a machine could not carry out."""
+        """`say`: reports to the user a job that a machine could not run."""
         self._folder = folder
         self._say = say
         arrived = folder.arrived()

@@ -1,9 +1,10 @@
-"""What a result must be before it counts: complete, as it was sealed, and judged as its evidence says.
+"""The conditions under which a result counts: it is complete, matches its seal, and is judged according to its
+evidence.
 
-The campaign's own process judges the evidence again, so that it need not believe a worker's verdicts. Names of
-functions come from a target's binary. Where only the worker has it, the campaign compares what needs no names: how many
-tests passed and failed, whether the evidence is complete, whether there are misaligned accesses, and which of the
-worker's findings the list knows.
+The campaign's own process judges the evidence again, so it need not trust a worker's verdicts. Names of functions come
+from a target's binary. Where only the worker has it, the campaign compares what needs no names: how many tests passed
+and failed, whether the evidence is complete, whether there are misaligned accesses, and which of the worker's findings
+the list knows.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def check_run(folder: Path, job: CampaignJob) -> None:
 
 
 def outcome_of(judged: Judgement) -> set[str]:
-    """What a judgement says of the server, in words: the verdicts and the findings."""
+    """The statements of a judgement about the server, in words: the verdicts and the findings."""
     verdicts = {f"{cell.target}/{cell.suite} {cell.verdict}" for cell in judged.cells}
     return verdicts | {finding.id for finding in judged.findings}
 
@@ -72,7 +73,8 @@ def outcome_of(judged: Judgement) -> set[str]:
 def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str]:
     """How a worker's judgement differs from the one that its evidence comes to."""
     with tempfile.TemporaryDirectory(prefix="judged-") as private:
-        # Judging writes beside the evidence. What the worker wrote there stays: it has the source.
+        # Judging writes beside the evidence. The files that the worker wrote there stay, because they contain the
+        # source.
         copy, known = Path(private) / "run", Path(private) / "known.toml"
         shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(LEARNED))
         known.write_text(job.known, "utf-8")
@@ -80,7 +82,7 @@ def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str
         found, _ = conclusion.conclude(stored, known, Progress(Console(file=io.StringIO())))
         if _names_functions(stored):
             return _differences(outcome_of(told), outcome_of(found))
-        # Findings without names fit no entry of the list, so that a cell may fail here alone.
+        # Findings without names match no entry of the list, so a cell may fail only here.
         failing = {(cell.target, cell.suite) for cell in found.cells if cell.verdict == Verdict.FAIL}
         marked = conclusion.KnownLists.read(stored.folder, stored.record, known).marked(told.findings)
         pairs = zip(told.findings, marked, strict=True)
@@ -104,7 +106,7 @@ def _names_functions(stored: TrustedRun) -> bool:
 
 
 def _counts(judged: Judgement, failing: set[tuple[str, str]]) -> set[str]:
-    """How many tests of each cell ended in which way, and whether the cell says nothing, unless it is `failing`."""
+    """How many tests of each cell ended in which way, and whether the cell is inconclusive, unless it is `failing`."""
     silent = {Verdict.SKIP, Verdict.UNKNOWN}
     return {
         f"{cell.target}/{cell.suite} {cell.passed} passed, {cell.failed} failed, {cell.skipped} skipped"

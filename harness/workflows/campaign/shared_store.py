@@ -1,4 +1,4 @@
-"""A store that all machines of a campaign reach: a folder, S3, or whatever else fsspec opens.
+"""A store that all machines of a campaign can access: a folder, S3, or anything else that fsspec opens.
 
 Results and sources are named by hash. Parts of workers' caches, such as emulators and builds, are named by what they
 were made from, and begin with their hash. What is not what its hash says is not used. Writing the same twice is
@@ -93,7 +93,7 @@ class SharedStore:
                 self.remove("parts", name)
 
     def has(self, kind: str, digest: str) -> bool:
-        """Whether an entry is there, whatever it holds."""
+        """Whether an entry exists, with any content."""
         return bool(self._files.exists(self._path(kind, digest)))
 
     def remove(self, kind: str, digest: str) -> None:

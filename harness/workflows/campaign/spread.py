@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def check_on(
     bench: Workbench, request: Request, *, on: str, insecure: bool, command: Sequence[str] = ()
 ) -> tuple[Judgement, ExitCode]:
-    """Carry a request out on the machines that `--on` names, or what is missing of it, and join what arrives.
+    """Run a request, or the missing part of it, on the machines that `--on` names, and join the results.
 
     `command`: the words that the user typed. Raises what `harness.workflows.campaign.drive.Drive.run` raises.
     """
@@ -145,7 +145,7 @@ def carry_out(
     trees: dict[str, bytes] | None = None,
     islands: Islands | None = None,
 ) -> None:
-    """Carry out what is missing of a campaign, and keep its page current."""
+    """Run the missing part of a campaign, and keep its page up to date."""
     missing = len(folder.jobs) - len(folder.arrived())
     if not missing:
         return
@@ -177,7 +177,7 @@ def joined(folder: CampaignFolder) -> Judgement:
     place = {(cell.target, cell.suite): number for number, cell in enumerate(folder.record.order)}
 
     def first_of(name: str) -> int:
-        """Where the job begins in the plan. Its canaries are in other jobs, too."""
+        """The position of the job in the plan. Other jobs also contain its canaries."""
         cells = folder.jobs[name].cells
         return min(place.get((cell.target, cell.suite), 0) for cell in [*cells[1:], cells[-1]])
 
@@ -206,7 +206,7 @@ def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement
 
 
 def _remarks(folder: CampaignFolder) -> list[str]:
-    """What a reader of the verdict must know: jobs that ran twice and said two things."""
+    """Remarks for readers of the verdict: jobs that ran twice with different results."""
     return [
         f"the job {entry.job} ran twice, and only the first result counts: {entry.why}"
         for entry in folder.journal()

@@ -1,4 +1,4 @@
-"""What a worker does with a job: it runs `plumb` in its own process group, and packs the run folder.
+"""A worker's side of a job: it runs `plumb` in its own process group, and packs the run folder.
 
 Only plain values come in and go out: a worker of another version must be able to read enough to refuse.
 """
@@ -35,13 +35,13 @@ SHOWN_LINES = 40
 JUDGED = {ExitCode.PASS, ExitCode.FINDINGS, ExitCode.INCONCLUSIVE}
 """The exit codes of a command that judged."""
 SHARED = ("archives", "builds", "emulators", "kernels")
-"""The kinds of cache entries that workers share. Whatever else is in the cache takes seconds."""
+"""The kinds of cache entries that workers share. Everything else in the cache takes only seconds to make."""
 MOST_WITHDRAWN_SECONDS = 600.0
 """The longest time for which a worker takes no job because its machine could not carry the last one out."""
 
 
 class WorkerSettings:
-    """How this worker carries out jobs. The process that becomes a worker fills it in."""
+    """How this worker runs jobs. The process that becomes a worker fills it in."""
 
     program: Sequence[str] = PLUMB
     scratch: Path | None = None
@@ -56,7 +56,7 @@ class WorkerSettings:
 
 
 class _UnwantedError(Exception):
-    """Nobody waits for the job any more."""
+    """The job's result is no longer wanted."""
 
 
 def carry_out(described: bytes, tree: bytes | None, corpora: bytes | None = None) -> tuple[bytes, bytes]:
@@ -108,7 +108,7 @@ def _carried_out(
         if store is not None:
             store.take(cache, parts)
         result = process.run(
-            # The shell's `exec` keeps the streams apart, for which process.run has one place.
+            # The shell's `exec` separates the streams, which process.run would write to one place.
             ["/bin/sh", "-c", 'exec "$@" >"$0"', output, *WorkerSettings.program, *words],
             deadline_seconds=given.deadline_seconds,
             environment=dict(os.environ),
@@ -121,7 +121,7 @@ def _carried_out(
             problem = f"it did not end within {result.seconds:.0f} s"
             return _report(given, started, ExitCode.INFRASTRUCTURE, problem=problem, messages=shown)
         if result.code not in JUDGED or (job.RUN in given.words and not (run / "findings.json").is_file()):
-            # A signal, or a code that is no judgement.
+            # A signal, or an exit code that is not a judgement.
             code = ExitCode(result.code) if result.code in set(ExitCode) - JUDGED else ExitCode.INFRASTRUCTURE
             if code is ExitCode.INFRASTRUCTURE:
                 _Withdrawal.begin()
@@ -197,7 +197,7 @@ def _tree(given: job.CampaignJob, tree: bytes | None) -> Path:
 def _refuse_unwanted(key: str) -> Callable[[], None]:
     """A check whether the job's result is still wanted: the campaign may have been stopped, or its machine lost.
 
-    The engine cancels only what has not begun. Of a task that runs, the worker merely notes that nobody wants it.
+    The engine cancels only what has not begun. For a running task, the worker only records that it is no longer wanted.
     """
     worker = WorkerSettings.worker
     if worker is None:

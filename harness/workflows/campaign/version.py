@@ -34,7 +34,7 @@ def harness_version() -> str:
 
 @functools.lru_cache(maxsize=4)
 def _version_of(files: tuple[tuple[str, str, int, int, int], ...]) -> str:
-    """A worker asks before every job, and reads the files again only after a change."""
+    """A worker calls this before every job, and reads the files again only after a change."""
     digest = hashlib.sha256()
     for name, path, *_ in files:
         digest.update(os.fsencode(name) + b"\0" + sha256_of(Path(path)).encode() + b"\0")
@@ -42,7 +42,7 @@ def _version_of(files: tuple[tuple[str, str, int, int, int], ...]) -> str:
 
 
 def resource_of(version: str) -> str:
-    """The resource that a worker offers once for each cell that it can run. A job asks for one of its own version's.
+    """The resource that a worker offers once for each cell that it can run. A job requests one of its own version.
 
     The version is in the name, so the engine never gives a job to a worker of another version.
     """
@@ -50,7 +50,7 @@ def resource_of(version: str) -> str:
 
 
 def versions_in(resources: dict[str, float]) -> dict[str, int]:
-    """Version → number of cells, of what a worker offers. A worker that is not Plumbline's has none."""
+    """Version → number of cells that a worker offers. A worker other than Plumbline's offers none."""
     return {
         name.removeprefix(_RESOURCE): int(number) for name, number in resources.items() if name.startswith(_RESOURCE)
     }

@@ -1,4 +1,6 @@
-"""The workers of a campaign, as the engine knows them: who came and went, who is refused, how long to wait for one."""
+"""The workers of a campaign, as the engine knows them: which came and went, which are refused, and how long to wait for
+one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from harness.workflows.campaign.engine.cluster import Cluster
 
 LOOK_SECONDS = 1.0
-"""How often the scheduler is asked for its workers."""
+"""How often the scheduler is queried for its workers."""
 PATIENCE_SECONDS = 600.0
 """How long a campaign waits for a scheduler, or for a worker of its version."""
 STRANGERS_SECONDS = 60.0
@@ -26,7 +28,7 @@ STRANGERS_SECONDS = 60.0
 
 
 class Workers:
-    """The workers at the moment. What happens to them goes into the campaign's journal."""
+    """The current workers. The campaign's journal records their changes."""
 
     def __init__(
         self,
@@ -81,11 +83,13 @@ class Workers:
         self._at = {}
 
     def note_work(self) -> None:
-        """Restart the waiting: something has come of a job."""
+        """Restart the waiting, because there is a result of a job."""
         self._idle_since = time.monotonic()
 
     def look(self, client: Client) -> set[str] | None:
-        """Ask the scheduler, and note who came and went. Returns the jobs that workers have; None between two looks."""
+        """Query the scheduler, and record which workers came and went. Returns the jobs that workers have; None between
+        two looks.
+        """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return None

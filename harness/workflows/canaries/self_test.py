@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 TITLE = "self-test"
-"""What the run folder records instead of a server."""
+"""The name that the run folder records instead of a server."""
 POLICY = "signal"
 
 
 class Selection(Record, frozen=True):
-    """What a self-test proves, and what it leaves out."""
+    """The scope of a self-test, and what it omits."""
 
     targets: list[str]
     remarks: list[str]
     """Sentences on the targets that it leaves out, with the reason."""
     named: bool
-    """Whether the user named the targets: what they lack is then installed and built."""
+    """Whether the user named the targets: their missing parts are then installed and built."""
 
 
 def select(bench: Workbench, patterns: Sequence[str]) -> Selection:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 STUB_SECONDS = 20.0
 REPLY_SECONDS = 3600.0
-"""Long, because a server that gdb has stopped does not answer."""
+"""This is long because a server that gdb has stopped does not answer."""
 POLL_SECONDS = 0.1
 STUB = "stub"
 """The socket of the emulator's stub, in the shell's folder."""

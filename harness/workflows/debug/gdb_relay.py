@@ -123,13 +123,13 @@ def _script(commands: Sequence[str]) -> str:
 
 def _about(guest: Guest, tree: SourceTree) -> list[str]:
     binary = guest.build.server_binary
-    # gdb asks no question about a program that still runs: it ends with the shell.
+    # gdb does not ask about a program that is still running: the program ends with the shell.
     moved = [f"set substitute-path {folder} {tree.path}" for folder in compiled_in_folders(binary)]
     return ["set confirm off", f"file {binary}", *moved, f"directory {tree.path / 'src'}"]
 
 
 def compiled_in_folders(binary: Path) -> list[str]:
-    """The folders in which a binary's parts were compiled, from its debug information; empty if it has none."""
+    """The folders in which the parts of a binary were compiled, from its debug information; empty if it has none."""
     found: dict[str, None] = {}
     with binary.open("rb") as stream, contextlib.suppress(ELFError):
         elf = ELFFile(stream)

@@ -33,7 +33,7 @@ class AccessCost(Record, frozen=True):
     offset: int
     """The misaligned address, in bytes past a 16-byte boundary."""
     repairer: Repairer
-    """What performs the misaligned access."""
+    """Who performs the misaligned access."""
     aligned: int
     """The access at the boundary, and the plain instruction that moves its other side."""
     copied: int
@@ -70,7 +70,7 @@ class ServerFixupCost(Record, frozen=True):
     fixups: dict[str, int] | None
     """Accesses that the kernel repaired, by class; None if no kernel counted them."""
     counted_on: str
-    """The target whose kernel counted; another one with the same binary where this target's kernel does not count."""
+    """The target whose kernel counted. If this target's kernel does not count, another one with the same binary."""
     tax: int | None = None
     """Instructions of these fixups: the number of each class times the mean cost of a fixup of the class."""
 

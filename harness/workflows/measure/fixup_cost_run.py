@@ -1,7 +1,7 @@
 """Measures what a kernel's repair (fixup) of a misaligned access costs, and what share of it a server pays.
 
-The machine's clocks count instructions (QEMU's -icount, one nanosecond each), so that a figure is the same on every
-run, even on a busy host. The figures are not times: QEMU does not model how an exception stalls a processor.
+The machine's clocks count instructions (QEMU's -icount, one nanosecond each), so a figure is the same on every run,
+even on a busy host. The figures are not times: QEMU does not model how an exception stalls a processor.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FixupCostMeasurement:
         return FixupCost(accesses=costs, fatal=fatal, servers=[taxed(row, rows, costs) for row in rows])
 
     def _policy(self, target: Target) -> Policy:
-        """What the target's kernel does with its fixup on."""
+        """The target's policy with the kernel's fixup on."""
         return self.bench.catalog.policies[target.kernel]
 
     @contextlib.contextmanager
@@ -223,7 +223,7 @@ def instructions_so_far(guest: VmGuest, machine: Machine) -> int:
 
 
 def run_inside(machine: Machine, target: Target, words: Sequence[str]) -> str:
-    """What a program in the machine prints. Raises InfrastructureError unless it ends with 0."""
+    """The output of a program in the machine. Raises InfrastructureError unless it ends with 0."""
     result = machine.run(words, deadline_seconds=RUN_SECONDS * target.slowdown, traced=False)
     if result.end is None or (result.end.how, result.end.number) != ("exit", 0):
         how = "did not end" if result.end is None else f"ended with {result.end.how} {result.end.number}"

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 PREPARED_AT_ONCE = 200
 NANOSECONDS = 1e9
-"""Of a second, each of which is an instruction of a counted machine."""
+"""Nanoseconds per second: each is an instruction of a counted machine."""
 _AMOUNT = re.compile(r"^(\w+): +(\d+) kB$", re.MULTILINE)
 
 
@@ -103,7 +103,7 @@ def kernel_costs(
             except (StartError, OSError, InconclusiveError, InfrastructureError, hiredis.ReplyError) as error:
                 missing.append(no_figure(workload, error, server=name, target=target.name))
             if (workload.saving, workload.during) != ("none", "nothing"):
-                # What they have saved lies in the machine's memory.
+                # Their saved files occupy the machine's memory.
                 host.close()
     return found
 

@@ -42,7 +42,7 @@ Sender = Literal["benchmark", "cli"]
 
 
 class RequestCost(NamedTuple):
-    """What a request costs."""
+    """The cost of a request."""
 
     instructions: float
     """Of all the server's threads, with the kernel's for them."""
@@ -76,7 +76,7 @@ def sender_of(workload: BenchWorkload) -> Sender:
 def benchmark_words(workload: BenchWorkload, port: int, requests: int) -> list[str]:
     """The command line by which the release's own redis-benchmark sends a workload.
 
-    Its numbers have twelve digits, as those of `WorkloadRequests` have. It draws them evenly, from its own seed.
+    Its numbers have twelve digits, as those of `WorkloadRequests` have. It draws them uniformly, from its own seed.
     """
     value = "x" * workload.payload_bytes
     words = [word.replace("{key}", "__rand_int__").replace("{value}", value) for word in workload.commands[0]]

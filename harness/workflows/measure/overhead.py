@@ -1,7 +1,7 @@
-"""What enforcement, audit and coverage cost: the figures, and what they come to. Pure;
+"""The cost of enforcement, audit and coverage: the figures, and their evaluation. Pure;
 harness.workflows.measure.overhead_run measures them.
 
-Of the rounds' ratios the median counts, and their quartiles tell how much noise there was.
+The result is the median of the rounds' ratios, and their quartiles show the noise.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def measure(
     rates: dict[tuple[str, int, str], list[float]] = {}
     mebibytes: dict[str, list[float]] = {}
     for number in range(rounds):
-        # One process differs from the next for as long as it lives, by where its memory came to lie.
+        # Processes differ from each other throughout their lives, because of where their memory happens to be.
         with _guests(build, runner_for, tree.version, POLICIES) as started:
             guests = _rotated(started, number)
             for guest in guests.values():
@@ -205,8 +205,7 @@ def _batch(workload: str, size: int) -> bytes:
 def _throughput(guests: Mapping[str, Guest], batch: bytes, size: int, count: int) -> dict[str, float]:
     """Policy -> requests per second of the emulator's processor time, of so many requests to each guest, by turns.
 
-    Seconds of the clock are as much the client's, and those of a request that is sent alone the kernel's, which wakes
-    the two in turn.
+    Elapsed seconds would include the client's and, for a single request, the kernel's, which wakes the two in turn.
     """
     ran = dict.fromkeys(guests, 0.0)
     with contextlib.ExitStack() as stack:

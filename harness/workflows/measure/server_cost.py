@@ -29,13 +29,13 @@ STEADY_BYTES = 1.0
 LATENCY_SPREAD = 0.1
 """The largest difference between rounds, as a share of the median, at which a percentile of latency is a figure."""
 KERNEL_SPREAD = 0.02
-"""What a kernel's interrupts add to the spread that a workload allows."""
+"""The addition of a kernel's interrupts to the spread that a workload allows."""
 LEAST_CHANGE = 0.005
-"""The share by which two servers differ at least: less comes and goes with the state of their heaps."""
+"""The minimal share by which two servers differ: smaller differences come and go with the state of their heaps."""
 NAMED_FUNCTIONS = 5
 """How many functions a comparison names."""
 LEAST_FUNCTION_SHARE = 0.05
-"""The least part of a difference for which a function is named."""
+"""The minimal part of a difference for which a function is named."""
 
 
 class Figure(Record, frozen=True):
@@ -90,7 +90,7 @@ class ServerCost(Record, frozen=True):
     resident_bytes: Figure
     """The guest's pages in memory after the last request; bytes."""
     own_bytes: Figure
-    """Those of them that the server has written to, and so shares with nobody."""
+    """Those of them that the server has written to, and therefore shares with no other process."""
     functions: dict[str, float]
     """Function -> instructions of a request, of the first thread, in the median of the rounds."""
 
@@ -134,8 +134,9 @@ class KernelCost(Record, frozen=True):
     another program sends.
     """
     sent_by: str = ""
-    """The program inside the machine: `benchmark` or `cli`, of the release itself. A server tells them apart, so only
-    figures of the same program compare."""
+    """The program inside the machine: `benchmark` or `cli`, of the release itself. A server distinguishes them, so only
+    figures of the same program are comparable.
+    """
     child_instructions: Figure | None = None
     """Of the child that saves, whole, with the kernel's."""
     copied_bytes: Figure | None = None
@@ -175,13 +176,13 @@ class Measurement(Record, frozen=True):
     """The document of `plumb measure --json`."""
 
     servers: list[str]
-    """In the order in which they were asked for. With `against` it is one."""
+    """In the requested order. With `against` there is only one."""
     against: str
     """The server compared with; empty without one."""
     optimisation: str
     allocator: str
     limit: float
-    """The largest share by which a figure may be dearer."""
+    """The maximum share by which a figure may exceed the other."""
     costs: list[ServerCost]
     kernel_costs: list[KernelCost]
     no_figures: list[NoFigure]
@@ -384,7 +385,7 @@ def _moved_functions(cost: AnyCost, against: AnyCost) -> dict[str, float]:
 
 
 def exit_code(measurement: Measurement) -> ExitCode:
-    """FINDINGS where a figure is dearer than the limit allows, INCONCLUSIVE where one is missing, else PASS."""
+    """FINDINGS if a figure exceeds the limit, INCONCLUSIVE if one is missing, else PASS."""
     if any(one.verdict == "beyond the limit" for one in measurement.differences):
         return ExitCode.FINDINGS
     if any(not one.inapplicable for one in measurement.no_figures):

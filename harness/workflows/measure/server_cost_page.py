@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.workflows.measure.server_cost import Measurement
 
 LEAST_SERVERS = 2
-"""One server is no line."""
+"""One server does not make a line."""
 
 
 class CostChart(NamedTuple):

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 SECONDS = 30.0
-"""About what a workload takes on a target, for a server that is built."""
+"""The approximate time of a workload on a target, for a server that is already built."""
 LEAST_ROUNDS = 2
-"""One round has no spread."""
+"""A single round has no spread."""
 
 
 class CostRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class CostRequest(msgspec.Struct, frozen=True, kw_only=True):
     servers: Sequence[str]
     """Releases, or paths of trees."""
     against: str
-    """What the only server is compared with; empty: nothing is compared."""
+    """The server with which the only other one is compared; empty: no comparison."""
     rounds: int
     limit: float
     optimisation: str
@@ -98,7 +98,7 @@ def measure(bench: Workbench, request: CostRequest) -> Measurement:
     names: dict[str, SourceTree] = {}
     for server in request.servers:
         tree = bench.open_server(server)
-        # Two trees may have one name: their paths tell them apart.
+        # Two trees may have the same name: their paths distinguish them.
         names[tree.name if tree.name not in names else server] = tree
     servers = list(names)
     if request.against:

@@ -62,7 +62,7 @@ def difference_table(measurement: Measurement) -> CostTable:
 
 
 def remarks(measurement: Measurement) -> list[str]:
-    """What has no figure, and why."""
+    """Missing figures, and the reasons."""
     return [f"no figure: {one.workload} on {one.target}, {one.server}: {one.reason}" for one in measurement.no_figures]
 
 

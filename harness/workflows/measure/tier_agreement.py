@@ -2,8 +2,8 @@
 
 Plain are accesses in one addressing mode, in the instruction set that the target's compiler writes: what a kernel does
 with an access rarely depends on how its address was written, and an access that never ends costs a quarter of a second
-an offset. A real kernel decides what the model of it should do. The computer under that kernel is emulated too, and
-where it differs from hardware, tier_differences.toml lists the difference with its cause.
+an offset. A real kernel determines the correct behaviour of its model. The computer under that kernel is emulated too,
+and where it differs from hardware, tier_differences.toml lists the difference with its cause.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TierDifferenceTable(Record, frozen=True):
 
 
 class AgreementRow(Record, frozen=True):
-    """One access under one policy, at the offsets where each of the three results is the same."""
+    """One access under one policy, at the offsets at which each of the three results is the same."""
 
     target: str
     policy: str

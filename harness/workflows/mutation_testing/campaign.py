@@ -42,7 +42,7 @@ class MutationResult(Record, frozen=True):
     target: str
     suites: list[str]
     findings: list[str]
-    """Identities; empty if the suites missed it."""
+    """Identities; empty if the suites missed the bug."""
     function: str
     record: str = ""
     """The part of the format in which bytes differ; empty for other findings."""
@@ -163,7 +163,7 @@ def planted_request(
         run=run,
         allocator=allocator,
         fail_fast=fail_fast,
-        # A mutation must be found by what it does, not by a compiler's warning.
+        # A mutation must be found by its effect, and not by a compiler's warning.
         warnings="off",
     )
 

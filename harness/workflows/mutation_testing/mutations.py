@@ -87,7 +87,7 @@ class Planted(Protocol):
 
     @property
     def edits(self) -> Sequence[Edit]:
-        """What is replaced."""
+        """The text to replace."""
 
 
 def plant(mutation: Planted, tree: Path, into: Path) -> None:

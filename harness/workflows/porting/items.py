@@ -162,7 +162,7 @@ def of_notes(ports: Sequence[TargetPort]) -> list[PortingItem]:
     """Notes that need no change yet, one for all targets; the document's sections list the lines."""
     found = []
     names = [port.target for port in ports]
-    # What the audit bears out comes first.
+    # Items that the audit confirms come first.
     own = sorted((one for port in ports for one in port.hints if one.origin == "server"), key=lambda one: not one.seen)
     hints = {(one.file, one.line, one.warning): one for one in reversed(own)}
     if hints:

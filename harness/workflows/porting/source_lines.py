@@ -15,7 +15,7 @@ LONGEST_LINE = 160
 
 def line_of(files: Mapping[str, str], file: str, number: int) -> str:
     """A line with its white space as single spaces; empty for a file or a line that the tree does not have."""
-    # Compilers count \n alone: a form feed ends no line.
+    # Compilers count only \n: a form feed does not end a line.
     lines = files.get(file, "").split("\n")
     text = " ".join(lines[number - 1].split()) if 0 < number <= len(lines) else ""
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"

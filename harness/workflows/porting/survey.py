@@ -132,7 +132,7 @@ class _Porter:
             return self._read(setup, tried, steps), death
 
     def _read(self, setup: TargetSetup, tried: Attempt, steps: list[Step]) -> TargetPort:
-        """What the source, the compiler's output and the audit tell."""
+        """The items from the source, the compiler's output and the audit."""
         target = setup.target
         named = {name: text for name, text in self.files.items() if makefiles.is_makefile(name)}
         accesses = _accesses(self.request.run, target)

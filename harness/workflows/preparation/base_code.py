@@ -1,7 +1,7 @@
-"""The machine code of a change's base, with which that of the changed tree is compared, target by target.
+"""The machine code of a change's base, for comparison with that of the changed tree, target by target.
 
-It tells which functions a change alters, and in which files: those besides that it does not touch, as by a header, a
-flag or a makefile.
+The comparison shows which functions a change alters, and in which files. These include files that it does not touch,
+when it changes a header, a flag or a makefile.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class TreeCode(NamedTuple):
     not compile are missing.
     """
     native: CodeMap | None
-    """That of the server of this machine; None if it cannot be read, or the tree does not compile."""
+    """The code of this machine's server; None if it is unreadable, or if the tree does not compile."""
 
 
 class BaseCode:
-    """The base of a change. Its servers are built when their code is asked for, and are then in the cache."""
+    """The base of a change. Its servers are built when their code is requested, and are then in the cache."""
 
     def __init__(self, bench: Workbench, request: Request, base: BaseRevision) -> None:
         self._bench = bench
@@ -61,7 +61,7 @@ class BaseCode:
         """The code of the base. Raises InfrastructureError if this machine cannot build."""
         checkout = Checkout(Path(self._request.server))
         with self._bench.cache.work(f"base-code-{checkout.content(self._base)}") as work:
-            # The copy keeps the checkout's name, under which messages and the cache know its builds.
+            # The copy has the checkout's name, by which messages and the cache know its builds.
             written = checkout.write(self._base, work / checkout.path.name)
             return code_of(self._bench, self._request, self._bench.open_server(str(written), self._request.settings))
 
@@ -97,10 +97,10 @@ def may_alter_others(files: Iterable[str]) -> bool:
 def altered_files(
     base: Mapping[str, CodeMap | None], changed: Mapping[str, CodeMap | None], content: Path
 ) -> list[str]:
-    """The source files of a changed tree whose objects are others than the base's on one of the targets.
+    """The source files of a changed tree whose objects differ from the base's on one of the targets.
 
-    Both are `TreeCode.targets`. All sources below src/ where nobody can compare them on a target. `content`: the tree's
-    folder.
+    Both are `TreeCode.targets`. If the objects of a target cannot be compared, all sources below src/. `content`: the
+    tree's folder.
     """
     altered: set[str] = set()
     for target, new in changed.items():

@@ -126,7 +126,7 @@ class CellSpecs:
             execution=selection.cells.execution(cell) if selection else self._covered(target, suite),
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
-            # What another suite runs as well learns in its own cell, on servers as they are by default.
+            # Tests that another suite also runs learn in that suite's own cell, on servers with their defaults.
             corpus=corpora_of(self._bench, request) / f"{tree.name}-{cell.target}"
             if request.learns and not suite.tests_of
             else None,
@@ -152,7 +152,7 @@ class CellSpecs:
         return self._selection.of(cell).left_out if self._selection else None
 
     def _upstream_spec(self, target: PreparedTarget) -> UpstreamSpec | None:
-        """What a cell needs to run the release's own tests on a target."""
+        """The settings with which a cell runs the release's own tests on a target."""
         prepared = self._prepared
         if prepared.native_upstream is None or target.upstream is None:
             return None
@@ -173,7 +173,7 @@ class CellSpecs:
 
 
 def corpora_of(bench: Workbench, request: Request) -> Path:
-    """The folder that keeps what open-ended suites learned, with a folder SERVER-TARGET for each pair."""
+    """The folder for what open-ended suites have learned, with a folder SERVER-TARGET for each pair."""
     return request.corpora or bench.cache.path("corpus", "")
 
 

@@ -1,4 +1,4 @@
-"""One run of a changed tree: what it was prepared with, and what it says of its cells."""
+"""One run of a changed tree: its preparation, and its data about the cells."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class EditedLines(NamedTuple):
     pieces: Mapping[str, Sequence[range]]
     """Source -> its edited lines, piece by piece."""
     names: Mapping[tuple[str, int], str]
-    """Source and line -> what the line is called where it is noted."""
+    """Source and line -> the name by which the line is recorded."""
     whole: bool
     """Whether they are the whole change: it edits no header and no makefile, and no lines are only removed."""
 
@@ -39,14 +39,17 @@ class EditedLines(NamedTuple):
         return line_code(program, numbers)
 
     def noted_in(self, code: ProgramCode, found: Iterable[LineCode]) -> ProgramCode:
-        """A program's code, in which each of the lines is a function. `found`: what `code_in` says of the program."""
+        """A program's code, in which each of the lines is a function. `found`: the result of `code_in` for the
+        program.
+        """
         lines = [
             Function(start=one.start, size=one.end - one.start, names=[self.names[one.file, one.line]]) for one in found
         ]
         return msgspec.structs.replace(code, functions=sorted([*code.functions, *lines], key=lambda one: one.start))
 
     def with_code(self, found: Iterable[LineCode]) -> tuple[set[tuple[str, int]], bool]:
-        """The lines that have code in a program; and whether they are the whole change: each of its pieces has one.
+        """The lines that have code in a program, and whether they cover the whole change, with a line in each of its
+        parts.
 
         `found`: what `code_in` says of the program.
         """
@@ -55,12 +58,12 @@ class EditedLines(NamedTuple):
         return lines, self.whole and all(any((file, line) in lines for line in piece) for file, piece in pieces)
 
     def not_executed(self, lines: Iterable[tuple[str, int]], entered: Collection[str]) -> list[tuple[str, int]]:
-        """Those of the lines that are not among the names of what tests entered, in order."""
+        """The lines, in order, that are not among the names that tests have entered."""
         return sorted(one for one in lines if self.names[one] not in entered)
 
 
 def edited_lines(checkout: Checkout, base: BaseRevision, files: Iterable[str]) -> EditedLines:
-    """The lines that differ from a base in these files of a checkout, which are part of programs."""
+    """The lines that differ from a base in these files of a checkout, which belong to programs."""
     pieces: dict[str, list[range]] = {}
     names: dict[tuple[str, int], str] = {}
     whole = True

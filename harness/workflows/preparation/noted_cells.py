@@ -1,4 +1,6 @@
-"""The cells of a run of a changed tree that note what their tests execute, and the programs that these execute."""
+"""The cells of a run of a changed tree that record what their tests execute, and the programs that the tests
+execute.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class NotedCells:
-    """What the cells of a run note."""
+    """What the cells of a run record."""
 
     def __init__(self, run: ChangedRun, codes: ProgramCodes) -> None:
         self._run = run
         self._codes = codes
         cells = run.request.plan.cells
         self.noted = [cell for cell in cells if self._is_noted(cell)]
-        """The cells that note what their target's servers enter."""
+        """The cells that record the functions that their target's servers enter."""
         self.beside = [cell for cell in cells if self.programs_beside(cell)]
-        """The cells that note which edited lines the client and the benchmark execute."""
+        """The cells that record which edited lines the client and the benchmark execute."""
 
     def execution(self, cell: Cell) -> ExecutionSpec | None:
-        """What a cell needs to note what its tests execute; None if that cannot be noted.
+        """The settings with which a cell records what its tests execute; None if that cannot be recorded.
 
         The target's canaries run as its other cells do.
         """
@@ -56,7 +58,7 @@ class NotedCells:
         return ExecutionSpec(plugin=self.plugin, programs=files, kept="functions")
 
     def _is_noted(self, cell: Cell) -> bool:
-        """Whether the servers of a cell's target can be noted: they run under the project's emulator, and its tests
+        """Whether the servers of a cell's target can be recorded: they run under the project's emulator, and its tests
         start them.
         """
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
@@ -71,12 +73,12 @@ class NotedCells:
         )
 
     def _can_note(self, target: PreparedTarget) -> bool:
-        """Whether a target's programs run under the project's emulator, with nothing in the plugin's way."""
+        """Whether a target's programs run under the project's emulator, and nothing interferes with the plugin."""
         return (
             target.machine is None
             and target.runner.reports_edges
             and not target.target.emulator.detector
-            # What surrounds programs elsewhere, such as a filter of system calls, may be in its way.
+            # Other environments, for example with a filter of system calls, may interfere with it.
             and self._run.request.environment == "usual"
         )
 
@@ -98,8 +100,8 @@ class NotedCells:
         return target.build.server_binary
 
     def programs_beside(self, cell: Cell) -> list[Path]:
-        """The client and the benchmark, where a cell's tests run them and can be noted. All others are the server by
-        another name.
+        """The client and the benchmark, if a cell's tests run them and can be recorded. All other programs are the
+        server under another name.
         """
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
         if not suite.programs or suite.tls or target.programs is None or not self._can_note(target):
@@ -118,7 +120,7 @@ class NotedCells:
         return beside | {cell: [self.program(cell)] for cell in with_tls}
 
     def program(self, cell: Cell) -> Path:
-        """The program that a noted cell's tests execute."""
+        """The program that the tests of a recorded cell execute."""
         program = self._program_of(cell)
         assert program is not None
         return program
@@ -135,5 +137,5 @@ class NotedCells:
 
     @cached_property
     def plugin(self) -> Path | None:
-        """The emulator's plugin that notes; None if it cannot be compiled."""
+        """The recording plugin of the emulator; None if it cannot be compiled."""
         return compile_blocks(self._run.bench.cache, oracle_setup(self._run.bench).toolchain)

@@ -1,4 +1,4 @@
-"""The code of the programs of a run of a changed tree, each read once: where it lies, and in what it differs."""
+"""The code of the programs of a run of a changed tree, each read once: its location, and its differences."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class ProgramCodes:
     """The code of a run's programs."""
 
     def __init__(self, run: ChangedRun, folder: Path) -> None:
-        """`folder` lasts as long as the cells run, and is for what they share."""
+        """`folder` exists as long as the cells run, and contains the files that they share."""
         self._run = run
         self._folder = folder
         self._guard = threading.Lock()
         self._code_files: dict[Path, Path] = {}
-        """Program -> the file that tells where its code lies."""
+        """Program -> the file with the addresses of its code."""
         self._programs: dict[Path, ProgramCode] = {}
         self._lines: dict[Path, list[LineCode]] = {}
         self._maps: dict[Path, CodeMap | None] = {}
         self._native_changes: dict[str, CodeChange] = {}
-        """Run of something kept, or untested_change.BASE -> in what its native build differs from this one's."""
+        """Kept run, or untested_change.BASE -> the differences of its native build from this one's."""
         oracle = run.prepared.peers[ORACLE].build if run.prepared.has_oracle else None
         self.native = self.map_in(oracle.folder) if oracle is not None else None
         """The code of the native build; None if it cannot be read."""
 
     def file_of(self, program: Path, target: str) -> Path:
-        """The file that tells where a program's code lies."""
+        """The file with the addresses of a program's code."""
         with self._guard:
             if program not in self._code_files:
                 file = self._folder / f"code-{len(self._code_files)}"
@@ -51,7 +51,7 @@ class ProgramCodes:
             return self._code_files[program]
 
     def of(self, program: Path, target: str) -> ProgramCode:
-        """The code of a target's program, in which edited lines are functions as well."""
+        """The code of a target's program, in which edited lines are also functions."""
         if program not in self._programs:
             code = code_of(program, self._run.prepared.targets[target].target.emulator.qemu)
             self._programs[program] = self._run.edited.noted_in(code, self.lines_in(program))

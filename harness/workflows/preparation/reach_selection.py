@@ -1,16 +1,17 @@
-"""Chooses the tests of a changed tree that its change can reach: by what earlier runs noted, and by machine code.
+"""Selects the tests that a change can reach, from the records of earlier runs and the machine code.
 
-A run in which all tests of a cell run notes which functions each of them enters (harness.record.executed_blocks). The
-cache keeps that with the code of the server, if the cell was judged and had nothing new. In a later run, a test is left
-out if it ended then as expected and entered no function whose code is another now. It would do the same again. A test
-that failed of what is known did so as expected, unless chance was in it or an audit followed.
+A run in which all tests of a cell run records which functions each of them enters (harness.record.executed_blocks). The
+cache keeps this record with the code of the server, if the cell was judged and had nothing new. In a later run, a test
+is skipped if it ended as expected then and entered no function whose code has changed since. It would do the same
+again. A test that failed with a known finding ended as expected, unless chance was involved or an audit followed.
 
-Everything that is not known runs: a cell of which nothing is kept, a build whose data or link differ, a suite whose
-servers are not all of its own target, another seed, another list of known findings, another file of Plumbline. Of
-several such runs the newest of the same checkout counts: another checkout's code may differ by more.
+In case of doubt, tests run: for a cell without a record, a build whose data or link differ, a suite with servers of
+other targets, another seed, another list of known findings, another version of a file of Plumbline. Of several such
+runs, the newest of the same checkout counts, because the code of another checkout may differ more.
 
-What a server does by its clock counts for the test that runs then, and may be missing when fewer tests run. Therefore
-the chosen tests are noted as well. Where they do not enter what they entered before, their cell runs again as a whole.
+Functions that a server calls by its clock count for the test that is running, and may be missing when fewer tests run.
+Therefore the selected tests are also recorded. Where they do not enter what they entered before, their cell runs again
+as a whole.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ReachSelection:
     """The tests of one run of a changed tree."""
 
     def __init__(self, run: ChangedRun, known: KnownLists, *, every_test: bool, folder: Path) -> None:
-        """`folder` lasts as long as the cells run, and is for what they share. `every_test`: none is left out."""
+        """`folder` lasts as long as the cells run, and is for what they share. `every_test`: skip none."""
         self.run = run
         self.codes = ProgramCodes(run, folder)
         self.cells = NotedCells(run, self.codes)
@@ -60,7 +61,7 @@ class ReachSelection:
         self._store = ReachStore(run, known, self._codes)
         self._kept = {cell: one for cell in self._codes if (one := self._store.newest(cell)) is not None}
         self._changes = {cell: self._change(cell, one) for cell, one in self._kept.items()}
-        # Without the plugin nobody would know whether the tests do what they did.
+        # Without the plugin, it is unknown whether the tests still do the same.
         able = not every_test and bool(self._kept) and self.cells.plugin is not None
         self._selections = select(self._kept, self._changes) if able else {}
 
@@ -81,7 +82,7 @@ class ReachSelection:
             if not one.without or noted is None:
                 continue
             kept = self._kept[cell]
-            # What fails now would be lost if the cell ran again, and is no PASS anyway.
+            # A failure now would be lost if the cell ran again, and the result cannot be a PASS anyway.
             passed_again = noted.tests.keys() >= kept.reach.tests.keys() - set(one.without)
             if passed_again and not_entered(kept, self._changes[cell], self.cells.functions_of(cell), noted):
                 found.append(cell)
@@ -97,8 +98,8 @@ class ReachSelection:
         return {function for name in self.of(cell).without for function in before[name]}
 
     def keep(self, judgement: Judgement, run: RunRecord) -> None:
-        """Keep what the cells noted that were judged and have nothing new. Of tests with a finding, those are among it
-        that failed of what is known.
+        """Keep the records of the cells that were judged and have nothing new. Of tests with a finding, they include
+        those that failed with known ones.
         """
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
         audited = {(one.target, one.suite) for one in run.cells if one.audit}
@@ -126,7 +127,7 @@ class ReachSelection:
             self._store.keep(cell, kept)
 
     def _change(self, cell: Cell, kept: KeptReach) -> CodeChange:
-        """What differs from then in what a cell's tests depend on."""
+        """What has changed since then, of everything on which a cell's tests depend."""
         return self.codes.with_native_change(
             differences(kept.code, self._codes[cell]), kept.run, kept.native, kept.functions
         )

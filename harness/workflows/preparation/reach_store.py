@@ -1,4 +1,4 @@
-"""What runs noted of their cells, as the cache keeps it for later runs of changed trees."""
+"""The records of runs about their cells, as the cache keeps them for later runs of changed trees."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ NAME = "cell.json.gz"
 
 
 class ReachStore:
-    """What earlier runs kept of cells that this run has as well, and what this run keeps."""
+    """The records that earlier runs kept of this run's cells, and those that this run keeps."""
 
     def __init__(self, run: ChangedRun, known: KnownLists, cells: Iterable[Cell]) -> None:
-        """`cells`: those of which something may be kept. What their outcome depends on is read now."""
+        """`cells`: those of which a record may be kept. The files on which their outcome depends are read now."""
         self._run = run
         self._known = known
         self._keys = {cell: f"{cell.target}-{cell.suite}-{key_of(self._identity(cell))}" for cell in cells}
 
     def newest(self, cell: Cell) -> KeptReach | None:
-        """What the newest run kept of such a cell; one of the same checkout, if there is any."""
+        """The record of the newest run with such a cell, of the same checkout if possible."""
         folder, key = self._run.bench.cache.path(KIND, ""), self._keys[cell]
         own = [path for path in folder.glob(f"{key}-{self._checkout}-*") if path.is_dir()]
         found = own or [path for path in folder.glob(f"{key}-*") if path.is_dir()]
@@ -52,26 +52,26 @@ class ReachStore:
         return None
 
     def keep(self, cell: Cell, kept: KeptReach) -> None:
-        """Keep what this run noted of a cell."""
+        """Keep this run's record of a cell."""
         content = gzip.compress(json_codec.encode(kept), 6, mtime=0)
         key = f"{self._keys[cell]}-{self._checkout}-{self._run.prepared.tree.digest[:16]}"
         self._run.bench.cache.folder(KIND, key, partial(_write, content))
 
     def _identity(self, cell: Cell) -> list[str]:
-        """Everything that a test's outcome depends on, beside the server's code."""
+        """Everything on which a test's outcome depends, apart from the server's code."""
         request, target, tree = self._run.request, self._run.prepared.targets[cell.target], self._run.prepared.tree
         units = target.units.get("units") if self._run.suite(cell).program else None
         return [
             *self._own_code,
             tree.family,
             repr((tree.version, tree.abilities, tree.development)),
-            # Emulator, policy, environment, and what the catalog says of the target.
+            # Emulator, policy, environment, and the target's data in the catalog.
             json_codec.encode(target.runner).decode(),
             target.runner.emulator_digest,
             *(toolchain.identity(tools) for tools in (target.setup.toolchain, oracle_setup(self._run.bench).toolchain)),
             *map(str, (request.optimisation, request.allocator, request.io, request.seed, request.tier)),
             *request.settings.words,
-            # What lines a test executes was noted of those alone that differ from the base.
+            # Only the execution of lines that differ from the base was recorded.
             self._run.base.content,
             # What failed then and was known has to be known still.
             *(repr(_at(entry, cell.target)) for entry in self._known.in_force),
@@ -80,7 +80,7 @@ class ReachStore:
 
     @cached_property
     def _checkout(self) -> str:
-        """The place of the tree, as a part of names of kept cells."""
+        """The path of the tree, as a part of the names of kept cells."""
         return key_of([self._run.request.server])[:8]
 
     @cached_property
@@ -89,7 +89,7 @@ class ReachStore:
 
 
 def _at(entry: KnownFinding, target: str) -> KnownFinding:
-    """What a known list's entry says of a target's cells, whatever other targets a run has."""
+    """The part of a known list's entry that concerns a target's cells, whatever other targets a run has."""
     return msgspec.structs.replace(entry, targets=[name for name in entry.targets if name in {target, ORACLE}])
 
 

@@ -1,5 +1,5 @@
-"""What a change's machine code and the notes of an earlier run say about the tests of a cell: which of them it can
-reach, and what they have not entered. The reasons are in `reach_selection`, which reads both.
+"""Determines which tests of a cell a change can reach, and what they have not entered, from the change's machine code
+and the records of an earlier run. `reach_selection`, which reads both, explains why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class KeptReach(Record, frozen=True):
-    """What a run noted of one cell."""
+    """A run's record of one cell."""
 
     code: CodeMap
     """The program's."""
@@ -30,11 +30,11 @@ class KeptReach(Record, frozen=True):
     """That of the native build; None for a suite that compares nothing with it."""
     reach: CellReach
     functions: list[str]
-    """All functions of the program: of others, nobody knows which tests enter them."""
+    """All functions of the program: for others, it is unknown which tests enter them."""
     run: str
     """The run's folder."""
     excused: list[str]
-    """Tests that failed of what is known and not due to chance. They stop there again."""
+    """Tests that failed with a known finding that does not depend on chance. They will stop at the same place again."""
 
     @property
     def compares(self) -> bool:
@@ -43,9 +43,9 @@ class KeptReach(Record, frozen=True):
 
     @property
     def as_expected(self) -> dict[str, list[str]]:
-        """Tests that ended as they should -> the functions that they entered, without those that count for every test.
+        """Tests that ended as expected -> the functions that they entered, without those that count for every test.
 
-        What a test was skipped for without having asked a program of the target is not the program's.
+        If a test was skipped without a query to a program of the target, the reason is independent of that program.
         """
         skipped = {name: entered for name, entered in self.reach.skipped.items() if not entered}
         return self.reach.tests | {name: self.reach.failed[name] for name in self.excused} | skipped
@@ -69,8 +69,8 @@ EVERY_TEST = CellSelection(without=[])
 
 
 def with_native(own: CodeChange, native: CodeChange, functions: Iterable[str]) -> CodeChange:
-    """What differs in a target's program or in the native build, whose `native` change is told by the names of the
-    target's `functions`. A function that the target lacks keeps its name: who enters it is not known.
+    """What differs in a target's program or in the native build, whose `native` change is expressed by the names of the
+    target's `functions`. A function that the target lacks keeps its name: it is unknown which tests enter it.
     """
     alike: dict[str, list[str]] = {}
     for name in functions:
@@ -83,7 +83,7 @@ def with_native(own: CodeChange, native: CodeChange, functions: Iterable[str]) -
 
 
 def _whole(function: str) -> str:
-    """The function that a compiler has made a part or a copy of: `intsetResize` of `intsetResize.part.0`."""
+    """The function of which a compiler has made a part or a copy: `intsetResize` of `intsetResize.part.0`."""
     return function.partition(".")[0] or function
 
 
@@ -96,10 +96,10 @@ def added(old: CodeMap, new: CodeMap) -> set[str]:
 def settled(
     noted: CellReach, found: Collection[str], by_chance: Collection[str], *, audited: bool
 ) -> tuple[CellReach, list[str]]:
-    """What a cell noted, without tests that passed and have a finding, and `KeptReach.excused`.
+    """A cell's record, without tests that passed and have a finding, and `KeptReach.excused`.
 
     `found`: tests, or examples of them, in which something known was found. `by_chance`: those of them that may end
-    otherwise. `audited`: whether an audit followed. It continues after a test's first fault, and notes nothing.
+    differently. `audited`: whether an audit followed. It continues after a test's first fault, and notes nothing.
     """
 
     def is_in(names: Collection[str], test: str) -> bool:
@@ -112,7 +112,7 @@ def settled(
 
 
 def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -> dict[Cell, CellSelection]:
-    """The tests of the cells of which something was kept. `changes`: in what their programs differ from then."""
+    """The tests of the cells with a kept record. `changes`: the differences of their programs since then."""
     reached: dict[str, set[str]] = {}
     known: dict[str, set[str]] = {}
     agreeing: dict[str, set[str]] = {}
@@ -125,14 +125,14 @@ def select(kept: Mapping[Cell, KeptReach], changes: Mapping[Cell, CodeChange]) -
     return {
         cell: selected(one, changes[cell], reached[cell.target], agreeing[cell.suite])
         for cell, one in kept.items()
-        # Where no test reaches the change, that is no reason to run none. What is in no program may be in a module.
+        # If no test reaches the change, that is no reason to run none: code that is in no program may be in a module.
         if reached[cell.target] and changes[cell].functions <= known[cell.target]
     }
 
 
 def not_entered(kept: KeptReach, change: CodeChange, functions: Iterable[str], now: CellReach) -> set[str]:
-    """What differs and has been entered by the tests of a cell that run now, but not this time: the program has it
-    still. `functions`: all of the program. A reach that may lack some proves nothing.
+    """Differing code that the selected tests of a cell entered before but not this time, although the program still
+    contains it. `functions`: all of the program. A record that may be incomplete proves nothing.
     """
     before = set().union(*kept.reach.tests.values()) & change.functions & set(functions)
     return before if now.problem else before - entered(now)
@@ -144,8 +144,8 @@ def entered(reach: CellReach) -> set[str]:
 
 
 def selected(kept: KeptReach, change: CodeChange, reached: set[str], agreeing: set[str]) -> CellSelection:
-    """The tests of one cell. `reached`: what tests of its target reach of the change, in all cells. `agreeing`: the
-    suite's tests that passed on another target and that the change does not reach there.
+    """The tests of one cell. `reached`: the part of the change that tests of its target reach, in all cells.
+    `agreeing`: the suite's tests that passed on another target and that the change does not reach there.
     """
     tests = kept.reach.tests
     without = kept.unreached(change)
@@ -154,7 +154,7 @@ def selected(kept: KeptReach, change: CodeChange, reached: set[str], agreeing: s
         # enters.
         without -= set(kept.excused) - agreeing
     if tests.keys() <= without and len(without) < kept.reach.count:
-        # Others run. Where nothing passes beside them, they prove nothing: the least test does.
+        # Others run. If nothing else passes beside them, they prove nothing, and the shortest test must run.
         without -= {*sorted(tests, key=lambda name: len(tests[name]))[:1]}
     if not without or not tests:
         return EVERY_TEST

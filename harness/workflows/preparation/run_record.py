@@ -1,4 +1,4 @@
-"""The record of a prepared run: what it was asked for, and everything by which its evidence is judged later."""
+"""The record of a prepared run: its request, and everything that is needed to judge its evidence later."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Sets a run up before its first cell: every target of the plan with its builds, and the servers that cells compare.
 
-A tree that does not compile for a target is a result, and no error: the target's cells then say why they did not run.
+A tree that does not compile for a target is a result and not an error: the target's cells then say why they did not
+run.
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Why there is no build."""
     with_tls: Build | None = None
-    """The server with TLS, where a suite of the plan needs it."""
+    """The server with TLS, if a suite of the plan needs it."""
     tls_problem: str = ""
     """Why that does not compile."""
     complaints: frozenset[str] = frozenset()
     """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
     blameless: bool = False
-    """Whether the problem is not the target's: the tree fails in the same way for this machine, or the archive has no
-    package for the target."""
+    """Whether the target is not at fault: the tree fails in the same way for this machine, or the archive has no
+    package for the target.
+    """
     machine: VmImage | None = None
     units: dict[Program, Units] = {}
     modules: dict[str, Path] = {}
@@ -63,7 +65,7 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     preloads: dict[str, Path] = {}
     """Suite -> the shared object that its servers may preload."""
     upstream: Path | None = None
-    """What the release's own tests run; None if no suite of the plan does."""
+    """The programs that the release's own tests run; None if no suite of the plan runs these tests."""
     programs: Path | None = None
     """The folder of the release's programs; None if no suite of the plan runs them, or a real kernel would."""
 
@@ -79,11 +81,11 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     tree: SourceTree
     targets: dict[str, PreparedTarget]
     native_upstream: Path | None = None
-    """What the release's own tests run on this machine."""
+    """The programs that the release's own tests run on this machine."""
     native_programs: Path | None = None
     """The folder of the release's programs for this machine."""
     upstream_files: tuple[str, ...] = ()
-    """The release's own test files that may have wanted tests."""
+    """The release's own test files that may contain requested tests."""
     upstream_left_out: tuple[str, ...] = ()
     """Tests of these files that do not run: globs of `FILE::TEST`."""
     peers: dict[str, PeerServer]
@@ -130,7 +132,7 @@ class RunSetup:
 
     @property
     def _beside_others(self) -> bool:
-        """Whether the plan has suites of our own, beside canaries."""
+        """Whether the plan contains Plumbline's own suites, besides canaries."""
         return any(not each.upstream and each.role == "" for each in self.suites)
 
     def prepare(self) -> PreparedRun:
@@ -139,7 +141,7 @@ class RunSetup:
         Raises InfrastructureError if this machine cannot make a part, or no target's package can be fetched, and
         InconclusiveError if the request needs an oracle and the tree does not compile for it.
         """
-        _ = self.upstream_files  # what it refuses, it refuses before anything is built
+        _ = self.upstream_files  # refuses requests before anything is built
         # First: most errors of a change show here, before emulators and targets take their minutes.
         oracle = self._build_oracle()
         chosen = [self.bench.catalog.targets[name] for name in self.request.plan.targets]
@@ -163,7 +165,7 @@ class RunSetup:
     def _prepare(self, setup: TargetSetup) -> PreparedTarget:
         runner = setup.runner(self.request.policy, self.request.environment)
         try:
-            # First: what compiles the server for units leaves it in the cache.
+            # First, because compiling the server for units leaves it in the cache.
             units = self._units(setup, self.request.allocator)
             build = setup.build(self.tree, self.request.optimisation, self.request.allocator)
         except BuildFailedError as error:
@@ -171,7 +173,7 @@ class RunSetup:
             problem = f"{error.what}: {error.because}"
             return PreparedTarget(setup=setup, runner=runner, build=None, problem=problem, complaints=error.complaints)
         except PackageUnavailableError as error:
-            # One machine's package may be missing in the archive for days. The others have an answer.
+            # One machine's package may be missing in the archive for days. The others still get a result.
             self.bench.progress.say(str(error))
             self._unavailable.append(error)
             return PreparedTarget(setup=setup, runner=runner, build=None, problem=str(error), blameless=True)
@@ -195,7 +197,7 @@ class RunSetup:
         setup = oracle_setup(self.bench)
         try:
             if ORACLE in self.request.plan.targets:
-                # As for any target: what compiles the server for units leaves it in the cache.
+                # As for every target: compiling the server for units leaves it in the cache.
                 self._units(setup, self.request.allocator)
             return setup.build(self.tree, self.request.optimisation)
         except BuildFailedError as error:
@@ -234,7 +236,7 @@ class RunSetup:
         return {ORACLE: peer, **peers}
 
     def without_blame(self, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
-        """The same targets, of which those are marked as blameless whose errors all occur on this machine too."""
+        """The same targets, with those marked as blameless whose errors all occur on this machine, too."""
         failed = [each for each in prepared.values() if each.build is None]
         if not failed:
             return prepared
@@ -250,7 +252,7 @@ class RunSetup:
         return prepared | blameless
 
     def record_warnings(self, prepared: PreparedRun) -> None:
-        """Store what each target's compiler, and the oracle's, warned of with the evidence."""
+        """Store the warnings of each target's compiler, and of the oracle's, with the evidence."""
         builds = {
             name: each.build
             for name, each in prepared.targets.items()
@@ -272,7 +274,7 @@ class RunSetup:
             compiler_warnings.write(self.request.run, name, report)
 
     def _oracle_warnings(self, prepared: PreparedRun) -> CompilerReport:
-        """What this machine's compiler warns of, where it compiles the same files: those depend on the allocator."""
+        """The warnings of this machine's compiler, if it compiles the same files, which depend on the allocator."""
         problem = "the tree does not compile for this machine"
         if prepared.has_oracle:
             oracle, optimisation = oracle_setup(self.bench), self.request.optimisation
@@ -284,7 +286,7 @@ class RunSetup:
         return CompilerReport(warnings=[], problem=problem)
 
     def _modules(self, setup: TargetSetup) -> dict[str, Path]:
-        """The module that the servers of each suite load, where it has one that suits the server's release.
+        """The module that the servers of each suite load, if it has one for the server's release.
 
         Nothing if a real kernel runs them: its machine's file system has no modules.
         """
@@ -300,7 +302,9 @@ class RunSetup:
         return self._loaded(setup, lambda suite: suite.preload)
 
     def _loaded(self, setup: TargetSetup, source_of: Callable[[Suite], str]) -> dict[str, Path]:
-        """What servers load, of each suite that has such a source; nothing if they contain their C library."""
+        """The objects that servers load, of each suite that has such a source; nothing if the servers contain their C
+        library.
+        """
         if setup.toolchain.is_static:
             return {}
         return {
@@ -310,7 +314,7 @@ class RunSetup:
         }
 
     def _upstream(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
-        """What the release's own tests run on a target, where the plan has a suite of them."""
+        """The programs that the release's own tests run on a target, if the plan has a suite of them."""
         if not self.upstream_files:
             return None
         # Files of a suite's short list start servers and nothing else: no client, no module.
@@ -319,7 +323,7 @@ class RunSetup:
         return setup.upstream(self.tree, self.request.optimisation, allocator, server_alone=server_alone)
 
     def _programs(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
-        """The folder of the release's programs, where the plan has a suite that runs them."""
+        """The folder of the release's programs, if the plan has a suite that runs them."""
         # Those with TLS are made with the server.
         suited = [
             suite for suite in self.suites if suite.programs and not suite.tls and not suite.absent_from(self.tree)
@@ -329,7 +333,7 @@ class RunSetup:
         return setup.upstream(self.tree, self.request.optimisation, allocator) / "src"
 
     def _with_tls(self, setup: TargetSetup, allocator: Allocator) -> tuple[Build | None, str]:
-        """The server with TLS, where a suite of the plan needs it and the target can have it; or why there is none."""
+        """The server with TLS, if a suite of the plan needs it and the target supports it; or why there is none."""
         suited = [suite for suite in self.suites if suite.tls and not suite.absent_from(self.tree)]
         if not suited or setup.target.emulator.has_kernel or openssl.why_none(setup.toolchain):
             return None, ""

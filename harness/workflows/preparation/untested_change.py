@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.workflows.preparation.reach_selection import ReachSelection
 
 BASE = "BASE"
-"""Stands for the base of the change where others are named by the run that kept them."""
+"""The name of the change's base, among the names of runs that kept a record."""
 
 
 class UntestedChange:
@@ -55,8 +55,8 @@ class UntestedChange:
         return found
 
     def _of_base(self, target: str) -> CodeChange | None:
-        """In what a target's server differs from the base's: functions that it has, and that the base lacks or has
-        otherwise. None if nobody knows.
+        """The differences of a target's server from the base's: functions that the base lacks or that differ there.
+        None if unknown.
         """
         build, old = self._run.prepared.targets[target].build, self._run.base.code.targets.get(target)
         new = self._codes.map_in(build.folder) if build is not None else None

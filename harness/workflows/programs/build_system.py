@@ -1,7 +1,7 @@
 """How a source tree is configured, built and tested: the build system that it has, and the script that plumb deb runs.
 
-The script runs under plumb exec, in the environment that plumb env prints. It starts simple: what needs more options
-than these is for a person, who types them after plumb exec.
+The script runs under plumb exec, in the environment that plumb env prints. It is deliberately simple: for trees that
+require more options than these, a person types them after plumb exec.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STAGE, TESTING = "stage", "testing"
-"""Files beside the tree: one names the stage which the script is in, the other dates from the start of the tests."""
+"""Files beside the tree: one names the current stage of the script, and the other's time is the start of the tests."""
 DONE = "done"
 STAGES = {
     "configure": "the package could not be configured for the target, and its tests did not run",
@@ -25,7 +25,7 @@ STAGES = {
     "untested": "the package's makefile has neither a goal `check` nor a goal `test`",
     DONE: "",
 }
-"""Stage -> what it means that the script ended there."""
+"""Stage -> the meaning if the script ended there."""
 SHOWN_TOOLS = "apt-get install --yes --no-install-recommends"
 
 
@@ -43,7 +43,7 @@ class BuildSystem(Record, frozen=True):
 
 
 _MAKE = {"make": "make"}
-# A file or folder of the goal's name is no goal: make has nothing to do for it.
+# A file or folder with the goal's name is not a goal: make has nothing to do for it.
 _MAKE_TEST = """\
 for goal in check test; do
     if planned=$(LC_ALL=C make -n $goal {variables}2>/dev/null) &&

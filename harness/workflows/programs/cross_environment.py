@@ -32,7 +32,9 @@ TOOLS = {
 """Variable -> the binary tool that it names. LD is none of them: makefiles link by it with flags of the compiler."""
 COMPILERS = {"CC": "gcc", "CXX": "g++"}
 RUNNER = "/usr/bin/env"
-"""What CMake and Meson are told to run programs of the target by: any program, as plumb exec sees what it executes."""
+"""The program by which CMake and Meson run programs of the target: any program works, because plumb exec sees what it
+executes.
+"""
 
 
 def cross_environment(cache: Cache, target: Target, tools: Toolchain) -> dict[str, str]:
@@ -114,7 +116,7 @@ def _pkg_config(tools: Toolchain) -> str:
 
 
 def _package_folders(tools: Toolchain) -> list[str]:
-    """Where Debian keeps what libraries of the target say of themselves."""
+    """The folder of Debian's pkg-config files for libraries of the target."""
     return [f"/usr/lib/{tools.triple}/pkgconfig", f"/usr/{tools.triple}/lib/pkgconfig", "/usr/share/pkgconfig"]
 
 

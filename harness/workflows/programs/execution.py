@@ -50,7 +50,9 @@ class Execution(Record, frozen=True):
     sysroot: Path | None = None
     """The target's root folder, with the loader and the libraries of its programs; None: the cross compiler's."""
     counts_from: Path | None = None
-    """What the command writes when its tests begin: earlier programs are no reason to pass. None: each is one."""
+    """The file that the command writes when its tests begin: earlier programs are no reason to pass. None: every
+    program is one.
+    """
 
 
 def tracing_of(setup: TargetSetup, policy: str, sysroot: Path | None = None) -> Tracing:
@@ -62,7 +64,7 @@ def tracing_of(setup: TargetSetup, policy: str, sysroot: Path | None = None) -> 
 
 
 def environment_for(setup: TargetSetup) -> dict[str, str]:
-    """The caller's environment, with what makes build systems compile for the target."""
+    """The caller's environment, with the variables that make build systems compile for the target."""
     return {**os.environ, **cross_environment(setup.bench.cache, setup.target, setup.toolchain)}
 
 
@@ -103,7 +105,7 @@ def command_of(asked: Execution) -> CommandRecord:
 
 
 def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str]) -> CellRecord:
-    """Run the command, and seal what it left."""
+    """Run the command, and seal the evidence that it left."""
     target = tracing.runner.target.name
     cell = asked.run / target / program_launch.SUITE
     cell.mkdir(parents=True)

@@ -38,7 +38,7 @@ LOOPBACK_PORT = "127.0.0.1:0"
 
 
 class EngineSettings(Record, frozen=True):
-    """What one process of the engine is."""
+    """The settings of one process of the engine."""
 
     role: Literal["scheduler", "worker"]
     cluster: cluster.Cluster

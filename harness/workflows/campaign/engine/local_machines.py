@@ -68,7 +68,7 @@ class EngineProcess:
         return True
 
     def attend(self, show: Callable[[bytes], object]) -> NoReturn:
-        """Keep the process running until a signal comes, and show what is new in its log."""
+        """Keep the process running until a signal arrives, and show new lines of its log."""
         with self.log.open("a+b") as log:
             log.seek(0)
             while True:
@@ -78,7 +78,7 @@ class EngineProcess:
                 time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
-        """End the process and what it started."""
+        """End the process and its descendants."""
         if self._process is not None:
             process.kill_group(self._process, grace_seconds=0 if self._process.poll() is not None else 5)
             self._process = None
@@ -123,7 +123,7 @@ class LocalMachines:
         self.close()
 
     def mend(self) -> list[str]:
-        """Start what has ended. Returns the names."""
+        """Restart ended processes. Returns their names."""
         return [one.name for one in (self.scheduler, *self.workers) if one.mend()]
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ def generate(tree: Path, table: OperatorTable) -> list[Mutant]:
 
 
 def _readings(content: bytes) -> list[Source]:
-    """A file as it stands, and as it reads without the directives that keep the parser from understanding it."""
+    """A file unchanged, and without the directives that prevent the parser from understanding it."""
     plain = with_first_alternatives(content)
     return [Source(content), *([plain] if plain is not None else [])]
 
@@ -84,7 +84,7 @@ def _readings(content: bytes) -> list[Source]:
 def in_sample_order(mutants: Iterable[Mutant], seed: int) -> list[Mutant]:
     """The mutants in an order that a seed decides, of which each beginning is spread over operators and files.
 
-    The operators take turns. Each takes the next of its files in a drawn order, and of that file a drawn mutant.
+    The operators take turns. Each takes the next of its files in a random order, and a random mutant of that file.
     """
     draw = random.Random(seed)
     strata: dict[str, dict[str, list[Mutant]]] = {}

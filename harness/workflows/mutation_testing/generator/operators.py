@@ -1,4 +1,4 @@
-"""Operators: the rules by which mutants are made, as data. The module reads operators.toml and changes no source."""
+"""Operators: the rules that make mutants, as data. The module reads operators.toml and changes no source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rule(Record, frozen=True):
 
 
 class Operator(Record, frozen=True):
-    """A rule by which mutants are made."""
+    """A rule that makes mutants."""
 
     name: str
     """The first part of its mutants' identifiers."""
@@ -34,12 +34,13 @@ class Operator(Record, frozen=True):
     targets: list[str]
     """The targets on which the bug must show. A mutant with the release's object code on all of them is equivalent."""
     rules: list[Rule] = msgspec.field(default_factory=list)
-    """Patterns, where the syntax tree alone tells a site."""
+    """Patterns, if the syntax tree alone determines a site."""
     transformer: str = ""
     """The function of transformers.py that finds sites by types and scopes."""
     types: dict[str, str] = msgspec.field(default_factory=dict)
-    """What the transformer replaces, and what takes its place: types, functions, or lengths of a printf format. For
-    scalars that are copied, their size in bytes."""
+    """What the transformer replaces, and the replacement: types, functions, or lengths of a printf format. For scalars
+    that are copied, their size in bytes.
+    """
     names: list[str] = msgspec.field(default_factory=list)
     """The functions to whose calls the transformer applies."""
     files: tuple[str, ...] = ("*.c", "*.h")
@@ -60,5 +61,5 @@ def read_operators(path: Path = FILE) -> OperatorTable:
 
 
 def operators_digest(path: Path = FILE) -> str:
-    """What identifies the operators that made a mutant: those of a file and of transformers.py beside them."""
+    """Identifies the operators that made a mutant: those of a file and of transformers.py beside it."""
     return "-".join(sha256_of(each)[:12] for each in (path, FILE.with_name("transformers.py")))

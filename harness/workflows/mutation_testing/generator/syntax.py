@@ -22,7 +22,7 @@ Captures = dict[str, list["Node"]]
 
 
 class Replacement(NamedTuple):
-    """One replacement: the bytes from `start` to `end`, and what takes their place."""
+    """One replacement: the bytes from `start` to `end`, and the new ones."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Variable(NamedTuple):
     type: str
     """Without qualifiers, one blank between words."""
     declarator: Node
-    """What stands behind the type, without an initial value."""
+    """The text after the type, without an initial value."""
     declaration: Node
     scope: Node
     """The block, loop or function in which it can be used."""
@@ -68,7 +68,7 @@ class Source:
         self.parsed = content if parsed is None else parsed
         self.root = _tree_of(self.parsed)
         self._variables: dict[int, list[Variable]] = {}
-        # Operators ask the same of the same functions.
+        # Several operators ask for the same data of the same functions.
         self._matches: dict[tuple[str, int, int], list[Captures]] = {}
 
     def text(self, node: Node) -> str:
@@ -121,7 +121,7 @@ class Source:
                     yield Variable(self.text(name), kind, inner, declaration, scope)
 
     def with_address_taken(self, node: Node | None = None) -> set[str]:
-        """The names of variables and fields of which `&` takes the address."""
+        """The names of variables and fields whose address `&` takes."""
         taken = '(pointer_expression operator: "&" argument: [(identifier) @site (field_expression field: (_) @site)])'
         return {self.text(each) for each in self.captured(taken, node)}
 
@@ -219,7 +219,7 @@ def _size(errors: list[_Span]) -> int:
 
 
 def _blanked(content: bytes, group: list[_Span]) -> bytes:
-    """The content with blanks for a group's directives, and for all alternatives but the first."""
+    """The content with blanks for a group's directives, and for all alternatives except the first."""
     (start, inner), last = group[0], group[-1][1]
     other = group[1][0]
     return b"".join(

@@ -1,4 +1,5 @@
-"""Finds the sites of operators that depend on types and scopes, which a query of the syntax tree alone cannot tell.
+"""Finds the sites of operators that depend on types and scopes, which a query of the syntax tree alone cannot
+determine.
 
 Each transformer yields changes that still compile. It leaves out sites where the change would be another bug than the
 operator's: a variable whose address goes elsewhere, for example, is not narrowed.
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class ReleaseNames(NamedTuple):
-    """What a file's meaning depends on, of all files of the release."""
+    """Facts from all files of the release on which the meaning of a file depends."""
 
     addressed: frozenset[str]
-    """The names of which any file takes the address."""
+    """The names whose address any file takes."""
     addressing: frozenset[str]
     """The macros that may take the address of an argument."""
     scalar_types: frozenset[str]
@@ -33,7 +34,7 @@ class ReleaseNames(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What a transformer looks at."""
+    """The input of a transformer."""
 
     source: Source
     operator: Operator
@@ -69,7 +70,7 @@ def renamed_call(place: Place) -> Iterator[Replacement]:
 
 
 def _others(source: Source, variables: list[Variable], used: Node) -> Iterator[Variable]:
-    """The other variables that may stand where one is used."""
+    """The other variables that could replace the use of one."""
     usable = {each.name: each for each in visible(variables, used)}
     own = usable.get(source.text(used))
     if own is None:
@@ -274,7 +275,7 @@ def other_size(place: Place) -> Iterator[Replacement]:
 
 
 def halves_swapped(place: Place) -> Iterator[Replacement]:
-    """Values that 64-bit variables receive: their halves change places, on big-endian machines alone."""
+    """Values that 64-bit variables receive: their halves are swapped, but only on big-endian machines."""
     source = place.source
     for function in source.functions:
         variables = source.variables(function)

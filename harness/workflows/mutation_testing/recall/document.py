@@ -1,4 +1,4 @@
-"""What a run over a sample of mutants leaves behind: outcomes, with everything that decided them, as one document."""
+"""The result of a run over a sample of mutants: the outcomes, with everything that decided them, as one document."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MutantOutcome(Record, frozen=True):
     mutant: Mutant
     state: State
     why: str
-    """What was seen, in words."""
+    """A description of what was seen."""
     targets: list[str] = msgspec.field(default_factory=list)
     """The targets of the operator on which its object code differs; the suites ran on these."""
     suites: list[str] = msgspec.field(default_factory=list)
@@ -49,7 +49,9 @@ class MutantOutcome(Record, frozen=True):
 
 
 class Header(Record, frozen=True):
-    """What a sample's outcomes depend on: only runs with the same one can be joined, whatever their seeds."""
+    """Everything on which a sample's outcomes depend, apart from the seed: only runs with the same header can be
+    joined.
+    """
 
     server: str
     tier: Tier

@@ -41,7 +41,7 @@ BUILD = "build"
 
 
 class ReleaseCell(Record, frozen=True):
-    """What a suite found in the release itself on a target."""
+    """A suite's findings in the release itself on a target."""
 
     findings: list[str]
     """Identities."""
@@ -52,7 +52,7 @@ class ReleaseCell(Record, frozen=True):
 
 
 class Examiner:
-    """Examines the mutants of a release. A folder keeps what is known of the release itself."""
+    """Examines the mutants of a release. A folder stores what is known about the release itself."""
 
     def __init__(
         self, bench: Workbench, server: str, tier: Tier, targets: list[str], folder: Path, *, install: bool
@@ -100,7 +100,7 @@ class Examiner:
         return msgspec.structs.replace(outcome, seconds=round(time.monotonic() - started, 1))
 
     def _compared(self, mutant: Mutant, planted: SourceTree) -> MutantOutcome:
-        """What the object code tells: equivalent, invalid, or the targets on which it differs, with nothing else."""
+        """The result of comparing object code: equivalent, invalid, or only the targets on which it differs."""
         idle = [name for name in mutant.targets if self._objects[name].is_unreferenced(mutant.file, mutant.function)]
         seen = {
             target: self._objects[target].compare(planted, mutant.file)
@@ -124,7 +124,7 @@ class Examiner:
         return outcome
 
     def _checked(self, mutant: Mutant, tree: Path, targets: list[str]) -> MutantOutcome:
-        """What the suites find on the targets on which the object code differs."""
+        """The suites' findings on the targets on which the object code differs."""
         ran: list[str] = []
         unknown: list[str] = []
         once: list[str] = []

@@ -40,7 +40,7 @@ class CompiledUnit(Record, frozen=True):
     """One file that the makefiles compile."""
 
     folder: str
-    """In the tree, where the compiler runs."""
+    """The folder in the tree in which the compiler runs."""
     words: list[str]
     """The compiler's arguments, as the makefile gives them."""
     object: str
@@ -57,7 +57,7 @@ class CompiledUnit(Record, frozen=True):
 
 
 class UnreferencedFunction(Record, frozen=True):
-    """A function that the linker leaves out where it may, because nothing in the server refers to it."""
+    """A function that the linker omits if allowed, because nothing in the server refers to it."""
 
     folder: str
     """That of its unit."""
@@ -66,7 +66,7 @@ class UnreferencedFunction(Record, frozen=True):
 
 
 class ReleaseRecord(Record, frozen=True):
-    """What is stored of a release for one target."""
+    """The stored data of a release for one target."""
 
     units: list[CompiledUnit]
     unreferenced: list[UnreferencedFunction]
@@ -171,7 +171,8 @@ def _build(shop: BuildDirectory) -> list[CompiledUnit]:
     units = [unit for call in sorted(calls.glob("*.call")) if (unit := _unit(shop, call)) is not None]
     # Lua's functions are hidden: the linker has made local symbols of theirs.
     contained = _symbols(shop, shop.binary)
-    # The linker takes from an archive the objects alone that something refers to: Lua's has its compiler, too.
+    # From an archive, the linker takes only objects to which something refers: Lua's archive also contains its
+    # compiler.
     defined = {unit.place: _symbols(shop, shop.tree / unit.place, "--extern-only") for unit in units}
     # What compilers add to many objects, as SPARC's to find its data, tells of none that it is contained.
     times = collections.Counter(symbol for symbols in defined.values() for symbol in symbols)
@@ -179,7 +180,7 @@ def _build(shop: BuildDirectory) -> list[CompiledUnit]:
 
 
 def _unit(shop: BuildDirectory, call: Path) -> CompiledUnit | None:
-    """What a call compiled; None for one that only tried what the compiler can, and whose object is gone."""
+    """The file that a call compiled; None for a call that only tested the compiler, and whose object is gone."""
     where, *words = call.read_bytes().decode().removesuffix("\0").split("\0")
     folder = Path(where)
     output = words[words.index("-o") + 1] if "-o" in words else f"{Path(words[-1]).stem}.o"
@@ -209,7 +210,7 @@ def _unreferenced(shop: BuildDirectory) -> list[UnreferencedFunction]:
             archived = re.fullmatch(r"[^(]+\.a\((.+)\)", file)
             found.append(
                 UnreferencedFunction(
-                    # Makefiles link where they compile the server, and name libraries from there.
+                    # Makefiles link in the folder in which they compile the server, and name libraries relative to it.
                     folder=os.path.normpath(f"{SERVER_FOLDER}/{folder or ''}"),
                     object=archived[1] if archived else file,
                     function=function,

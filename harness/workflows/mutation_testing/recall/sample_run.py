@@ -1,6 +1,6 @@
 """Runs the suites on a sample of mutants, one after the other, and stores each outcome at once, so that it can resume.
 
-A folder holds a sample: what was asked for, the outcomes, what is known of the release, and the document of it all.
+A folder contains a sample: the request, the outcomes, what is known about the release, and the document of everything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNTED = ("found", "survived", "unjudged")
 
 
 class Sample(Record, frozen=True):
-    """What is asked for. A folder holds the outcomes of one sample."""
+    """The request. A folder contains the outcomes of one sample."""
 
     server: str
     names: list[str]
@@ -46,7 +46,7 @@ class Sample(Record, frozen=True):
 
 
 class _Asked(Record, frozen=True):
-    """What a folder's outcomes belong to: it resumes with the same alone."""
+    """Identifies the outcomes of a folder: it resumes only with the same identity."""
 
     header: Header
     seed: int
@@ -62,7 +62,7 @@ def mutants_of(bench: Workbench, server: str, names: Sequence[str] = ()) -> list
 
 
 class SampleRun:
-    """A sample whose outcomes are kept in a folder."""
+    """A sample whose outcomes are stored in a folder."""
 
     def __init__(self, bench: Workbench, sample: Sample, folder: Path, *, install: bool = False) -> None:
         """Raises UsageError if the folder belongs to another sample."""
@@ -123,7 +123,7 @@ class SampleRun:
             write_whole(stored, json_codec.pretty(outcome))
             outcomes.append(outcome)
             show(outcome)
-            # Whoever ends the run now finds the document of what is there.
+            # If a user ends the run now, the document covers the outcomes so far.
             self._write(outcomes)
         return self._write(outcomes)
 

@@ -114,7 +114,7 @@ def found_rows(document: RecallDocument) -> list[str]:
 
 
 def survivor_rows(document: RecallDocument, said: Mapping[str, str]) -> list[str]:
-    """A row for each survivor, with what is said of it."""
+    """A row for each survivor, with its reason."""
     rows = [
         (f"`{outcome.mutant.name}`", outcome.mutant.place, change_of(outcome.mutant), said.get(outcome.mutant.name, ""))
         for outcome in document.of("survived")
@@ -123,7 +123,7 @@ def survivor_rows(document: RecallDocument, said: Mapping[str, str]) -> list[str
 
 
 def change_of(mutant: Mutant) -> str:
-    """The change on one line, as code that a cell of a table can hold."""
+    """The change on one line, as code that fits into the cell of a table."""
     return f"{_as_code(mutant.before)} becomes {_as_code(mutant.after)}"
 
 
@@ -136,7 +136,7 @@ def _as_code(text: str) -> str:
 
 
 def outcome_line(outcome: MutantOutcome) -> str:
-    """What a run prints as soon as a mutant is done."""
+    """The line that a run prints as soon as a mutant is done."""
     return f"{outcome.state:10} {outcome.mutant.name} ({outcome.mutant.place}, {outcome.seconds:.0f} s): {outcome.why}"
 
 
