@@ -2,8 +2,8 @@
 
 A finding is inherited if the base shows it on the same targets, in the same suites and with the same title. A finding
 on another target or in another suite is new. A server that fails to start for another reason is also a new finding. So
-is a misaligned access of another source line: an identity names the function alone, in which a change may add one. So
-is another wrong value of a test that fails in the base, unless two runs of the base differ just there.
+is a misaligned access in another source line: an identity names only the function, in which a change may add an access.
+So is another wrong value in a test that fails in the base, unless two runs of the base differ at the same place.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Appearance(Record, frozen=True):
     case: str = ""
     """The test of a wrong result with its parameters; else empty, as in files of before."""
     message: str = ""
-    """What the test said of a wrong result, with its numbers and without folders and lines of sources."""
+    """The test's message about a wrong result, with its numbers but without folders and source lines."""
 
 
 class Baseline(Record, frozen=True):
@@ -76,7 +76,7 @@ class Baseline(Record, frozen=True):
     appearances: dict[str, list[Appearance]] = msgspec.field(default_factory=dict, name="ways")
     """Identity -> the ways in which the finding appears."""
     again: dict[str, list[Appearance]] | None = None
-    """The same in a second run of the base, which says what is due to chance; None if one run was enough."""
+    """The same in a second run of the base, which shows what is due to chance; None if one run was enough."""
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
@@ -184,7 +184,7 @@ def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
 
 
 def _counterparts(appearances: Mapping[str, list[Appearance]], identity: str, one: Appearance) -> list[Appearance]:
-    """The ways like this one, whatever the test said."""
+    """The ways that equal this one except for the test's message."""
     alike = [msgspec.structs.replace(one, case=case, message="") for case in (one.case, "")]
     return [old for old in appearances.get(identity, []) if msgspec.structs.replace(old, message="") in alike]
 

@@ -121,7 +121,7 @@ class Evidence:
         return next((test for test in self._tests if test.name == event.test), None)
 
     def _check_length(self, guest: Path, faults: int) -> None:
-        """Note a doubt if the fault log has fewer records than the tests counted."""
+        """Record a doubt if the fault log has fewer records than the tests counted."""
         own = (test.fault_to for test in self._tests if test.guest == guest.name)
         last = max(
             [*own, *(test.guests[guest.name][1] for test in self._tests if guest.name in test.guests)], default=0
@@ -130,7 +130,7 @@ class Evidence:
             self._doubt(f"{guest.name}: its fault log has {faults} records, but there were {last} during its tests")
 
     def _check_emulator(self, guest: Path, where: CellRecord, event: GuestEvent | None, log: FaultLog) -> None:
-        """Note a doubt if the emulator crashed or lost records, unless the server was dying already."""
+        """Record a doubt if the emulator crashed or lost records, unless the server was already dying."""
         text = guest_log(guest)
         trouble = fault_log.emulator_trouble(text)
         silent = (
@@ -215,7 +215,7 @@ class Evidence:
         )
 
     def _with_its_server(self, test: TestEvent) -> TestEvent:
-        """The test, with the data of the only server that it started for itself, if it asked no other one."""
+        """The test, with the data of the only server that it started for itself, if it used no other one."""
         own = [event for event in self._guests if event.own and event.test == test.name]
         if test.guest or test.again is not None or len(own) != 1 or own[0].target:
             return test
@@ -275,7 +275,7 @@ def _reports(log: Path, kind: str) -> list[Report]:
     if not kind or not log.is_file():
         return []
     text = log.read_bytes()
-    # Events hold offsets into the uncapped log.
+    # Events contain offsets into the uncapped log.
     return [
         msgspec.structs.replace(report, offset=capped_log.as_written(text, report.offset))
         for report in reports(text, kind)

@@ -106,7 +106,8 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
         outside = directness(start) == FAULT and not start.kind.startswith((_IN_HANDLER, *_NOT_RUN))
         return outside and all(_seen_on(one) <= set(start.targets) for one in group)
     if start.kind == "alignment" and all(directness(one) > FAULT for one in group):
-        # It killed a child of the server in these tests, and what the child was to save or to send is missing.
+        # It killed a child of the server in these tests, so the data that the child should have saved or sent are
+        # missing.
         tests = set().union(*map(_tests_of, group))
         return bool(tests) and tests <= _tests_of(start, detector="signal")
     return (
@@ -133,7 +134,7 @@ def _seen_on(finding: Finding) -> set[str]:
 
 
 def _sharing(findings: Sequence[Finding]) -> list[tuple[list[Finding], str]]:
-    """The findings, with those that share something in one group, and what the group shares."""
+    """The findings, grouped by what they share, with what each group shares."""
     groups: list[tuple[list[Finding], dict[_Property, str]]] = []
     for finding in findings:
         properties = _properties(finding)
@@ -152,9 +153,9 @@ def _sharing(findings: Sequence[Finding]) -> list[tuple[list[Finding], str]]:
 
 
 def _is_same(one: _Property, other: _Property) -> bool:
-    """Whether two properties are one: the targets of a command that is wrongly answered may be some of the other's.
+    """Whether two properties are the same: the targets of a command with a wrong reply may be a subset of the other's.
 
-    A test that another bug hinders on a target shows a wrong reply on the others alone.
+    A test that another bug hinders on one target shows a wrong reply only on the others.
     """
     return one[:2] == other[:2] and (one[2] <= other[2] or other[2] <= one[2])
 

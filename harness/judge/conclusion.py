@@ -65,7 +65,7 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         return [entry for entry in self.listed.findings if entry.expires >= self.today]
 
     def lasting(self, finding: Finding) -> bool:
-        """Whether entries make a finding known, and none of them is for what appears by chance."""
+        """Whether entries make a finding known, and none of them is for findings that depend on chance."""
         entries = self._matching(finding)
         return bool(entries) and not any(entry.intermittent for entry in entries)
 
@@ -155,7 +155,7 @@ def _unchecked(
     cells: Sequence[CellVerdict],
     reports: Mapping[str, CompilerReport],
 ) -> list[str]:
-    """Sentences on what the run was to check and did not, so that its verdict is UNKNOWN."""
+    """Sentences about what the run should have checked but did not, so its verdict is UNKNOWN."""
     return [
         *unchecked_changes.remarks(changes, cells),
         *unchecked_changes.unentered(run),
@@ -177,7 +177,7 @@ def _of_change(run: RunRecord, changes: Sequence[Change], cells: Sequence[CellVe
 
 
 def _of_run(folder: Path, run: RunRecord) -> list[str]:
-    """Sentences on what the run consists of, and on what its evidence shows beside findings."""
+    """Sentences about the parts of the run, and about what its evidence shows besides findings."""
     return [
         *_part(run),
         *left_out.remarks(run),
@@ -190,7 +190,7 @@ def _of_run(folder: Path, run: RunRecord) -> list[str]:
 
 
 def _of_lists(lists: KnownLists, found: Sequence[Finding]) -> list[str]:
-    """Sentences on the known lists: what the tree's own excuses, and what is to be removed from them."""
+    """Sentences about the known lists: what the tree's own list excuses, and which entries to remove."""
     run = lists.run
     return [
         *lists.own.remarks,
@@ -243,7 +243,7 @@ def exit_code(verdict: str) -> ExitCode:
 
 def _place(server: str) -> str:
     tree = Path(server)
-    # The name of a release is no path, and the source of a release lies in no repository.
+    # The name of a release is not a path, and the source of a release is not in a repository.
     return folder_in_repository(tree, Path.cwd()) if tree.is_absolute() else ""
 
 

@@ -45,7 +45,7 @@ class Judgement(Record, frozen=True):
     counters: dict[str, Counters] = msgspec.field(default_factory=dict)
     """Target -> its audit's totals; empty if nothing was audited."""
     kernel_counters: dict[str, Counters] = msgspec.field(default_factory=dict)
-    """Target -> what its kernel itself counted during the tests; only of kernels that count."""
+    """Target -> the kernel's own counts during the tests; only for kernels that count."""
     allocator: Allocator = "libc"
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains; the default: those that the targets name."""
@@ -58,11 +58,11 @@ class Judgement(Record, frozen=True):
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns: no other test ran. Empty if all tests ran."""
     base: str = ""
-    """The revision whose findings are known here, as its own (`plumb premerge`); empty if none was looked at."""
+    """The revision whose findings count as known here (`plumb premerge`); empty if there is none."""
     place: str = ""
     """The folder of the server's tree in its repository: where annotations and code scanning find its files."""
     warnings: list[Finding] = msgspec.field(default_factory=list)
-    """What compilers warn of on targets alone, where that is noted and does not fail (`--warnings note`)."""
+    """Compiler warnings that occur only on targets, if they are noted and do not fail (`--warnings note`)."""
     causes: list[Cause] = msgspec.field(default_factory=list)
     """The findings by probable cause: what to read first."""
     revision: str = ""
@@ -70,7 +70,7 @@ class Judgement(Record, frozen=True):
     emulators: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Target -> SHA-256 of each user-mode emulator that ran its programs, compiled here or from a wheel."""
     unchecked: list[str] = msgspec.field(default_factory=list)
-    """Changes that nothing looked at (`plumb premerge`): with one of them the verdict is no PASS."""
+    """Changes that nothing checked (`plumb premerge`): with any of them the verdict is not PASS."""
     left_out: int = 0
     """Tests that did not run: they ended as expected before, and the change cannot reach them (`plumb premerge`)."""
 

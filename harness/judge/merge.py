@@ -112,7 +112,7 @@ IDENTITIES: dict[str, Callable[[Judgement], str]] = {
     "environments": lambda one: one.environment,
     "transports (--io)": lambda one: one.io,
 }
-"""What has to be equal in runs that are joined, since their findings are not comparable otherwise."""
+"""The data that must be equal in joined runs, because their findings would otherwise not be comparable."""
 
 
 def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Callable[[Judgement], str]) -> None:

@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 
 class ReplayedProgram(Record, frozen=True):
-    """A program to run again instead of a server, or a whole command. It was compiled by the user, and lies there."""
+    """A program to run again instead of a server, or a whole command. The user compiled it, and it is at this place."""
 
     words: list[str]
     """The command line."""
     program: str
     """The path of the program, for the names of its functions; empty for a command."""
     file: str
-    """What is executed: the program, a script, or the command's first word."""
+    """The file to execute: the program, a script, or the command's first word."""
     folder: str
     """The working folder."""
     environment: dict[str, str | None] = msgspec.field(default_factory=dict)
-    """What differs from the environment of `plumb exec`; None for a variable that is not set."""
+    """The differences from the environment of `plumb exec`; None for an unset variable."""
     requests: str | None = None
-    """What it reads from standard input, in base 64; None if that was no short file."""
+    """Its standard input, in base 64; None if that was not a short file."""
     sysroot: str = ""
     """The target's root folder, as in CommandRecord."""
     escaped: bool = False
@@ -112,7 +112,7 @@ class Reproducer(Record, frozen=True):
     environment: GuestEnvironment = "usual"
     """What surrounded the server."""
     io: Transport = "unix"
-    """How clients reached the server. One in a machine has TCP alone."""
+    """How clients connected to the server. A server in a virtual machine has only TCP."""
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
     """Name -> content in base 64, of each file in the guest's folder when it starts."""
     options: tuple[str, ...] = ()
@@ -137,8 +137,9 @@ class Reproducer(Record, frozen=True):
     file: str = ""
     """The file of an assertion whose function is unknown."""
     settings: BuildSettings = BuildSettings()
-    """What its build added to the makefile's own flags and variables. harness.judge.provenance takes none from a
-    stranger."""
+    """What its build added to the makefile's own flags and variables. harness.judge.provenance accepts none from a
+    stranger.
+    """
     launch: ReplayedProgram | None = None
     """Replaces the server: a program of the target, or a command that runs some."""
     again: Reproduction | None = None

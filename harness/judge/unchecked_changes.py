@@ -36,13 +36,13 @@ class Change(Record, frozen=True):
     suites: list[str]
     why: str
     covering: list[str] = msgspec.field(default_factory=list)
-    """The suites that claim to cover the file: one of them must run. Where none does, all of `suites` must."""
+    """The suites that claim to cover the file: one of them must run. If there are none, all of `suites` must run."""
     partial: list[str] = msgspec.field(default_factory=list)
-    """The suites among `suites` that test a part of the file which no other suite does."""
+    """Those of `suites` that test a part of the file that no other suite tests."""
     unchecked: bool = False
     """Whether the file matters and no suite checks it."""
     unseen: bool = False
-    """Whether git does not look for changes in the file, so that a change would go unnoticed."""
+    """Whether git ignores changes to the file, so a change would go unnoticed."""
 
 
 @contextlib.contextmanager
@@ -97,7 +97,9 @@ def remarks(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str
 
 
 def partly(changes: Sequence[Change], cells: Sequence[CellVerdict]) -> list[str]:
-    """A sentence for each suite that alone tests a part of changed files, and that every target skipped."""
+    """A sentence for each suite that every target skipped, although only this suite tests a part of the changed
+    files.
+    """
     skipped = _skipped(cells)
     files: dict[str, list[str]] = {}
     for change in changes:
@@ -133,8 +135,8 @@ def _skipped(cells: Sequence[CellVerdict]) -> dict[str, str]:
 
 
 def unentered(run: RunRecord) -> list[str]:
-    """A sentence for what differs from the base, where no test of any target has entered any of it; else one for the
-    edited lines, where none of them was executed.
+    """A sentence about the code that differs from the base, if no test of any target has entered any of it; else one
+    about the edited lines, if no test has executed any of them.
     """
     if not _may_be_entered(run) and (idle := _not_entered(run)):
         return [

@@ -26,7 +26,7 @@ KIND = "warning"
 SUITE = "warnings"
 """The suite name in a finding's witnesses."""
 _KINDS = re.compile(
-    # Without those that depend on what an optimiser happens to know of a value.
+    # These exclude warnings that depend on what an optimiser happens to know about a value.
     r"cast-align.*|address-of-packed-member|format(?!-(overflow|truncation)).*|overflow|shift-(count|overflow|negative).*"
     r"|int-to-pointer-cast|pointer-to-int-cast"
 )
@@ -60,7 +60,9 @@ def remarks(reports: Mapping[str, CompilerReport], findings: Sequence[Finding]) 
 
 
 def looked_at(target: Target) -> bool:
-    """Whether to ask a target's compiler. Targets that differ only in detector or machine share another's compiler."""
+    """Whether to collect a target's compiler warnings. Targets that differ only in detector or machine share another's
+    compiler.
+    """
     return not target.emulator.has_kernel and not target.emulator.detector
 
 
@@ -133,5 +135,5 @@ def _witness(target: str, one: Diagnostic, title: str) -> Witness:
 
 
 def _origin(file: str) -> str:
-    """The origin of a file. A relative path lies in the tree; an absolute path belongs to the system."""
+    """The origin of a file. A relative path is in the tree; an absolute path belongs to the system."""
     return symbols.place_in_tree(file)[1] if file.startswith("/") else symbols.origin_in_tree(file)

@@ -216,7 +216,7 @@ class Catalog:
 
     @cached_property
     def workloads(self) -> dict[str, BenchWorkload]:
-        """suites/bench/*.toml: what `plumb measure` asks of servers."""
+        """suites/bench/*.toml: the requests of `plumb measure`."""
         return read_workloads(_tomls(self.root / "suites" / "bench"))
 
     @cached_property

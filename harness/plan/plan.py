@@ -35,7 +35,7 @@ class Plan(Record, frozen=True):
     suites: list[str]
 
     def only(self, suites: Collection[str]) -> Plan:
-        """The same plan with these suites alone, and the canary suite."""
+        """The same plan with only these suites and the canary suite."""
         kept = [name for name in self.suites if name in {CANARY_SUITE, *suites}]
         return Plan(cells=[cell for cell in self.cells if cell.suite in kept], targets=self.targets, suites=kept)
 

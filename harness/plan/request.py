@@ -1,4 +1,4 @@
-"""What a run is asked to do: its plan, and how every cell is built and run."""
+"""The request for a run: its plan, and how to build and run every cell."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class Request(Record, frozen=True):
     target_clients: bool = False
     """Whether redis-cli and redis-benchmark of the release's own tests are the target's, and not this machine's."""
     warnings: CompilerWarnings = "note"
-    """How a warning counts that a compiler gives for a target alone."""
+    """How to treat a compiler warning that occurs only on a target."""
     needs_native: bool = False
-    """Whether the run stops at once where the tree does not compile for this machine."""
+    """Whether the run stops at once if the tree does not compile for this machine."""
     settings: BuildSettings = BuildSettings()
     """What a distribution adds to the builds for targets."""
     learns: bool = False
     """Whether open-ended suites reuse what earlier runs learned and add to it. A seed alone then repeats nothing."""
     corpora: Path | None = None
-    """Where they keep it, in a folder for each server and target; None: in the cache."""
+    """Where they store it, in a folder for each server and target; None: in the cache."""
     profiled: bool = False
     """Whether each cell's process records where it spends its processor time."""
     covered: bool = False
-    """Whether each test's executed code is kept. The target's servers then run under the plugin that notes it."""
+    """Whether each test's executed code is recorded. The target's servers then run under the plugin that records it."""

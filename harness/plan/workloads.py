@@ -1,4 +1,4 @@
-"""Reads workloads: what a client asks of a server while `plumb measure` counts (suites/bench/*.toml).
+"""Reads workloads: the requests of a client while `plumb measure` counts (suites/bench/*.toml).
 
 A file is one published document. Each of its workloads is complete, and says nothing about targets or releases.
 """

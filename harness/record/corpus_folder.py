@@ -1,4 +1,5 @@
-"""A corpus: what an open-ended suite keeps between runs, each entry with the features that it was the first to show.
+"""A corpus: the entries that an open-ended suite keeps between runs, each with the features that it was the first to
+show.
 
 FOLDER/NAME             an entry, whose name contains its content's hash; only the suite knows what is in it
 FOLDER/NAME.features    EntryFeatures: it was tried on a build, and showed these features that no other entry had shown
@@ -31,7 +32,7 @@ class EntryFeatures(Record, frozen=True):
     new: list[int]
     """Edges of the guest's code, or other features that the suite numbers; empty if it showed nothing new."""
     failed: bool = False
-    """Whether it failed there, or somewhere before. Such an entry is kept, whatever it showed."""
+    """Whether it failed there, or elsewhere before. Such an entry is always kept."""
 
 
 def entries(folder: Path) -> list[Path]:
@@ -42,7 +43,9 @@ def entries(folder: Path) -> list[Path]:
 
 
 def features_of(entry: Path) -> EntryFeatures | None:
-    """What an entry showed, whether or not it was kept; None if it was not tried, or its features cannot be read."""
+    """The features of an entry, whether or not it was kept; None if it was not tried, or if its features are
+    unreadable.
+    """
     try:
         return json_codec.decode(features_path(entry).read_bytes(), EntryFeatures)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -50,7 +53,7 @@ def features_of(entry: Path) -> EntryFeatures | None:
 
 
 def tried(folder: Path) -> dict[str, EntryFeatures]:
-    """The names of what was tried, with what it showed, whether or not the entries were kept."""
+    """The names and features of all entries that were tried, whether or not they were kept."""
     names = sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
     return {name: features for name in names if (features := features_of(folder / name)) is not None}
 
@@ -62,7 +65,7 @@ def keep(entry: Path, content: bytes) -> None:
 
 
 def note(entry: Path, features: EntryFeatures) -> None:
-    """Record what an entry showed."""
+    """Record the features of an entry."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     write_whole(features_path(entry), json_codec.encode(features))
 
@@ -88,5 +91,5 @@ def minimise(folder: Path, build: str) -> tuple[int, int]:
 
 
 def features_path(entry: Path) -> Path:
-    """Where an entry's features are."""
+    """The file of an entry's features."""
     return entry.with_name(f"{entry.name}{SUFFIX}")

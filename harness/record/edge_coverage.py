@@ -19,7 +19,9 @@ SIZE_BYTES = 1 << 20
 """One byte per edge. Of the ten thousand edges of a server that a fuzzer reaches, one in a hundred shares its byte."""
 _TAKEN = re.compile(b"\x01")
 _BLOCK_BYTES = (SIZE_BYTES, 1 << 14, 256)
-"""The map is compared as a whole, and what differs in smaller blocks: most streams change nothing, others little."""
+"""The map is compared as a whole, and then in smaller blocks if it differs: most streams change nothing, others
+little.
+"""
 
 
 class EdgeCoverage:
@@ -51,7 +53,7 @@ class EdgeCoverage:
 def _added(known: bytearray, now: memoryview, offset: int, blocks: tuple[int, ...]) -> Iterator[int]:
     """The places of ones that were none, counted from an offset of the whole map. They are known then."""
     if not blocks:
-        # A guest that still runs takes more meanwhile: what is told and what is known is one copy.
+        # A running guest takes further edges meanwhile, so the same copy is both reported and stored.
         taken = now.tobytes()
         before = known[offset : offset + len(taken)]
         known[offset : offset + len(taken)] = taken

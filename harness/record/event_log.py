@@ -50,7 +50,7 @@ class EventLog:
     def close(
         self, *, tests: int, failed: int, processor_seconds: float = 0.0, processor: ProcessorTime | None = None
     ) -> None:
-        """Write the last line: how many tests ended, how many of them failed, and what they cost."""
+        """Write the last line: how many tests ended, how many of them failed, and their cost."""
         end = EndEvent(
             tests=tests,
             failed=failed,
@@ -74,7 +74,7 @@ class Recorded(Record, frozen=True):
     processor_seconds: float = 0.0
     """Processor time of the tests, according to the last line."""
     processor: ProcessorTime | None = None
-    """The same by what took it."""
+    """The same by consumer."""
 
 
 def read(path: Path) -> Recorded:

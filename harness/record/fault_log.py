@@ -62,16 +62,17 @@ class Fault(Record, frozen=True):
     access_bytes: int = 0
     """The size of the unit whose alignment counts; 0 unless a misaligned access caused the signal."""
     access_hint: int = 0
-    """The alignment that the instruction itself asks for, if that is more than `access_bytes`; otherwise 0."""
+    """The alignment that the instruction itself requires, if that is more than `access_bytes`; otherwise 0."""
     session: int = 0
     """In the kernel tier: the program that the harness started. The process may be its child or thread."""
     call: str = ""
-    """The system call that the environment's filter killed the process at; empty also where nobody knew its number."""
+    """The system call at which the environment's filter killed the process; also empty if its number is unknown."""
     call_number: int = -1
     """Its number in the guest's architecture; -1 unless a system call caused the signal."""
     misaligned_address: int = -1
-    """What a real kernel's siginfo leaves out: the misaligned address, from the processor's registers; -1 where siginfo
-    has it, and where there was none."""
+    """The misaligned address that a real kernel's siginfo omits, from the processor's registers; -1 if siginfo has it,
+    or if there was none.
+    """
     kernel_log: tuple[str, ...] = ()
     """A real kernel's log lines on the fault; empty unless its alignment mode warns."""
 
@@ -109,8 +110,9 @@ class FaultLog(Record, frozen=True):
     """(Process, program counter) -> how often its access was reported, or its signal raised. The emulator writes a
     count when it doubles and when the process ends, so up to half may be missing for a killed process."""
     ends: dict[int, ProcessEnd]
-    """Process -> how it ended. Killed processes are absent; on a real kernel, those alone are there that a signal
-    ended."""
+    """Process -> how it ended. Killed processes are absent. On a real kernel, only processes that a signal ended are
+    present.
+    """
     damage: list[str]
     """Human-readable losses; empty if the log has every line that the emulator began."""
 
@@ -124,7 +126,7 @@ CRASHES = {
     signal.SIGSYS,
     signal.SIGTRAP,
 }
-"""Signals by which a server crashes. It never sends them to its own children, which it ends by SIGTERM and SIGUSR1."""
+"""Signals of a crash. A server never sends them to its own children, which it ends with SIGTERM and SIGUSR1."""
 
 
 def ledger_of(log: Path) -> Path:
@@ -176,7 +178,7 @@ def crashed_processes(log: Path) -> set[int]:
 
 
 def count_faults_in(content: bytes) -> int:
-    """How many faults and reported accesses stand in the first part of a log."""
+    """The number of faults and reported accesses in the first part of a log."""
     return sum(line.startswith(_FAULT) for line in content.split(b"\n"))
 
 
@@ -260,7 +262,7 @@ def _as_json(record: bytes) -> bytes:
 
 
 def _text_of(escapes: bytes) -> bytes:
-    """JSON's form of bytes in octal, or of an escape that JSON has as well."""
+    """The JSON form of bytes in octal, or of an escape that JSON also has."""
     if not escapes[1:2].isdigit():
         return escapes
     text = bytes(int(one, 8) & 0xFF for one in escapes.split(b"\\")[1:]).decode("utf-8", "backslashreplace")

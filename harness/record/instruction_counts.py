@@ -1,7 +1,7 @@
-"""Reads what the emulator's counter counts of a server: toolchains/instruction_counter/counter.c writes it.
+"""Reads the counts of the emulator's counter for a server, which toolchains/instruction_counter/counter.c writes.
 
-Both share one file. A count is complete while the server's first thread is held before it waits for events; the
-numbers of other threads and of children are as of their last call of the kernel.
+Both share one file. A count is complete while the server's first thread is held before it waits for events; the numbers
+of other threads and of children are as of their last system call.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SIZE_BYTES = _BLOCKS_AT + _BLOCKS * _BLOCK.size
 _MAGIC_AT, _ROWS_USED, _FAULTS, _HOLD, _HOLD_CHILDREN, _WAITS, _HELD_CHILDREN, _BLOCKS_USED = range(8)
 _FAULT_TEXTS = {1: "more than 256 threads and children", 2: "more than 131,072 translated blocks", 4: "lost its orders"}
 ANSWER_SLICE_SECONDS = 0.5
-"""How long to wait for an answer before looking whether the server still lives."""
+"""How long to wait for an answer before checking whether the server still runs."""
 
 
 class ThreadCounts(Record, frozen=True):
-    """What one thread of a server, or of a child that it forked, has done since it began."""
+    """The counts of one thread of a server, or of a child that it forked, since the thread began."""
 
     pid: int
     thread: int
@@ -115,7 +115,7 @@ class InstructionCounts:
         os.close(self._answers)
 
     def hold(self, *, held: bool) -> None:
-        """Whether the server is to be held at its next wait for events."""
+        """Whether to hold the server at its next wait for events."""
         self._set(_HOLD, int(held))
 
     def hold_children(self, *, held: bool) -> None:
@@ -143,7 +143,7 @@ class InstructionCounts:
 
     @property
     def main_instructions(self) -> int:
-        """Instructions of the server's first thread, up to where it is held."""
+        """Instructions of the server's first thread, up to the point at which it is held."""
         return int(_WORD.unpack_from(self._map, _ROWS_AT + 4 * _WORD.size)[0])
 
     def threads(self) -> list[ThreadCounts]:

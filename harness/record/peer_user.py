@@ -54,7 +54,9 @@ def is_ours(connection: socket.socket) -> bool:
 
 @functools.cache
 def way_to_ask() -> Callable[[End, End], int | None]:
-    """The fastest way that reports our own connection's owner correctly. Raises InfrastructureError if none does."""
+    """The fastest method that reports the owner of our own connection correctly. Raises InfrastructureError if none
+    does.
+    """
     with (
         socket.create_server((HOST, 0)) as listener,
         socket.create_connection(listener.getsockname()) as client,

@@ -1,4 +1,4 @@
-"""What a traced command executed of the target: the notes that harness.run.programs leaves, and their reader.
+"""The programs of the target that a traced command executed: the records of harness.run.programs, and their reader.
 
 CELL/command.json      the command: CommandRecord
 CELL/strangers         programs of other machines that it executed, a line each: the machine's number in ELF, the path
@@ -39,9 +39,9 @@ STRANGERS, TROUBLE, LEFT, OBJECTS, CHANGED = "strangers", "trouble", "left", "ob
 FILES = frozenset({COMMAND, LAUNCH, ENDS, INPUT, CHANGED, CONFIGURE, STRANGERS, TROUBLE, LEFT})
 LONGEST_TITLE = 60
 AUTOCONF_PROBE = "conftest"
-"""The name of programs by which a configure script of Autoconf tries what a machine does."""
+"""The name of programs with which an Autoconf configure script tests the machine."""
 PROBES = (("cmTC_*", "CMakeFiles"), ("*.exe", "meson-private"))
-"""Names of such programs of CMake and Meson, and a folder that each keeps them below."""
+"""Names of such programs of CMake and Meson, each with the folder that contains them."""
 SKIPPED = 77
 """The exit status of a test that was skipped, for Automake (its manual, "Scripts-based Testsuites") and Meson."""
 _WORDS_BEFORE = 6
@@ -53,7 +53,7 @@ class CommandRecord(Record, frozen=True):
 
     words: list[str]
     folder: str
-    """Its working folder: what it ran in, and what the sources of its programs are shown relative to."""
+    """Its working folder. The sources of its programs are shown relative to it."""
     sysroot: str = ""
     """The target's root folder, with the loader and the libraries of its programs; empty: the cross compiler's."""
     escaped: bool = False
@@ -66,7 +66,7 @@ class CommandRecord(Record, frozen=True):
 
     @property
     def title(self) -> str:
-        """The same without the folder of its program, and cut where it is long: a name in reports."""
+        """The same without the folder of its program, and truncated if it is long: its name in reports."""
         text = shown(shlex.join([Path(self.words[0]).name, *self.words[1:]]))
         return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
@@ -93,10 +93,10 @@ class ProgramLaunch(Record, frozen=True):
     program: str
     """The program's path, or that of the script's interpreter."""
     file: str
-    """The path of what was executed: the program, or a script."""
+    """The path of the executed file: the program, or a script."""
     words: list[str]
     environment: dict[str, str | None]
-    """The variables by which its environment differed from the command's; None for one that was gone."""
+    """The variables by which its environment differed from the command's; None for a missing one."""
     configure: str = ""
     """The log of the configure script that had it run; empty if none did."""
 
@@ -113,7 +113,7 @@ class ProgramLaunch(Record, frozen=True):
 
     @property
     def is_probe(self) -> bool:
-        """Whether a build system's question ran, and no part of the project. Its name alone does not tell."""
+        """Whether this was a build system's probe, and not a part of the project. Its name alone does not show this."""
         if self.name == AUTOCONF_PROBE:
             return bool(self.configure)
         folders = Path(self.program).parent.parts
@@ -126,12 +126,12 @@ def is_utf8(*texts: str) -> bool:
 
 
 def escape(text: str) -> str:
-    """The text with `%XX` for each byte that is no plain character: a form of any bytes that JSON can hold."""
+    """The text with `%XX` for each byte that is not a plain character: a form in which JSON can store any bytes."""
     return urllib.parse.quote_from_bytes(os.fsencode(text))
 
 
 def unescape(text: str) -> str:
-    """What was escaped."""
+    """The original of an escaped text."""
     return os.fsdecode(urllib.parse.unquote_to_bytes(text))
 
 
@@ -200,7 +200,7 @@ def read_launch(guest: Path) -> ProgramLaunch | None:
 
 
 def read_ends(guest: Path) -> list[ProcessNote]:
-    """The ends that the tracer noted of a guest's processes; a line that it cannot read counts as none."""
+    """The ends of a guest's processes, as the tracer recorded them, without unreadable lines."""
     path = guest / ENDS
     lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
     found = (re.fullmatch(r"(\d+) (exited|killed|replaced)(?: (\d+))?", line) for line in lines)
@@ -240,11 +240,11 @@ def unwatched(guest: Path) -> ProcessNote | None:
 
 
 def lines_of(cell: Path, name: str) -> list[str]:
-    """The lines of one of the tracer's notes."""
+    """The lines of one of the tracer's files."""
     path = cell / name
     return path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
 
 
 def object_copy(cell: Path, path: str) -> Path:
-    """Where a cell keeps its copy of a program or library."""
+    """The place of a cell's copy of a program or library."""
     return cell / OBJECTS / hashlib.sha256(os.fsencode(path)).hexdigest()[:16] / (Path(path).name or "unnamed")

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 PURPOSE = "proxy"
-"""What the threads of proxies are counted as (harness.core.processes.processor_time)."""
+"""The purpose for which the threads of proxies are counted (harness.core.processes.processor_time)."""
 RETRY_SECONDS = 0.1
 BACKLOG = 4096
 """Connections that may wait to be accepted. Beyond these a Unix socket rejects clients; a TCP port does not."""
 
 
 _Noted = tuple[int, Direction, bytes]
-"""A chunk as it is kept while the test runs: most tests pass, and nobody reads theirs."""
+"""A chunk in its form while the test runs. Most tests pass, and their chunks are never read."""
 _HEAD = struct.Struct("=III")
 """Before each chunk in the file of a client that records by itself: the number that it gives the connection, 1 for a
 reply and 0 for a request, and the length of the bytes that follow."""
@@ -54,7 +54,7 @@ class RecordedConnection(socket.socket):
     """
 
     def __init__(self, connected: socket.socket, number: int, noted: list[_Noted]) -> None:
-        """`connected` is taken over. `noted` receives the chunks."""
+        """Takes over `connected`. `noted` receives the chunks."""
         deadline_seconds = connected.gettimeout()
         super().__init__(connected.family, connected.type, connected.proto, fileno=connected.detach())
         self.settimeout(deadline_seconds)
@@ -198,7 +198,7 @@ class Recorder:
                 self.trouble = str(machine_fault(error))
                 time.sleep(RETRY_SECONDS)
                 continue
-            # To ask whose it is takes longer than to pass on a few commands.
+            # Finding out its owner takes longer than forwarding a few commands.
             with processor_time.counted_thread(PURPOSE):
                 serve(client)
 
@@ -233,11 +233,11 @@ class _End:
         self.socket = connected
         self.number = number
         self.direction = direction
-        """What is received from it."""
+        """Received data."""
         self.sends = True
         """Whether it may send more."""
         self.unsent = b""
-        """What it has not taken yet. Meanwhile nothing is received from the other end."""
+        """Data that it has not accepted yet. Meanwhile nothing is received from the other end."""
         self.told = False
         """Whether the other end knows that this one sends no more."""
         self.watched = 0
@@ -245,7 +245,7 @@ class _End:
 
 
 class _Pump:
-    """The thread that passes on what the ends of all connections send.
+    """The thread that forwards the data of all connections.
 
     A thread for each direction would take more processor time to start and end than most connections otherwise need.
     """
@@ -330,7 +330,7 @@ class _Pump:
             end.sends = False
 
     def _send(self, end: _End, other: _End, content: bytes) -> None:
-        """Send to an end what it takes. To one that is gone the other has no more to say."""
+        """Send an end as much as it accepts. If it is gone, the other end has nothing more to send."""
         try:
             sent = end.socket.send(content)
         except BlockingIOError:
@@ -343,7 +343,7 @@ class _Pump:
         wanted = (select.EPOLLIN if end.sends and not other.unsent else 0) | (select.EPOLLOUT if end.unsent else 0)
         if wanted == end.watched:
             return
-        # The poll tells of a closed end whether asked for it or not, and would never wait again.
+        # poll() always reports a closed end, whether requested or not, and would never wait again.
         if not wanted:
             self._poll.unregister(end.socket)
         elif end.watched:

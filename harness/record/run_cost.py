@@ -47,7 +47,7 @@ class RunCost(Record, frozen=True):
     """Processor seconds of the processes that it started, by program. The cells' are among them, as Python."""
     peak: PeakMemory
     cache_growth_bytes: int | None = None
-    """How much larger the cache became; None if nobody asked, since looking takes a second or more."""
+    """By how much the cache grew; None if not requested, because measuring it takes a second or more."""
     stacks: dict[str, float] = msgspec.field(default_factory=dict)
     """Processor seconds of the main thread by stack (harness.core.processes.profiler); empty without a profile."""
 

@@ -48,7 +48,7 @@ ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 
 class LeftOut(Record, frozen=True):
     """The tests of a cell that did not run, because they ended as expected on the same code (`plumb premerge`): they
-    passed, or were skipped, or failed of what is known.
+    passed, were skipped, or failed with a known finding.
     """
 
     tests: int
@@ -62,11 +62,11 @@ class LeftOut(Record, frozen=True):
     known: int = 0
     """How many of those that did not run had failed with findings that are known."""
     unreached: list[str] = msgspec.field(default_factory=list)
-    """Runs of earlier commits told here what `RunRecord.unentered` tells."""
+    """In runs of earlier commits, this has the content of `RunRecord.unentered`."""
 
 
 class Unentered(Record, frozen=True):
-    """What no test of a target enters of a change (`plumb premerge`)."""
+    """The parts of a change that no test of a target enters (`plumb premerge`)."""
 
     functions: list[str]
     """Functions of the server that the change's base lacks or has with other code, and that nothing entered."""
@@ -75,20 +75,22 @@ class Unentered(Record, frozen=True):
     data_differ: bool
     """Whether data differ besides, or functions are gone. Who uses them is not known."""
     unnoted: list[str]
-    """Suites that ran and may have entered some of it, and of which nobody noted that."""
+    """Suites that ran and may have entered some of it, but were not recorded."""
     lines: list[str] = msgspec.field(default_factory=list)
     """Edited lines of sources that have code and that no test executed, as `FILE:LINE`, in order."""
     of_lines: int = 0
     """How many edited lines have code, with those that tests executed."""
     whole: bool = False
-    """Whether these lines stand for the whole change: it is one of sources, and each of its pieces has such a line."""
+    """Whether these lines represent the whole change: it is a change to sources, and each of its parts has such a
+    line.
+    """
     beside: list[str] = msgspec.field(default_factory=list)
     """Of edited lines that the plain server lacks and the client, the benchmark or the server with TLS has: those that
     no test executed."""
     of_beside: int = 0
-    """How many such lines there are, with those that tests executed. None if nobody noted them."""
+    """The number of such lines, including those that tests executed. None if they were not recorded."""
     whole_beside: bool = False
-    """Whether the server's lines and these stand for the whole change."""
+    """Whether the server's lines and these represent the whole change."""
 
 
 class CellRecord(Record, frozen=True):
@@ -147,7 +149,7 @@ class RunRecord(Record, frozen=True):
     """The family of toolchains; the default: those that the targets name."""
     environment: GuestEnvironment = "usual"
     io: Transport = "unix"
-    """How the suites' clients reached the servers, except those in machines, which have TCP alone."""
+    """How the suites' clients connected to the servers, except those in virtual machines, which have only TCP."""
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns for the names of tests; empty if all tests ran."""
     tier: Tier | Literal[""] = ""
@@ -155,7 +157,7 @@ class RunRecord(Record, frozen=True):
     beside: dict[str, str] = msgspec.field(default_factory=dict)
     """Evidence file in the run folder that belongs to no cell -> its SHA-256."""
     warnings: CompilerWarnings = "note"
-    """What a run does with the compiler warnings that only a target shows."""
+    """How a run treats compiler warnings that occur only on a target."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
     release: str = ""
@@ -172,11 +174,11 @@ class RunRecord(Record, frozen=True):
     source: NameOrNone = ""
     """The cache entry that holds the source of a release; empty for a tree that the user named by its path."""
     settings: BuildSettings = BuildSettings()
-    """What the builds for targets added to the makefile's own flags and variables."""
+    """The additions of the builds for targets to the makefile's own flags and variables."""
     revision: str = ""
     """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
     unentered: dict[Name, Unentered] = msgspec.field(default_factory=dict)
-    """Target -> what no test enters of a change; empty if nobody knows that for each target."""
+    """Target -> the part of a change that no test enters; empty if this is not known for every target."""
     uncompared: bool = False
     """Whether a change was checked and its code could not be compared with the base's. Older runs did not say."""
     version: int = VERSION
@@ -233,7 +235,7 @@ class TestEvent(Record, frozen=True, tag="test"):
     asked: str = ""
     """The one command with a wrong reply, if known."""
     options: tuple[str, ...] = ()
-    """Extra options that the guest was started with. Its extra files lie in the guest folder's `inputs`."""
+    """Extra options with which the guest was started. Its extra files are in the guest folder's `inputs`."""
     preloads: bool = False
     """Whether the guest preloaded the suite's shared object."""
     tls: bool = False
@@ -266,8 +268,9 @@ class GuestEvent(Record, frozen=True, tag="guest"):
     target: NameOrNone = ""
     """The guest's target, if it is not the cell's own. The folder is then peers/TARGET/NAME."""
     own: bool = False
-    """Whether it was started for one test alone, which then owns all its actions. `unanswered`,
-    `transcript`, `options`, `preloads` and `tls` are then as in TestEvent."""
+    """Whether it was started for only one test, which then owns all its actions. `unanswered`, `transcript`, `options`,
+    `preloads` and `tls` are then as in TestEvent.
+    """
     commands: int = 0
     """How many commands the server had executed, from its own statistics before it was stopped; 0 if unknown."""
     strangers: int = 0
@@ -299,7 +302,7 @@ class CollectedEvent(Record, frozen=True, tag="collected"):
 
 
 class ProcessorTime(Record, frozen=True):
-    """Seconds that a cell took from the processors, by what took them."""
+    """Processor seconds of a cell, by consumer."""
 
     start: float
     """The cell's process before its first test: imports, and the list of tests."""
@@ -327,7 +330,7 @@ class EndEvent(Record, frozen=True, tag="end"):
     processor_seconds: float = 0.0
     """Processor time of the tests: of the cell's process and all that it started, from the first test on."""
     processor: ProcessorTime | None = None
-    """The same by what took it, with the time before the first test."""
+    """The same by consumer, with the time before the first test."""
 
 
 Event = TestEvent | GuestEvent
@@ -344,11 +347,11 @@ AUDIT = "audit"
 STOPPED = "stopped by SIGSTOP"
 """GuestEvent.detail of a guest that was stopped from outside: no process in a guest stops it."""
 CHANGES = "+changes"
-"""What follows the commit in RunRecord.revision where the tree differs from it."""
+"""The suffix of the commit in RunRecord.revision if the tree differs from it."""
 NO_PONG = "no PONG before the deadline"
 """GuestEvent.detail of a guest that hung and was never ready."""
 WHOLE_FILE = "(the whole file)"
-"""The last part of TestEvent.upstream for the item that stands for a file of upstream's tests and for no test."""
+"""The last part of TestEvent.upstream for the item that represents a file of upstream's tests instead of a test."""
 INPUTS = "inputs"
 """RUN/TARGET/SUITE/guest-N/inputs/: files that were in the guest's folder when it started."""
 PROGRESS = "progress"
@@ -367,11 +370,11 @@ def signed(unsigned: bytes) -> bytes:
 
 
 NAMES_ONE = "name the folder that the check's last line names; this lists runs: ls -d runs/*/"
-"""What to do about a folder that is no run folder."""
+"""The remedy for a folder that is not a run folder."""
 
 
 def why_none(folder: Path) -> str:
-    """Why a folder is no run folder."""
+    """Why a folder is not a run folder."""
     return "it has no run.json" if folder.is_dir() else "there is no such folder"
 
 

@@ -59,7 +59,7 @@ def refuse_ways_out(folder: Path) -> None:
 
 
 def remove_ways_out(folder: Path) -> None:
-    """Remove what `refuse_ways_out` refuses: tests leave links to devices where a server has to fail."""
+    """Remove everything that `refuse_ways_out` refuses: tests leave links to devices to make a server fail."""
     for path, _ in list(ways_out(folder)):
         path.unlink()
 
@@ -104,7 +104,7 @@ def own_program(guest: Path, path: str) -> str:
 
 
 def _opener(guest: Path) -> Callable[[str], str]:
-    """What finds the file to open for a path: the cell's own copy, where it has one of what the guest ran."""
+    """Finds the file to open for a path: the cell's own copy, if it has one of the file that the guest ran."""
     folder = next((above for above in guest.parents if (above / "run.json").is_file()), guest)
     changed, homes = program_launch.lines_of(guest, program_launch.CHANGED), _homes(folder)
 
@@ -144,7 +144,7 @@ def _homes(folder: Path) -> tuple[Path, ...]:
 
 @cache
 def _within(homes: tuple[Path, ...], path: str) -> str:
-    """A binary's path, if it lies in one of these folders; else a path below NOWHERE."""
+    """A binary's path, if it is in one of these folders; else a path below NOWHERE."""
     try:
         whole = Path(path).resolve()
     except (OSError, ValueError):

@@ -23,7 +23,7 @@ INCOMPLETE = object()
 CHUNK_BYTES = 65536
 UNANSWERED_SHOWN = 200
 BLOCKING_SECONDS = 0.01
-"""What a server is given to block a client, before another client sends what frees it."""
+"""The time for a server to block a client, before another client sends the command that frees it."""
 
 
 Direction = Literal["request", "reply"]
@@ -68,7 +68,7 @@ def unanswered(chunks: list[Chunk]) -> list[str]:
 
 
 LOOKS = {"CONFIG", "DEBUG", "DEL", "ECHO", "EXISTS", "FLUSHALL", "FLUSHDB", "INFO", "KEYS", "OBJECT", "PING", "SELECT"}
-"""Commands that look at what others did, or clear it away. A wrong reply to one of them is rarely its own fault."""
+"""Commands that inspect or clear the effects of others. A wrong reply to one of them is rarely its own fault."""
 
 
 def last_request(chunks: list[Chunk]) -> str:

@@ -18,14 +18,14 @@ SUSPECTS_ARE = (
     "Functions, ranked by how closely their execution correlates with the wrong result. None of them need be at fault: "
     "a function that always runs together with the faulty one ranks as high."
 )
-"""What reports say above suspects."""
+"""The introduction of suspects in reports."""
 VALUES_ARE = (
     "Arguments and return values of the ranked functions for the same commands, in chronological order, on the target "
     "and in the native build of the same source. This is a comparison: none of the functions need be at fault."
 )
-"""What reports say above a comparison of values."""
+"""The introduction of a comparison of values in reports."""
 SHOWN_SUSPECTS = 5
-"""How many suspects a finding has where it is shown among others."""
+"""How many suspects are shown for a finding in a list of findings."""
 _ALLOCATION = "src/zmalloc.c"
 """The server's wrappers of its C library's allocator."""
 
@@ -81,12 +81,12 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
 
 
 def comparison_rows(comparison: ValueComparison | None) -> list[tuple[str, str]]:
-    """Where the values of two machines part, as a word and what it stands for; nothing if nobody looked."""
+    """Where the values of two machines diverge, as labels and texts; nothing without a comparison."""
     if comparison is None:
         return []
     place = comparison.place
     there = f"{place.function} ({place_in_file(place.file, place.line)})" if place else ""
-    # A function that was not looked at may have made the call.
+    # A function that was not examined may have made the call.
     within = comparison.within if place is None or comparison.within != place.function else ""
     where = ", within ".join(filter(None, [there, within]))
     return [

@@ -34,10 +34,10 @@ def chosen(
     suites: Sequence[str] = (),
     new: bool = False,
 ) -> list[Finding]:
-    """The findings that fit the globs, in the judgement's order. `new`: only those that the known list lacks.
+    """The findings that match the globs, in the judgement's order. `new`: only those that the known list lacks.
 
-    Compiler warnings that are no findings (`--warnings note`) are among them only where a kind is given. Raises
-    NothingSelectedError for a glob that fits nothing of the run.
+    Compiler warnings that are not findings (`--warnings note`) are included only if a kind is given. Raises
+    NothingSelectedError for a glob that matches nothing in the run.
     """
     every = [*judgement.findings, *(judgement.warnings if kinds else [])]
     wanted_kinds = _matching("kind", kinds, (finding.kind for finding in every))

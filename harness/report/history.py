@@ -91,11 +91,11 @@ _USUAL = {
     "io": "unix",
     "tier": "quick",
 }
-"""What a configuration does not mention."""
+"""The defaults, which a configuration does not mention."""
 
 
 def configuration_of(judged: Judged) -> str:
-    """How the run differs from a plain one, in what it ran on and in how many tests it ran."""
+    """How the run differs from a plain one in its machine and in the tests that it ran."""
     given = {name: str(getattr(judged, name)) for name in _USUAL}
     words = [f"{name} {value}" for name, value in given.items() if value not in {"", _USUAL[name]}]
     level = [f"-{judged.optimisation}"] if judged.optimisation not in {"", "O2"} else []
@@ -139,7 +139,7 @@ def history(folder: Path) -> list[Run]:
 
 
 def compared(read: Iterable[JudgedRun], *, this: Path | None = None) -> list[Run]:
-    """The runs, newest first, each compared with the last one before it of the same server, policy and cells."""
+    """The runs, newest first, each compared with the latest earlier one with the same server, policy and cells."""
     found = []
     before: dict[tuple[object, ...], set[str]] = {}
     for one in sorted(read, key=lambda one: (one.seconds, one.folder.name)):

@@ -1,7 +1,6 @@
 """A flame graph as one SVG file without scripts: bars hang below the bar that they are part of, as wide as their share.
 
-It owns the drawing of a tree of figures, whatever they are of. A bar's text is cut to its width, and the whole of it is
-shown where the pointer rests.
+It draws a tree of figures of any kind. A bar's text is truncated to its width, and the pointer shows all of it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _STYLE = (
 
 
 class Part:
-    """A figure and the parts that it is made of. What the parts leave of it is its own."""
+    """A figure and its parts. The remainder belongs to the figure itself."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,16 +44,17 @@ class Part:
         return 1 + max((part.depth for part in self.parts.values()), default=0)
 
     def add(self, names: Iterable[str], amount: float) -> None:
-        """Add an amount to the part at the end of a way of names."""
+        """Add an amount to the part at the end of a path of names."""
         part = self
         for name in names:
             part = part.parts.setdefault(name, Part(name))
         part.own += max(0.0, amount)
 
     def add_shares(self, shares: Mapping[tuple[str, ...], float], total: float) -> None:
-        """Add a total, of which the parts at the ends of these ways take their shares; the rest is its own.
+        """Add a total, of which the parts at the ends of these paths take their shares; the rest belongs to the total
+        itself.
 
-        Shares of more than the total are made smaller: two clocks measured them.
+        Shares that exceed the total are reduced, because two clocks measured them.
         """
         known = sum(shares.values())
         scale = min(1.0, total / known) if known else 0.0

@@ -55,10 +55,10 @@ class StockEmulation(Record, frozen=True):
 
 
 class IssueFacts(Record, frozen=True):
-    """What a bug report says beyond the finding."""
+    """The content of a bug report beyond the finding."""
 
     machines: dict[str, str]
-    """Target -> what it is, of the whole run."""
+    """Target -> its title, for all targets of the run."""
     server: str
     """The release, or the path of the tree, that was checked."""
     target: str
@@ -103,7 +103,9 @@ def _witness(finding: Finding, target: str) -> Witness:
 
 
 def _title(finding: Finding, witness: Witness, facts: IssueFacts) -> str:
-    """The finding's own, but for a wrong result, whose title has every word that was sent and answered."""
+    """The finding's own title, except for a wrong result, whose title contains every word of the request and the
+    reply.
+    """
     if finding.kind != WRONG_RESULT:
         return finding.title
     if facts.stream and not facts.why_not_shorter:
@@ -180,7 +182,7 @@ def _suspects(finding: Finding) -> list[str]:
 
 
 def _values(finding: Finding) -> list[str]:
-    """Where the values of functions part, if somebody looked."""
+    """Where the values of functions diverge, if they were compared."""
     rows = [f"- {word}: {as_code(text)}" for word, text in comparison_rows(finding.comparison)]
     return ["## Values", "", VALUES_ARE, "", *rows] if rows else []
 

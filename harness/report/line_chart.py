@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf3989", "#9a6700")
-"""Each has enough contrast on white; a line's label has its colour, so that nobody needs to match colours."""
+"""Each has enough contrast on white. A line's label has its colour, so readers need not match colours."""
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 960, 400, 70, 110, 48, 44
 _STYLE = "text{font:13px system-ui,sans-serif;fill:#1f2328}.t{font-weight:600;font-size:16px}.g{stroke:#d1d9e0}"
 _LABEL_HEIGHT = 15

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def sentence(judgement: Judgement) -> str:
-    """What a verdict means here: `2 new findings, 2 also in the base`."""
+    """The meaning of the verdict in this run: `2 new findings, 2 also in the base`."""
     found = judgement.findings
     new = sum(not finding.known for finding in found)
     inherited = sum(finding.known.startswith("also in BASE") for finding in found)

@@ -32,9 +32,9 @@ DRIVER = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 60.0
 """How long the program may make accesses without a word about one."""
 DEATHS_AT_ONCE = 100
-"""How many accesses one process is asked for: a kernel tier's init takes 256 words."""
+"""The number of accesses for one process: the kernel tier's init accepts 256 words."""
 BOUNDARY_BYTES = 64
-"""What the program's memory is aligned to: no instruction asks for more."""
+"""The alignment of the program's memory: no instruction requires more."""
 
 
 class CanaryCase(Record, frozen=True):
@@ -46,7 +46,9 @@ class CanaryCase(Record, frozen=True):
 
 
 def offsets(access: PlannedAccess) -> range:
-    """Bytes past the boundary at which an access is made: 0 to 15, or as far as what the instruction asks for goes."""
+    """Bytes past the boundary at which an access is made: 0 to 15, or up to the alignment that the instruction
+    requires.
+    """
     return range(max(16, access.hint_bytes))
 
 
@@ -96,7 +98,7 @@ _STRUCTURE = """struct access {
 
 
 LABEL = "plumb_access."
-"""What the symbols behind the instructions that make accesses begin with."""
+"""The prefix of the symbols behind the instructions that make accesses."""
 
 
 def _labelled(access: PlannedAccess) -> list[str]:
@@ -181,7 +183,9 @@ CanaryRunner = Callable[[Sequence[str]], Performance]
 def emulated(
     program: Path, runner: Runner, fault_log: Path | None = None, *, plugin_for: Callable[[Path], str] | None = None
 ) -> CanaryRunner:
-    """Run the program under the user-mode emulator, or natively. `plugin_for` tells what the emulator loads for it."""
+    """Run the program under the user-mode emulator, or natively. `plugin_for` returns the plugin that the emulator
+    loads for it.
+    """
 
     def perform(arguments: Sequence[str]) -> Performance:
         result = process.run(
@@ -285,7 +289,7 @@ def disagreements(case: CanaryCase, performed: CanaryResult, runner: Runner) -> 
 
 
 def _direction(access: PlannedAccess) -> Direction:
-    """What the emulator calls an access: one that loads and stores is a store, whichever of the two is looked at."""
+    """The emulator's name for an access: one that loads and stores counts as a store."""
     return "store" if access.access_class in {"swap", "cas"} else access.direction
 
 

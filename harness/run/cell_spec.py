@@ -23,18 +23,18 @@ LARGEST_SEED = 2**32 - 1
 
 
 class UpstreamSpec(Record, frozen=True):
-    """What a cell needs to run the tests that the release brings along."""
+    """The settings with which a cell runs the release's own tests."""
 
     source: Path
     """The release's tree."""
     cache: Path
-    """The root of the cache, which keeps how each file runs on this machine."""
+    """The root of the cache, which stores how each file runs on this machine."""
     abilities: Abilities
     """The release's."""
     native_key: str
-    """What the programs of this machine, and the tests, were made of."""
+    """Identifies the sources of this machine's programs and of the tests."""
     files: tuple[str, ...]
-    """The test files that may have wanted tests, by upstream's names."""
+    """The test files that may contain requested tests, by upstream's names."""
     left_out: tuple[str, ...]
     """Tests of these files that do not run: globs of `FILE::TEST`."""
     launcher: Path
@@ -62,10 +62,10 @@ class PeerServer(Record, frozen=True):
 
 
 class ExecutionSpec(Record, frozen=True):
-    """What a cell needs to note what its tests execute."""
+    """The settings with which a cell records what its tests execute."""
 
     plugin: Path
-    """What the emulator loads."""
+    """The plugin that the emulator loads."""
     programs: dict[str, Path]
     """Program -> the file of its ProgramCode."""
     kept: Kept
@@ -104,7 +104,7 @@ class CellSpec(Record, frozen=True):
     """The shared object that a suite's servers may preload, for the cell's own target."""
     programs: dict[str, Path] = msgspec.field(default_factory=dict)
     """Target -> the folder of the release's programs, for the cell's own target and `native`. None if the suite runs
-    the server alone.
+    only the server.
     """
     settings: dict[str, str] = msgspec.field(default_factory=dict)
     """Parameters with which its servers start, except the oracle; a release that lacks one starts without it."""
@@ -133,7 +133,7 @@ class CellSpec(Record, frozen=True):
     corpus: Path | None = None
     """The folder in which an open-ended suite keeps its corpus between runs; None: it keeps none."""
     execution: ExecutionSpec | None = None
-    """None if nobody wants to know what the tests execute."""
+    """None if the execution of tests is not recorded."""
     profiled: bool = False
     """Whether the cell's process records where it spends its processor time."""
     patient: bool = False

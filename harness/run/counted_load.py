@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PREPARED_AT_ONCE = 500
 """Requests of `prepare` in one pipeline."""
 CONNECTED_AT_ONCE = 100
-"""A held server accepts nobody, and its queue of connections has an end."""
+"""A held server accepts no connections, and its queue of connections is limited."""
 CHILD_SECONDS, CHILD_POLL_SECONDS = 20.0, 0.05
 """The deadline of a child after it is let go, before the target's slowdown; and the time between looks at it."""
 SETTLING_TICKS = 330
@@ -36,7 +36,7 @@ SETTLING_TICKS = 330
 (dict.c), and no table of a workload has over 32,768."""
 SETTLING_ATTEMPTS = 5
 SETTLED_BYTES = 64
-"""What the reply to INFO itself may take more or less; no table is so small."""
+"""By how much the memory of INFO's own reply may vary; no table is so small."""
 IDLE_SECONDS = 6.0
 """After which a server has shrunk the buffers of its clients: input after 2 s, output after 5 s (since Redis 7)."""
 TIMER_TURNS = 2
@@ -65,11 +65,11 @@ CHILD_FIELDS = {
     "aof-rewrite": ChildFields("aof_rewrite_in_progress", "aof_last_bgrewrite_status", "aof_last_cow_size"),
     "bgsave": ChildFields("rdb_bgsave_in_progress", "rdb_last_bgsave_status", "rdb_last_cow_size"),
 }
-"""A workload's `during` -> what INFO says of the child."""
+"""A workload's `during` -> INFO's field about the child."""
 
 
 class RoundCounts(Record, frozen=True):
-    """What a server did in one round: while it served the counted requests, and what it then occupied."""
+    """A server's work in one round, while it served the counted requests, and its memory afterwards."""
 
     requests: int
     instructions: int
@@ -95,7 +95,7 @@ class RoundCounts(Record, frozen=True):
     resident_bytes: int
     """The guest's pages in memory after them."""
     own_bytes: int
-    """Those of them that the server has written to, and so shares with nobody."""
+    """Those of them that the server has written to, and therefore shares with no other process."""
     turns: list[int]
     """Instructions of the first thread for each wake-up, in order; without its timers'."""
 
@@ -107,7 +107,7 @@ class LacksCommandError(Exception):
 def refuse_unknown_commands(workload: BenchWorkload, ask: Callable[..., Reply]) -> None:
     """Raise LacksCommandError for commands that a server does not know. `ask` sends it a request.
 
-    Its source does not tell: a module that is built in has commands as well.
+    Its source does not show this, because a built-in module also has commands.
     """
     lacking = [name.upper() for name in sorted(workload.needs) if ask("COMMAND", "INFO", name) in ([None], [])]
     if lacking:
@@ -225,7 +225,7 @@ class _Load:
         return found
 
     def _timer_cost(self, timers: Sequence[int], before: BlockTable) -> _TimerCost:
-        """What a run of a timer costs, from wake-ups without a request. Each takes up to a second.
+        """The cost of a run of a timer, from wake-ups without a request. Each takes up to a second.
 
         Raises InconclusiveError if no timer runs in them.
         """

@@ -37,7 +37,8 @@ CALM = ("--hz", CALM_HZ)
 """The timer runs once a second of this machine's time, so that few requests share their wake-up with it."""
 REHASHING = "activerehashing"
 """The option by which the timer moves keys to larger tables, each time for a millisecond of the clock. While requests
-are counted, they alone move keys: what the timer does otherwise depends on when it runs, and is no constant cost."""
+are counted, only they move keys: the timer's share would depend on when it runs, and would not be constant.
+"""
 TIMERS = ("serverCron", "clientsTimeProc")
 """The functions that timers call: the first in every release (server.c; redis.c before 3.2), the other since Valkey
 8.1."""
@@ -45,13 +46,13 @@ _TIMER = re.compile(rf"({'|'.join(TIMERS)})(?:\.(?:lto_priv|constprop|isra)(?:\.
 """With what link-time optimisation appends. Their `.cold` and `.part` are pieces that not every run enters."""
 SEED, SEED_BYTES = 1, 4096
 STEADY_TIMER = "dynamic-hz"
-"""The option by which many clients make the timer faster."""
+"""The option that speeds up the timer for many clients."""
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ (\d+) *(.*)")
 _AMOUNT = re.compile(r"(\w+): +(\d+) kB")
 
 
 class Counter(msgspec.Struct, frozen=True, kw_only=True):
-    """The counter, and what it must know of a target."""
+    """The counter, and its settings for a target."""
 
     program: Path
     numbers: dict[str, list[int]]
@@ -62,8 +63,9 @@ class GuestMemory(Record, frozen=True):
 
     resident_bytes: int
     own_bytes: int
-    """Those of them that the guest has written to, and so shares with nobody. How many processes share the others (PSS)
-    depends on what else runs on this machine."""
+    """Those of them that the guest has written to, and therefore shares with no other process. How many processes share
+    the others (PSS) depends on what else runs on this machine.
+    """
 
 
 class CountedGuest(Guest):
@@ -104,7 +106,7 @@ class CountedGuest(Guest):
     def __exit__(self, *details: object) -> None:
         """Stop the server."""
         if self._counts is not None:
-            # A held server would not hear that it is to stop.
+            # A held server would not notice the request to stop.
             self._counts.hold(held=False)
             self._counts.hold_children(held=False)
             self._counts.go_on()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _CELL = pytest.StashKey["CellSession"]()
 _INTERPRETERS = pytest.StashKey[dict[Path, Interpreter]]()
-"""Folder of a Tcl suite -> what runs its tests."""
+"""Folder of a Tcl suite -> the runner of its tests."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -95,7 +95,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests that are no part of the cell's suite, and those that were not requested."""
+    """Deselect tests that do not belong to the cell's suite, and those that were not requested."""
     run = config.stash.get(_CELL, None)
     if run is None or not (run.cell.tests or run.cell.without or run.cell.only):
         return
@@ -166,7 +166,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """Tell what a fixture enters that outlives a test: the present test is not alone in needing it."""
+    """Report the functions that a fixture enters if it outlives a test: other tests also need them."""
     run = request.config.stash.get(_CELL, None)
     if run is None or run.recorder is None or fixturedef.scope == "function":
         return (yield)

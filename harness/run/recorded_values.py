@@ -1,4 +1,4 @@
-"""A server that gdb controls, and that writes what some of its functions are given and what they return.
+"""A server under the control of gdb, which writes the arguments and return values of some functions.
 
 On a target gdb talks to the emulator's stub; it starts a native server itself. The recording begins with the first ECHO
 that the server receives. Children that it forks are left alone.
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 RECORDER = ROOT / "toolchains" / "function_values" / "record.py"
 DEBUGGER = "gdb-multiarch"
 TRIGGER = "echoCommand"
-"""The function that carries out ECHO, in every release."""
+"""The function that executes ECHO, in every release."""
 COMMAND = "processCommand"
-"""The function that carries out any command."""
+"""The function that executes any command."""
 SLOWER = 10
 """How many times longer than without gdb a server may take for anything."""
 MOST_CALLS, FEWEST_CALLS = 300, 20
@@ -44,13 +44,13 @@ LAST_LINES = 5
 
 
 class RecordedFunction(NamedTuple):
-    """A function to look at."""
+    """A function to examine."""
 
     name: str
     file: str
     """Without folders; empty if the name alone says enough."""
     always: bool = True
-    """Whether its calls count while the server carries out no command, as those of timers."""
+    """Whether its calls count while the server executes no command, as those of timers."""
 
 
 class RecordedGuest(Guest):

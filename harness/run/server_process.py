@@ -78,10 +78,10 @@ class Guest:
         self.folder = folder
         self.options = list(spec.options)
         self.tests_memory = True
-        """Whether it does all that its release does when it crashes, also where that takes most of its life."""
+        """Whether it does everything that its release does when it crashes, even if that takes most of its lifetime."""
         self.fatal_faults: Path | None = None
-        """Where servers note of which misaligned accesses they died, after their own report. One that meets such an
-        access again dies without a report.
+        """The file in which servers record the misaligned accesses of which they died, after their own report. A server
+        that makes such an access again dies without a report.
         """
         self.execution: ProcessBlocks | None = None
         """Notes which blocks it executes; None where nobody wants to know."""
@@ -152,7 +152,7 @@ class Guest:
 
     @property
     def _private_address(self) -> Address:
-        """Where nobody but this server can answer. It does when it listens everywhere."""
+        """An address at which only this server can answer, which it does if it listens everywhere."""
         return self.socket_path
 
     def client(self, *, deadline_seconds: float | None = None) -> Client:
@@ -320,7 +320,7 @@ class Guest:
 
     @property
     def hides_crash_maps(self) -> bool:
-        """Whether a crash handler shall find no memory to test. Releases before 6.2 have no option for that."""
+        """Whether to hide the memory from a crash handler's test. Releases before 6.2 have no option for that."""
         return not self.tests_memory and not crash_arguments(self.build)
 
     def lay_files(self) -> None:

@@ -48,7 +48,7 @@ def _deaf(cache: Cache, runner: Runner, tools: Toolchain) -> str:
 
 
 def _unsurrounded(cache: Cache, runner: Runner, tools: Toolchain, folder: Path) -> str:
-    """What the runner's environment does not do that it must; empty if it does everything."""
+    """The requirements that the runner's environment does not meet; empty if it meets all."""
     program = environment_canary.compile_environment_canary(cache, runner, tools)
     return environment_canary.misbehaviour(program, runner, folder) if program is not None else ""
 

@@ -67,7 +67,7 @@ class KnownFinding(Record, frozen=True):
     via: list[str] = msgspec.field(default_factory=list)
     """Functions that must all be on the stack, in any order; globs allowed."""
     conditional: bool = False
-    """Whether it appears under some seeds, in some tiers, or beside some targets only. No run reports such an entry as
+    """Whether it appears only with some seeds, in some tiers, or beside some targets. No run reports such an entry as
     unseen.
     """
     intermittent: bool = False
@@ -166,7 +166,9 @@ _COMPARISONS: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
 
 
 def concerns(entry: KnownFinding, server: str, release: str = "") -> bool:
-    """Whether an entry is for a server. `release`: what it is or counts as, `redis-7.0.15`; empty: its name says it."""
+    """Whether an entry applies to a server. `release`: the release that it is or counts as, `redis-7.0.15`; empty: its
+    name.
+    """
     return fnmatch.fnmatchcase(server, entry.server) and (
         not entry.release or _in_range(release or server, entry.release)
     )

@@ -51,7 +51,7 @@ def _why_unwatched(guest: Path) -> str | None:
 
 
 def program_remarks(folder: Path, run: RunRecord) -> list[str]:
-    """A sentence for each target on how much of it ran, and one on what was ended."""
+    """A sentence for each target on how many of its programs ran, and one on those that were ended."""
     return [
         sentence
         for record in run.cells

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from harness.record.run_folder import CellRecord, GuestEvent, RunRecord, TestEvent
 
 FEWEST_WORDS = 3
-"""A message of fewer words is no title."""
+"""A message with fewer words is not a title."""
 SHOWN_REQUESTS = 3
 """The number of requests shown of those that reproduce a difference: the last ones."""
 
@@ -112,7 +112,7 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
 
 
 def _title_of_failure(test: TestEvent) -> str:
-    """What is wrong, in the words of the test; with the test's name if the words do not stand alone."""
+    """The problem in the words of the test, with the test's name if the words are not clear without it."""
     line = test.message.splitlines()[0] if test.message else "failed"
     words = re.sub(r"^[\w.]+(?:Error|Exception): ", "", line)
     # The runner of Tcl tests frames a test's number and title.
@@ -172,7 +172,7 @@ def _plain(
     test: TestEvent | None = None,
     guest: Path | None = None,
 ) -> Sighting:
-    """A sighting without a place in the code. `guest` may have more to tell of the test."""
+    """A sighting without a place in the code. `guest` may know more about the test."""
     # Other parameters of a test mean another subject only if they name a unit or a test of the release's own.
     particular = test is None or bool(test.unit or test.upstream) or ".py::" not in subject
     return Sighting(

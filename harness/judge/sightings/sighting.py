@@ -81,7 +81,7 @@ class StartedWith(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestFields(TypedDict):
-    """The fields of a sighting that tell of the test and its guest."""
+    """The fields of a sighting that describe the test and its guest."""
 
     test: str
     unit: str
@@ -92,7 +92,7 @@ class TestFields(TypedDict):
 
 
 def fields_of(test: TestEvent | None, guest: Path | None) -> TestFields:
-    """What a sighting says of the test that showed it. Without a guest there is nothing to send again."""
+    """A sighting's data about the test that showed it. Without a guest there is nothing to send again."""
     if test is None:
         return TestFields(test="", unit="", upstream="", program="units", transcript=None, started_with=None)
     return TestFields(

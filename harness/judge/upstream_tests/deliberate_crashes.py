@@ -1,4 +1,4 @@
-"""Tells the crashes that a test of upstream's makes on purpose from all others, by what the test announced.
+"""Distinguishes crashes that an upstream test causes on purpose from all others, by what the test announced.
 
 A test announces a crash by the command that causes it (DEBUG SEGFAULT, DEBUG PANIC, kill), or by counting the message
 of an assertion in the server's log, as tests with damaged values do. A misaligned access is never on purpose, and
@@ -44,7 +44,7 @@ def _in_module(sighting: Sighting) -> bool:
 def _announces(announced: str, event: GuestEvent, sighting: Sighting) -> bool:
     way, _, text = announced.partition(": ")
     if way == "log":
-        # The test tells an assertion from a signal, and allows the first.
+        # The test distinguishes an assertion from a signal, and allows the former.
         return sighting.kind == _ASSERTION or (sighting.kind == "crash" and _ended_by(event, "SIGABRT"))
     words = text.split()
     if words[:1] == ["kill"]:

@@ -2,7 +2,7 @@
 
 toolchains/executed_blocks/blocks.c is the plugin, whose `struct header` is the beginning of the file. A block is a
 sequence of instructions that the emulator translates at once; it counts as executed when it is entered. Callers decide
-what that means.
+on the meaning.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BYTES_PER_PLACE = 32
 _SIZE_BITS = 13
 _MARK = re.compile(b"\x01")
 MAIN = "main"
-"""The function that every program enters: where it was not executed, nothing was noted."""
+"""The function that every program enters: if it was not executed, nothing was recorded."""
 
 Block = NewType("Block", int)
 """Some instructions of a program: the distance of the first one from the beginning of the code, times 8192, plus their
@@ -44,18 +44,18 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
     start: int
     size: int
-    """In bytes; 0 if nobody wrote it down, as in some assembly: up to the next function."""
+    """In bytes. 0 if it is not recorded, as for some assembly code: the function then extends to the next one."""
     names: list[str]
 
 
 class ProgramCode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Where the code of a program lies. All addresses are as the program's own count."""
+    """The location of a program's code. All addresses are relative to the program."""
 
     base: int
     """The address of its first byte."""
     begin: int
     end: int
-    """The executable segments lie between them."""
+    """The bounds of the executable segments."""
     step: int
     """The length of the shortest instruction in bytes; 1 where that is not known."""
     functions: list[Function]
@@ -79,7 +79,7 @@ class ProgramCode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def names_in(self, blocks: Iterable[Block]) -> set[str]:
         """The names of the functions to which one of the blocks, or a part of it, belongs.
 
-        A block that begins in the middle of a function, behind a jump or a return, belongs to it as well.
+        A block that begins in the middle of a function, after a jump or a return, also belongs to it.
         """
         return set().union(*map(self._names.__getitem__, blocks))
 
@@ -89,7 +89,7 @@ class ProgramCode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(address for start, end in places for address in range(start, end, self.step))
 
     def _place(self, block: Block) -> tuple[int, int]:
-        """Where a block begins and ends."""
+        """The begin and the end of a block."""
         start = self.begin + (block >> _SIZE_BITS)
         return start, start + (block & (1 << _SIZE_BITS) - 1)
 
@@ -108,7 +108,7 @@ class ProgramCode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _last_ends(self) -> list[int]:
-        """For each function, where the last ends of it and all before."""
+        """For each function, the largest end among it and all earlier functions."""
         return list(accumulate(self._ends, max))
 
     def _find_names(self, block: Block) -> Iterator[str]:
@@ -162,7 +162,7 @@ class BlockMap:
             return set()
         self._read_blocks(len(marks))
         for offset in offsets:
-            # Only what was seen is cleared, so that nothing gets lost that is executed meanwhile.
+            # Only the blocks that were read are cleared, so nothing that is executed meanwhile gets lost.
             self._map[begin + offset] = 0
         found = {self._blocks[offset // _WORD.size] for offset in offsets}
         if 0 in found:
@@ -174,7 +174,7 @@ class BlockMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether more blocks were translated than the file has room for: what they do was not noted."""
+        """Whether more blocks were translated than fit into the file: the others were not recorded."""
         return bool(self._map[_FULL_AT])
 
     def close(self) -> None:

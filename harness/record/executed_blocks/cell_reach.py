@@ -16,12 +16,12 @@ NAME = "reach.json"
 
 
 class CellReach(Record, frozen=True):
-    """What the tests of a cell executed."""
+    """The functions that the tests of a cell executed."""
 
     every: list[str]
     """Functions that count for every test."""
     tests: dict[str, list[str]]
-    """Test that passed -> the functions of which it executed something besides."""
+    """Test that passed -> the further functions of which it executed something."""
     failed: dict[str, list[str]]
     """Test that failed -> the same."""
     skipped: dict[str, list[str]]
@@ -33,7 +33,7 @@ class CellReach(Record, frozen=True):
 
 
 def read(cell: Path) -> CellReach | None:
-    """A cell's reach; None if it was not noted, or cannot be read."""
+    """A cell's reach; None if it was not recorded, or is unreadable."""
     try:
         return json_codec.decode((cell / NAME).read_bytes(), CellReach)
     except (FileNotFoundError, msgspec.DecodeError):

@@ -46,7 +46,7 @@ def append_executed(folder: Path, executed: ExecutedTest) -> None:
 
 
 def read_executed(folder: Path) -> list[ExecutedTest]:
-    """The tests of a cell's folder in their order; none if nothing was noted. Raises msgspec.DecodeError."""
+    """The tests of a cell's folder in their order; none if nothing was recorded. Raises msgspec.DecodeError."""
     path = folder / NAME
     lines = path.read_bytes().splitlines() if path.is_file() else []
     return [json_codec.decode(line, ExecutedTest) for line in lines]

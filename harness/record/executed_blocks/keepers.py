@@ -1,4 +1,4 @@
-"""What a cell's folder keeps of each test: the functions, in reach.json, or the addresses, in executed.jsonl."""
+"""What a cell's folder stores for each test: the functions, in reach.json, or the addresses, in executed.jsonl."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LATE_SECONDS = 0.25
 
 
 class Keeper(Protocol):
-    """Receives what is executed, in the order of time."""
+    """Receives the executed code, in chronological order."""
 
     def of_shared(self, code: ProgramCode, executed: Executed, *, between: bool) -> None:
-        """What the server that tests share executed; `between` tests, or as it ended."""
+        """Code that the tests' shared server executed; `between` tests, or when it ended."""
 
     def of_own(self, code: ProgramCode, executed: Executed) -> None:
-        """What a process executed that the present test, or an example of it, had for itself."""
+        """Code that a process of only the present test, or of an example of it, executed."""
 
     def of_all(self, code: ProgramCode, executed: Executed) -> None:
-        """What nobody can tell a test for."""
+        """Code that cannot be attributed to a test."""
 
     def end_test(self, name: str, outcome: Outcome) -> None:
         """The present test has ended."""
@@ -42,10 +42,10 @@ class Keeper(Protocol):
 
 
 class FunctionKeeper:
-    """Keeps the functions, for every test.
+    """Stores the functions, for every test.
 
-    Work that a server postpones shows late, so that a test also has what begins within LATE_SECONDS of its end. What
-    other threads and children of a shared server do cannot be told apart: it counts for every test.
+    A server postpones some work, so a test also gets the code that begins within LATE_SECONDS of its end. Code of other
+    threads and of children of a shared server cannot be attributed, so it counts for every test.
     """
 
     def __init__(self, cell: Path) -> None:
@@ -56,10 +56,10 @@ class FunctionKeeper:
         self._late: deque[tuple[float, set[str]]] = deque()
         """When tests ended whose postponed work may show yet, and the functions of each."""
         self._collected = 0.0
-        """When the shared server was last looked at."""
+        """When the shared server was last sampled."""
 
     def of_shared(self, code: ProgramCode, executed: Executed, *, between: bool) -> None:
-        """What is executed between tests counts for the next one."""
+        """Code that is executed between tests counts for the next one."""
         del between
         entered = code.names_in(chain(executed.serving, executed.apart))
         self._test |= entered
@@ -102,9 +102,9 @@ class FunctionKeeper:
 
 
 class AddressKeeper:
-    """Keeps the addresses, for every test: those that its own commands have executed.
+    """Stores the addresses, for every test: those that its own commands have executed.
 
-    Neither the start nor the end of servers is among them, nor what happens between tests.
+    They exclude the start and the end of servers, and everything between tests.
     """
 
     def __init__(self, cell: Path) -> None:
@@ -112,12 +112,12 @@ class AddressKeeper:
         self._test: set[int] = set()
 
     def of_shared(self, code: ProgramCode, executed: Executed, *, between: bool) -> None:
-        """Only what is executed while the test runs counts."""
+        """Only code that is executed while the test runs counts."""
         if not between:
             self.of_own(code, executed)
 
     def of_own(self, code: ProgramCode, executed: Executed) -> None:
-        """What the process did while it served."""
+        """The blocks that the process executed while it served."""
         self._test |= code.addresses(chain(executed.serving, executed.beside))
 
     def of_all(self, code: ProgramCode, executed: Executed) -> None:

@@ -1,4 +1,4 @@
-"""The blocks that one process executes, told apart by what it is doing: it starts, it serves, it ends."""
+"""The blocks that one process executes, by its phase: start, service, end."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class ProcessBlocks:
     """One process under the plugin, with its threads and children."""
 
     def __init__(self, plugin: Path, program: Path, path: Path, code: ProgramCode, *, counts_start: bool) -> None:
-        """`plugin`: what the emulator loads. `path`: where the map is while the process runs. `counts_start`: what it
-        does before it is ready is a part of its service, as when it reads the files that a test gave it.
+        """`plugin`: the plugin for the emulator to load. `path`: the map's file while the process runs. `counts_start`:
+        its start is a part of its service, as when it reads the files that a test gave it.
         """
         self.code = code
         self._map = BlockMap(path, code)
         self.plugin = f"{plugin},map={path},of={program}"
-        """What the emulator loads for the process."""
+        """The plugin that the emulator loads for the process."""
         self._serves = counts_start
         self._noted = Executed(set(), set(), set(), set())
         self._began = self._closed = False
@@ -52,7 +52,7 @@ class ProcessBlocks:
         self._serves = False
 
     def take(self) -> Executed:
-        """What was executed since the last call."""
+        """The blocks that were executed since the last call."""
         self._note()
         taken, self._noted = self._noted, Executed(set(), set(), set(), set())
         return taken
@@ -64,13 +64,13 @@ class ProcessBlocks:
 
     @property
     def problem(self) -> str:
-        """Why blocks may be missing from what was taken so far; empty if nothing says so."""
+        """Why blocks may be missing so far; empty if there is no sign of it."""
         if not self._began:
             return "a program executed nothing"
         return f"a program has more than {self.code.places} blocks" if self._map.is_full else ""
 
     def close(self) -> None:
-        """Release the memory. The process may still run, and nothing more is noted of it."""
+        """Release the memory. The process may still run, but is no longer recorded."""
         self._map.close()
         self._closed = True
 

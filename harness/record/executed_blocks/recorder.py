@@ -1,8 +1,8 @@
-"""Notes what the tests of one cell execute, while they run: it tells at which moments something belongs to which test.
+"""Records what the tests of one cell execute, while they run, and determines which test it belongs to.
 
-A test owns what its program executes from the end of the test before it until its own end. What cannot be told apart
-counts for every test: the start of a server that tests share, and fixtures that outlive a test. A keeper decides what
-of that is kept.
+A test owns the code that its program executes from the end of the previous test until its own end. Code that cannot be
+attributed counts for every test: the start of a server that tests share, and fixtures that outlive a test. A keeper
+decides which part of it is stored.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
     from harness.record.run_folder import Outcome
 
 Kept = Literal["functions", "addresses"]
-"""What a cell's folder keeps of each test: for `plumb premerge`, and for `plumb suspects`."""
+"""What a cell's folder stores for each test: for `plumb premerge`, and for `plumb suspects`."""
 
 
 class ExecutionRecorder:
-    """Notes what the tests of one cell execute."""
+    """Records what the tests of one cell execute."""
 
     def __init__(self, plugin: Path, programs: Mapping[str, Path], cell: Path, folder: Path, *, kept: Kept) -> None:
-        """`plugin`: what the emulator loads. `programs`: program -> the file of its ProgramCode. `cell`: the cell's
-        folder. `folder`: where the maps of processes are, while these run.
+        """`plugin`: the plugin for the emulator to load. `programs`: program -> the file of its ProgramCode. `cell`:
+        the cell's folder. `folder`: where the maps of processes are, while these run.
         """
         self._plugin = plugin
         self._codes = {program: read_code(path) for program, path in programs.items()}
         self._folder = folder
         self._keeper: Keeper = FunctionKeeper(cell) if kept == "functions" else AddressKeeper(cell)
         self._tells_between = kept == "addresses"
-        """Whether the keeper tells a test's own commands from what happens between tests. Each look takes time."""
+        """Whether the keeper distinguishes a test's own commands from what happens between tests. Each sample takes
+        time.
+        """
         self._count = 0
         self._shared: ProcessBlocks | None = None
         self._own: list[ProcessBlocks] = []
@@ -45,7 +47,7 @@ class ExecutionRecorder:
         self._problem = ""
 
     def process(self, program: Path, *, shared: bool = False, counts_start: bool = False) -> ProcessBlocks | None:
-        """A process that is about to run a program: for the present test alone, or for all tests. `counts_start`: as in
+        """A process that is about to run a program, for only the present test or for all tests. `counts_start`: as in
         ProcessBlocks.
 
         None for a program whose code is not known: then what the cell's tests execute is not known either.
@@ -69,7 +71,9 @@ class ExecutionRecorder:
         return str(program) in self._codes
 
     def plugin_for(self, program: Path) -> str:
-        """What the emulator loads for a process of the present test that is no server; empty if nothing is noted."""
+        """The plugin that the emulator loads for a process of the present test other than a server; empty if nothing is
+        recorded.
+        """
         made = self.process(program, counts_start=True)
         return made.plugin if made is not None else ""
 
@@ -107,7 +111,7 @@ class ExecutionRecorder:
         self._look(between=False)
 
     def end_fixture(self) -> None:
-        """It is set up: whatever tests use it need what was executed."""
+        """It is set up: every test that uses it needs the code executed so far."""
         if self._shared is not None:
             self._keeper.of_all(self._shared.code, self._shared.take())
 
@@ -125,7 +129,7 @@ class ExecutionRecorder:
         self._keeper.finish(self._ended, self._problem)
 
     def _look(self, *, between: bool) -> None:
-        """See what the shared server executed since this was last done."""
+        """Read which blocks the shared server has executed since the last call."""
         if self._shared is not None:
             self._keeper.of_shared(self._shared.code, self._shared.take(), between=between)
 

@@ -25,7 +25,9 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(judgement: Judgement) -> str:
-    """One line per finding, and one per UNKNOWN cell. What may follow from another finding is on no line of its own."""
+    """One line per finding, and one per UNKNOWN cell. A finding that may follow from another one is not on a line of
+    the tree.
+    """
     starts = _starts(judgement)
     places = _places(judgement, starts)
     lines = [
@@ -38,7 +40,7 @@ def render(judgement: Judgement) -> str:
 
 
 def annotated_places(judgement: Judgement) -> dict[str, Frame]:
-    """The line of the tree on which a finding's annotation stands, by the finding's id; without those on no line."""
+    """The line of the tree for each finding's annotation, by the finding's id; without findings that have no line."""
     return _places(judgement, _starts(judgement))
 
 

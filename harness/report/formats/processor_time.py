@@ -1,4 +1,4 @@
-"""Where a run's processor time went, by suite and by what took it: a Markdown page, and a flame graph."""
+"""A run's processor time, by suite and by consumer: a Markdown page, and a flame graph."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ on. *proxy*: its threads that record what clients send. *Tcl*: its interpreters,
 wait for. *elapsed*: how long the cells took. *waiting*: the part of it in which no processor worked for them."""
 PROFILE_SEPARATOR = ";"
 _KINDS = {"start": BEFORE_TESTS, "tests": IN_TESTS}
-"""The kinds of time of which a cell's profile has the functions -> the phase that these begin with."""
+"""The kinds of time for which a cell's profile contains functions -> the phase with which these begin."""
 
 
 class SuiteTime(Record, frozen=True):
-    """Seconds of processors that the cells of one suite took, by what took them."""
+    """Processor seconds of the cells of one suite, by consumer."""
 
     suite: str
     start: float = 0.0
@@ -52,7 +52,7 @@ class SuiteTime(Record, frozen=True):
 
 
 def suites(folder: Path, run: RunRecord) -> list[SuiteTime]:
-    """What each suite took; cells that were killed left no word of it."""
+    """The time of each suite. Cells that were killed left no record of theirs."""
     clocks = {(cell.target, cell.suite): cell.seconds for cell in run.cells}
     found = []
     for suite in run.suites:
@@ -115,7 +115,7 @@ def _row(name: str, parts: Iterable[float], elapsed: float, waiting: float) -> l
 
 
 def _beside_cells(cost: RunCost, *, cells: float) -> list[str]:
-    """What the cells did not take: the command's own time and its other programs', its memory, its cache."""
+    """The costs outside of cells: the command's own time and that of its other programs, its memory, its cache."""
     others = _other_programs(cost, cells)
     used = cost.own_seconds + cells + others
     idle = max(0.0, cost.processors * cost.clock_seconds - used)
@@ -135,7 +135,7 @@ def _beside_cells(cost: RunCost, *, cells: float) -> list[str]:
 
 
 def _other_programs(cost: RunCost, cells: float) -> float:
-    """Seconds of the command's programs that are no cells: compilers, canaries, tools that read binaries."""
+    """Seconds of the command's programs other than cells: compilers, canaries, tools that read binaries."""
     return max(0.0, sum(cost.programs.values()) - cells)
 
 

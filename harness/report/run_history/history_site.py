@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MARK = "history.json"
-"""What a site is known by. Pages and artifacts leave out files whose names begin with a dot."""
+"""The file that identifies a site. Pages and artifacts omit files whose names begin with a dot."""
 FINDINGS, RECORD, REPORT = "findings.json", "run.json", "report.html"
 KEPT = (FINDINGS, RECORD, source_excerpt.FILE)
 """The files of a run that its report is rendered from."""
@@ -137,7 +137,7 @@ def _check_site(site: Path) -> None:
 
 
 def _keep(folder: Path, runs: Path) -> None:
-    """Copy what the site needs of a run. A run that was judged again replaces its former self."""
+    """Copy the files that the site needs from a run. A run that was judged again replaces its earlier version."""
     if folder.parent == runs.resolve():
         return
     into = runs / _name_of(folder)

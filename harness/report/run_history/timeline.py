@@ -29,12 +29,12 @@ _LOOKED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.XFAIL})
 
 
 class TargetCell(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of one revision say of one target."""
+    """The results of one revision's runs for one target."""
 
     verdict: Verdict
     """The worst."""
     differing: str
-    """`FAIL in 1 of 3 runs`, where the runs disagree; else empty."""
+    """`FAIL in 1 of 3 runs`, if the runs disagree; else empty."""
     findings: int
     """The number of distinct findings."""
     seconds: float
@@ -49,14 +49,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[JudgedRun]
     """The oldest first."""
     cells: dict[str, TargetCell]
-    """Target -> what the runs say of it."""
+    """Target -> the results of the runs for it."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """A finding from its first run to its last."""
 
     finding: JudgedFinding
-    """As the last run that saw it tells it."""
+    """The version of the last run that saw it."""
     series: str
     """The server, without its revision."""
     targets: list[str]
@@ -113,7 +113,7 @@ def label_of(run: JudgedRun) -> str:
 
 
 def _series(run: JudgedRun) -> str:
-    """What the server is called without its revision. Releases of one family are one series."""
+    """The server's name without its revision. Releases of one family form one series."""
     return re.sub(r"-\d[\w.]*$", "", _server_name(run.judged))
 
 
@@ -132,7 +132,7 @@ def _revision_key(run: JudgedRun) -> tuple[str, ...]:
 
 
 def _cell(runs: Sequence[JudgedRun], target: str) -> TargetCell | None:
-    """What runs of one revision say of a target; None if none of them has it."""
+    """The results of one revision's runs for a target; None if none of them includes it."""
     mine = [(run, cells) for run in runs if (cells := [cell for cell in run.judged.cells if cell.target == target])]
     if not mine:
         return None

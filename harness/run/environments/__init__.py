@@ -1,4 +1,4 @@
-"""Proves the environments of emulated programs, in which a check means something only if they do what they say.
+"""Verifies the environments of emulated programs, without which a check in them would prove nothing.
 
 It may import what `harness.run` may. Begin with `environment_canary`.
 """

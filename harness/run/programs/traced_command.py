@@ -35,7 +35,7 @@ SHOWN_PROGRAMS = 3
 """How many failed programs a message names."""
 _ELF_MAGIC = b"\x7fELF"
 _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
-"""What judging may read where it is."""
+"""Files that judging may read in their place."""
 
 
 class Tracing(Record, frozen=True):
@@ -122,7 +122,7 @@ def machine_name(number: int) -> str:
 def check_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Path:
     """The file that a command executes. Raises UsageError for one that is missing, or whose interpreter is.
 
-    It needs no compiler and no emulator of the target, so that a misspelt name is told of before they are made.
+    It needs no compiler and no emulator of the target, so a misspelt name is reported before they are made.
     """
     name = words[0]
     found = shutil.which(name if "/" not in name else str(folder / name), path=environment.get("PATH"))
@@ -151,7 +151,7 @@ def check_command(words: Sequence[str], environment: Mapping[str, str], folder: 
 
 
 def check_machine(tracing: Tracing, name: str, program: Path) -> None:
-    """Raise UsageError for a program that neither the target nor this machine runs. `name`: what the user calls it."""
+    """Raise UsageError for a program that neither the target nor this machine runs. `name`: the user's name for it."""
     header, own = header_of(program), header_of(Path("/proc/self/exe"))
     if header is not None and header not in tracing.headers and header[1:] != (own or header)[1:]:
         target = tracing.runner.target.name
@@ -238,7 +238,7 @@ def _untraced(program: str, place: Path, code: int) -> InfrastructureError:
 
 
 def _note_gone(cell: Path, count: int) -> None:
-    """Note which of the guests have no folder any more: the command may remove files below its own folder."""
+    """Record which of the guests no longer have a folder: the command may remove files below its own folder."""
     gone = [name for name in (f"guest-{number}" for number in range(1, count + 1)) if not (cell / name).is_dir()]
     if gone:
         with (cell / program_launch.TROUBLE).open("a", encoding="utf-8") as stream:

@@ -27,7 +27,7 @@ def debug_arguments(build: Build) -> list[str]:
 
 
 def module_arguments(modules: Iterable[PurePath]) -> list[str]:
-    """Options by which a server loads what its makefile took out of it."""
+    """Options by which a server loads the parts that its makefile builds separately."""
     return [word for module in modules for word in ("--loadmodule", str(module))]
 
 
@@ -43,5 +43,5 @@ def monitors_for_threads(version: tuple[int, ...], options: Sequence[str]) -> in
     for a reply at a time (stopThreadedIOIfNeeded).
     """
     counts = [int(value) for name, value in itertools.pairwise(options) if name == "--io-threads"]
-    # The last one holds: a test's own options follow its suite's.
+    # The last one applies: a test's own options follow those of its suite.
     return 2 * counts[-1] - 1 if counts and version < (8,) else 0

@@ -1,4 +1,4 @@
-"""What every encoding does under a policy, beside what the rules prescribe."""
+"""Compares the effect of every encoding under a policy with the rules."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Disagreement(Record, frozen=True):
 
     encoding: str
     section: str
-    """Where the manual describes it."""
+    """The section of the manual that describes it."""
     place: str
     prescribed: str
     """A letter for each offset, as sweep.c has them."""
     actual: str
     details: str
-    """What the program tells of the first offset whose outcome has no letter; empty if all have one."""
+    """The program's output about the first offset whose outcome has no letter; empty if all have one."""
 
     def __str__(self) -> str:
         at = [offset for offset in range(OFFSETS) if self.prescribed[offset] != self.actual[offset]]
@@ -60,7 +60,7 @@ class SweepResult(Record, frozen=True):
 
 
 def prescription(target: Target, policy: Policy, encoding: Encoding) -> str:
-    """What an encoding has to do at each offset, as sweep.c writes it."""
+    """The required effect of an encoding at each offset, in the notation of sweep.c."""
     ignored = "r" if rules.rotates(encoding) else "t"
     letters = {"done": "d", "signal": "s", "rotated": ignored, "truncated": ignored}
     if encoding.truncates:

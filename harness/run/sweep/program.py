@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DRIVER = Path(__file__).with_name("sweep.c")
 SLOT = "sweep_slot."
-"""What the symbols of slots begin with; the encoding's number follows."""
+"""The prefix of the symbols of slots; the encoding's number follows."""
 BEHIND = "sweep_behind."
 """The same for the symbols behind the instruction."""
 END = "sweep_end."
@@ -75,7 +75,7 @@ class SweptInstruction(NamedTuple):
 
 
 def table_of(target: Target) -> EncodingTable | None:
-    """The encodings of a target's architecture; None if nobody has written them."""
+    """The encodings of a target's architecture; None if they are not written yet."""
     return registry.encoding_table(target.isa)
 
 

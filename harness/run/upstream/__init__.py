@@ -1,4 +1,4 @@
-"""Runs the tests that a release brings along, each file in its own process, against servers on the target.
+"""Runs the tests that a release contains, each file in its own process, against servers on the target.
 
 It may import what `harness.run` may; only the cell's session and the pytest plugin use it. Begin with
 `harness.run.upstream.session`, then `stage` (the copy of upstream's tree in which programs of the target stand) and

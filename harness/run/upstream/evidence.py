@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.results import UpstreamVerdict
 
 LOG_BYTES = 4 << 20
-"""How much of a server's log is kept, from its end."""
+"""The size of the end of a server's log that is kept."""
 EXCERPT_LINES = 15
 """How much of it a message shows."""
 
@@ -44,15 +44,15 @@ class StartedProcess(Record, frozen=True):
     end: fault_log.ProcessEnd | None
     """None for one that was killed, that started another program, or that ran natively."""
     end_at: int
-    """Where the end stands in the fault log."""
+    """The position of the end in the fault log."""
 
     @property
     def crashed(self) -> bool:
-        """Whether a signal ended it by which servers crash."""
+        """Whether it was ended by a signal that stands for a crash."""
         return self.end is not None and self.end.signal in fault_log.CRASHES
 
     def faults_before(self, length: int) -> int:
-        """How many faults stand in the first bytes of the log."""
+        """The number of faults in the first bytes of the log."""
         return fault_log.count_faults_in(self.content[:length])
 
 
@@ -93,7 +93,7 @@ class UpstreamEvidence:
         failed = {number for _, test in tests if test.reported in FAILED for number in test.servers}
         for process in self._new():
             self._processes.append(process)
-            # A detector's reports stand in the log.
+            # The log contains a detector's reports.
             reports = bool(self._cell.runner.target.emulator.detector)
             if reports or process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed:
                 (process.launch.folder / "log").write_bytes(log_of(process.launch)[-LOG_BYTES:])

@@ -1,4 +1,4 @@
-"""Runs one file of upstream's tests to its end, or until it makes no progress, and keeps what it printed."""
+"""Runs one file of upstream's tests to its end, or until it makes no progress, and stores its output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FileRun(Record, frozen=True):
 
 
 class Pace(Record, frozen=True):
-    """How long a file may stand still."""
+    """How long a file may make no progress."""
 
     patience: float
     """How many times longer than usual upstream's own loops wait."""
@@ -67,7 +67,7 @@ class FileRunSettings(Record, frozen=True):
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that the target's programs need: its detector's options."""
     private: bool = True
-    """Whether nobody else uses the network."""
+    """Whether no other process uses the network."""
 
 
 def run_file(

@@ -1,6 +1,6 @@
 """Reads the journal that overlay.tcl writes while upstream's tests run. Pure: text becomes results.
 
-A journal may end anywhere, because a test process may be killed. What it does not say did not happen.
+A journal may end anywhere, because a test process may be killed. Everything that it does not mention did not happen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Reported = Literal["ok", "err", "exception", "skip", "ignore", ""]
-"""What upstream said of a test; empty for a test without an end."""
+"""Upstream's verdict on a test; empty for a test without an end."""
 FAILED = ("err", "exception")
 
 
@@ -26,7 +26,7 @@ class UpstreamTest(Record, frozen=True):
     name: str
     reported: Reported
     message: str = ""
-    """What was expected and what came; or why the test was passed over."""
+    """The expected and the actual result; or why the test was skipped."""
     trace: str = ""
     seconds: float = 0.0
     servers: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ class UpstreamTest(Record, frozen=True):
 
 
 class Journal(Record, frozen=True):
-    """What one run of a file did."""
+    """The results of one run of a file."""
 
     tests: list[UpstreamTest]
     outside: list[str]
@@ -67,7 +67,7 @@ class _Line(msgspec.Struct):
 
 
 def read_journal(content: bytes) -> Journal:
-    """The results in a journal. A damaged line is passed over: its test then has no end."""
+    """The results in a journal. Damaged lines are ignored: their tests then have no end."""
     tests: list[UpstreamTest] = []
     began: list[tuple[int, int]] = []
     """The tests that run, innermost last: place in `tests`, time in milliseconds."""
@@ -106,7 +106,7 @@ def read_journal(content: bytes) -> Journal:
 
 
 def _without_name(message: str, test: str) -> str:
-    """What upstream says of a failed test, without its name and file, which are said elsewhere."""
+    """Upstream's message about a failed test, without its name and file, which appear elsewhere."""
     first, _, rest = message.partition("\n")
     return rest if rest and first.startswith(f"{test} in ") else message
 

@@ -1,4 +1,4 @@
-"""The notes that the launcher leaves of every program that upstream's tests start (launcher.c), and its own list."""
+"""The launcher's records of every program that upstream's tests start (launcher.c), and its own list."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class Launch(Record, frozen=True):
 
 
 class LaunchVariant(Record, frozen=True):
-    """What the launcher may become: a program, where its records go, and its arguments with places to fill in."""
+    """A program that the launcher may become: the program, the place of its records, and its arguments with
+    placeholders.
+    """
 
     home: Path
     program: str
@@ -113,7 +115,7 @@ def own_log(launch: Launch) -> Path | None:
 
 
 def log_of(launch: Launch) -> bytes:
-    """What the program wrote to its outputs since it started, and its own log."""
+    """The program's output since it started, and its own log."""
     parts = []
     for path, length in launch.outputs:
         if path.is_file():

@@ -1,6 +1,6 @@
 """How each file of upstream's tests runs on this machine: the reference, which the cache keeps.
 
-It tells which tests a file has, and which of them pass here.
+It shows which tests a file has, and which of them pass here.
 """
 
 from __future__ import annotations
@@ -127,5 +127,5 @@ class _UnfinishedError(Exception):
 
 
 def _plain(test: UpstreamTest) -> UpstreamTest:
-    """A test without what concerns only the processes of that run."""
+    """A test without the data that concern only the processes of that run."""
     return msgspec.structs.replace(test, servers=(), announced=(), logs_before={}, logs_after={}, trace="")

@@ -1,4 +1,4 @@
-"""Compares the runs of a file on a target with its run on this machine: what became of each of upstream's tests.
+"""Compares the runs of a file on a target with its run on this machine, test by test.
 
 Names are matched exactly first. Some tests have random numbers in their names; they are matched by what is left
 without digits. Pure.

@@ -84,7 +84,7 @@ class _FileResults(Record, frozen=True):
 
 
 class _FileTests(NamedTuple):
-    """What runs of a file, as its run on this machine says."""
+    """The tests of a file that run, according to its run on this machine."""
 
     file: UpstreamFile
     native: NativeRun
@@ -115,7 +115,9 @@ class UpstreamSession:
         self._guest = guest
         self._private = private_network
         self._external = cell.machine is not None
-        """Whether tests run against a server of ours: a real kernel's programs are no processes of this machine."""
+        """Whether tests run against a server that Plumbline starts: a real kernel's programs are not processes of this
+        machine.
+        """
         self._stages = Stages(cell)
         self._cancelled = threading.Event()
         self._natives = NativeRuns(

@@ -44,8 +44,8 @@ class Stage:
     def __init__(
         self, folder: Path, source: Path, launcher: Path, programs: Path, *, counter: Path, first_port: int
     ) -> None:
-        """`programs`: what was built for the target, as harness.build.upstream_programs leaves it. `counter`: the file
-        from which launches take their numbers. `first_port`: the first of the ports that only this stage uses.
+        """`programs`: the programs built for the target, as harness.build.upstream_programs leaves them. `counter`: the
+        file from which launches take their numbers. `first_port`: the first of the ports that only this stage uses.
         """
         self.first_port = first_port
         self.folder = folder
@@ -82,7 +82,7 @@ class Stage:
             write_list(self.folder / "plumbline" / "launches", servers, clients)
 
     def clear(self) -> None:
-        """Remove what an earlier file left."""
+        """Remove the leftovers of an earlier file."""
         self.journal.unlink(missing_ok=True)
         for record in (self.folder / NATIVE_HOME).glob("guest-*"):
             shutil.rmtree(record, ignore_errors=True)

@@ -35,7 +35,7 @@ PORTS = 300
 """How many ports a file may take: its servers' and, below them, those of upstream's own programs."""
 TEST_PORTS = 40
 UPSTREAM_SECONDS = 100_000
-"""The patience of upstream's own watchdog, which knows nothing of emulators: longer than any of ours."""
+"""The deadline of upstream's own watchdog, which does not know about emulators: longer than any of Plumbline's."""
 
 Driver = Literal["helper", "cluster", "sentinel"]
 
@@ -188,13 +188,13 @@ def _name(path: Path, tree: Path) -> str:
 
 
 def _listed(tree: Path) -> list[str]:
-    """What the release lists itself."""
+    """The release's own list."""
     if "{--list-tests}" not in (tree / HELPER).read_text("utf-8", "replace"):
         text = (tree / HELPER).read_text("utf-8", "replace")
         found = re.search(r"set ::all_tests \{(.*?)\}", text, re.DOTALL)
         return found[1].split() if found else []
     with tempfile.TemporaryDirectory() as folder:
-        # Since Valkey 9.1 the helper ends at once where there is no server that could be run; it starts none to list.
+        # Since Valkey 9.1 the helper ends at once if there is no server program; it starts none to list tests.
         (Path(folder) / "valkey-server").symlink_to(sys.executable)
         result = process.run_successfully(
             ["tclsh", str(HELPER), "--list-tests"],

@@ -1,7 +1,7 @@
-"""The lines of sources that a change edits, as a cell notes them: a line that has code counts as a function whose name
-is its text, so that it is known which tests execute it.
+"""The source lines that a change edits, as a cell records them: a line with code counts as a function whose name is its
+text, so the record shows which tests execute it.
 
-By its text a line is found again after others have moved it. Lines of one text in a file count as one.
+The text identifies the line even after other edits have moved it. Lines with the same text in a file count as one.
 """
 
 from __future__ import annotations

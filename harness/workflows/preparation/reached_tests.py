@@ -150,7 +150,7 @@ def selected(kept: KeptReach, change: CodeChange, reached: set[str], agreeing: s
     tests = kept.reach.tests
     without = kept.unreached(change)
     if kept.compares:
-        # The native build continued where the target stopped. Where both agree, the target shows what the former
+        # The native build continued where the target stopped. If both agree, the target shows what the native build
         # enters.
         without -= set(kept.excused) - agreeing
     if tests.keys() <= without and len(without) < kept.reach.count:

@@ -116,7 +116,7 @@ def _pkg_config(tools: Toolchain) -> str:
 
 
 def _package_folders(tools: Toolchain) -> list[str]:
-    """The folder of Debian's pkg-config files for libraries of the target."""
+    """The folders of the pkg-config files of the target's libraries."""
     return [f"/usr/lib/{tools.triple}/pkgconfig", f"/usr/{tools.triple}/lib/pkgconfig", "/usr/share/pkgconfig"]
 
 
