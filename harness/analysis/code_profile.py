@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ALLOCATES = re.compile(r"(je_)?(malloc|calloc|realloc|aligned_alloc|posix_memalign|memalign|mallocx|rallocx)")
 _CLONE = re.compile(r"\.(constprop|isra|part|cold|lto_priv|localalias)(\.\d+)*")
-"""What compilers append to the name of a function that they copied or split."""
+"""The suffixes that compilers append to the name of a function that they copied or split."""
 UNKNOWN = "??"
 
 
@@ -63,7 +63,7 @@ def profile(blocks: Mapping[tuple[int, int], int], maps: Sequence[MapRecord], se
 
 
 def _shown(names: Sequence[str]) -> str:
-    """Of a function's names a public one, the longest (memcmp, not bcmp), without what the compiler appended."""
+    """The longest public name of a function (memcmp, not bcmp), without the compiler's suffix."""
     return _CLONE.sub("", min(names, key=lambda name: (name.startswith("_"), -len(name), name)))
 
 

@@ -23,7 +23,7 @@ _DIAGNOSTIC = re.compile(r"^([^\s:][^:]*):(\d+):(?:\d+:)? (?:fatal )?(error|warn
 _INSIDE = re.compile(
     r"^[^\s:][^:]*: (?:In (?:\w+ )*function '(?:[^'(]*[ *&])?([\w:~]+)(?:\([^']*)?'|At (?:top level|global scope)):$"
 )
-"""GCC's line before the first message about a function; it holds until the next such line."""
+"""GCC's line before the first message about a function. It applies until the next such line."""
 _FLAG = re.compile(r" \[-W(?:error=)?([a-z0-9+=-]+?)=?\]$")
 _UNDEFINED = re.compile(r"undefined reference to [`'](\w+)'")
 _TWICE = re.compile(r"multiple definition of [`'](\w+)'")
@@ -82,7 +82,7 @@ def _by_folder(output: str) -> Iterator[tuple[str, str]]:
 def read(output: str, tree: Path, *, below: Path | None = None) -> list[Diagnostic]:
     """Errors and warnings without repetitions, such as a header's messages for every file that includes it.
 
-    `below`: leave out what was compiled in other folders.
+    `below`: omit messages about compilations in other folders.
     """
     found: dict[Diagnostic, None] = {}
     function, before = "", ""
@@ -116,7 +116,7 @@ def _calls_compiler(line: str) -> bool:
 
 
 def place(file: str, folder: str, tree: Path) -> str:
-    """A path as the compiler wrote it, or relative to the tree if it lies there."""
+    """A path as the compiler wrote it, or relative to the tree if it is there."""
     whole = os.path.normpath(Path(folder) / file)
     return whole.removeprefix(f"{tree}/")
 

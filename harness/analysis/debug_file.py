@@ -1,8 +1,8 @@
-"""Finds the debug information that a distribution ships apart from an object.
+"""Finds the debug information that a distribution ships separately from an object.
 
 An object carries its build-id, which names the file: `usr/lib/debug/.build-id/AB/CDEF.debug` in the root folder that
-both packages were unpacked into (gdb, "Debugging Information in Separate Files"). Another build has another build-id:
-no file is taken for another object's.
+both packages were unpacked into (gdb, "Debugging Information in Separate Files"). Another build has another build-id,
+so no file is mistaken for another object's.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def instruction_addresses(code: bytes, start: int, instructions: InstructionSet 
         return list(range(start, start + len(code) - length + 1, length))
     assert instructions.capstone is not None, "instructions of several lengths need a decoder"
     decoder = capstone.Cs(*instructions.capstone)
-    # Constants lie between instructions: the decoder skips them, two bytes at a time.
+    # Constants are between instructions: the decoder skips them, two bytes at a time.
     decoder.skipdata = True
     return [decoded.address for decoded in decoder.disasm(code, start)]
 

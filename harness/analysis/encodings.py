@@ -1,4 +1,4 @@
-"""Which encodings of memory accesses a program consists of, by the listing of its target's objdump.
+"""The encodings of memory accesses in a program, from the listing of its target's objdump.
 
 An encoding is an instruction's name with the form of its operands, `ldr r, [r, #]!`: what a decoder tells apart.
 Accesses of single bytes and prefetches are none, because no address can be misaligned for them.
@@ -25,7 +25,7 @@ _COMMENT = re.compile(r"\s(?:@|//|!|;|#(?= [\da-f]+ <)).*| ?<[^>]*>")
 
 
 def listing(objdump: str, program: Path, options: Sequence[str] = ()) -> str:
-    """The instructions of a program or an archive. Raises InfrastructureError without objdump, and where it fails."""
+    """The instructions of a program or an archive. Raises InfrastructureError if objdump is missing or fails."""
     return process.run_successfully(
         [objdump, "-d", *options, program], problem=f"cannot disassemble {program}", deadline_seconds=LIST_SECONDS
     ).text

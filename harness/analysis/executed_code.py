@@ -1,6 +1,6 @@
 """Names the functions and lines that executed code belongs to, with functions that the compiler inlined into others.
 
-Code is a set of addresses at which instructions of the server's own program begin, or which lie inside one where
+Code is a set of addresses at which instructions of the server's own program begin, or which are inside one where
 instructions differ in length.
 """
 
@@ -28,7 +28,7 @@ class CodeLine(NamedTuple):
 
     function: str
     file: str
-    """Relative to the server's tree, if it lies there."""
+    """Relative to the server's tree, if it is there."""
     line: int
     origin: str
     """As in harness.core.finding.Frame."""

@@ -22,18 +22,20 @@ class FunctionSymbol(NamedTuple):
     start: int
     """Its first address, as the object's symbols count."""
     size: int
-    """In bytes; 0 if nobody wrote it, as in some assembly."""
+    """In bytes; 0 if it is not recorded, as for some assembly code."""
     name: str
 
 
 class FunctionSymbols(NamedTuple):
-    """What the symbol tables of an object say of functions."""
+    """The functions in an object's symbol tables."""
 
     found: list[FunctionSymbol]
     """Those of .symtab, then those of .dynsym, then those of a file of its debug information. One function may have
     several."""
     complete: bool
-    """Whether the tables were read to their ends. A file that is no object has no symbols, and they are incomplete."""
+    """Whether the tables were read to their ends. A file that is not an object has no symbols, and they are
+    incomplete.
+    """
 
 
 @cache

@@ -38,7 +38,7 @@ _CARRIERS = {
     "client list",
     "config get",
 }
-"""Commands that hand out, take in or save what others stored, or show what others counted: what is wrong then is rarely
+"""Commands that return, accept or save data that others stored, or show what others counted: a wrong result is rarely
 their handlers' fault.
 """
 
@@ -67,7 +67,7 @@ def collect(folder: Path, findings: Iterable[Finding], tree: Path | None) -> lis
 
 
 def _read(folder: Path) -> ImplicatedCode:
-    """The stored places; none if they are missing or damaged, because they are no evidence."""
+    """The stored places; none if they are missing or damaged, because they are not evidence."""
     try:
         return json_codec.decode((folder / FILE).read_bytes(), ImplicatedCode)
     except (OSError, msgspec.DecodeError):

@@ -89,7 +89,7 @@ def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | 
 
 
 def read(folder: Path) -> Excerpts:
-    """A run's excerpts; empty if they are missing or damaged, because they are no evidence."""
+    """A run's excerpts; empty if they are missing or damaged, because they are not evidence."""
     try:
         return json_codec.decode((folder / FILE).read_bytes(), Excerpts)
     except (OSError, msgspec.DecodeError):

@@ -1,9 +1,9 @@
-"""Ranks functions by how closely their execution goes with a wrong result, and keeps rankings in the run folder.
+"""Ranks functions by how closely their execution correlates with a wrong result, and stores rankings in the run folder.
 
 This is spectrum-based fault localization with the coefficient of Ochiai (Abreu, Zoeteweij, van Gemund: An Evaluation of
 Similarity Coefficients for Software Fault Localization, PRDC 2006; On the Accuracy of Spectrum-based Fault
-Localization, TAIC PART 2007). A score is a correlation: it accuses nobody. Code that runs whenever the result is wrong,
-and never when it is right, has score 1, whether it is at fault or only serves the same command.
+Localization, TAIC PART 2007). A score is a correlation, and not proof of a fault. Code that runs whenever the result is
+wrong, and never when it is right, has score 1, whether it is at fault or only serves the same command.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FILE = "suspects.json"
 _PARTED = "; given equal values, it made the first different one"
 _UNRANKED = "not among the first by what runs"
 MOST = 10
-"""The suspects that a finding has at most: nobody reads more."""
+"""The maximum number of suspects of a finding: readers do not look at more."""
 
 
 class Spectrum:
-    """What runs executed: each as the set of addresses of the server's program."""
+    """The executed code of runs, each as a set of addresses in the server's program."""
 
     def __init__(self) -> None:
         self.failing: list[AbstractSet[int]] = []
@@ -42,7 +42,7 @@ class Spectrum:
         """Runs that do not."""
 
     def add(self, executed: AbstractSet[int], *, fails: bool) -> None:
-        """Add a run, unless nothing is known of what it executed."""
+        """Add a run, unless nothing is known about its executed code."""
         if executed:
             (self.failing if fails else self.passing).append(executed)
 
@@ -114,10 +114,12 @@ class SuspectList(Record, frozen=True):
     passing: int
     """The streams that did not."""
     comparison: ValueComparison | None = None
-    """Where the values of the suspects part on the target and natively; None if nobody looked, or they do not."""
+    """Where the values of the suspects diverge on the target and natively; None if they were not compared, or do not
+    diverge.
+    """
 
     def compared(self, comparison: ValueComparison) -> SuspectList:
-        """The list with a comparison of values: the function in which they part stands first."""
+        """The list with a comparison of values: the function in which they diverge comes first."""
         within = comparison.within
         plain = [
             msgspec.structs.replace(one, why=one.why.removesuffix(_PARTED))
@@ -142,7 +144,7 @@ class _Stored(Record, frozen=True):
 
 
 def store(folder: Path, finding: str, ranking: SuspectList) -> None:
-    """Keep a finding's ranking in its run folder, in place of an earlier one."""
+    """Store a finding's ranking in its run folder, replacing an earlier one."""
     lists = {**_read(folder).lists, finding: ranking}
     (folder / FILE).write_bytes(json_codec.encode(_Stored(lists=lists)) + b"\n")
 
@@ -164,7 +166,7 @@ def stored(folder: Path, finding: str) -> SuspectList | None:
 
 
 def _read(folder: Path) -> _Stored:
-    """The stored rankings; none if they are missing or damaged, because they are no evidence."""
+    """The stored rankings; none if they are missing or damaged, because they are not evidence."""
     try:
         return json_codec.decode((folder / FILE).read_bytes(), _Stored)
     except (OSError, msgspec.DecodeError):

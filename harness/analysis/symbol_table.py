@@ -23,7 +23,7 @@ class SymbolRow(NamedTuple):
     """One symbol."""
 
     name: int
-    """Where the name begins among the names of the table."""
+    """The position of the name among the names of the table."""
     kind: int
     """STT_* of <elf.h>."""
     binding: int

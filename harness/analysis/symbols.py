@@ -36,7 +36,7 @@ class OwnProgram(Record, frozen=True):
     """Its sources are shown relative to this folder."""
 
     def placed(self, file: str) -> tuple[str, str]:
-        """A source path relative to the folder, if it lies there, and the origin of the code."""
+        """A source path relative to the folder, if it is there, and the origin of the code."""
         whole = _collapse(file)
         shown = whole.removeprefix(f"{self.folder.rstrip('/')}/") if file != "??" else Path(self.path).name
         return shown, PROGRAM
@@ -50,7 +50,7 @@ class Symbols:
     """Frames for guest addresses, found with one target's binary tools."""
 
     def __init__(self, triple: str, server_binary: str, program: OwnProgram | None = None) -> None:
-        """`program`: what runs instead of a server, if something does."""
+        """`program`: the program that runs instead of a server, if there is one."""
         self.triple = triple
         self.server_binary = server_binary
         self.program = program
@@ -221,7 +221,7 @@ def _functions_around(path: str, file: str, line: int) -> set[tuple[str, str]]:
             elf = ELFFile(stream)
             if not elf.has_dwarf_info():
                 return set()
-            # What is linked has been relocated.
+            # A linked file is already relocated.
             dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
             functions = [
                 function for unit in _units_naming(dwarf, file) for function in _functions_of(dwarf, unit, file)
@@ -247,7 +247,7 @@ def _units_naming(dwarf: Any, file: str) -> Iterator[Any]:
 def _line_programs_naming(dwarf: Any, name: str) -> list[bytes] | None:
     """The offsets, as attributes hold them, of the line programs that name such a file (DWARF 4, 6.2.4).
 
-    None if they cannot be told: from version 5 on, names are elsewhere, and with 64 bits, offsets are longer.
+    None if they cannot be determined: from version 5 on, names are elsewhere, and with 64 bits, offsets are longer.
     """
     content = _content_of(dwarf.debug_line_sec)
     word, half = ("<I", "<H") if dwarf.config.little_endian else (">I", ">H")

@@ -85,8 +85,8 @@ _WINDOW_AREA_WORDS = 23
 def call_chain(fault: Fault, machine: str) -> list[int]:
     """Program counters of the callers, innermost first, without the fault's own.
 
-    Each lies inside the call instruction (the return address minus one if only that is known), so that it belongs to
-    the line of the call. `machine` is QEMU's name of the emulator.
+    Each is inside the call instruction (the return address minus one if only that is known), so that it belongs to the
+    line of the call. `machine` is QEMU's name of the emulator.
     """
     variant = registry.variant(machine)
     if variant is None:
@@ -166,7 +166,7 @@ def _code_word(record: MapRecord, link_address: int) -> int | None:
 
 
 def read_code(path: str, link_address: int, size_bytes: int) -> bytes:
-    """A file's content at an address of its own symbols; shorter or empty if its segment ends."""
+    """A file's content at an address of its own symbols; shorter or empty if its segment ends there."""
     for start, size, address in _segments(path):
         if address <= link_address < address + size:
             with Path(path).open("rb") as stream:
@@ -198,7 +198,7 @@ class _FrameTable(CallFrameInfo):
     """The entries of .debug_frame, also those that pyelftools refuses."""
 
     def _parse_cie_augmentation(self, header: Any, entry_structs: Any) -> tuple[bytes, dict[Any, Any]]:
-        # It marks what a signal handler returns to, as the GNU C library's, and has no data.
+        # It marks the code to which a signal handler returns, such as the GNU C library's, and has no data.
         if header.get("augmentation") == b"S":
             return b"", {}
         found: tuple[bytes, dict[Any, Any]] = super()._parse_cie_augmentation(header, entry_structs)

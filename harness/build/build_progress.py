@@ -1,4 +1,5 @@
-"""Says how far a build is: the steps done of all, and the time left. The cache's history of earlier builds tells both.
+"""Reports the progress of a build: the completed steps, and the remaining time. Both come from the cache's history of
+earlier builds.
 
 A history is one small file for each kind of build, which the next build replaces. It decides nothing but a message, so
 it has no seal.
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 KIND = "history"
 _TAIL_BYTES = 4096
 _TRUSTED_SHARE = 1 / 3
-"""The share of all steps from which on the build's own pace alone counts: the first files are the dependencies'."""
+"""The share of all steps after which only the build's own pace counts: the first files belong to the dependencies."""
 
 
 class Past(Record, frozen=True):
@@ -39,7 +40,7 @@ class Past(Record, frozen=True):
 
 
 class Steps(NamedTuple):
-    """Where a build is."""
+    """The progress of a build."""
 
     done: int
     total: int = 0
@@ -78,11 +79,13 @@ class BuildProgress:
         self._steps = steps
 
     def goes_on(self, verb: str, steps: Callable[[], Steps] = lambda: Steps(0)) -> None:
-        """Say what follows the build, with its own steps. They say nothing about the time that is left."""
+        """Announce the work after the build, with its own steps. They do not affect the estimate of the remaining
+        time.
+        """
         self._afterwards = (verb, steps)
 
     def state(self) -> str:
-        """`compiling 43/97, about 40 s left`. The total and the time are left out where nothing tells them."""
+        """`compiling 43/97, about 40 s left`. The total and the time are omitted if they are unknown."""
         seconds = time.monotonic() - self._stage.started
         if self._afterwards is not None:
             verb, steps = self._afterwards

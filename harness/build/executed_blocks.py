@@ -1,4 +1,4 @@
-"""Compiles the emulator's plugin that notes which blocks of a program are executed, and tells it where these lie.
+"""Compiles the emulator's plugin that records which blocks of a program are executed, and provides their addresses.
 
 The plugin is a program of this machine (toolchains/executed_blocks/blocks.c).
 """
@@ -53,13 +53,13 @@ def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = Non
 
 
 def code_of(program: Path, machine: str) -> ProgramCode:
-    """Where a program's code and functions lie. `machine`: QEMU's name of what runs it."""
+    """The places of a program's code and functions. `machine`: QEMU's name of the machine that runs it."""
     with program.open("rb") as stream:
         segments = [segment.header for segment in ELFFile(stream).iter_segments("PT_LOAD")]
     code = [each for each in segments if each["p_flags"] & _EXECUTABLE]
     names: dict[int, tuple[int, set[str]]] = {}
     for symbol in function_symbols(str(program)).found:
-        # What other objects define has no address here.
+        # Symbols of other objects have no address here.
         if symbol.start:
             size, named = names.get(symbol.start, (0, set()))
             names[symbol.start] = max(size, symbol.size), named | {symbol.name}
@@ -75,7 +75,7 @@ def code_of(program: Path, machine: str) -> ProgramCode:
 
 
 def _least_instruction_bytes(machine: str) -> int:
-    """The length of the shortest instruction; 1 where no more is known."""
+    """The length of the shortest instruction; 1 if it is unknown."""
     variant = registry.variant(machine)
     if variant is None:
         return 1

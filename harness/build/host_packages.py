@@ -88,7 +88,7 @@ def diagnose(
 
 
 def _emulator_packages(catalog: Catalog, targets: Sequence[str], emulator: str, *, counts: bool) -> list[str]:
-    """What provides the emulators of targets: a distribution's, or what compiles the pinned ones."""
+    """The packages for the emulators of targets: a distribution's, or those that compile the pinned ones."""
     specs = [catalog.targets[name].emulator for name in targets]
     emulated = sorted({spec.qemu for spec in specs if spec.is_qemu_user})
     if not counts and not emulated:

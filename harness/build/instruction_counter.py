@@ -1,7 +1,7 @@
 """Compiles the counter of instructions that the emulator loads, and finds the numbers of a target's system calls.
 
-The counter is a program of this machine (toolchains/instruction_counter/counter.c). What it must know of the target,
-the target's own compiler tells: no table of system calls is kept here.
+The counter is a program of this machine (toolchains/instruction_counter/counter.c). The target's own compiler provides
+the facts about the target, so there is no table of system calls here.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ CALLS = {
     "sync": ("fsync", "fdatasync", "sync_file_range", "sync_file_range2", "syncfs"),
     "end": ("exit_group",),
 }
-"""What the counter calls a kind of system calls -> their names in <sys/syscall.h>; no target has them all."""
+"""The counter's name of a kind of system calls -> their names in <sys/syscall.h>; no target has all of them."""
 GUEST_BASE, GUEST_BYTES = 1 << 44, 1 << 40
-"""Where a guest's address space begins in the emulator's, and the size of a 64-bit guest's. At a known place, its pages
-can be told from the emulator's own."""
+"""The start of a guest's address space in the emulator's, and the size of a 64-bit guest's. The known place
+distinguishes its pages from the emulator's own.
+"""
 
 
 def compile_counter(cache: Cache, tools: Toolchain, fetcher: Fetcher) -> Path:
@@ -107,7 +108,7 @@ def call_numbers(cache: Cache, target: Target, tools: Toolchain) -> dict[str, li
 
 
 def counted(runner: Runner, counter: Path, numbers: dict[str, list[int]], arguments: Sequence[str]) -> Runner:
-    """The runner with the counter loaded. `arguments`: where it writes (`InstructionCounts.arguments`)."""
+    """The runner with the counter loaded. `arguments`: its output (`InstructionCounts.arguments`)."""
     kinds = [f"{kind}={'+'.join(map(str, values))}" for kind, values in numbers.items()]
     guest = f"guest={GUEST_BASE:x}-{GUEST_BASE + GUEST_BYTES:x}"
     plugin = ",".join([str(counter), *arguments, *kinds, guest])

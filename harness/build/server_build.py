@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from harness.core.progress import Progress
 
 RECIPE = "3"
-"""Part of every build's identity: raise it when this module or `workshop` changes its way of building."""
+"""Part of every build's identity: raise it when this module or `workshop` changes how it builds."""
 MODULES = ("modules/lua/libvalkeylua.so",)
-"""Below src: what makefiles put into the server, unless a variable asks for a module instead (`BUILD_LUA=module`)."""
+"""Below src: parts that makefiles put into the server, unless a variable requests a module instead
+(`BUILD_LUA=module`).
+"""
 
 
 class Builder:
@@ -151,7 +153,7 @@ def build_key(plan: BuildPlan) -> str:
     return key_of(
         [
             RECIPE,
-            # Objects are not kept, so that a map of them that is made in another way needs another build.
+            # Objects are not kept, so a new form of their map requires a new build.
             elf_object.RECIPE,
             plan.tree.digest,
             target.machine,

@@ -28,13 +28,13 @@ def tool(toolchain: Toolchain, name: str) -> str:
     if toolchain.compilers and name in COMPILERS.values():
         return f"{toolchain.compilers}/{name}"
     if toolchain.tools:
-        # LLVM's archiver reads objects that are to be optimised when they are linked, without the compiler's help.
+        # LLVM's archiver reads objects for link-time optimisation without the compiler's help.
         return toolchain.tools.format(name.removeprefix("gcc-"))
     return f"{toolchain.triple}-{name}" if toolchain.triple else name
 
 
 def own_compiler(toolchain: Toolchain, name: str) -> list[str]:
-    """The target's own compiler, where a family's has the libraries' headers from it and links by it; else nothing."""
+    """The target's own compiler, if a family's uses its library headers and links with it; else nothing."""
     return [f"{toolchain.triple}-{name}"] if toolchain.compilers and not toolchain.is_static else []
 
 
@@ -49,7 +49,7 @@ _INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
 def missing_packages(packages: tuple[str, ...]) -> list[str]:
     """Those of the Debian packages that are not installed, and that no installed package provides.
 
-    On a machine of AArch64 the package gcc provides gcc-aarch64-linux-gnu, which is no package there.
+    On a machine of AArch64 the package gcc provides gcc-aarch64-linux-gnu, which is not a package there.
 
     Raises InfrastructureError without dpkg, and where it cannot read its database.
     """
@@ -61,7 +61,7 @@ def missing_packages(packages: tuple[str, ...]) -> list[str]:
 
 
 def _states(packages: Iterable[str]) -> str:
-    """What dpkg-query says of packages; without names, of every one that it knows."""
+    """The output of dpkg-query for packages; without names, for every one that it knows."""
     shown = "${Package} ${db:Status-Status} ${Provides}\\n"
     result = process.run(["dpkg-query", "--show", "--showformat", shown, *packages], deadline_seconds=DPKG_SECONDS)
     if result.expired or result.code not in _ANSWERED:
@@ -109,7 +109,7 @@ def version(compiler: str) -> str:
 
 
 def identity(toolchain: Toolchain, name: str = "gcc") -> str:
-    """What a compiler contributes to the identity of its objects. Raises InfrastructureError without the compiler."""
+    """A compiler's part of the identity of its objects. Raises InfrastructureError without the compiler."""
     # The folder of a family's compilers is named by its content, as are the objects that it links.
     family = [Path(toolchain.compilers).name, *toolchain.libraries] if toolchain.compilers else []
     own = own_compiler(toolchain, name)
@@ -122,12 +122,14 @@ def identity(toolchain: Toolchain, name: str = "gcc") -> str:
 
 _LINKING_PROGRAMS = ("as", "ld")
 _LINKED_FILES = ("crt1.o", "libc_nonshared.a", "libc.so.6")
-"""What a program with the GNU C library has of it: its start, what is not shared, and the rest."""
+"""The parts of the GNU C library in a program: its start files, its static part, and the rest."""
 
 
 @functools.cache
 def digest_of_linked(compiler: str, libraries: tuple[str, ...]) -> str:
-    """A digest of the `linked_files`. Their contents count: `ld --version` does not tell a distribution's patches."""
+    """A digest of the `linked_files`. Their contents count, because `ld --version` does not show a distribution's
+    patches.
+    """
     return key_of(sha256_of(Path(path)) for path in linked_files(compiler, libraries))
 
 
@@ -201,8 +203,8 @@ def write_wrapper(path: Path, toolchain: Toolchain, name: str, flags: Iterable[s
     # The servers' makefiles add libatomic only by machine name, and it must follow the objects. Zig's clang would put a
     # library that it is given while it compiles into the object.
     compiles = f"for word do case $word in -c|-S|-E) exec {call};; esac done"
-    # Of what makes an object, ccache compares the compiler and its input, and nothing else
-    # (ccache(1), CCACHE_EXTRAFILES).
+    # Of everything that makes an object, ccache compares only the compiler and its input (ccache(1),
+    # CCACHE_EXTRAFILES).
     more = f"CCACHE_EXTRAFILES=${{CCACHE_EXTRAFILES:+$CCACHE_EXTRAFILES:}}{shlex.quote(made_by)}"
     before = [more, "export CCACHE_EXTRAFILES"] if made_by else []
     _write_script(path, f"{call} {shlex.join(libraries)}", before="\n".join([*before, compiles]))
@@ -210,7 +212,7 @@ def write_wrapper(path: Path, toolchain: Toolchain, name: str, flags: Iterable[s
 
 PLAIN_TOOLS = ("ar", "ranlib", "nm", "strip", "objcopy", "ld", "gcc-ar", "gcc-ranlib", "gcc-nm")
 _READERS = ("ar", "ranlib", "nm")
-"""Those that need the compiler's help with objects which are to be optimised when they are linked (gcc-ar(1))."""
+"""The tools that need the compiler's help with objects for link-time optimisation (gcc-ar(1))."""
 
 
 def write_plain_tools(folder: Path, toolchain: Toolchain, compilers: Path, optimisation: str) -> None:

@@ -183,7 +183,7 @@ def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], di
     shop.make(list(goals.values()), compiler=compiler, go_on=True)
     objects, errors = [], {}
     for name, goal in goals.items():
-        # Before 6.0 the makefile's rule leaves the object in src, whatever the goal.
+        # Before 6.0 the makefile's rule always leaves the object in src.
         places = [shop.tree / "src" / goal, shop.tree / "src" / Path(goal).name]
         found = next((place for place in places if place.is_file()), None)
         if found is None:
@@ -223,7 +223,7 @@ def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Pat
     for path in own:
         if path.name in {"server.o", "redis.o"}:
             if linked_whole:
-                # What is to be optimised when it is linked has no symbols that could be renamed.
+                # Objects for link-time optimisation have no symbols that could be renamed.
                 path.unlink()
                 shop.make([path.name], compiler=shop.wrapper("gcc", ["-fno-lto"], suffix="-plain"))
             shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])

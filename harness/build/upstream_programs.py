@@ -1,4 +1,5 @@
-"""Builds what upstream's own tests run on a target: every program of the release, and the modules of its tests.
+"""Builds the programs that upstream's own tests run on a target: every program of the release, and the modules of its
+tests.
 
 The makefile's goal `all` names the programs, because the names differ from release to release. A release whose test
 modules do not compile keeps its programs: only the tests of modules are then without them.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from harness.core.model import Build
 
 RECIPE = "1"
-"""Part of every product's identity: raise it when this module changes its way of building."""
+"""Part of every product's identity: raise it when this module changes how it builds."""
 MODULES = "tests/modules"
 
 

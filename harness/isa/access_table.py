@@ -28,7 +28,7 @@ class InstructionState(Record, frozen=True):
     """One of several instruction sets of the same processor: every access is made in each."""
 
     name: str
-    """What it adds to the names of accesses and, for the globs of accesses and modes, of targets; may be empty."""
+    """Its suffix in the names of accesses and, for the globs of accesses and modes, of targets; may be empty."""
     attribute: str
     """The attribute of C functions that are compiled for it: `target("arm")`."""
     targets: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""What the code can know about an architecture: the form that every module beside this one fills in.
+"""The facts about an architecture that the code can use: the form that every module beside this one fills in.
 
-It holds no architecture's facts. A field with a default describes what most architectures do.
+It contains no architecture's facts. A field with a default describes what most architectures do.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ class InstructionSet(NamedTuple):
     symbol_flag_bits: int = 0
     """Bits of a function symbol's value that are not part of the address."""
     beyond_capstone: Callable[[bytes], str] | None = None
-    """The text of an instruction that capstone does not know; empty for bytes that are no such instruction."""
+    """The text of an instruction that capstone does not know; empty for bytes that are not such an instruction."""
 
 
 class AccessNotation(NamedTuple):
-    """How objdump writes accesses to memory, and which of its words tell encodings apart."""
+    """How objdump writes accesses to memory, and which of its words distinguish encodings."""
 
     accesses: str
     """A pattern that begins every instruction whose access can be misaligned: of more than a byte, and no prefetch."""
     alike: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]]
-    """Pattern -> replacement, in order: what differs between instructions of one encoding, as registers do."""
+    """Pattern -> replacement, in order: the parts that differ between instructions of one encoding, such as
+    registers.
+    """
     states: Mapping[tuple[int, ...], str] = {}
     """The digits of each unit in which objdump prints an instruction's code -> the instruction set that it is of."""
 
@@ -58,7 +60,7 @@ class CallFrames(NamedTuple):
     flag_bits: int = 1
     """Bits of a return address that are not part of the address."""
     frame_offset: int = 0
-    """How far DWARF's frame address lies beyond the caller's stack pointer."""
+    """How far DWARF's frame address is beyond the caller's stack pointer."""
 
 
 class RegisterWindows(NamedTuple):
@@ -67,13 +69,13 @@ class RegisterWindows(NamedTuple):
     frame_pointer: int
     return_register: int
     leaf_return_register: int
-    """Where a routine that keeps its caller's window holds the address of the call."""
+    """The place of the call's address in a routine that keeps its caller's window."""
     bias: int
-    """What is added to a frame pointer to get an address."""
+    """The number to add to a frame pointer to get an address."""
     saved_frame_word: int
     saved_return_word: int
     call_target: Callable[[int, int], int | None]
-    """(instruction, its address) -> where it calls; None for an instruction that is no call."""
+    """(instruction, its address) -> the called address; None for an instruction that is not a call."""
 
 
 class Variant(NamedTuple):
@@ -84,21 +86,21 @@ class Variant(NamedTuple):
     unwinding: CallFrames | RegisterWindows
     instructions: InstructionSet
     state_instructions: Callable[[Sequence[str]], InstructionSet] | None = None
-    """The gdb stub's registers -> the instruction set of the current state, where a processor has several."""
+    """The gdb stub's registers -> the instruction set of the current state, if a processor has several."""
     stack_grows_upward: bool = False
     meson_family: str = ""
-    """Meson's name of the CPU family, where it is not the emulator's."""
+    """Meson's name of the CPU family, if it is not the emulator's."""
     elf_machines: tuple[int, ...] = ()
-    """Numbers of ELF's e_machine, besides the compiler's, whose programs the emulator runs as well."""
+    """Numbers of ELF's e_machine, besides the compiler's, whose programs the emulator also runs."""
 
 
 class AlignmentSwitch(NamedTuple):
-    """A kernel's setting of what a misaligned access does."""
+    """A kernel's setting for misaligned accesses."""
 
     kernel: str
     """The policy of targets whose kernel has the switch."""
     policies: str
-    """What the names of the policies that it can be set to begin with."""
+    """The prefix of the names of its policies."""
     own_names: Sequence[tuple[str, str]] = ()
     """Pairs of a policy that every target has and the same one of these; none if both have one `mode`."""
 
@@ -111,28 +113,28 @@ class Architecture(NamedTuple):
     """Everything that the code knows about one architecture."""
 
     isas: tuple[str, ...]
-    """What targets call it: `isa` in targets/*.toml."""
+    """Its name in targets: `isa` in targets/*.toml."""
     macros: str
-    """A pattern of macros that tell it apart in C, without underscores around them."""
+    """A pattern of macros that identify it in C, without underscores around them."""
     variants: Mapping[str, Variant]
-    """QEMU's name of a user-mode emulator -> what it runs."""
+    """QEMU's name of a user-mode emulator -> the machine that it runs."""
     accesses: Sequence[AccessPattern] = ()
     """Empty if no kernel tier needs to read an access from its instruction. The first match counts."""
     stores: str = r"(st|vst|push|vpush|swp|swap|cas)"
-    """What the text of an instruction that stores, or loads and stores, begins with."""
+    """The prefix of the text of instructions that store, or load and store."""
     data_address: Callable[[str, Sequence[str], int], int] | None = None
-    """(Instruction, the gdb stub's registers, si_addr) -> where it accesses memory; None if si_addr tells."""
+    """(Instruction, the gdb stub's registers, si_addr) -> the address of its access; None if si_addr contains it."""
     kernel_signal: Literal["signal", "unaddressed", "at-pc"] = "signal"
-    """What the canary program says of a misaligned access that a real kernel answers with its signal."""
+    """The canary program's output for a misaligned access to which a real kernel responds with its signal."""
     notation: AccessNotation | None = None
     """None if nobody has compared the encodings that compilers write with those that canaries make."""
     operand_bytes: Callable[[str], int] = _no_operand
     """The size of an instruction's operand, from its text."""
     misaligned_signal: signal.Signals = signal.Signals.SIGBUS
-    """What a misaligned access raises."""
+    """The signal of a misaligned access."""
     alignment_switch: AlignmentSwitch | None = None
     unwinding_sections: tuple[str, ...] = ()
-    """What the names of sections begin with that describe an object's code, besides those that all architectures have.
+    """Prefixes of the names of sections that describe an object's code, besides those of all architectures.
     """
     symbol_first: str = ""
     """ELF's name of the machine whose 64-bit little-endian objects have a relocation's symbol where others have its

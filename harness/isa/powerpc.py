@@ -20,7 +20,7 @@ _NOTATION = AccessNotation(
     alike=[
         (r"\b(r|f|v|vs)\d+\b", r"\1"),
         (r"(?<=,)-?\d+\((?:r|0)\)", "#(r)"),
-        # A field of 0 is no register.
+        # A field of 0 is not a register.
         (r",0,r$", ",r,r"),
     ],
 )

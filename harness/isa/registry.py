@@ -28,10 +28,10 @@ ARCHITECTURES: tuple[Architecture, ...] = (
 )
 
 MACROS = "|".join(architecture.macros for architecture in ARCHITECTURES)
-"""A pattern of macros that tell architectures apart in C, without underscores around them."""
+"""A pattern of macros that distinguish architectures in C, without underscores around them."""
 
 UNWINDING_SECTIONS = tuple(name for architecture in ARCHITECTURES for name in architecture.unwinding_sections)
-"""What the names of sections begin with that describe an object's code, of all architectures."""
+"""Prefixes of the names of sections that describe an object's code, for all architectures."""
 SYMBOL_FIRST = frozenset(architecture.symbol_first for architecture in ARCHITECTURES) - {""}
 """See `Architecture.symbol_first`: ELF's names of these machines."""
 TABLE_RELOCATIONS = {
@@ -60,14 +60,14 @@ def of_emulator(qemu: str) -> Architecture | None:
 
 
 def variant(qemu: str) -> Variant | None:
-    """What one of QEMU's user-mode emulators runs; None for an unknown emulator."""
+    """The machine that one of QEMU's user-mode emulators runs; None for an unknown emulator."""
     architecture = of_emulator(qemu)
     return architecture.variants[qemu] if architecture else None
 
 
 def encoding_table(isa: str) -> EncodingTable | None:
-    """Every encoding of an access that targets with this instruction set have; None if nobody has written them."""
-    # To make the tables takes a sixth of a second, which no command but the sweep of all encodings has use for.
+    """Every encoding of an access that targets with this instruction set have; None if they are not written yet."""
+    # Making the tables takes a sixth of a second, and only the sweep of all encodings needs them.
     from harness.isa.encodings import (  # noqa: PLC0415
         aarch64,
         alpha,

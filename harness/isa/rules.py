@@ -1,4 +1,4 @@
-"""What a misaligned access must do: the rules of CPUs and kernels, as values. Pure.
+"""The required effect of a misaligned access: the rules of CPUs and kernels, as values. Pure.
 
 A target says which alignment its hardware demands; a policy says what a forbidden access does. This module combines the
 two. The canary suite proves the emulator against it, the kernel tier proves a real kernel, and reports take fates from
@@ -79,7 +79,7 @@ def _named(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
         )
     if target.emulator.has_kernel and not has_switch(target):
         return policies[target.kernel]
-    # Nothing emulates this machine, so no policy changes what its hardware and kernel do.
+    # Nothing emulates this machine, so no policy changes the behaviour of its hardware and kernel.
     chosen = "signal" if target.emulator.runs_here else policy.effective_policy.get(model(target), name)
     switch = registry.of_isa(target.isa).alignment_switch if target.emulator.has_kernel else None
     return policies[dict(switch.own_names).get(chosen, chosen) if switch is not None else chosen]
@@ -120,7 +120,7 @@ def has_switch(target: Target) -> bool:
 
 
 def settings(policies: Mapping[str, Policy], target: Target) -> list[Policy]:
-    """Every policy that a target's kernel can be set to; where it has no switch, the one that it has."""
+    """Every policy to which a target's kernel can be set; if it has no switch, its only policy."""
     switch = registry.of_isa(target.isa).alignment_switch
     if switch is None or not has_switch(target):
         return [policies[target.kernel]]
@@ -128,12 +128,12 @@ def settings(policies: Mapping[str, Policy], target: Target) -> list[Policy]:
 
 
 def signal_of(target: Target) -> signal.Signals:
-    """What a misaligned access raises on a target."""
+    """The signal of a misaligned access on a target."""
     return registry.of_isa(target.isa).misaligned_signal
 
 
 def shown(target: Target, outcome: Outcome) -> Outcome:
-    """What the canary program says on a target where an outcome is prescribed: a real kernel has its own signals."""
+    """The canary program's output on a target for a prescribed outcome: a real kernel has its own signals."""
     is_kernels = outcome == "signal" and target.emulator.has_kernel
     return registry.of_isa(target.isa).kernel_signal if is_kernels else outcome
 
@@ -144,7 +144,7 @@ def userland(target: Target) -> str:
 
 
 def model(target: Target) -> str:
-    """The name by which policies and tables of instructions know a target's machine."""
+    """The name of a target's machine in policies and in tables of instructions."""
     return target.variant_of or userland(target)
 
 
@@ -159,7 +159,7 @@ def is_audit(policy: str) -> bool:
 
 
 def base_name(policy: str) -> str:
-    """The policy that an audit is of; the name itself if it is no audit's."""
+    """The policy of an audit; the name itself if it is not an audit's."""
     return policy.removeprefix(AUDIT).removeprefix("-") or "signal" if is_audit(policy) else policy
 
 
@@ -187,7 +187,7 @@ def forbidden(target: Target, policy: Policy, access: Access) -> bool:
     if policy.demand == "none" or not access.access_class:
         return False
     required = hint or min(target.demand.get(access.access_class, 1), unit)
-    # Registers of 16 bytes hold pairs or copies of bytes; no object of portable C asks for more than 8.
+    # Registers of 16 bytes contain pairs or copies of bytes; no object of portable C requires more than 8.
     natural = min(unit, 8) if plain else unit
     demand = max(natural, required) if policy.demand == "natural" else required
     # Compilers split no instruction that asks for more than its unit, and none at all where they are assumed to write
@@ -198,7 +198,7 @@ def forbidden(target: Target, policy: Policy, access: Access) -> bool:
 
 
 def prescribed(target: Target, policy: Policy, access: Access) -> Outcome:
-    """What an access does under a policy that has been chosen for its target by `policy_for`."""
+    """The effect of an access under a policy that `policy_for` has selected for its target."""
     if not forbidden(target, policy, access) or access.access_class in policy.fixup:
         return "done"
     if access.access_class in policy.ignore:
@@ -226,7 +226,7 @@ def fate_policies(policies: Mapping[str, Policy], machines: Collection[Target]) 
 
 
 def fate(target: Target, policies: Mapping[str, Policy], access: Access) -> Fate:
-    """What becomes of a misaligned access on its target under its own kernel; empty when too little is known of it."""
+    """The fate of a misaligned access on its target under its own kernel; empty if too little is known."""
     if not access.access_class or not access.size_bytes:
         return ""
     if prescribed(target, policies["signal"], access) == "done":

@@ -1,4 +1,4 @@
-"""z/Architecture: its specification exceptions are SIGILL, and frames lie beyond a register save area."""
+"""z/Architecture: its specification exceptions are SIGILL, and frames are beyond a register save area."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTATION = AccessNotation(
     alike=[
         (r"%([rfa])\d+", r"\1"),
         (r"^(\w+rl r,)[\da-f]+$", r"\1literal"),
-        # A field of 0 is no register, neither as an index nor as a base.
+        # A field of 0 is not a register, neither as an index nor as a base.
         (r"-?\d+\((?:r|r,r|0,r)\)|(?<=r,)\d+$", "#(r)"),
         (r"\),-?\d+$", "),#"),
         # The condition is a field of the instruction.

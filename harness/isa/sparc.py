@@ -24,7 +24,7 @@ _IN_A_SPACE = _LOADS_IN_A_SPACE | {0x14: "sta", 0x16: "stha", 0x17: "stda", 0x1E
 _OF_THE_STATE = {0x21: "ld", 0x25: "st"}
 """Of the floating-point state register; its 64 bits with a 1 in place of a register."""
 _FLOATING = 0x20
-"""The bit of op3 that tells accesses of floating-point registers."""
+"""The bit of op3 that marks accesses of floating-point registers."""
 
 
 def _beyond_capstone(code: bytes) -> str:

@@ -1,6 +1,6 @@
 """The differences between the replies of two correct servers, as harness/protocol/differences.toml lists them.
 
-A target and the native build may answer differently although both are right. Each entry names commands, both replies
+A target and the native build may answer differently although both are correct. Each entry names commands, both replies
 and a reason. Replies are in the form for comparison: an error is its text.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DIFFERENCES = Path(__file__).with_name("differences.toml")
 ANY = ".*"
-"""The pattern of an entry that allows every reply of a kind: no server refuses what another one answers."""
+"""The pattern of an entry that allows every reply of a kind, but not an error in place of a reply or the reverse."""
 ERROR_PREFIX = b"error: "
 """Begins the comparable form of an error reply."""
 
@@ -143,12 +143,12 @@ def _is_alike(entry: AllowedDifference, request: Command, guest: Reply, native: 
 
 
 def is_free(request: Command) -> bool:
-    """Whether two correct servers may answer anything of a kind."""
+    """Whether two correct servers may give any answers of a kind."""
     return any(_allows_anything(one) and _concerns(one, request) for one in _entries_of(request.name))
 
 
 def uncompared(stream: Stream) -> list[str]:
-    """The names of a stream's commands to which two correct servers may answer anything."""
+    """The names of a stream's commands to which two correct servers may give any answers."""
     return list(dict.fromkeys(one.name for one in stream if is_free(one)))
 
 

@@ -48,7 +48,7 @@ class Refusal(Record, frozen=True):
     """Releases with this refusal: [first], [first, first without it], or none."""
     valkey: list[str]
     source: str
-    """Where the server reads the number, and into which type."""
+    """The place at which the server reads the number, and the type into which it reads."""
     changes: bool = False
     """Whether the data differ afterwards if the number was not refused."""
     both: bool = False
@@ -74,7 +74,7 @@ NUMBER_BYTES = 40
 
 
 def has_wide_number(request: Command) -> bool:
-    """Whether a word of a request is a number that a `long` of 32 bits does not hold."""
+    """Whether a word of a request is a number that does not fit a `long` of 32 bits."""
     return any(
         _INTEGER.fullmatch(word) and not -(1 << 31) <= int(word[:NUMBER_BYTES]) < 1 << 31 for word in request.words[1:]
     )

@@ -1,6 +1,7 @@
-"""A connection to a server beside those of its clients: it prepares the server, and looks at what clients did to it.
+"""A connection to a server in addition to those of its clients: it prepares the server, and inspects the clients'
+effects.
 
-A client may end the connections of all others. This one is then made again, and the question asked once more.
+A client may end the connections of all others. This one is then reopened, and the request is repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _POLL_SECONDS = 0.002
 
 
 class ControlConnection:
-    """The connection, which is made with the first question. What it asks may be asked twice."""
+    """The connection, which opens with the first request. Its requests must be repeatable."""
 
     def __init__(self, address: Address, *, deadline_seconds: float) -> None:
         self._address = address
@@ -28,7 +29,7 @@ class ControlConnection:
         self._client: Client | None = None
         self._question, self._count = b"", 0
         self._is_old = False
-        """Whether an earlier question was answered: the connection, and not the server, may have ended since."""
+        """Whether an earlier request was answered: the connection, and not the server, may have ended since."""
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -64,7 +65,7 @@ class ControlConnection:
             self._send_again()
             return self.end()
         except OSError:
-            # Replies that come later would be taken for those of the next question.
+            # Replies that arrive later would be mistaken for those of the next request.
             self.close()
             raise
 
@@ -78,7 +79,8 @@ class ControlConnection:
         return int(info_fields(self.ask(_CLIENTS, 1)[0])["blocked_clients"])
 
     def await_no_blocked_client(self) -> None:
-        """Wait until the server has seen that blocked clients of before are gone, not to take them for later ones.
+        """Wait until the server has noticed that earlier blocked clients are gone, so that they are not mistaken for
+        later ones.
 
         Their connections end some time after they do: a recorder stands in between. Raises TimeoutError.
         """

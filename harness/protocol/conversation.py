@@ -1,6 +1,6 @@
 """Sends a stream of several clients, who take turns: each command waits for its reply, or until its client is blocked.
 
-Two servers that are asked so do the same in the same order, however slow they are. Where a command frees a blocked
+Two servers that are used in this way do the same in the same order, however slow they are. If a command frees a blocked
 client, that client's reply comes before the next command.
 """
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 UNANSWERED = b"(its client is blocked)"
 UNSENT = b"(not sent)"
 CLOSED = b"(its connection is closed)"
-"""What stands in the place of a reply."""
+"""A placeholder for a reply."""
 ASK_NUMBER = command("CLIENT", "ID")
 NUMBER = re.compile(rb"<client-([1-9])>")
-"""A word that stands for a client's number."""
+"""A placeholder for a client's number."""
 SUBSCRIBING = frozenset({"PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"})
 _TORN = frozenset({"MULTI", "XREADGROUP"})
 """Commands that bring about messages while their replies are written: what a transaction does, and a new consumer. A
@@ -42,7 +42,7 @@ _POLL_SECONDS = 0.002
 
 
 def name_of(client: int) -> bytes:
-    """The word that stands for the number of a client, counted from 0."""
+    """The placeholder for the number of a client, counted from 0."""
     return b"<client-%d>" % (client + 1)
 
 
@@ -55,7 +55,7 @@ class Conversation:
         self._deadline_seconds = deadline_seconds
         self._replies: list[Reply] = []
         self._heard: list[list[Reply]] = [[] for _ in clients]
-        """What each client was sent besides replies: messages of channels, keys that are no longer valid."""
+        """The messages to each client besides replies: those of channels, and keys that are no longer valid."""
         self._waiting: dict[int, int] = {}
         """Client -> index of the command that blocks it."""
         self._closed: set[int] = set()
@@ -68,8 +68,8 @@ class Conversation:
     def ask_into(self, replies: list[Reply], stream: Stream) -> None:
         """Send the stream, and append each reply to a list as it arrives.
 
-        What a client hears of others comes with the reply to its last command. Raises OSError if the server is gone, or
-        does not reply before the deadline; `replies` then ends there.
+        Messages to a client about others come with the reply to its last command. Raises OSError if the server is gone,
+        or does not reply before the deadline; `replies` then ends there.
         """
         self._replies = replies
         numbers = self._numbers(stream)
@@ -113,7 +113,7 @@ class Conversation:
         self._receive_freed()
 
     def _note_state(self, one: Command, reply: Reply) -> None:
-        """What a command has changed of its client."""
+        """A command's changes to its client."""
         if one.name == "MULTI" and reply == b"OK":
             self._queueing.add(one.client)
         elif one.name in {"DISCARD", "EXEC", "RESET"}:
@@ -154,8 +154,8 @@ class Conversation:
     def _untorn(self, client: int, reply: Reply) -> Reply:
         """A reply without the messages that a server before 7.2 has written into the middle of it.
 
-        An array counts its elements and not the messages among them, so that its last elements follow it. They would
-        be taken for the replies to later commands. Source: RESP3's push type, and the tracking of keys with REDIRECT.
+        An array counts its elements and not the messages among them, so that its last elements follow it. They would be
+        mistaken for the replies to later commands. Source: RESP3's push type, and the tracking of keys with REDIRECT.
         """
 
         def following() -> Iterator[Reply]:

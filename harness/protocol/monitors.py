@@ -1,4 +1,6 @@
-"""Clients that hear every command of a server (MONITOR) and discard what they hear: company for a lone client."""
+"""Clients that receive every command of a server (MONITOR) and discard it, so that another client is not the only
+one.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ POLL_SECONDS = 0.1
 
 
 class Monitors:
-    """As many monitoring clients as told, until they are closed or the server is gone.
+    """The given number of monitoring clients, until they are closed or the server is gone.
 
-    The server sends each of them something for almost every command of another client. A test may have the server drop
-    them: they connect again. Raises OSError if they cannot connect at first.
+    The server sends each of them something for almost every command of another client. If a test makes the server drop
+    them, they reconnect. Raises OSError if they cannot connect at first.
     """
 
     def __init__(self, server: Address, number: int, *, deadline_seconds: float) -> None:

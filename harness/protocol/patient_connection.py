@@ -1,4 +1,4 @@
-"""A connection that never waits: it sends what the socket takes and receives what is there.
+"""A connection that never waits: it sends as much as the socket accepts and receives the available data.
 
 A client whose server is held between its turns cannot wait for a reply, nor for room in the socket's buffer.
 """
@@ -71,7 +71,7 @@ class PatientConnection:
 
     @property
     def replies(self) -> list[Reply]:
-        """The replies so far to what was asked last."""
+        """The replies so far to the latest requests."""
         return self._replies
 
     def close(self) -> None:

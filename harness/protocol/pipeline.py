@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.protocol.resp import Client, Reply
 
 Write = tuple[bytes, int]
-"""What a client sends in one write, and the number of commands in it."""
+"""The bytes that a client sends in one write, and the number of commands in them."""
 
 
 def ask(client: Client, stream: Stream) -> list[Reply]:
@@ -34,7 +34,7 @@ def ask_into(replies: list[Reply], client: Client, stream: Stream) -> None:
 
 
 def writes_of(stream: Stream) -> list[Write]:
-    """A stream as a client sends it: each of its pieces. To ask two servers, one makes it once."""
+    """A stream as a client sends it: each of its pieces. It is made once for two servers."""
     return [(wire(piece), len(piece)) for piece in pieces(stream)]
 
 

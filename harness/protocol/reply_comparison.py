@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from harness.protocol.resp import Reply
 
 STEADY = (command("CONFIG", "SET", "rdbcompression", "no"), command("CONFIG", "SET", "hz", 500))
-"""Settings that both servers receive first, unrecorded. Compression is off because LZF does not clear its table, so
-that two correct servers compress differently. A client that blocks waits for its timeout until the server looks at the
-time, by default ten times a second."""
+"""Settings that both servers receive first, unrecorded. Compression is off because LZF does not clear its table, so two
+correct servers compress differently. A client that blocks waits for its timeout until the server looks at the time, by
+default ten times a second.
+"""
 EMPTY = (command("FLUSHALL"), command("FUNCTION", "FLUSH"), *STEADY)
 """Commands that make both servers empty, unrecorded; before 7.0 they refuse the second."""
 SHOWN = 200

@@ -111,7 +111,7 @@ class Client:
             self._read()
 
     def receive_into(self, replies: list[Reply], count: int) -> None:
-        """Append so many replies to a list as they arrive: those before an error are kept."""
+        """Append this number of replies to a list as they arrive: those before an error are kept."""
         get = self._reader.gets
         for _ in range(count):
             while (reply := get()) is INCOMPLETE:

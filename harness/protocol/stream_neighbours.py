@@ -1,7 +1,7 @@
 """Draws the neighbours of a stream: streams that differ from it in one command, or in one word of a command.
 
-Where a stream has a wrong reply, some of its neighbours have it as well and others have not. What the first execute and
-the second do not is close to the fault.
+If a stream has a wrong reply, some of its neighbours also have it and others do not. Code that only the former execute
+is close to the fault.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _alone(stream: Stream) -> Iterator[Stream]:
 
 
 def _with_other_words(stream: Stream) -> Iterator[Stream]:
-    """One word changed. The commands take turns, so that a few draws reach each of them."""
+    """One word changed. The commands take turns, so a few draws reach each of them."""
     drawn = [_others(one) for one in reversed(stream)]
     for round_ in itertools.zip_longest(*drawn):
         for back, other in enumerate(round_, 1):

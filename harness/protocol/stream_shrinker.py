@@ -1,7 +1,7 @@
 """Shortens a failing stream: fewer commands first, then shorter words. Pure except for the predicate it receives.
 
 It is delta debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input, 2002), preceded by a few
-guesses from the structure of a stream. Every attempt may cost a fresh guest, so that their number and time are limited.
+guesses from the structure of a stream. Every attempt may require a new guest, so their number and time are limited.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _guesses(stream: Stream, index: int) -> Iterator[Stream]:
 
 
 def _plainer(one: Command) -> Iterator[Command]:
-    """The command with fewer or shorter words. Every candidate is smaller, so that the search ends."""
+    """The command with fewer or shorter words. Every candidate is smaller, so the search ends."""
     words = one.words
     if len(words) > 8:
         half = 2 + (len(words) - 2) // 4 * 2

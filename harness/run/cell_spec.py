@@ -139,7 +139,7 @@ class CellSpec(Record, frozen=True):
     patient: bool = False
     """Whether tests run in the quick tier, too, that wait about 15 s for the servers' own time-outs."""
     development: bool = False
-    """Whether the server's tree lies between two releases; `version` is then the release that it counts as."""
+    """Whether the server's tree is between two releases; `version` is then the release that it counts as."""
 
     def module_on(self, target: str) -> Path:
         """The module that the suite's servers load on a target of the run."""

@@ -1,7 +1,7 @@
 """Keeps the cache small: lists its entries, removes unused ones, and enforces the limit for every command.
 
 It removes only whole entries, the trees of planted bugs, which every `plumb mutate` rebuilds, and the code that
-emulators have translated. Lists of packages, ccache's objects, keys, histories and corpora are no entries, and stay
+emulators have translated. Lists of packages, ccache's objects, keys, histories and corpora are not entries, and stay
 until `plumb clean --yes`.
 """
 
@@ -38,7 +38,7 @@ _NO_WAYS = ("sources", "archives", "packages", "upstream-native")
 
 
 _UNSEALED = {"mutants": "mutant", "translations": "translations", KEPT: "work"}
-"""Kinds whose folders can be removed although they are no entries -> the prefix of their locks' names. Every user of
+"""Kinds whose folders can be removed although they are not entries -> the prefix of their locks' names. Every user of
 such a folder holds its lock. Emulators do not need their translations.
 """
 
@@ -104,7 +104,7 @@ def look(cache: Cache) -> Holding:
 def measure(cache: Cache) -> Holding:
     """What the cache holds, with the time of each entry's own use. An entry is measured once: it does not change.
 
-    A folder that is no entry is measured again after its own time has changed.
+    A folder that is not an entry is measured again after its own time has changed.
     """
     known = _known_sizes(cache)
     sizes: dict[str, int] = {}

@@ -80,7 +80,7 @@ class Check:
 
     @cached_property
     def tree(self) -> SourceTree:
-        """The server's source, opened on first use. Raises UsageError for a name or a path that is no server."""
+        """The server's source, opened on first use. Raises UsageError for a name or a path that is not a server."""
         tree = self.bench.open_server(self.request.server, self.request.settings, packages=True)
         return source_tree.with_newer(tree, self.change.files) if self.change is not None else tree
 

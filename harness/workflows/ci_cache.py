@@ -47,7 +47,7 @@ def ci_cache_entries(
     """`emulators`, `kernels`, `builds` → the entry to keep for a check of a server on targets.
 
     An entry is missing where there is nothing to keep, or where its compilers are not installed yet: without their
-    versions its content has no address. Raises UsageError for a path that is no server's tree.
+    versions its content has no address. Raises UsageError for a path that is not a server's tree.
     """
     host = host_release()
     entries = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def rejudge(cache: Cache, progress: Progress, folder: Path, known: Path) -> tuple[Judgement, ExitCode]:
-    """Judge a run folder with a known list. Raises UsageError for a folder that is no run or leads out of itself."""
+    """Judge a run folder with a known list. Raises UsageError for a folder that is not a run or leads out of itself."""
     stored_run.refuse_ways_out(folder)
     stored = stored_run.read(folder)
     if stored.record.version == FORMAT_WITHOUT_POLICIES:

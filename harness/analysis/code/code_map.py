@@ -89,8 +89,8 @@ def altered_objects(old: CodeMap, new: CodeMap) -> list[str]:
 
 
 def _other_meanings(old: CodeMap, new: CodeMap) -> tuple[set[str], list[str]]:
-    """Names that may stand for something else in the second build, where what refers to them is the same: functions of
-    another object, which may be weak, and names that only libraries defined.
+    """Names that may refer to something else in the second build, although the references to them are equal: functions
+    of another object, which may be weak, and names that only libraries defined.
     """
     before = {name for each in old.objects.values() for name in each.defines}
     needed = {name for each in old.objects.values() for name in each.needs}

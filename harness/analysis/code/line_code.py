@@ -48,7 +48,7 @@ def line_code(program: Path, lines: Mapping[str, Collection[int]]) -> list[LineC
 
 
 def _code_of(dwarf: Any, unit: Any, lines: Mapping[str, Collection[int]]) -> Iterator[LineCode]:
-    """The code that one compilation made of the lines (DWARF 5, 6.2.2)."""
+    """The code that one compilation generated for the lines (DWARF 5, 6.2.2)."""
     abbreviations = _Abbreviations(unit.structs, dwarf.debug_abbrev_sec.stream, unit["debug_abbrev_offset"])
     unit.get_abbrev_table = lambda: abbreviations
     program = dwarf.line_program_for_CU(unit)

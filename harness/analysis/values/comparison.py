@@ -1,9 +1,9 @@
-"""Compares what functions were given and what they returned on a target and on the native build.
+"""Compares the arguments and return values of functions on a target and on the native build.
 
-toolchains/function_values/record.py writes the lines. Calls are told apart by the function and a number. A function
+toolchains/function_values/record.py writes the lines. Calls are identified by the function and a number. A function
 that is called more often on one machine than on the other is compared after all others, because a compiler may have
-made a part of its calls inline. What differs between two runs of the native build, such as the time, is compared with
-nothing.
+made a part of its calls inline. Values that differ between two runs of the native build, such as the time, are not
+compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NamedValue(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     kind: str
-    """`number`, `bytes`, or a word for what is not compared."""
+    """`number`, `bytes`, or a word for a value that is not compared."""
     value: int | str
     """Bytes as hexadecimal digits, and numbers with a fraction as text."""
     size: int
@@ -69,7 +69,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
 
 
 def read_moments(path: Path) -> list[Moment]:
-    """What was recorded, in the order of time. A line that was cut off is left out."""
+    """The recorded events, in chronological order, without truncated lines."""
     found = []
     for line in path.read_bytes().splitlines() if path.is_file() else []:
         try:
@@ -82,7 +82,7 @@ def read_moments(path: Path) -> list[Moment]:
 def compare(
     target: Sequence[Moment], native: Sequence[Moment], again: Sequence[Moment], *, name: str
 ) -> ValueComparison | None:
-    """Where the values part; None if all that can be compared are equal. `again`: another run of the native build.
+    """Where the values diverge; None if all comparable values are equal. `again`: another run of the native build.
     `name`: the target's.
     """
     steady = _steady(native, again)
@@ -142,7 +142,9 @@ def _first(
 
 
 def _left(active: list[Moment], left: Moment) -> list[Moment]:
-    """What is still active. gdb misses the return of a function that its caller jumps to: it ended with the caller."""
+    """The activations that have not ended. gdb misses the return of a function to which its caller jumps: it ended with
+    the caller.
+    """
     names = [(each.function, each.call) for each in active]
     name = (left.function, left.call)
     return active[: names.index(name)] if name in names else active

@@ -1,4 +1,4 @@
-"""What surrounds emulated programs beside their machine, by its name on the command line.
+"""The surroundings of emulated programs apart from their machine, by their name on the command line.
 
 `musl-stack` gives threads the stacks that musl gives them, whichever C library the programs have. `debian-service`
 kills programs at a system call that Debian's service of Redis may not make. Neither changes the programs.

@@ -26,7 +26,7 @@ class ServiceFilter(Record, frozen=True):
     unit: str
     """The unit file, and whose it is."""
     packages: dict[str, str]
-    """Package -> version, of those that decide what is allowed."""
+    """Package -> version, for the packages that determine what is allowed."""
     directives: list[str]
     """The unit's lines `SystemCallFilter=`, in their order."""
     architectures: dict[str, str]

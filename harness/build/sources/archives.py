@@ -212,7 +212,8 @@ def _from_pypi(place: ArchivePlace, into: Path) -> Path:
 
 
 def extract(archive: Path, into: Path, folder: str, *, left_out: Sequence[str] = ()) -> None:
-    """Unpack the contents of the archive's single top folder (or `folder` in it). No file can land outside `into`.
+    """Unpack the contents of the archive's single top folder (or `folder` in it). No file can be written outside of
+    `into`.
 
     Of the folders in `left_out`, which are globs, only the build system's files are unpacked: it reads those anyway. A
     wheel has no top folder, and is unpacked whole.

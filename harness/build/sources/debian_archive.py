@@ -33,7 +33,7 @@ class Apt:
     """apt for one suite of Debian, and one architecture; it sees no package as installed."""
 
     def __init__(self, root: Path, suite: str, architecture: str = "") -> None:
-        """`root`: a folder that keeps what apt knows. Without an architecture it reads source packages."""
+        """`root`: a folder for apt's data. Without an architecture it reads source packages."""
         self.root = root
         self.suite = suite
         self.architecture = architecture
@@ -152,7 +152,7 @@ def _debian_archive() -> tuple[str, str]:
         if len(fields) == 4 and fields[2] == "main" and "-" not in fields[1] and "debian" in fields[0]:
             signed_by = fields[3] if "/" in fields[3] else ""
             return fields[0], signed_by
-    # Without lists, as in a container whose image has none, apt tells of its sources what it would fetch.
+    # Without lists, as in a container whose image has none, apt lists what it would download for its sources.
     planned = process.run(
         ["apt-get", "update", "--print-uris"], deadline_seconds=60, environment=environment.for_registry()
     )

@@ -1,4 +1,4 @@
-"""Finds the emulators of an installed `plumbline-emulators`, so that nobody waits for a compiler.
+"""Finds the emulators of an installed `plumbline-emulators`, which saves compiling them.
 
 tools.emulators makes that wheel. Its emulators serve only if their key is the one that these sources have: the same
 archive of QEMU, the same changes, the same options. They must be for this machine, have the digest that the wheel
@@ -50,7 +50,7 @@ class EmulatorWheel(Record, frozen=True):
 
 
 class WheelSearch(msgspec.Struct, frozen=True):
-    """What an installed wheel has of the emulators that are needed."""
+    """The required emulators that an installed wheel contains."""
 
     programs: dict[str, Path]
     """QEMU's name of the emulated processor -> the emulator, which serves."""

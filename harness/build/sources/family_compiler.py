@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import CompilerPackage, ToolchainFamily
 
 LIBRARIES = "compiler-libraries"
-"""The kind of entries of the cache in which compilers keep what they make of their C libraries."""
+"""The kind of cache entries in which compilers store their compiled C libraries."""
 
 
 def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily, package: CompilerPackage) -> str:

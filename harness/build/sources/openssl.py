@@ -25,9 +25,11 @@ SUITE = "bookworm"
 trixie on, 32-bit ARM has another ABI, whose time_t is 64 bits wide (the wiki's ReleaseGoals/64bit-time)."""
 PACKAGES = ("libssl-dev", "libssl3")
 SHARED = ("libssl.so.3", "libcrypto.so.3")
-"""What a server with TLS loads."""
+"""The libraries that a server with TLS loads."""
 BESIDE_THE_SERVER = "$ORIGIN"
-"""Where the dynamic linker looks for them (ld.so(8)): in the server's folder, which keeps copies, wherever it is."""
+"""The search path of the dynamic linker for them (ld.so(8)): the server's folder, which contains copies, wherever it
+is.
+"""
 
 
 class OpenSsl(Record, frozen=True):
@@ -36,16 +38,16 @@ class OpenSsl(Record, frozen=True):
     headers: tuple[Path, ...]
     libraries: Path
     identity: str
-    """What it contributes to the identity of a server."""
+    """Its part of a server's identity."""
 
     @property
     def compiler_flags(self) -> list[str]:
-        """What finds the headers, before those that this machine has installed."""
+        """The flags that find the headers, before those that are installed on this machine."""
         return [word for folder in self.headers for word in ("-isystem", str(folder))]
 
     @property
     def linker_flags(self) -> list[str]:
-        """What finds the libraries when the server is linked, and when it runs."""
+        """The flags that find the libraries when the server is linked, and when it runs."""
         return [f"-L{self.libraries}", f"-Wl,-rpath,{BESIDE_THE_SERVER}"]
 
     def put_beside(self, server: Path) -> None:

@@ -30,7 +30,7 @@ def known_server(
 
     `packages`: a distribution's package is possible, too.
 
-    `tell` receives the release that a development tree counts as.
+    `tell` receives the release as which a development tree counts.
     """
     if package := package_named(name):
         if not packages:

@@ -28,9 +28,9 @@ _MACROS: tuple[tuple[str, Literal["redis", "valkey"]], ...] = (
 """Valkey comes first: its header also contains the Redis version that it is compatible with."""
 _COMPILED = re.compile(r"\.[ch]$")
 _MADE = re.compile(r"^src/(commands|fmtargs)\.[^/]*$")
-"""Sources that a release brings along, and rebuilds if what they are made from is newer."""
+"""Sources that a release contains, and rebuilds if the files from which they are generated are newer."""
 _LATER_NS = 1000
-"""File systems tell times apart that differ by so much."""
+"""File systems distinguish times that differ by this much."""
 OLDEST = (2, 8)
 """The oldest Redis that current compilers build with the recipe of harness.build.server_build."""
 

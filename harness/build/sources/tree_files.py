@@ -27,7 +27,7 @@ ATTEMPTS = 5
 
 _PRODUCTS = re.compile(r"\.(o|a|d|so|dylib|gcda|gcno|gcov|rdb|aof|log|pyc|xo)$|^\.make-|^(release\.h|core|\.git)$")
 _FOLDERS = {".git", ".github", ".plumbline", "__pycache__", "autom4te.cache"}
-"""Folders that no build reads. An edit of the list of known findings is no reason to build again."""
+"""Folders that no build reads. An edit of the list of known findings does not require a new build."""
 
 
 class TreeEntry(NamedTuple):
@@ -134,7 +134,7 @@ class SourceFile(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """The digest of this file alone."""
+        """The digest of only this file."""
         return hashlib.sha256(self.digest_input).hexdigest()
 
 
@@ -175,7 +175,7 @@ def copy_tree(tree: Path, destination: Path) -> str:
 
 
 def copy_file(source: SourceFile, destination: Path) -> None:
-    """Write a file or link into a copy of its tree, where a file of that name may be already."""
+    """Write a file or link into a copy of its tree, which may already contain a file of that name."""
     entry = source.entry
     copy = destination / entry.place
     if not _is_copied(source, copy):
@@ -198,7 +198,7 @@ def copy_file(source: SourceFile, destination: Path) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """What make and a later build see of a file beside its content: its time, and its mode."""
+    """The properties of a file that make and a later build see besides its content: its time, and its mode."""
     status = path.lstat()
     return status.st_mtime_ns, status.st_mode
 

@@ -24,7 +24,7 @@ def write(
 ) -> CodeMap | None:
     """Store the code of all objects in a work folder, and the command that linked them.
 
-    Nothing is stored where an object cannot be read, or nobody knows the command. `known`: another build's code, whose
+    Nothing is stored if an object is unreadable, or if the command is unknown. `known`: another build's code, whose
     equal objects are not read again. `without`: a folder whose objects are another program's.
     """
     words = [word.replace(str(work), "") for word in link]

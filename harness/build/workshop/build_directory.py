@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
 BUILD_SECONDS = 1800
 CLIENTS = ("cli", "benchmark")
-"""What follows the family in the names of the programs that are made beside a server with TLS, to speak it."""
+"""The suffixes, after the family, of the programs that are made beside a server with TLS and also use it."""
 BESIDE = "suites"
 """Their folder has the path that it has in Plumbline."""
 WORK_NAME = "/plumbline"
-"""The work folder's name in debug information. Objects are the same wherever they are compiled, so that ccache has the
-objects of a release for a checkout of it."""
+"""The work folder's name in debug information. Objects are the same wherever they are compiled, so ccache provides a
+release's objects for a checkout of it.
+"""
 
 _MACHINE_FAULTS = [
     ("No space left on device", "the disk is full", "plumb clean"),
@@ -83,7 +84,7 @@ class BuildDirectory:
         self._ccache = cache.root / "ccache"
         self.keeps = keep
         self._kept: KeptTree | None = None
-        """What is known of the tree, where it is an earlier build's with other sources."""
+        """The known state of the tree, if it is an earlier build's with other sources."""
         self._sources: dict[str, str] = {}
         self._listed = ""
         """A digest of the names of the tree's files."""
@@ -119,7 +120,7 @@ class BuildDirectory:
                 allocator.refuse_options_of_another_allocator(asked.text)
 
     def _empty(self) -> None:
-        """Remove what an earlier build has left, but for its tree and the objects beside it."""
+        """Remove the leftovers of an earlier build, except its tree and the objects beside it."""
         for path in self.work.iterdir():
             if path.is_dir() and path not in {self.tree, self.beside}:
                 shutil.rmtree(path)
@@ -143,7 +144,7 @@ class BuildDirectory:
 
     @cached_property
     def recipe(self) -> str:
-        """A digest of everything beside the sources that decides what make does."""
+        """A digest of everything apart from the sources that determines what make does."""
         scripts = [*self.compilers, *sorted((self.work / "tools").iterdir())]
         return key_of(
             [
@@ -211,7 +212,7 @@ class BuildDirectory:
         """What make would have printed for all of the tree, which the next build continues with if possible."""
         made = kept_tree.MadeTree(self.tree, result.text, self.compilers, self._kept)
         if made.output is None:
-            # Whose warnings they are that make printed the last time, cannot be told.
+            # It is unknown to which files the warnings of the last make belong.
             self._kept = None
             self._fill(list(read_sources(self.server.content)), None)
             return self.make_server()

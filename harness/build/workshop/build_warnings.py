@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from harness.core.model import Build
 
 FLAGS = ("-Wcast-align", "-Wno-error=cast-align")
-"""Flags beside the makefile's own, whose -Wall asks for the rest. Plain -Wcast-align is silent on machines that accept
-any address, like the oracle's. A tree that makes warnings fail must compile as it does without them."""
+"""Flags in addition to the makefile's own, whose -Wall enables the rest. Plain -Wcast-align is silent on machines that
+accept any address, like the oracle's. A tree in which warnings are errors must still compile.
+"""
 MAKE_OPTIONS = ("--output-sync=target", "--print-directory")
-"""What makes the places in make's output unambiguous, although files are compiled side by side."""
+"""Makes the places in make's output unambiguous, although files are compiled in parallel."""
 NAME = "warnings.json"
 
 
 def write(into: Path, output: str, tree: Path, compilers: Sequence[Path]) -> None:
-    """Store, beside a server, what compilers say of the files in the server's own folder. `output`: make's."""
+    """Store, beside a server, the compilers' warnings about the files in the server's own folder. `output`: make's."""
     own = tree / "src"
     folders = compiler_output.compiling_folders(output, tuple(map(str, compilers)))
     if any(Path(folder).is_relative_to(own) for folder in folders):

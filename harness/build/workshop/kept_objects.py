@@ -35,8 +35,8 @@ class KeptObjects(Record, frozen=True):
 
 
 def keep(folder: Path, compiled_in: Path, work: Path, recipe: str) -> None:
-    """Note what the compilers of a folder's objects read, which ran in `compiled_in`. Those that do not say are made
-    again the next time.
+    """Record the files that the compilers of a folder's objects read, which ran in `compiled_in`. Objects without this
+    information are compiled again the next time.
     """
     digests: dict[str, str] = {}
     objects: dict[str, KeptObject] = {}
@@ -54,7 +54,7 @@ def keep(folder: Path, compiled_in: Path, work: Path, recipe: str) -> None:
 
 
 def fill(folder: Path, sources: Path, work: Path, recipe: str) -> None:
-    """Give a folder these sources. Of what is there, only the objects stay that the same compilers would make again."""
+    """Give a folder these sources. Of its content, only objects remain that the same compilers would make again."""
     for path in sorted(folder.glob("*")):
         if path.suffix not in {".o", ".d"} and path.name != NAME:
             path.unlink()

@@ -35,7 +35,7 @@ _COMPILED = re.compile(r"^src/.*\.[ch]$")
 _SOURCES = "src"
 """The folder of the objects that the server's own makefile compiles. The libraries' have their own makefiles."""
 _KNOWN_PRODUCTS = re.compile(r"\.[oad]$|^src/(release\.h|Makefile\.dep)$|(^|/)\.make-[^/]*$")
-"""What a change of C sources cannot alter but by a compiler."""
+"""Files that a change of C sources can alter only through a compiler."""
 _ELF = b"\x7fELF"
 
 
@@ -48,10 +48,10 @@ class OutputBlock(Record, frozen=True):
 
 
 class KeptTree(Record, frozen=True):
-    """What is known of a kept tree. All paths are relative to it."""
+    """The known state of a kept tree. All paths are relative to it."""
 
     recipe: str
-    """A digest of everything beside the sources that decides what make does."""
+    """A digest of everything apart from the sources that determines what make does."""
     sources: dict[str, str]
     """Source -> digest."""
     products: dict[str, str]
@@ -76,7 +76,9 @@ def _state(status: os.stat_result) -> str:
 
 
 def take(work: Path) -> KeptTree | None:
-    """What is known of the tree in a work folder; None for none. The tree is no kept one from here on."""
+    """The known state of the tree in a work folder; None if there is none. From here on, the tree does not count as
+    kept.
+    """
     place = work / NAME
     try:
         return json_codec.decode(place.read_bytes(), KeptTree)
@@ -87,7 +89,7 @@ def take(work: Path) -> KeptTree | None:
 
 
 def put(work: Path, kept: KeptTree) -> None:
-    """Store what is known of the tree in a work folder."""
+    """Store the known state of the tree in a work folder."""
     (work / NAME).write_bytes(json_codec.encode(kept))
 
 
@@ -99,7 +101,7 @@ def digests(sources: Iterable[SourceFile]) -> dict[str, str]:
 def bring_up_to_date(kept: KeptTree, tree: Path, sources: Sequence[SourceFile], programs: Iterable[str]) -> bool:
     """Give a kept tree other sources, and remove every object that they concern, and the `programs`.
 
-    False if that cannot be known: the tree must be rebuilt. It may be damaged then.
+    False if these cannot be determined: the tree must be rebuilt, and may be damaged.
     """
     now = digests(sources)
     changed = {place for place in now if kept.sources.get(place) != now[place]}
@@ -131,7 +133,7 @@ class MadeTree:
     """A tree in which make has just succeeded."""
 
     def __init__(self, tree: Path, output: str, compilers: Sequence[Path], before: KeptTree | None) -> None:
-        """`output` is make's, `before` what was known of the tree before make, if it was a kept one."""
+        """`output` is make's; `before` is the known state of the tree before make, if it was kept."""
         self._tree = tree
         self._before = before
         self._calls: dict[str, Compilation] = {}
@@ -155,7 +157,7 @@ class MadeTree:
     def known(
         self, sources: Mapping[str, str], recipe: str, preprocess: Callable[[Path, list[str]], str]
     ) -> KeptTree | None:
-        """What is known of it; None if that is too little to keep it.
+        """Its known state; None if that does not suffice to keep it.
 
         `preprocess` runs a compiler in a folder and returns what it prints.
         """
@@ -225,7 +227,9 @@ def _resolved(names: Iterable[str], folder: str) -> list[str]:
 def _asked(
     unknown: Mapping[str, Compilation], tree: Path, preprocess: Callable[[Path, list[str]], str]
 ) -> dict[str, list[str]]:
-    """What the compilers of these objects read, by the compilers' own word: one call for all of a folder and flags."""
+    """The files that the compilers of these objects read, according to the compilers: one call for all objects of a
+    folder with the same flags.
+    """
     alike: dict[tuple[str, ...], dict[str, str]] = {}
     for name, call in unknown.items():
         source, words = _source(call), call.words

@@ -78,7 +78,7 @@ class CompilerFlags(click.ParamType[tuple[str, ...]]):
     """Pattern of flags that only Plumbline may set -> why, and what to type."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The individual flags. For words that are no flags, and for flags that Plumbline sets, it fails with advice
+        """The individual flags. For words that are not flags, and for flags that Plumbline sets, it fails with advice
         what to type.
         """
         if isinstance(value, tuple):

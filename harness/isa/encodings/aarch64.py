@@ -120,7 +120,7 @@ def _pair(text: str, size: int, moves: tuple[Move, ...], address: AddressForm, s
 
 
 def _ordered() -> Iterator[Encoding]:
-    """Exclusive and ordered accesses. A store without its load fails after it has looked at the alignment (B2.9.5)."""
+    """Exclusive and ordered accesses. A store without its load fails after it has checked the alignment (B2.9.5)."""
     for size, letters, register, kept in (
         (1, "b", "w2", "w8"),
         (2, "h", "w2", "w8"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 VALUE, BASE = 1, 4
-"""$1 is moved, $4 is the base. $25, $27 and 8 bytes at $30 are free for what comes before."""
+"""$1 is moved, $4 is the base. $25, $27 and 8 bytes at $30 are free for preceding instructions."""
 FLOATS: dict[str, tuple[AccessClass, int, int]] = {
     "s": ("float", 4, 10),
     "t": ("double", 8, 11),
@@ -80,7 +80,7 @@ def _floats() -> Iterator[Encoding]:
 
 
 def _linked() -> Iterator[Encoding]:
-    """Load locked, a store after it, and a store without it, which fails after it has looked at the alignment."""
+    """Load locked, a store after it, and a store without it, which fails after it has checked the alignment."""
     for letter, size in (("l", 4), ("q", 8)):
         load, store = f"ld{letter}_l", f"st{letter}_c"
         loaded = Move("load", 0, _integer(VALUE), size, 8 - size, True)

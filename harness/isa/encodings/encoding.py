@@ -1,4 +1,4 @@
-"""What is known of an encoding: its text, its address, what it moves, and which alignment it asks for."""
+"""The form of an encoding: its text, its address, what it moves, and the alignment that it requires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 Direction = Literal["load", "store"]
 Change = Literal["", "add", "sub", "from", "and", "or", "xor", "shl", "shr", "sar", "rol", "ror", "quiet"]
 """What becomes of what was there: nothing that counts, the sum with what is moved, the difference, that difference
-the other way round, three combinations of bits, five shifts by one; or a number whose signalling NaN becomes quiet."""
+reversed, three combinations of bits, five shifts by one; or a number whose signalling NaN becomes quiet.
+"""
 
 
 OFFSETS = (0, 8, -8, 0x7FF0, -0x8000)
@@ -33,31 +34,31 @@ class Move(NamedTuple):
     """How many more bytes of the register a load fills with zeros, or with copies of the sign."""
     is_signed: bool = False
     change: Change = ""
-    """How what is moved is combined with what was there."""
+    """How the moved value is combined with the previous one."""
     constant: int | None = None
-    """In place of what the register held."""
+    """Replaces the register's value."""
 
 
 class Encoding(NamedTuple):
     """An instruction with one form of operands, and everything that it changes."""
 
     state: str
-    """The instruction set that it is of, where a processor has several: `T32`."""
+    """Its instruction set, if a processor has several: `T32`."""
     text: str
-    """As the assembler takes it. With the state it is the encoding's name."""
+    """In the assembler's notation. With the state it is the encoding's name."""
     section: str
-    """Where the manual describes it."""
+    """The section of the manual that describes it."""
     access_class: AccessClass
     direction: Direction
-    """As rules and records have it: what loads and stores is a store."""
+    """As in rules and records: an instruction that loads and stores counts as a store."""
     unit_bytes: int
     """The unit whose alignment counts."""
     base: int
     """Number of the register that holds the address."""
     moves: tuple[Move, ...]
-    """What it does where it succeeds."""
+    """Its effect if it succeeds."""
     displacement: int = 0
-    """How far the access lies beyond the base."""
+    """How far the access is beyond the base."""
     index_register: tuple[int, int] | None = None
     """Number and value of the register that is a part of the displacement."""
     writeback: int = 0
@@ -65,19 +66,19 @@ class Encoding(NamedTuple):
     results: tuple[tuple[int, int], ...] = ()
     """Numbers and values of registers that it sets, as a conditional store does."""
     hint_bytes: int = 0
-    """The alignment that the instruction itself asks for; 0 if nothing beyond its unit."""
+    """The alignment that the instruction itself requires; 0 if it requires nothing beyond its unit."""
     truncates: bool = False
     """Whether it drops the low bits of its address by definition, so that no address is misaligned for it."""
     before: tuple[str, ...] = ()
     """Instructions that it needs before it: a conditional store needs its load."""
     after: tuple[str, ...] = ()
-    """Instructions that show what it has done, as those that read flags. They do not run where it is refused."""
+    """Instructions that show its effect, such as those that read flags. They do not run if it is refused."""
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets that have it."""
 
     @property
     def name(self) -> str:
-        """What it is called in tables and reports."""
+        """Its name in tables and reports."""
         return " ".join(filter(None, [self.state, *(f"{line};" for line in self.before), self.text]))
 
 
@@ -87,11 +88,11 @@ def directions(load: str, store: str) -> list[tuple[str, Direction]]:
 
 
 class AddressForm(NamedTuple):
-    """An addressing mode, as the assembler takes it."""
+    """An addressing mode, in the assembler's notation."""
 
     text: str
     displacement: int = 0
-    """How far the access lies beyond the base."""
+    """How far the access is beyond the base."""
     writeback: int = 0
     """What is added to the base afterwards."""
     index_register: tuple[int, int] | None = None
@@ -101,12 +102,12 @@ class AddressForm(NamedTuple):
 
 
 class Opcode(NamedTuple):
-    """What an instruction moves, in whichever addressing mode."""
+    """What an instruction moves, in any addressing mode."""
 
     name: str
-    """As the assembler takes it. A `{}` stands for what an addressing mode puts into it."""
+    """In the assembler's notation. A `{}` stands for what an addressing mode puts into it."""
     operand: str
-    """What it moves, as the assembler takes it: `r2, r3`."""
+    """What it moves, in the assembler's notation: `r2, r3`."""
     section: str
     access_class: AccessClass
     direction: Direction
@@ -159,7 +160,7 @@ class SlotForm(NamedTuple):
     """The compiler's options for assembly that the disassembler has printed, which names later processors' things."""
     bits: int = 32
     address_bits: int = 0
-    """What is added to the address of its code."""
+    """The number to add to the address of its code."""
     object_format: str = ""
     """Where the disassembler reads no plain bytes, as LLVM's: the format of an object that can hold them."""
     padding: bytes = b""
@@ -167,7 +168,7 @@ class SlotForm(NamedTuple):
 
 
 class RowForm(NamedTuple):
-    """How a table of a decoder that is no decodetree is written in C."""
+    """How a table of a decoder that is not a decodetree is written in C."""
 
     row: str
     """A pattern of a row; its group `name` is the instruction's."""
@@ -176,18 +177,18 @@ class RowForm(NamedTuple):
     divided: Callable[[str, int, int], Iterable[tuple[str, int, int]]] | None = None
     """Name, mask and value of a row -> those of each form of operands that it decodes."""
     is_last_first: bool = False
-    """Whether a row takes what it matches from those before it."""
+    """Whether a row takes precedence over earlier rows for what it matches."""
 
 
 class DecoderTable(NamedTuple):
-    """A table by which the emulator decodes instructions."""
+    """A table with which the emulator decodes instructions."""
 
     file: str
     """Its path in the emulator's source."""
     state: str
     """The instruction set that it decodes."""
     decodes: Callable[[int], bool] = lambda _: True
-    """Whether the emulator asks it about an instruction."""
+    """Whether the emulator consults it for an instruction."""
     flipped: int = 0
     """The bits in which the words of the table differ from the instructions."""
     form: RowForm | None = None
@@ -217,14 +218,14 @@ class EncodingTable(NamedTuple):
     header: Path
     """`sweep_resume`, which lets a signal handler go on behind a slot: a `.h` file."""
     names: str
-    """A pattern that begins what the disassembler prints of every access."""
+    """A pattern that matches the beginning of the disassembler's text of every access."""
     decoder_names: str
     """A pattern that matches the decoder's names of accesses whole."""
     decoders: Sequence[DecoderTable]
     unread: Sequence[Exempt]
-    """What the disassembler does not know, by state and text as they are here or by the decoder's name."""
+    """Accesses that the disassembler does not know, by state and text as they are here or by the decoder's name."""
     unassembled: Sequence[Exempt]
-    """What the disassembler prints and the assembler refuses."""
+    """Texts that the disassembler prints and the assembler refuses."""
     unmade: Sequence[Exempt]
     """What no encoding is of, as the disassembler prints it, although it or the decoder takes it for an access."""
     registers: tuple[str, ...] = ()

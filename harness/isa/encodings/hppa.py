@@ -38,7 +38,7 @@ SHORT = (0, 8, -8, 15, -16)
 
 
 def _integer(register: int, size: int) -> int:
-    """Where the lowest bytes of an integer register lie."""
+    """The position of an integer register's lowest bytes."""
     return 4 * register + 4 - size
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 BASE, VALUE, OTHER, INDEX = 4, 6, 7, 8
 """Numbers of a0, which is the base, of a2, which is moved, of a3, which is the result of what moves twice, and of a4,
-which is an index or a bound, as a5 after it is an index. t7, t8 and 16 bytes at sp are free for what comes before."""
+which is an index or a bound, as a5 after it is an index. t7, t8 and 16 bytes at sp are free for preceding
+instructions.
+"""
 DOUBLE, SINGLE, VECTOR, WIDE = 10, 11, 12, 13
 """Of f10, f11 and vr12 the register file has the bytes that FLD.D, FLD.S and VLD define; of xr13 it has all."""
 SHORT_OFFSETS = (0, 8, -8, 2040, -2048)
@@ -112,7 +114,7 @@ def _floating() -> Iterator[Encoding]:
 
 
 def _linked() -> Iterator[Encoding]:
-    """LL, SC after its load, and SC without it, which asks for alignment all the same."""
+    """LL, SC after its load, and SC without it, which nevertheless requires alignment."""
     for letter, size in (("w", 4), ("d", 8)):
         yield from _displaced(Opcode(f"ll.{letter}", "$a2", "2.2.7.4", "linked", "load", size, (_load(size),)), OFFSETS)
         one = Opcode(f"sc.{letter}", "$a2", "2.2.7.4", "linked", "store", size, (_store(size),))

@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 VALUE, BASE, INDEX, NEGATIVE_INDEX = 2, 4, 5, 6
-"""$2 is moved, $4 is the base, $5 and $6 are the index. $25 and the word at $29 are free for what comes before."""
+"""$2 is moved, $4 is the base, $5 and $6 are the index. $25 and the word at $29 are free for preceding instructions."""
 DOUBLE, SINGLE = 2, 4
 """The floating-point registers: $f2 has 8 bytes in the register file. Of $f4 it has 4: LWC1 leaves the rest open."""
 INDEX_VALUE = 24
 
 
 class _MipsTarget(NamedTuple):
-    """A target, and where its registers lie in the register file."""
+    """A target, and where its registers are in the register file."""
 
     target: str
     word_bytes: int
     is_big: bool
 
     def integer(self, register: int, size: int) -> int:
-        """Where the lowest bytes of an integer register lie."""
+        """The position of an integer register's lowest bytes."""
         return self.word_bytes * register + (self.word_bytes - size if self.is_big else 0)
 
     def float(self, register: int) -> int:
-        """Where a floating-point register lies: in 32-bit programs there are those of even numbers alone."""
+        """The position of a floating-point register: in 32-bit programs there are those of even numbers alone."""
         return 32 * self.word_bytes + 8 * (register if self.word_bytes == 8 else register // 2)
 
     def moved(self, direction: Direction, size: int, *, is_signed: bool = True) -> Move:

@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parent
 BASE, VALUE, OTHER = 10, 12, 13
 """Numbers of a0, which is the base, of a2, which is moved, and of a3, which is the result of what moves twice.
 
-t5 and t6 are free for what comes before, and so are 16 bytes at sp.
+t5 and t6 are free for preceding instructions, and so are 16 bytes at sp.
 """
 DOUBLE, SINGLE = 10, 11
 """Of fa0, of which the register file has 8 bytes, and fa1, of which it has the 4 that FLW writes below its ones."""
@@ -84,7 +84,7 @@ def _compressed(plain: list[Opcode]) -> Iterator[Encoding]:
 
 
 def _linked() -> Iterator[Encoding]:
-    """LR, SC after its load, and SC without it, which asks for alignment all the same (8.2)."""
+    """LR, SC after its load, and SC without it, which nevertheless requires alignment (8.2)."""
     address = AddressForm("(a0)")
     for letter, size in (("w", 4), ("d", 8)):
         for order in ("", ".aq", ".aqrl"):

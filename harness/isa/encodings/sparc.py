@@ -37,7 +37,7 @@ PRIMARY, PRIMARY_LITTLE, BYTE, HALF, BLOCK = 0x80, 0x88, 0xD0, 0xD2, 0xF0
 
 
 def _integer(register: int, size: int = 8) -> int:
-    """Where the lowest bytes of an integer register lie."""
+    """The position of an integer register's lowest bytes."""
     return 8 * register + 8 - size
 
 
@@ -120,7 +120,7 @@ def _encoding(one: Opcode, name: str, address: AddressForm, hint: int = 0) -> En
 
 
 def _reversed(one: Opcode) -> Opcode:
-    """The same in the other byte order: each register's bytes the other way round."""
+    """The same in the other byte order: each register's bytes reversed."""
     moves: list[Move] = []
     for move in one.moves:
         for i in range(move.size):
@@ -154,7 +154,7 @@ def _test_and_set() -> Iterator[Encoding]:
 
 
 def _compare_and_swap() -> Iterator[Encoding]:
-    """Where memory is not what is compared with it, and where it is: what lies there is fetched by bytes first."""
+    """Where memory is not what is compared with it, and where it is: what is there is fetched by bytes first."""
     for name, size in (("casa", 4), ("casxa", 8)):
         loaded = Move("load", 0, _integer(SECOND, size), size, 8 - size)
         fetched = ["ldub [%o4], %l6"]

@@ -246,7 +246,7 @@ def _note_gone(cell: Path, count: int) -> None:
 
 
 def _keep_objects(cell: Path) -> None:
-    """Copy the programs and libraries that a fault lies in, which the next compilation overwrites.
+    """Copy the programs and libraries that a fault is in, which the next compilation overwrites.
 
     One that was overwritten already would give the fault another function's name.
     """

@@ -115,7 +115,7 @@ def misrecorded(
 ) -> list[str]:
     """One phrase for each encoding whose access at one byte past a boundary is not recorded once, as what it is.
 
-    `runner`: of an audit. `addresses`: where the encodings' instructions lie in the program.
+    `runner`: of an audit. `addresses`: where the encodings' instructions are in the program.
     """
     offset = 1
     deadline = runner.target.deadline_seconds(RUN_SECONDS)

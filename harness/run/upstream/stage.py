@@ -1,7 +1,7 @@
 """A copy of a release's tests in which the launcher stands for its programs, on its own short path.
 
 Upstream's tests look for programs in src/ and write below tests/tmp. The copy belongs to one cell; the tree is never
-written to. Unix sockets need a short path (unix(7)), so that the copy cannot lie in the run folder.
+written to. Unix sockets need a short path (unix(7)), so that the copy cannot be in the run folder.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ class _UnwantedError(Exception):
 def carry_out(described: bytes, tree: bytes | None, corpora: bytes | None = None) -> tuple[bytes, bytes]:
     """Carry out a job. Returns a JobReport as JSON, and the packed run folder unless the shared store has it.
 
-    `tree`: the packed source of a server that is no release. `corpora`: what other jobs have learned, packed, of a job
-    that learns. The exit code of a job that says nothing about the server is that of its error; this function raises
-    nothing.
+    `tree`: the packed source of a server that is not a release. `corpora`: what other jobs have learned, packed, of a
+    job that learns. The exit code of a job that says nothing about the server is that of its error; this function
+    raises nothing.
     """
     given = json_codec.decode(described, job.CampaignJob)
     started = time.monotonic()

@@ -2,7 +2,7 @@
 harness.workflows.measure.server_cost_run measures them.
 
 A figure is the median of its rounds, each with its own server. Its spread is the difference between the largest and the
-smallest round. A count whose spread is larger than its workload allows is no figure.
+smallest round. A count whose spread is larger than its workload allows is not a figure.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class NoFigure(Record, frozen=True):
     workload: str
     reason: str
     inapplicable: bool = False
-    """Whether the release simply lacks a command, or the tier a way to send the workload, which is no fault."""
+    """Whether the release simply lacks a command, or the tier a way to send the workload, which is not a fault."""
 
 
 class KernelRound(Record, frozen=True):

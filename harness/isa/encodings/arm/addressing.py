@@ -19,12 +19,12 @@ BEFORE_V7 = ("armv5", "armv6")
 
 
 def word(register: int) -> int:
-    """Where a core register lies in the register file."""
+    """Where a core register is in the register file."""
     return 4 * register
 
 
 def double(register: int) -> int:
-    """Where a register of 64 bits of VFP and NEON lies."""
+    """The position of a register of 64 bits of VFP and NEON."""
     return 64 + 8 * register
 
 

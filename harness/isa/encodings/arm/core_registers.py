@@ -101,7 +101,7 @@ def _thumb_singles() -> Iterator[Encoding]:
 SHORT, LONG, WITH_BASE = (3,), (0, 1, 2, 3, *range(5, 13), 14), (3, 4)
 LISTS: list[tuple[int, ...]] = [SHORT, (2, 3), LONG]
 ORDERS = {"ia": (0, 0), "ib": (4, 0), "da": (4, -4), "db": (0, -4)}
-"""How far the first register lies beyond the base, and by how many bytes a register more moves it."""
+"""How far the first register is beyond the base, and by how many bytes a register more moves it."""
 
 
 def _block(
@@ -156,7 +156,7 @@ def _swaps() -> Iterator[Encoding]:
 
 
 def _exclusives() -> Iterator[Encoding]:
-    """LDREX, STREX after its load, and STREX alone, which fails (A3.4.1) after it has looked at the alignment."""
+    """LDREX, STREX after its load, and STREX alone, which fails (A3.4.1) after it has checked the alignment."""
     for state, with_offset in (("A32", False), ("T32", True)):
         for letter, size in (("", 4), ("b", 1), ("h", 2), ("d", 8)):
             targets = V7 if state == "T32" else V6

@@ -101,7 +101,7 @@ def _extended_floats() -> Iterator[M68kInstruction]:
         yield each(f"fmovem.x {{}},{listed}", 24, two, lambda mode: goes_up(mode) and not mode.is_read_only)
         moves = (*stored(1, 0), *stored(2, 12))
         yield each(f"fmovem.x {listed},{{}}", 24, moves, is_control)
-        # The bits of %d4 are the other way round.
+        # The bits of %d4 are reversed.
         yield each(f"fmovem.x {listed},{{}}", 24, moves, lambda mode: mode.address.text == "-(%a0)", 6)
 
 

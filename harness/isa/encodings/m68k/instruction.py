@@ -25,7 +25,7 @@ class M68kInstruction(NamedTuple):
     """What an instruction does, in whichever addressing mode."""
 
     text: str
-    """As the assembler takes it. A `{}` is the address, as in what is before it."""
+    """In the assembler's notation. A `{}` is the address, as in what is before it."""
     size: int
     """The bytes that it accesses, by which an automatic mode changes the base."""
     moves: tuple[Move, ...]
@@ -86,7 +86,7 @@ class M68kInstruction(NamedTuple):
 
 
 def low(register: int, size: int) -> int:
-    """Where the lowest bytes of a register lie in the register file."""
+    """Where the lowest bytes of a register are in the register file."""
     return 4 * register + 4 - size
 
 

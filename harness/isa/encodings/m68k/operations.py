@@ -83,7 +83,7 @@ def _comparisons() -> Iterator[M68kInstruction]:
             text = f"cmpa.{letter} {{}},%a3"
             yield M68kInstruction(text, size, moves, before=fetch, after=equal, results=yes, only=is_control)
             yield M68kInstruction(text, size, NOTHING, only=lambda mode: mode.is_automatic)
-    # The lower bound lies at the lower address. What is equal to it lies between the bounds.
+    # The lower bound is at the lower address. What is equal to it is between the bounds.
     yield M68kInstruction(
         "chk2.b {},%d2",
         2,

@@ -164,7 +164,7 @@ def _hinted(address: AddressForm) -> AddressForm:
 
 
 def _linked(machine: PowerpcTarget) -> Iterator[Encoding]:
-    """Load and reserve, a store after it, and a store without it, which asks for alignment all the same."""
+    """Load and reserve, a store after it, and a store without it, which nevertheless requires alignment."""
     sizes = {"w": 4, **({"b": 1, "h": 2, "d": 8} if machine.is_wide else {})}
     for letter, size in sizes.items():
         load, store = f"l{letter}arx", f"st{letter}cx."

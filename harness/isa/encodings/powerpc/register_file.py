@@ -1,4 +1,4 @@
-"""Which registers the instructions of PowerPC use, and where each of them lies in a target's register file."""
+"""Which registers the instructions of PowerPC use, and where each of them is in a target's register file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from harness.isa.encodings.encoding import Direction
 
 VALUE, BASE, INDEX, NEGATIVE_INDEX, STRING, CR0 = 3, 4, 5, 6, 7, 32
-"""r3 is moved, r4 is the base, r5 and r6 are the index, r7 to r9 are strings. r0 is free for what comes before.
+"""r3 is moved, r4 is the base, r5 and r6 are the index, r7 to r9 are strings. r0 is free for preceding instructions.
 
-32 is no register: there the register file has what an instruction made of CR0.
+32 is not a register: there the register file has what an instruction made of CR0.
 """
 QUAD, OTHER_QUAD = 8, 10
 """r8 and r9 are moved as a quadword. r10 and r11 are loaded where the load has to come before."""
@@ -23,7 +23,7 @@ SINGLE, DOUBLE, VECTOR = 1, 2, 2
 
 
 class PowerpcTarget(NamedTuple):
-    """A target, and where its registers lie in the register file."""
+    """A target, and where its registers are in the register file."""
 
     target: str
     word_bytes: int
@@ -35,11 +35,11 @@ class PowerpcTarget(NamedTuple):
         return self.word_bytes == 8
 
     def integer(self, register: int, size: int) -> int:
-        """Where the lowest bytes of an integer register lie."""
+        """The position of an integer register's lowest bytes."""
         return self.word_bytes * register + (self.word_bytes - size if self.is_big else 0)
 
     def low_word(self, register: int) -> int:
-        """Where the low word of a floating-point register lies."""
+        """The position of a floating-point register's low word."""
         return self.float(register) + (4 if self.is_big else 0)
 
     @property
@@ -64,11 +64,11 @@ class PowerpcTarget(NamedTuple):
         return tuple(Move(direction, size * i, place, size) for i, place in enumerate(by_address))
 
     def float(self, register: int) -> int:
-        """Where a floating-point register lies."""
+        """The position of a floating-point register."""
         return 36 * self.word_bytes + 8 * register
 
     def vector(self, register: int) -> int:
-        """Where a vector register lies."""
+        """The position of a vector register."""
         return 36 * self.word_bytes + 256 + 16 * register
 
     def moved(self, direction: Direction, size: int, register: int = VALUE, *, is_signed: bool = False) -> Move:

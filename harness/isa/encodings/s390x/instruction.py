@@ -40,7 +40,7 @@ class S390xInstruction(NamedTuple):
 
     format: str
     text: str
-    """As the assembler takes it. A `{}` is the address, as in what is before it."""
+    """In the assembler's notation. A `{}` is the address, as in what is before it."""
     moves: tuple[Move, ...]
     unit: int
     """The unit whose alignment counts, in bytes."""
@@ -78,12 +78,12 @@ class S390xInstruction(NamedTuple):
 
 
 def low(register: int, size: int) -> int:
-    """Where the lowest bytes of a register lie."""
+    """The position of a register's lowest bytes."""
     return 8 * register + 8 - size
 
 
 def high(register: int) -> int:
-    """Where the high word of a register lies."""
+    """The position of a register's high word."""
     return 8 * register
 
 

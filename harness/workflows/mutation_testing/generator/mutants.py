@@ -178,7 +178,7 @@ _DIRECTIVES = ("preproc_defined", "preproc_def", "preproc_function_def")
 def edit_of(file: str, content: bytes, change: Replacement) -> Edit | None:
     """The change as an edit whose anchor is unique in the file: as much around the change as that requires.
 
-    None if the anchor is no UTF-8, which edits are.
+    None if the anchor is not UTF-8, which edits are.
     """
     start, end = change.start, change.end
     while start == end or content.count(content[start:end]) != 1:

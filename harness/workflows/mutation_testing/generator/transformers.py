@@ -183,8 +183,8 @@ def packed(place: Place) -> Iterator[Replacement]:
     """Structures, packed where that can show: something has a pointer to one of their fields.
 
     The compiler knows that a field may be misaligned wherever the code names the structure. It does not behind a
-    pointer: one that `&` makes, one to an array or to a structure inside, or one that a macro makes.
-    Arrays of bytes may lie anywhere.
+    pointer: one that `&` makes, one to an array or to a structure inside, or one that a macro makes. Arrays of bytes
+    may be anywhere.
     """
     source = place.source
     addressed = source.with_address_taken()

@@ -139,7 +139,7 @@ class SampleRun:
 
 
 def _commit() -> str:
-    """Plumbline's commit, with `+` where files differ from it; its version, where it is no checkout."""
+    """Plumbline's commit, with `+` where files differ from it; its version, where it is not a checkout."""
     try:
         checkout = Checkout(ROOT)
         base = checkout.base("HEAD")
