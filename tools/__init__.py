@@ -1,1 +1,1 @@
-"""What makes documents: not part of the suite."""
+"""Programs for contributors, such as generators of documents. Not part of the suite."""

@@ -46,7 +46,7 @@ class Place(Record, frozen=True):
 
 
 class BugCheck(Record, frozen=True):
-    """How a machine asks a release whether it still has the bug: the cell and the finding that shows it."""
+    """The check that determines whether a release still has the bug: the cell, and the finding that shows the bug."""
 
     target: str
     suite: str
@@ -55,7 +55,7 @@ class BugCheck(Record, frozen=True):
     tests: tuple[str, ...] = ()
     """Parts of names, or globs, of the only tests to run; empty: the whole suite."""
     said: str = "*"
-    """A glob of the whole message of the failed test, so that another failure of the same test is not taken for it."""
+    """A glob of the failed test's whole message, so that another failure of the same test is not mistaken for it."""
     servers: tuple[str, ...] = ()
     """The only releases that it can be asked of; empty: all."""
     tier: Tier = "quick"
@@ -105,12 +105,12 @@ class Patch(Record, frozen=True):
 
     @property
     def digest(self) -> str:
-        """What distinguishes it from every other patch, so that a changed one needs new proof."""
+        """Identifies a patch, so that a changed one requires new proof."""
         return hashlib.sha256(json_codec.encode(self)).hexdigest()[:12]
 
 
 class Unasked(Record, frozen=True):
-    """Releases that cannot be asked, although the bug concerns them."""
+    """Releases that cannot be checked, although the bug concerns them."""
 
     servers: tuple[str, ...]
     reason: str
@@ -125,7 +125,7 @@ class Bug(Record, frozen=True):
     section: Section
     """The section of docs/FOUND.md that lists it."""
     kind: Kind
-    """What the cause is about."""
+    """The kind of the cause."""
     found: date
     """The date of the page's first commit."""
     has: tuple[str, ...]
@@ -133,7 +133,7 @@ class Bug(Record, frozen=True):
     lacks: tuple[str, ...] = ()
     """The releases that do not, according to the page."""
     by_source: tuple[str, ...] = ()
-    """The releases whose source has it, according to the page, and that nobody had run when it was written."""
+    """The releases whose source has it, according to the page, and that had not been run when the page was written."""
     machines: str = ""
     """The machines that show it, in the page's words."""
     targets: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class Bug(Record, frozen=True):
     fix: str = ""
     """The page's own proposal; empty if it has none."""
     command: str = ""
-    """How to reproduce it where no check can: a part of the page's commands."""
+    """How to reproduce it if no check can: some of the page's commands."""
     places: tuple[Place, ...] = ()
     checks: tuple[BugCheck, ...] = ()
     streams: tuple[StreamCheck, ...] = ()
@@ -156,7 +156,7 @@ class Bug(Record, frozen=True):
         return (*self.checks, *self.streams)
 
     def proofs(self, patch: Patch) -> tuple[BugCheck, ...]:
-        """What a release with a patch must pass: the bug's own checks, and the whole suites of these."""
+        """The tests that a release with a patch must pass: the bug's own checks, and their whole suites."""
         own = [check for check in self.checks if not check.servers or patch.server in check.servers]
         return tuple(dict.fromkeys([*own, *(msgspec.structs.replace(check, tests=()) for check in own)]))
 
@@ -165,7 +165,7 @@ class Bug(Record, frozen=True):
         return (*self.has, *self.by_source, *self.lacks)
 
     def why_unasked(self, server: str) -> str:
-        """Why a release cannot be asked; empty if it can."""
+        """Why a release cannot be checked; empty if it can."""
         if not self.ways:
             return "no check can ask for this bug"
         if found := next((one.reason for one in self.unasked if server in one.servers), ""):
@@ -176,17 +176,17 @@ class Bug(Record, frozen=True):
 
 
 class StoredAnswer(Record, frozen=True, omit_defaults=True):
-    """What a release answered to one check."""
+    """The result of one check of a release."""
 
     bug: str
     server: str
     command: str
-    """The command that asked. An answer to another question than the data ask today is out of date."""
+    """The command of the check. A result is out of date if the data contain another command today."""
     answer: Answer
     reason: str
-    """The finding that was seen, or why there is no clear answer."""
+    """The finding, or why there is no clear answer."""
     commit: str
-    """The commit of this project that asked."""
+    """The commit of this project that ran the check."""
     date: date
     patch: str = ""
     """The digest of the patch that the release had; empty for the release itself."""
@@ -244,7 +244,7 @@ def _check_names(bug: Bug, path: Path, catalog: Catalog) -> None:
 
 
 def read_answers(path: Path = ANSWERS) -> StoredAnswers:
-    """The stored answers; none if no release has been asked. Raises UsageError for a file that is not valid."""
+    """The stored answers; none if no release was checked. Raises UsageError for a file that is not valid."""
     if not path.is_file():
         return StoredAnswers()
     try:
@@ -298,7 +298,7 @@ def out_of_date(bug: Bug | None, answer: StoredAnswer) -> str:
 
 
 def answer_of(stored: StoredAnswers, bug: str, server: str) -> Answer | None:
-    """What a release answered to all checks of a bug; None if it was not asked."""
+    """The result of all checks of a bug on a release; None if there were none."""
     answers = {one.answer for one in stored.answers if (one.bug, one.server, one.patch) == (bug, server, "")}
     order: tuple[Answer, ...] = ("there", "unclear", "gone")
     return next((one for one in order if one in answers), None)

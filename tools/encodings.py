@@ -70,7 +70,7 @@ def _read(target: Target, tools: Toolchain, program: Path) -> tuple[str, AccessN
 
 
 def libraries(target: Target, tools: Toolchain) -> dict[str, Path]:
-    """The libraries that the target's programs are linked with; none where programs contain what they use of them."""
+    """The libraries that the target's programs are linked with; none if programs contain what they use of them."""
     if tools.is_static:
         return {}
     compiler = [tool(tools, "gcc"), *target.compiler_flags]
@@ -99,7 +99,7 @@ def readable() -> list[str]:
 
 
 def measured(name: str, family: str, releases: Iterable[str], before: Census) -> Census:
-    """A target's census with some releases counted anew, and without those that do not compile for it."""
+    """A target's census with some releases counted again, and without those that do not compile for it."""
     bench = Workbench.default()
     target = bench.catalog.targets[name]
     tools = bench.toolchain_of(target)

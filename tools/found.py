@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 SEED = 1
 USUAL = "redis-7.0.15"
-"""The release whose builds most machines have: it is asked first."""
+"""The release whose builds most machines have: it is checked first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One check of a bug, asked of one release."""
+    """One check of a bug on one release."""
 
     bug: Bug
     check: BugCheck | StreamCheck
@@ -62,7 +62,7 @@ class Question:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What distinguishes its stored answer from all others."""
+        """Identifies its stored answer."""
         return self.bug.name, self.server, self.check.command(self.server), self.patch.digest if self.patch else ""
 
 
@@ -73,7 +73,7 @@ def questions(
 
     A release about which a bug's page says nothing is only asked if both are named.
 
-    Raises UsageError for a name that is no bug's, and where nothing of what is named can be asked.
+    Raises UsageError for a name that is not a bug's, and where nothing of what is named can be asked.
     """
     _refuse_unknown(known, names)
     found = [
@@ -102,7 +102,7 @@ def patched(
 ) -> list[Question]:
     """What to ask of releases with patches of ours: for the bugs that are named; all where none is.
 
-    Raises UsageError for a name that is no bug's.
+    Raises UsageError for a name that is not a bug's.
     """
     _refuse_unknown(known, names)
     return [
@@ -177,7 +177,7 @@ def judged_patched(question: Question, judgement: Judgement, known: dict[str, Bu
 
 
 def judged(check: BugCheck, judgement: Judgement) -> tuple[Answer, str]:
-    """What a check's judgement says about its bug, and which finding or which lack of evidence says so."""
+    """A judgement's answer about the bug, and the finding or the lack of evidence on which it rests."""
     for finding in judgement.findings:
         for witness in finding.witnesses:
             # A file of the target can kill the server of another machine, in the target's own cell.
@@ -191,7 +191,7 @@ def judged(check: BugCheck, judgement: Judgement) -> tuple[Answer, str]:
     if not cells:
         return "unclear", "the check has no cell of this suite"
     for cell in judgement.cells:
-        # A known finding may hide what the test would have shown, so XFAIL is no silence either.
+        # A known finding may hide what the test would have shown, so XFAIL does not show silence either.
         if cell.verdict is not Verdict.PASS:
             others = ", ".join(finding.id for finding in judgement.findings)
             return "unclear", "; ".join(filter(None, [f"{cell.suite}: {cell.verdict.name}", cell.reason, others]))
@@ -251,7 +251,7 @@ def _checked(check: BugCheck, server: str, run: Path) -> Judgement:
 
 
 def answers(asked: Sequence[Question], known: dict[str, Bug]) -> Iterator[StoredAnswer]:
-    """Ask one after another; each answer comes as soon as it is there."""
+    """Run the checks one after another, and yield each answer as soon as it is known."""
     at = project.commit()
     for question in asked:
         folder = Path(tempfile.mkdtemp(prefix="plumbline-found-"))
@@ -272,7 +272,7 @@ def answers(asked: Sequence[Question], known: dict[str, Bug]) -> Iterator[Stored
 
 
 def stored_with(stored: bugs.StoredAnswers, new: StoredAnswer, known: dict[str, Bug]) -> bugs.StoredAnswers:
-    """The stored answers with a new one in place of its predecessor, and without those to questions of the past."""
+    """The stored answers with a new one in place of its predecessor, and without outdated ones."""
     kept = [
         one
         for one in stored.answers
@@ -302,7 +302,7 @@ def main(
     plan: bool,
     path: Path,
 ) -> None:
-    """Ask releases for bugs; all of docs/found without names."""
+    """Check releases for bugs; without names, for all of docs/found."""
     question_options.exit_with(
         lambda: (
             _print_patches(names)

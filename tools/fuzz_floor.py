@@ -106,7 +106,7 @@ def ended(content: bytes) -> bytes:
 
 
 def throw_away_replies(connection: socket.socket) -> None:
-    """Receive the replies to a write. Raises OSError where the server is gone or does not reply in time."""
+    """Receive the replies to a write. Raises OSError if the server is gone or does not reply in time."""
     received = b""
     while not received.endswith(_END_REPLY):
         piece = connection.recv(1 << 20)
@@ -122,7 +122,7 @@ def replayed(servers: Servers, writes: Sequence[bytes]) -> Cost:
         connect(servers.native.upstream, deadline_seconds=60) as to_native,
     ):
         for connection in (to_guest, to_native):
-            # The fuzzer lets timers run often, for what blocks a client for a moment. They are no part of the least.
+            # The fuzzer lets timers run often, for what blocks a client for a moment. They are not part of the least.
             connection.sendall(ended(wire((_SELDOM,))))
             throw_away_replies(connection)
         before = servers.used()

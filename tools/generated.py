@@ -1,4 +1,5 @@
-"""`python -m tools.generated`: writes what documents repeat from code and data. tests/test_generated.py compares them.
+"""`python -m tools.generated`: writes the parts of documents that repeat code and data. tests/test_generated.py
+compares them.
 
 README.md's required targets; docs/support.md's tables of targets and servers; docs/reference.md's table of commands
 that the fuzzer does not send; docs/cli.md, from the command line;
@@ -89,12 +90,12 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("CLUSTER.toml, which you write for your machines", ClusterFile),
 ]
 NAMED_BY_THE_PLACE = {"name", "path"}
-"""Fields whose value is the file's name. They are keys only where a file lists several of a kind."""
+"""Fields whose value is the file's name. They are keys only if a file lists several of a kind."""
 NAMED = (Policy,)
 
 
 def required_rows() -> list[str]:
-    """README.md's targets: those that every check runs on unless it is told otherwise."""
+    """README.md's targets: those on which every check runs by default."""
     required = [one for one in Catalog().targets.values() if "required" in one.groups]
     rows = [(f"`{one.name}`", one.title, one.alignment) for one in required]
     return table(["target", "machine", "a misaligned access"], rows)
@@ -182,7 +183,7 @@ def toml_keys() -> str:
     ]
     for place, kind in TOML_FILES:
         about = inspect.getdoc(kind) or ""
-        # Some say no more than which file it is.
+        # Some only say which file it is.
         lines += ["", f"## {place}", "", *([] if ".toml" in about else [about, ""])]
         lines += [f"- {line}" for line in _keys(kind, "", named=kind in NAMED)]
     return "\n".join([*lines, ""])
@@ -210,7 +211,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _inner(kind: Any) -> tuple[type[msgspec.Struct] | None, bool]:
-    """The noun that a table holds, and whether there are several."""
+    """The kind of record in a table, and whether there are several."""
     for one in (kind, *getattr(kind, "__args__", ())):
         if isinstance(one, type) and issubclass(one, msgspec.Struct):
             return one, one is not kind
@@ -235,7 +236,7 @@ def _type(kind: Any) -> str:
 
 
 def with_tables(path: Path, tables: dict[str, Callable[[], list[str]]]) -> str:
-    """A page with its tables written anew, between their marks."""
+    """A page with its tables rewritten, between their marks."""
     text = path.read_text("utf-8")
     for mark, rows in tables.items():
         start, end = f"<!-- {mark}: written by `python -m tools.generated` -->", f"<!-- end of {mark} -->"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 DASH = "–"
 FIRST = ("cold", "cold_packaged")
-"""What is measured only where it is asked for: each call downloads, and builds servers for minutes."""
+"""Figures that are measured only on request: each call downloads, and builds servers for minutes."""
 STORED = ROOT / "docs" / "bench.json"
 DEADLINE_SECONDS = 3600.0
 SEED = "1"
@@ -61,7 +61,7 @@ CHANGED_FUNCTION = "void bitopCommand(client *c) {\n"
 
 
 class Goal(NamedTuple):
-    """A figure, and what it should reach."""
+    """A figure, and its goal."""
 
     title: str
     unit: str
@@ -97,7 +97,7 @@ class Measured(Record, frozen=True):
     date: str
     processors: int
     load: float | None
-    """The load average before the first measurement; None where nobody looked."""
+    """The load average before the first measurement; None if nobody looked."""
     figures: dict[str, list[float]]
     """Name of a figure -> its value in each round."""
 
@@ -146,7 +146,7 @@ def _cell(goal: Goal, values: Sequence[float]) -> str:
 
 
 class _Bench:
-    """Runs `plumb`, each time in a folder of its own below one that is removed."""
+    """Runs `plumb`, each time in its own folder below one that is removed."""
 
     def __init__(self, folder: Path, targets: Sequence[str]) -> None:
         self.folder = folder
@@ -162,7 +162,7 @@ class _Bench:
     def plumb(
         self, *words: str | Path, fails: bool = False, variables: Mapping[str, str] | None = None
     ) -> tuple[float, Path]:
-        """The seconds that a command took, and its run folder. Raises InfrastructureError where it ended otherwise."""
+        """The seconds that a command took, and its run folder. Raises InfrastructureError if it ended otherwise."""
         self._count += 1
         run = self.folder / f"run-{self._count}"
         began = time.monotonic()
@@ -312,16 +312,16 @@ def main(names: tuple[str, ...], rounds: int, targets: tuple[str, ...]) -> None:
     measured = _conditions()
     Cache.default()
     with tempfile.TemporaryDirectory(prefix="plumbline-goals-") as folder:
-        # Also where it is killed: a checkout and its runs take a gigabyte.
+        # Also if it is killed: a checkout and its runs take a gigabyte.
         process.keep_folder(Path(folder))
         bench = _Bench(Path(folder), targets)
         for _ in range(rounds):
-            # By turns: what disturbs the machine for a while disturbs them all.
+            # They take turns, so a temporary disturbance of the machine affects all of them.
             for name in chosen:
                 MEASUREMENTS[name](bench)
                 measured = msgspec.structs.replace(measured, figures=bench.figures)
                 if not targets:
-                    # At once: a measurement that fails later loses no figure of these.
+                    # Stored at once, so a later failure does not lose these figures.
                     store(measured)
     click.echo("\n".join(rows([*read(), measured] if targets else read())))
     if measured.load is not None and measured.load > measured.processors / 2:

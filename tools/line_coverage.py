@@ -5,7 +5,7 @@ which the release has for that purpose, makes its children do so as well. Checks
 the canary and upstream's tests; the server's self-tests; `heap` with jemalloc; and upstream's tests alone.
 
 A line of the source counts wherever it was compiled: with and without TLS, with libc's allocator and jemalloc, in the
-server and in its self-tests. Each of these builds has counters and notes of its own. Counters that are not of a note's
+server and in its self-tests. Each of these builds has its own counters and notes. Counters that are not of a note's
 compilation bear another stamp, and gcov leaves them out.
 """
 
@@ -69,7 +69,7 @@ def instrumented(target: Target, counters: Path) -> Target:
 
 
 def compile_notes(bench: Workbench, tree: SourceTree, target: Target, folder: Path) -> dict[str, Path]:
-    """Compile the server once more in every variant, and keep what gcov needs of each in a folder of its own."""
+    """Compile the server once more in every variant, and keep what gcov needs of each in its own folder."""
     tools = bench.toolchain_of(target)
     tests = style_of(tree)
     openssl = provide_openssl(bench.fetcher, tools)
@@ -122,7 +122,7 @@ def lines_of(notes: Mapping[str, Path], counters: Path) -> Lines:
     merged: Lines = {}
     for name, paths in itertools.product(notes, places.values()):
         lines = _lines(notes[name], paths)
-        # The text of a self-test stands in the same file, and is no line of the server.
+        # The text of a self-test stands in the same file, and is not a line of the server.
         merged = within(merged, lines) if name == SELFTESTS else either(merged, lines)
     if not any(ran for lines in merged.values() for ran in lines.values()):
         raise InfrastructureError("gcov says that no line ran", where=str(counters))

@@ -1,8 +1,8 @@
 """`python -m tools.lines_left RELEASE FILE...`: why lines of a release that tests could run do not run, by class.
 
 The files are what `python -m tools.line_coverage --lines` wrote; a line ran where one of them says so. It prints the
-table of docs/COVERAGE.md. tools/lines_left.toml has the classes. A function that nothing in src mentions has a class of
-its own, and what fits no class is counted as such.
+table of docs/COVERAGE.md. tools/lines_left.toml has the classes. A function that nothing in src mentions has its own
+class, and what fits no class is counted as such.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Survivor(Record, frozen=True):
     test: str = ""
     """The test that finds it now, `FILE::NAME`."""
     same: bool = False
-    """Whether the reason shows that the mutant does what the release does, on each target of its operator: it would be
-    equivalent if a program had proved it.
+    """Whether the reason shows that the mutant behaves like the release, on each target of its operator: it would be
+    equivalent if a program had proved this.
     """
 
 
@@ -70,7 +70,7 @@ class SurvivorList(Record, frozen=True):
         return set(sample.seeds) <= {one.seed for one in self.held_back}
 
     def wanted(self, sample: RecallDocument) -> int:
-        """How many of the sample's mutants were to be judged; 0 where all of them are."""
+        """How many of the sample's mutants were to be judged; 0 if all of them are."""
         return sum(one.wanted for one in self.held_back if one.seed in sample.seeds)
 
     def read_before(self, sample: RecallDocument) -> set[str]:
@@ -89,17 +89,17 @@ class MeasuredRanking(Record, frozen=True):
     suite: str
     """The suite of the finding."""
     rank: int
-    """Its place in the list; 0 where it is not among the ten."""
+    """Its place in the list; 0 if it is not among the ten."""
     failing: int
     passing: int
     points_to: str = ""
     """The function that the finding points to without a ranking (`implicated`); empty for none."""
     explained: int | None = None
-    """Its place after `plumb explain`; absent where the command showed no difference."""
+    """Its place after `plumb explain`; absent if the command showed no difference."""
     unexplained: str = "no value differs"
     """Why it showed none."""
     parts_in: str = ""
-    """The function at the place where values part; empty where none differed."""
+    """The function at the place where values part; empty if none differed."""
 
 
 class MeasuredRankings(Record, frozen=True):

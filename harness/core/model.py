@@ -243,7 +243,7 @@ class Suite(Record, frozen=True):
     also runs it for a change to them, beside the suites that cover the file or the whole quick tier.
     """
     multi_target_tier: SuiteTier | Literal[""] = ""
-    """The lowest tier in which its tests combine several targets of the run, so that a single target tests less."""
+    """The lowest tier in which its tests combine several targets of the run, so a single target tests less."""
     io_bound: bool = False
     """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
     since: tuple[int, ...] = ()

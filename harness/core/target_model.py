@@ -96,7 +96,7 @@ Direction = Literal["load", "store"]
 
 
 class Policy(Record, frozen=True):
-    """The handling of misaligned accesses: which are forbidden, and what happens on a forbidden one."""
+    """The handling of misaligned accesses: which are forbidden, and the effect of a forbidden one."""
 
     name: str
     title: str
@@ -253,7 +253,7 @@ class Toolchain(Record, frozen=True):
     libraries: tuple[str, ...] = ("-latomic",)
     """The linker's last words."""
     is_static: bool = False
-    """Whether programs contain their C library, so that nothing can be loaded into them."""
+    """Whether programs contain their C library, so nothing can be loaded into them."""
     has_lto: bool = True
     """Whether the linker reads the objects of link-time optimisation."""
     debian_architecture: str = ""

@@ -69,7 +69,7 @@ class WorkloadFile(Record, frozen=True):
 
     title: str
     source: str
-    """The document, and what of it these workloads repeat."""
+    """The document, and the parts of it that these workloads repeat."""
     workloads: list[BenchWorkload]
 
 

@@ -49,7 +49,7 @@ class AllowedDifference(Record, frozen=True):
     native: str
     """Regular expression for the native build's whole reply."""
     ends: bool
-    """Whether the stored data differ afterwards, so that later replies cannot be compared."""
+    """Whether the stored data differ afterwards, which makes later replies incomparable."""
     reason: str
     width_bits: Literal[32, 64, "any"] = "any"
     """Width of the targets that it applies to."""

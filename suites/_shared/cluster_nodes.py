@@ -1,4 +1,4 @@
-"""Starts cluster nodes on loopback ports of their own, introduces them to each other, and assigns slots.
+"""Starts cluster nodes on their own loopback ports, introduces them to each other, and assigns slots.
 
 This module computes slots from the cluster specification (CRC16 of the key's tag, modulo 16384), without a server.
 """
@@ -101,14 +101,14 @@ def slot_of(key: bytes) -> int:
 
 
 def key_in(first: int, last: int, prefix: str = "key") -> bytes:
-    """A key whose slot lies in a range."""
+    """A key whose slot is in a range."""
     return next(
         key for number in range(100000) if first <= slot_of(key := b"%s:%d" % (prefix.encode(), number)) <= last
     )
 
 
 def divide(nodes: Sequence[Node]) -> None:
-    """Give each node a share of the slots, and an epoch of its own."""
+    """Give each node a share of the slots, and its own epoch."""
     share = SLOTS // len(nodes)
     for number, node in enumerate(nodes):
         last = SLOTS if number == len(nodes) - 1 else (number + 1) * share

@@ -62,8 +62,9 @@ LENGTHS_BY_HEADER = {
 OFFSETS = 16
 """No access of these servers requires an alignment of more than 16 bytes."""
 OWN_BUFFER_BYTES = 32 * 1024
-"""From this length on a bulk string has a buffer of its own, and requests before it do not move it (protocol suite,
-bulk)."""
+"""From this length on a bulk string has its own buffer, and requests before it do not move it (protocol suite,
+bulk).
+"""
 EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 
 

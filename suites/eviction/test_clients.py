@@ -42,7 +42,7 @@ def test_the_largest_clients_are_disconnected_until_the_others_fit(
         await_that(
             lambda: received(both) == list(SIZES), [guest], "the server to receive every client's part of a request"
         )
-        # The limit lies between what the remaining clients use and the same with one more.
+        # The limit is between what the remaining clients use and the same with one more.
         for limit, remaining in ((16, 4), (9, 3), (5, 2), (1, 1)):
             both.guest.command("CONFIG", "SET", "maxmemory-clients", limit * MEBIBYTE)
             found, due = received(both), list(SIZES)[-remaining:]

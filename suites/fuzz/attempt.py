@@ -32,7 +32,7 @@ def attempt(
 ) -> tuple[Failure | None, list[Reply]]:
     """Empty both servers and send the stream; compare them and the model and, at a checkpoint, all stored data.
 
-    Returns the failure, and the guest's replies as far as they came. Raises OSError where a server cannot be emptied.
+    Returns the failure, and the guest's replies as far as they came. Raises OSError if a server cannot be emptied.
     """
     stream = concluded(stream)
     emptying.empty(guest, oracle)
@@ -64,7 +64,7 @@ class _Pair:
         self._keeps = keeps
         self._known_faults = guest.evidence.faults()
         self._keys: Reply = None
-        """The keys of the native build after the stream; None where nobody has asked."""
+        """The keys of the native build after the stream; None if nobody has asked."""
 
     def failure_of(self, stream: Stream) -> Failure | None:
         """Send the stream, and compare the replies, the model's too."""

@@ -117,7 +117,7 @@ _ARRAY = re.compile(rb"(?=\*\d+\r\n\$)")
 def arities(entries: Sequence[list[object]]) -> dict[bytes, int]:
     """From COMMAND's reply: a command's name in capitals -> its minimum number of words, its name included.
 
-    Since Redis 7 each subcommand of a container has an entry of its own, named `CONTAINER|COMMAND`.
+    Since Redis 7 each subcommand of a container has its own entry, named `CONTAINER|COMMAND`.
     """
     found: dict[bytes, int] = {}
     for entry in entries:

@@ -85,8 +85,7 @@ class Emptying:
     def empty(self, *servers: Guest) -> None:
         """Remove all keys and settings, and wait for clients that were blocked. The servers do it at the same time.
 
-        Raises OSError where a server is gone, or a client stays blocked, and AssertionError where a server keeps its
-        keys.
+        Raises OSError if a server is gone, or a client stays blocked, and AssertionError if a server keeps its keys.
         """
         unclean = []
         for server in servers:

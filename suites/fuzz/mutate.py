@@ -109,7 +109,7 @@ _WRONG = (b"none", b"-1", b"0", b"9223372036854775808")
 _MANNERS = frozenset({"ACL", "CONFIG", "DEBUG", "FUNCTION", "MODULE", "SCRIPT"})
 """Commands that get a word more or less, and no other one: what they would set, remains."""
 WRONG_KINDS = (command("SET", "refused:string", "text"), command("RPUSH", "refused:list", "a"))
-"""Keys whose kinds fit few commands: a string that is no number, and a list."""
+"""Keys whose kinds fit few commands: a string that is not a number, and a list."""
 
 
 def refused(line: str, draw: Draw) -> Stream:

@@ -77,7 +77,7 @@ def _pairs(flat: Any) -> list[tuple[bytes, float]]:
 
 
 def _nested(both: PairedServers, request: list[Any]) -> list[tuple[bytes, float]]:
-    """The pairs of a reply in RESP3, where each is a list of its own."""
+    """The pairs of a reply in RESP3, where each is a separate list."""
     both.guest.command("HELLO", 3)
     try:
         reply: Any = both.guest.command(*request)

@@ -187,7 +187,7 @@ def test_an_iteration_shows_every_element_that_is_there_throughout(both: PairedS
 def test_an_iteration_over_a_table_at_rest_shows_exactly_its_elements(
     both: PairedServers, kind: str, size: int
 ) -> None:
-    """The limits between compact encodings and tables lie between these sizes."""
+    """The limits between compact encodings and tables are between these sizes."""
     table, names = TABLES[kind], some_names(both, size)
     both.ask([table.add(name, value) for name, value in names.items()])
     assert scan(both, table, 10, lambda: None) == set(names)

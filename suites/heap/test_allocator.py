@@ -68,7 +68,7 @@ def test_texts_are_read_and_unknown_parameters_refused(both: PairedServers) -> N
 
 
 def test_statistics_count_large_values(both: PairedServers) -> None:
-    """Each value has pages of its own, which the server's own count and the allocator's statistics must show."""
+    """Each value has its own pages, which the server's own count and the allocator's statistics must show."""
     values = {b"large:%d" % number: dataset.noise(1 << 20) for number in range(8)}
     both.ask([("SET", name, text) for name, text in values.items()])
     report: Any = both.guest.command("MEMORY", "MALLOC-STATS")

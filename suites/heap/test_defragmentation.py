@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COPIES = 8
 """Of as many copies of a value one remains, in database 0, so that the memory around it is free."""
 LEAST_REMAINING = 20
-"""Fewer values than these could lie in the page that is filled next, which is never emptied."""
+"""Fewer values than these could be in the page that is filled next, which is never emptied."""
 TYPES = ["string", "list", "set", "zset", "hash", "stream"]
 SETTINGS: dict[str, Any] = {
     "active-defrag-ignore-bytes": 1,

@@ -1,4 +1,4 @@
-"""A file that cannot be written: each call fails once. The server says so, loses nothing, and goes on."""
+"""A file that cannot be written: each call fails once. The server says so, loses nothing, and continues."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def places(call: Call, count: int) -> list[int]:
 
 
 def fail_each(armed: Guest, calls: list[Call], primary: Guest, replica: Guest, port: int) -> None:
-    """Let calls of a server fail, each in a synchronisation of its own, after which both servers agree."""
+    """Let calls of a server fail, each in its own synchronisation, after which both servers agree."""
     orders, opened = Faults(armed), leaks.descriptors(armed)
     ask(replica, "REPLICAOF", "127.0.0.1", port)
     link.await_in_step(replica, primary)

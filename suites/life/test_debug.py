@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 PLAIN_BYTES = 100
-"""From this length on an element of a list has a block of its own."""
+"""From this length on an element of a list has its own block."""
 INTEGERS = [0, 127, 128, -1, -4096, 4095, 32767, -32768, 8388607, -8388608, 2147483647, -(2**31), 2**63 - 1, -(2**63)]
 """The limits of a listpack's integers, of 7 to 64 bits."""
 LENGTHS = [1, 39, 40, 41, 63, 64, 500]

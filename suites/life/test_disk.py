@@ -1,4 +1,4 @@
-"""A disk that refuses: the server says so, keeps what it has, takes no writes, and goes on when the disk is well."""
+"""A disk that refuses: the server says so, keeps what it has, takes no writes, and continues when the disk is well."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_a_failover_hands_the_stream_over(
         client.pipeline([("SET", "integer:0", 1), ("SET", "integer:0", 0)])
     link.await_in_step(primary, replica)
     linked.assert_same(family)
-    # The former primary goes on where it was.
+    # The former primary continues where it was.
     assert link.info(replica, "stats")["sync_full"] == "0"
     assert int(link.info(replica, "replication")["second_repl_offset"]) > 1 << 32
 

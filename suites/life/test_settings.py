@@ -125,7 +125,7 @@ def twins(start_guest: StartGuest) -> dict[str, Guest]:
 def kept(guest: Guest) -> list[str]:
     """The lines of the server's file of settings, without those of its own place."""
     lines = guest.read(FILE).decode("latin-1").splitlines()
-    # Lines that are appended have the order of a table with a seed of its own.
+    # Lines that are appended have the order of a table with its own seed.
     return sorted(line for line in lines if (line and not left(line.split()[0])) or line.startswith("save "))
 
 

@@ -177,7 +177,7 @@ def test_the_log_tells_each_refusal_once_with_its_reason(both: PairedServers, gu
 
 
 def described(client: Client) -> list[list[bytes]]:
-    """The words that describe each user, without an order: that of commands is a table's with a seed of its own."""
+    """The words that describe each user, without an order: that of commands is a table's with its own seed."""
     lines: Any = client.command("ACL", "LIST")
     return [
         sorted(bytes(line).replace(b"(", b"( ").replace(b")", b" )").split()) for line in lines if b"bit" not in line

@@ -1,4 +1,4 @@
-"""A node of the cluster's bus that is no server: it writes packets, and reads those of servers, byte by byte.
+"""A node of the cluster's bus that is not a server: it writes packets, and reads those of servers, byte by byte.
 
 The layout of packets is the bus' own, which has kept it since Redis 7.0: cluster.h, and cluster_legacy.h of Valkey.
 Numbers are in network order on every machine.
@@ -103,7 +103,7 @@ class Packet(NamedTuple):
 
 
 def parsed(content: bytes) -> Packet:
-    """The packet of these bytes. Raises AssertionError where their mark or their length is not a packet's."""
+    """The packet of these bytes. Raises AssertionError if their mark or their length is not a packet's."""
     mark, length, version, port, kind, count, *words = HEADER.unpack_from(content)
     current, configured, offset, sender, slots, _, _, extensions, _, _, bus_port, flags, _, message_flags = words
     assert mark == MARK, f"a packet begins with {mark!r}, not with {MARK!r}"
@@ -177,7 +177,7 @@ def slots_of(bits: bytes) -> frozenset[int]:
 
 
 class Listener:
-    """The bus port of a node that is no server: servers connect to it, and send packets."""
+    """The bus port of a node that is not a server: servers connect to it, and send packets."""
 
     def __init__(self, bus_port: int, *, deadline_seconds: float) -> None:
         self._socket = socket.create_server(("127.0.0.1", bus_port))

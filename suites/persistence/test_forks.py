@@ -1,6 +1,6 @@
 """A server's child processes write the stored data: by BGSAVE, BGREWRITEAOF and a transfer without a file.
 
-A child is a process of its own: a fault ends only the child, and the server continues. The quick tier tests each of the
+A child is a separate process: a fault ends only the child, and the server continues. The quick tier tests each of the
 three here; `replication` tests the transfer between all machines. A file of many megabytes takes calls of the kernel
 that a small one does not.
 """

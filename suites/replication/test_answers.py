@@ -43,7 +43,7 @@ class Talk(NamedTuple):
     left: bytes | None = b"own"
     """The value that the replica has then: its own, the primary's, or none."""
     stays: bool = False
-    """Whether the replica goes on with the connection."""
+    """Whether the replica continues with the connection."""
 
 
 MEMORY = ("--repl-diskless-load", "swapdb")

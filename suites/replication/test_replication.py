@@ -28,7 +28,7 @@ CHANNELS = {
     "redis": ("--repl-rdb-channel", b"(rdb-channel)"),
     "valkey": ("--dual-channel-replication-enabled", b"dual-channel"),
 }
-"""Family -> the setting that gives a file a channel of its own, and what the primary then logs."""
+"""Family -> the setting that gives a file its own channel, and what the primary then logs."""
 KEYS = 2000
 """Number of keys of a thousand bytes: twice as many as fit into memory in the eviction test."""
 BATCH = 100

@@ -42,7 +42,7 @@ def crowded(start_guest: StartGuest) -> Guest:
 
 
 def at_once(guest: Guest, streams: Sequence[Sequence[Sequence[Any]]]) -> list[list[Reply]]:
-    """Each stream's replies. All are sent at a time, each by a client of its own, in several writes."""
+    """Each stream's replies. All are sent at a time, each by its own client, in several writes."""
 
     def replies(stream: Sequence[Sequence[Any]]) -> list[Reply]:
         with server.client(guest) as client:

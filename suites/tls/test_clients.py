@@ -24,7 +24,7 @@ RECORD = 16384
 """The most bytes of a TLS record (RFC 8446, 5.1)."""
 LENGTHS = [0, 1, 2, 3, 7, 255, 4095, RECORD - 9, RECORD - 1, RECORD, RECORD + 1, 3 * RECORD + 5, 300_001]
 WAITING = 8
-"""Large replies that a client lets wait, so that the server must go on with what a full socket did not take."""
+"""Large replies that a client lets wait, so that the server must continue with what a full socket did not take."""
 LARGE = 700_001
 
 

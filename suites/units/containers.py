@@ -232,7 +232,7 @@ class Rax:
         if not matching:
             return exactly(values, ["1"])
         found = matching[-1] if "<" in operation else matching[0]
-        # A single "=" is no comparison.
+        # A single "=" is not a comparison.
         compared = [_COMPARISONS[each](found, wanted) for each in ("=", "<", "<=", ">", ">=")]
         expected = ["1", hexadecimal(found), str(self.values[found]), *(str(int(true)) for true in compared), "0"]
         return exactly(values, expected)

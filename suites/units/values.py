@@ -55,7 +55,7 @@ def everywhere(values: Sequence[str], expected: str) -> str:
 
 
 def number_everywhere(values: Sequence[str], number: int, *, size_bytes: int) -> str:
-    """Like `everywhere`, for a number of that size; a reversed byte order in all values has a complaint of its own."""
+    """Like `everywhere`, for a number of that size; a reversed byte order in all values has its own complaint."""
     turned = int.from_bytes(number.to_bytes(size_bytes, "little"), "big")
     complaint = everywhere(values, str(number))
     if complaint and turned != number and not everywhere(values, str(turned)):

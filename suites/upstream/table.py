@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 
 
 class ListedTest(Record, frozen=True):
-    """Tests that fail on a target for a reason that is no bug of the server's."""
+    """Tests that fail on a target for a reason that is not a bug of the server's."""
 
     tests: list[str]
     """Globs for `FILE::TEST`. In a name, `?` may stand for a character that a glob would interpret."""
@@ -35,7 +35,7 @@ class ListedTest(Record, frozen=True):
     until: tuple[int, ...] = ()
     """The first release without the difference; empty: all have it."""
     sometimes: bool = False
-    """Whether the test may pass as well, because it depends on time."""
+    """Whether the test may also pass, because it depends on timing."""
 
     def covers(self, test: str, target: Target, family: str, version: tuple[int, ...]) -> bool:
         """Whether it speaks of a test on a target and release."""

@@ -47,7 +47,7 @@ class Unasked(Record, frozen=True):
     options: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Command -> the words of its options."""
     suites: list[str] = msgspec.field(default_factory=list)
-    """The suites that ask them."""
+    """The suites that send them."""
 
 
 class Requests(Record, frozen=True):
@@ -63,7 +63,7 @@ class Listed(Record, frozen=True):
     request: str
     """A glob for the command's line."""
     targets: list[str]
-    """Globs of the targets and groups where it differs."""
+    """Globs of the targets and groups on which it differs."""
     native: str
     """The reply of x86-64, in the form of `shown`."""
     there: list[str]
@@ -106,7 +106,7 @@ class AllowedReplies(NamedTuple):
 def expected(
     command: Command, guest: Target, native: Target, version: tuple[int, ...], *, development: bool = False
 ) -> AllowedReplies | None:
-    """What the list allows a target and the native build to reply; None where it names neither of them.
+    """What the list allows a target and the native build to reply; None if it names neither of them.
 
     A development tree may reply as x86-64 does, too.
     """

@@ -1,9 +1,9 @@
 """`python -m tools.matrix`: asks the cells of docs/MATRIX.md, one `plumb check` after another.
 
-One check asks all machines of a server that was made in one way, so that preparation, native build and imports are
-paid once. Its answers are stored in docs/matrix.json when it ends. A tool that is killed loses the running check alone:
-the next call goes on with what is missing. Cells that are UNKNOWN, as on a machine that is too busy, count as missing.
-They come last, each in a check of its own: what spoiled one of them need not spoil others.
+One check asks all machines of a server that was made in one way, so that preparation, native build and imports are paid
+once. Its answers are stored in docs/matrix.json when it ends. A tool that is killed loses the running check alone: the
+next call continues with what is missing. Cells that are UNKNOWN, as on a machine that is too busy, count as missing.
+They come last, each in its own check, because what spoiled one of them need not spoil others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ADDRESS = re.compile(r"\b[a-z]+://\S*/| *\[IP: [^]]*\]")
 def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
     """Check cells as a person would. All cells of a check that ends without a judgement are UNKNOWN, with what it said.
 
-    Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError where it cannot be started.
+    Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError if it cannot be started.
     """
     at, asked = project.commit(), datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     began = time.monotonic()
@@ -77,7 +77,7 @@ def ask(check: Check, run: Path, *, jobs: int) -> list[MatrixCell]:
 
 
 def _last_lines(text: str) -> list[str]:
-    """The end of what a check said. Of addresses only the file remains: each machine has mirrors of its own."""
+    """The end of what a check said. Of addresses only the file remains: each machine has its own mirrors."""
     return [_ADDRESS.sub("", line) for line in text.strip().splitlines()[-LAST_LINES:]]
 
 

@@ -178,11 +178,11 @@ class Matrix(Record, frozen=True):
     cells: tuple[MatrixCell, ...] = ()
 
     def of(self, question: Question) -> MatrixCell | None:
-        """The answer to a question; None where it was not asked."""
+        """The answer to a question; None if it was not asked."""
         return next((one for one in self.cells if one.question == question), None)
 
     def best(self, server: str, way: str, target: str) -> MatrixCell | None:
-        """The answer of the highest tier that was asked; None where none was."""
+        """The answer of the highest tier that was asked; None if none was."""
         tiers = ("kernel", "quick", "full", "thorough")
         asked = [
             one
@@ -210,7 +210,7 @@ class Matrix(Record, frozen=True):
 
 
 def read(path: Path = STORED) -> Matrix:
-    """The stored answers; none where there is no file.
+    """The stored answers; none if there is no file.
 
     Raises UsageError for a file that is not valid, and for a verdict that its own evidence does not carry.
     """
@@ -274,7 +274,7 @@ def possible_ways(catalog: Catalog, server: str, target: Target) -> list[Way]:
 
 
 def machines(catalog: Catalog) -> list[Target]:
-    """The targets of the matrix, the required ones first: what the emulator runs without a kernel of its own, and other
+    """The targets of the matrix, the required ones first: what the emulator runs without its own kernel, and other
     machines whose programs this one runs.
     """
     chosen = [

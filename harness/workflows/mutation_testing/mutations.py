@@ -43,7 +43,7 @@ class Expected(Record, frozen=True):
     finding: str
     """A glob of identities (Finding.id)."""
     function: str = ""
-    """The function that the finding must name; empty if a wrong answer has no place in the code."""
+    """The function that the finding must name; empty for a wrong answer without a place in the code."""
     record: str = ""
     """A glob of Difference.record, the part of the format in which bytes must differ."""
 

@@ -23,7 +23,7 @@ class RdbError(ValueError):
 
 
 class CutPart(NamedTuple):
-    """A piece of a file that has a meaning of its own in the format."""
+    """A piece of a file that has its own meaning in the format."""
 
     start: int
     end: int

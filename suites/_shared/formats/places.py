@@ -83,7 +83,7 @@ def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Partin
 
 
 def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes | None:
-    """A key's record, if it has that type (None: any type) and its items have an order of their own."""
+    """A key's record, if it has that type (None: any type) and its items have their own order."""
     ordered = key in found.types and found.types[key] in records.ORDERED_TYPES
     if not ordered or kind not in {None, found.types[key]}:
         return None

@@ -1,7 +1,6 @@
 """Reads the values of RDB records by their type number, and names records.
 
-Types are numbered as in the servers' rdb.h: versions 1 to 12 (Redis) and 80 (Valkey). Streams have a module of their
-own.
+Types are numbered as in the servers' rdb.h: versions 1 to 12 (Redis) and 80 (Valkey). Streams have their own module.
 """
 
 from __future__ import annotations
@@ -206,7 +205,7 @@ COMPACT_TYPES = frozenset({0, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 25
 
 
 ORDERED_TYPES = COMPACT_TYPES | {1, 3, 5}
-"""Types whose items have an order of their own; the order of a hash table differs from run to run."""
+"""Types whose items have their own order; the order of a hash table differs from run to run."""
 
 
 _TYPE_NAMES = {

@@ -148,7 +148,7 @@ def _lists(version: tuple[int, ...]) -> list[DatasetItem]:
         _item("list:expires", Sequence((b"a",)), ("LPUSH", "a"), expires=EXPIRIES[1]),
     ]
     if version >= (7,):
-        # The element exceeds the limit of a node: it has a node of its own, which is not packed.
+        # The element exceeds the limit of a node: it has its own node, which is not packed.
         found.append(_item("list:plain", Sequence((noise(9000), b"b")), ("RPUSH", noise(9000), "b")))
     return found
 

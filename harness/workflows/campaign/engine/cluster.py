@@ -33,13 +33,15 @@ class ClusterFile(Record, frozen=True):
     address: str
     """Of the scheduler, as workers and campaigns reach it: `tls://10.0.0.1:8786`."""
     keys: str = ""
-    """Folder of `cert.pem` and `key.pem`, from this file's folder on (`plumb campaign keys` makes one). Who has it is
-    one of the cluster. Without it there is no TLS."""
+    """The folder of `cert.pem` and `key.pem`, relative to this file's folder (`plumb campaign keys` makes one). Anyone
+    who has it belongs to the cluster. Without it there is no TLS.
+    """
     store: str = ""
-    """A folder, or an fsspec URL, that every machine can write. Results, sources and what workers build go through it.
-    Without it, results and sources go through the scheduler, and each worker builds for itself."""
+    """A folder, or an fsspec URL, to which every machine can write. Results, sources and the workers' builds go through
+    it. Without it, results and sources go through the scheduler, and each worker builds for itself.
+    """
     listen: str = ""
-    """The address on which the scheduler listens, where that is not the host of `address`."""
+    """The address on which the scheduler listens, if that is not the host of `address`."""
 
 
 class Cluster(Record, frozen=True):
