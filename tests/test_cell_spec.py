@@ -274,7 +274,8 @@ def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", 1.3)
     build = fakes.build(tmp_path)
     fakes.write(build.server_binary, SLOW_SERVER, mode=0o755)
-    guest = Guest(build, fakes.unemulated(fakes.target()), tmp_path / "guest-1", sockets=tmp_path, version=(7, 0, 15))
+    spec, runner = ServerSpec(build=build, version=(7, 0, 15)), fakes.unemulated(fakes.target())
+    guest = Guest(spec, runner, tmp_path / "guest-1", sockets=tmp_path)
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(BUSY)]
