@@ -56,7 +56,7 @@ def code_lines(triple: str, server_binary: Path, addresses: Iterable[int]) -> di
 
 
 def parsed(text: str) -> dict[int, list[CodeLine]]:
-    """What `addr2line -a -f -i` printed: an address, then a function and a place by turns."""
+    """What `addr2line -a -f -i` printed: an address, then alternately a function and a place."""
     found: dict[int, list[CodeLine]] = {}
     lines: list[CodeLine] = []
     function = ""

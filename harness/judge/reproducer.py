@@ -131,7 +131,7 @@ class Reproducer(Record, frozen=True):
     upstream: str = ""
     """The test of the release's own to run, after those before it in its file: `unit/type/string::SET and GET`."""
     mixed: list[Name] = msgspec.field(default_factory=list)
-    """The other targets on which servers of that test ran by turns."""
+    """The other targets between which servers of that test alternated."""
     target_clients: bool = False
     """Whether redis-cli and redis-benchmark ran on the target."""
     file: str = ""

@@ -47,7 +47,7 @@ class Request(Record, frozen=True):
     limit_count: int | None = None
     """How many examples open-ended suites try; None for the tier's own number."""
     mixed: bool = False
-    """Whether servers of the release's own tests that talk to each other run on the plan's targets by turns."""
+    """Whether servers of the release's own tests that talk to each other alternate between the plan's targets."""
     target_clients: bool = False
     """Whether redis-cli and redis-benchmark of the release's own tests are the target's, and not this machine's."""
     warnings: CompilerWarnings = "note"

@@ -34,8 +34,9 @@ NUMBER = re.compile(rb"<client-([1-9])>")
 """A placeholder for a client's number."""
 SUBSCRIBING = frozenset({"PSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE", "SUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE"})
 _TORN = frozenset({"MULTI", "XREADGROUP"})
-"""Commands that bring about messages while their replies are written: what a transaction does, and a new consumer. A
-server before 7.2 writes a message of RESP3 into the middle of the reply of the client that hears it."""
+"""Commands that cause messages while their replies are written: those of a transaction, and a new consumer. A server
+before 7.2 writes a message of RESP3 into the middle of the reply of the client that receives it.
+"""
 _CONFIRMATIONS = frozenset(name.lower().encode() for name in SUBSCRIBING)
 _MESSAGES = frozenset({b"invalidate", b"message", b"pmessage", b"smessage", b"tracking-redir-broken"})
 _POLL_SECONDS = 0.002

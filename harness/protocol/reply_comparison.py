@@ -112,7 +112,7 @@ def _answered(
     stream: Sequence[Command], guest: Sequence[Reply], native: Sequence[Reply]
 ) -> Iterator[tuple[int, Command, Reply, Reply]]:
     """Each command that both servers answered, with both replies. Instead of EXEC these are the commands of its
-    transaction, where both servers have carried out all of them; the index is that of EXEC.
+    transaction, if both servers have executed all of them; the index is that of EXEC.
     """
     queues: dict[int, list[Command]] = {}
     for index, (request, mine, other) in enumerate(zip(stream, guest, native, strict=False)):

@@ -22,7 +22,9 @@ _TEXTS = (b"", b"a", b"ab", b"x" * 20)
 
 
 def neighbours(stream: Stream) -> Iterator[Stream]:
-    """The neighbours of a stream, no two alike: by turns with less and with other words, the latest commands first."""
+    """The neighbours of a stream, all different: alternately with less and with other words, the latest commands
+    first.
+    """
     seen = {stream}
     ways = [_without(stream), _beginnings(stream), _alone(stream), _with_other_words(stream)]
     for drawn in itertools.zip_longest(*ways):

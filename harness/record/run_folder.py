@@ -166,7 +166,7 @@ class RunRecord(Record, frozen=True):
     development: str = ""
     """For a tree between two releases: the release it was treated as, and why (harness.build.sources.tree_features)."""
     mixed: bool = False
-    """Whether servers of the release's own tests that talk to each other ran on the targets by turns."""
+    """Whether servers of the release's own tests that talk to each other alternated between the targets."""
     target_clients: bool = False
     """Whether redis-cli and redis-benchmark of those tests ran on the target."""
     policies: dict[str, Policy] = msgspec.field(default_factory=dict)

@@ -43,7 +43,9 @@ class UpstreamSpec(Record, frozen=True):
     native: Path
     """This machine's."""
     mixed: dict[str, Path] = msgspec.field(default_factory=dict)
-    """Peer -> its programs: servers of clusters, sentinels and replication take them and the cell's own by turns."""
+    """Peer -> its programs: servers of clusters, sentinels and replication alternate between them and the cell's
+    own.
+    """
     target_clients: bool = False
     """Whether redis-cli and redis-benchmark are the target's too."""
 

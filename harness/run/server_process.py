@@ -84,7 +84,7 @@ class Guest:
         that makes such an access again dies without a report.
         """
         self.execution: ProcessBlocks | None = None
-        """Notes which blocks it executes; None where nobody wants to know."""
+        """Records which blocks it executes; None if that is not requested."""
         self.evidence = ServerEvidence(folder, runner.target.emulator.detector)
         self.access = RecordedAccess(deadline_seconds=self.deadline_seconds)
         self.ended: ServerEnd | None = None

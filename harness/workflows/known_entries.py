@@ -87,8 +87,8 @@ def _pattern(text: str, chance: re.Pattern[str] | None = None) -> str:
 def list_of(cache: Cache, folder: Path, finding: Finding) -> Path:
     """The list of the tree in which a finding was seen.
 
-    Only a run of this machine says where that is: another's must not choose the place of a file. Raises UsageError if
-    nobody knows.
+    Only a run of this machine determines its place: another's must not choose the place of a file. Raises UsageError if
+    it is unknown.
     """
     reproducer = stored_at(folder, finding.replay)
     if reproducer is None or not provenance.is_ours(cache, reproducer.read_bytes()):

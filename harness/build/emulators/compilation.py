@@ -100,7 +100,7 @@ def _object_cache(cache: Cache, work: Path) -> dict[str, str]:
 
 
 class _CrossBuild:
-    """What QEMU's configure script is told of another machine, and of its libraries."""
+    """The options of QEMU's configure script for another machine and its libraries."""
 
     def __init__(self, host: CrossHost, fetcher: Fetcher, qemu: Qemu) -> None:
         root = fetcher.packages(OLDEST_DEBIAN, host.debian_architecture, qemu.libraries)

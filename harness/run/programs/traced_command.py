@@ -113,7 +113,7 @@ def header_of(path: Path) -> tuple[int, int, int] | None:
 
 
 def machine_name(number: int) -> str:
-    """The name of a machine by its number in ELF, `EM_AARCH64`; the number itself where nobody knows it."""
+    """The name of a machine by its number in ELF, `EM_AARCH64`; the number itself if it is unknown."""
     from elftools.elf.enums import ENUM_E_MACHINE  # noqa: PLC0415 - a large table, for a message
 
     return next((name for name, value in ENUM_E_MACHINE.items() if value == number), f"machine {number}")

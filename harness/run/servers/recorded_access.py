@@ -33,7 +33,7 @@ class RecordedAccess:
             self._monitors = Monitors(server, monitors, deadline_seconds=self._deadline_seconds)
 
     def close_monitors(self) -> None:
-        """End the clients that hear every command, which a server that is told to stop would wait for."""
+        """End the clients that receive every command, for which a stopping server would wait."""
         if self._monitors is not None:
             self._monitors.close()
             self._monitors = None

@@ -44,7 +44,7 @@ class CellSession:
         self._finished = self._failed = 0
         self.current = CurrentTest()
         self.recorder = _execution_recorder(cell)
-        """Notes what the tests execute; None where nobody wants to know."""
+        """Records what the tests execute; None if that is not requested."""
         self.servers = CellServers(cell, self.log, self.current, recorder=self.recorder)
         self.upstream: UpstreamSession | None = None
         """Runs the release's own tests; None where the suite has its own."""
@@ -242,7 +242,9 @@ class CellSession:
 
 
 def _execution_recorder(cell: CellSpec) -> ExecutionRecorder | None:
-    """What notes what a cell's tests execute; None if nobody wants to know, or the run that did is over."""
+    """The recorder of what a cell's tests execute; None if that is not requested, or if the run that requested it is
+    over.
+    """
     spec = cell.execution
     if spec is None or not all(code.is_file() for code in spec.programs.values()):
         return None

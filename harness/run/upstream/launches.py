@@ -67,7 +67,7 @@ class LaunchVariant(Record, frozen=True):
 
 
 def write_list(path: Path, servers: Sequence[LaunchVariant], clients: LaunchVariant) -> None:
-    """Write the launcher's list: the variants that servers take by turns, and the one for clients."""
+    """Write the launcher's list: the variants between which servers alternate, and the one for clients."""
     words = [str(len(servers))]
     for variant in (*servers, clients):
         words += [str(variant.home), variant.program, str(len(variant.arguments)), *variant.arguments]

@@ -119,7 +119,7 @@ class Stages:
         return self._taken("native")
 
     def of_target(self, *, mixed: bool) -> contextlib.AbstractContextManager[Stage]:
-        """A stage whose servers are of the cell's target, or, where mixed, of all targets by turns."""
+        """A stage whose servers are of the cell's target or, if mixed, alternate between all targets."""
         return self._taken("mixed" if mixed else "own")
 
     @contextlib.contextmanager

@@ -113,7 +113,7 @@ def check_jobs(
                     *(["--offline"] if offline else []),
                 ],
                 cells=cells,
-                # Those of all targets by turns: what one target has learned, the others try.
+                # The jobs of all targets alternate: the others try what one target has learned.
                 expected_seconds=ISLAND_SECONDS
                 if islands > 1
                 else sum(_expected(catalog, cell, seconds or {}) for cell in cells),

@@ -142,7 +142,9 @@ def _carried_out(
 
 
 def _parts(given: job.CampaignJob, server: str) -> list[tuple[str, str]]:
-    """Kind and key of what takes minutes to make for a job, or to fetch: what CI systems keep from job to job."""
+    """Kind and key of entries that take minutes to make or to fetch for a job: those that CI systems keep from job to
+    job.
+    """
     # A family's toolchains are files that the worker would have to fetch to name what they build.
     own_toolchain = _option(given, "--toolchain", DEFAULT_FAMILY) == DEFAULT_FAMILY
     if not WorkerSettings.store or not given.cells or not own_toolchain:

@@ -203,7 +203,8 @@ def _batch(workload: str, size: int) -> bytes:
 
 
 def _throughput(guests: Mapping[str, Guest], batch: bytes, size: int, count: int) -> dict[str, float]:
-    """Policy -> requests per second of the emulator's processor time, of so many requests to each guest, by turns.
+    """Policy -> requests per second of the emulator's processor time, of the given number of requests to each guest, in
+    turn.
 
     Elapsed seconds would include the client's and, for a single request, the kernel's, which wakes the two in turn.
     """

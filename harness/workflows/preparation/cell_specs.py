@@ -134,7 +134,9 @@ class CellSpecs:
         )
 
     def _covered(self, target: PreparedTarget, suite: Suite) -> ExecutionSpec | None:
-        """What a cell needs to keep the addresses that each of its tests executes; None if nobody wants them."""
+        """The settings with which a cell records the addresses that each of its tests executes; None if they are not
+        requested.
+        """
         if not self._request.covered or not suite.needs_server or target.build is None:
             return None
         program = target.build.server_binary

@@ -70,7 +70,7 @@ class UntestedChange:
 
     def _lines_beside(self, target: str) -> tuple[list[LineCode], set[str]]:
         """The edited lines' code in the programs beside the server, and the names of what those have executed. Nothing
-        of programs whose tests did not run, or were not noted.
+        for programs whose tests did not run, or were not recorded.
         """
         lines: list[LineCode] = []
         executed: set[str] = set()

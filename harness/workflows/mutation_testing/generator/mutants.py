@@ -100,7 +100,7 @@ def in_sample_order(mutants: Iterable[Mutant], seed: int) -> list[Mutant]:
 
 
 def _by_turns(files: dict[str, list[Mutant]], draw: random.Random) -> list[Mutant]:
-    """The mutants of one operator, each file's by turns."""
+    """The mutants of one operator, from each file in turn."""
     left = list(files.values())
     draw.shuffle(left)
     for each in left:
