@@ -10,7 +10,7 @@ from harness.protocol.command_stream import from_text
 from harness.report import issue
 from harness.report.issue import IssueFacts, ReleaseAnswer, StockEmulation
 from harness.workflows.replay import shortening
-from harness.workflows.replay.rerun import chunks_of
+from harness.workflows.replay.recorded_requests import chunks_of
 from harness.workflows.workbench import Workbench
 from tests.judgements import HOSTILE, judgement
 from tests.reproducers import reproducer

@@ -12,13 +12,14 @@ from harness.protocol.command_stream import from_text, text_of, wire
 from harness.record.transcript import Chunk
 from harness.run.server_process import Guest
 from harness.run.servers.server_spec import ServerSpec
-from harness.workflows.replay import rerun
+from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
+from harness.workflows.replay.server_rerun import run_server
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.workflows.replay.rerun import ReplayedRun
+    from harness.workflows.replay.replayed_run import ReplayedRun
 
 SERVER = """#!/usr/bin/env python3
 import os, signal, socket, sys
@@ -68,7 +69,7 @@ def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> R
     def nobody() -> Guest:
         raise AssertionError("neither an oracle nor a bare server is asked for")
 
-    return rerun.run_server(guest, reproducer, nobody, nobody)
+    return run_server(guest, reproducer, nobody, nobody)
 
 
 @pytest.fixture
@@ -155,7 +156,7 @@ def encoded(content: bytes) -> str:
 
 def test_clients_are_sent_again_by_turns() -> None:
     pushed = wire(from_text("LPUSH l a"))
-    found = rerun.comparable_stream(
+    found = comparable_stream(
         sent(
             (4, ">", wire(from_text("BLPOP l 0"))),
             (3, ">", pushed[:9]),
@@ -166,12 +167,12 @@ def test_clients_are_sent_again_by_turns() -> None:
         )
     )
     assert text_of(found) == "BLPOP l 0\n@2 LPUSH l a\n PING\n"
-    assert not rerun.comparable_stream(sent((1, ">", pushed), (2, ">", pushed[:9])))
+    assert not comparable_stream(sent((1, ">", pushed), (2, ">", pushed[:9])))
 
 
 def test_a_clients_number_is_its_name_for_another_server() -> None:
     asked = wire(from_text("CLIENT ID"))
-    found = rerun.comparable_stream(
+    found = comparable_stream(
         sent(
             (1, ">", asked),
             (1, "<", b":17\r\n"),
@@ -183,10 +184,10 @@ def test_a_clients_number_is_its_name_for_another_server() -> None:
     )
     assert text_of(found) == "CLIENT UNBLOCK <client-2>\nSET k 18\n@2 CLIENT ID\n"
     # A lone client asks for what it says.
-    assert text_of(rerun.comparable_stream(sent((1, ">", asked), (1, "<", b":17\r\n")))) == "CLIENT ID\n"
+    assert text_of(comparable_stream(sent((1, ">", asked), (1, "<", b":17\r\n")))) == "CLIENT ID\n"
 
 
 def test_a_failed_tests_answers_are_known_if_it_had_one_connection() -> None:
     asked = wire(from_text("TIME"))
-    assert rerun.recorded_replies(sent((1, ">", asked), (1, "<", b"+a\r\n:"), (1, "<", b"5\r\n"))) == [b"a", 5]
-    assert rerun.recorded_replies(sent((1, ">", asked), (1, "<", b":5\r\n"), (2, ">", asked))) == []
+    assert recorded_replies(sent((1, ">", asked), (1, "<", b"+a\r\n:"), (1, "<", b"5\r\n"))) == [b"a", 5]
+    assert recorded_replies(sent((1, ">", asked), (1, "<", b":5\r\n"), (2, ">", asked))) == []

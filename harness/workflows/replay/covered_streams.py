@@ -16,9 +16,9 @@ from harness.analysis.suspects import Spectrum
 from harness.protocol.command_stream import read_stream
 from harness.protocol.stream_neighbours import neighbours, with_fewer_commands
 from harness.workflows.replay import shortening
+from harness.workflows.replay.recorded_requests import chunks_of
 from harness.workflows.replay.recurrence import STREAM
 from harness.workflows.replay.replay import Replayer
-from harness.workflows.replay.rerun import chunks_of
 from harness.workflows.target_setup import blocks_plugin
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from harness.report import issue
 from harness.report.finding import frame_in_tree
 from harness.workflows.replay import shortening
 from harness.workflows.replay.replay import replay
-from harness.workflows.replay.rerun import AGAIN, DIFFERS
+from harness.workflows.replay.server_rerun import AGAIN, DIFFERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

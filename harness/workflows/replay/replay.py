@@ -1,6 +1,6 @@
 """Reproduces a finding: the same build, a fresh guest and the recorded requests, or the same unit.
 
-harness.workflows.replay.rerun observes what happens, and harness.workflows.replay.recurrence decides whether that is
+The modules `…_rerun` beside it observe what happens, and harness.workflows.replay.recurrence decides whether that is
 the finding.
 """
 
@@ -33,6 +33,7 @@ from harness.run import silence_check
 from harness.run.server_process import Guest
 from harness.run.vm.guest import VirtualMachine, guest_of
 from harness.workflows.replay.program_rerun import run_program
+from harness.workflows.replay.recorded_requests import chunks_of
 from harness.workflows.replay.recurrence import (
     NAMELESS,
     RECORDED,
@@ -45,8 +46,9 @@ from harness.workflows.replay.recurrence import (
     is_same_fault,
     recurrence,
 )
-from harness.workflows.replay.rerun import chunks_of, recorded_server, run_server, run_unit
+from harness.workflows.replay.server_rerun import recorded_server, run_server
 from harness.workflows.replay.shown_records import ShownRecord, lines_of
+from harness.workflows.replay.unit_rerun import run_unit
 from harness.workflows.replay.upstream_rerun import run_upstream
 from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target
     from harness.run.servers.server_spec import ServerSpec
     from harness.workflows.replay.recurrence import Observation
-    from harness.workflows.replay.rerun import ReplayedRun
+    from harness.workflows.replay.replayed_run import ReplayedRun
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 

@@ -9,8 +9,8 @@ import msgspec
 from harness.core.model import Record
 from harness.protocol.command_stream import from_text, line_of
 from harness.protocol.stream_shrinker import Shrinker
+from harness.workflows.replay.recorded_requests import chunks_of, sent_stream
 from harness.workflows.replay.replay import Replayer
-from harness.workflows.replay.rerun import chunks_of, sent_stream
 
 if TYPE_CHECKING:
     from harness.judge.reproducer import Reproducer

@@ -11,7 +11,7 @@ from harness.run.cell_spec import CellSpec, PeerServer
 from harness.run.upstream.test_files import SEPARATOR
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
-from harness.workflows.replay.rerun import ReplayedRun
+from harness.workflows.replay.replayed_run import ReplayedRun
 from harness.workflows.target_setup import oracle_setup, set_up_target
 
 if TYPE_CHECKING:

@@ -1,62 +1,43 @@
-"""Runs a reproducer's server or unit once more, and observes what happens; the names of functions come later."""
+"""Runs a reproducer's server once more, and observes what happens; the names of functions come later."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import itertools
-import re
 import time
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from harness.analysis.assertion_log import asserted
-from harness.analysis.detectors.registry import reports
 from harness.core.byte_diff import described
 from harness.judge.reproducer import files_of
 from harness.protocol import allowed_differences, pipeline, reply_comparison
 from harness.protocol.allowed_refusals import release_of
-from harness.protocol.command_stream import clients_of, from_text, from_wire, wire
+from harness.protocol.command_stream import clients_of, from_text
 from harness.protocol.control_connection import ControlConnection
-from harness.protocol.conversation import ASK_NUMBER, name_of
 from harness.protocol.resp import Client
 from harness.record import fault_log, transcript
 from harness.record.run_folder import NO_PONG
-from harness.run import selftests, unit_runner
 from harness.run.server_process import POLL_SECONDS, StartError
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.server_spec import ServerSpec
-from harness.workflows.replay.recurrence import WRONG_RESULT, Observation, ObservedUnit
+from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
+from harness.workflows.replay.recurrence import WRONG_RESULT, Observation
+from harness.workflows.replay.replayed_run import ReplayedRun, cut_short, why_from_outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from harness.analysis.detectors.registry import Report
-    from harness.build.emulators.runner import Runner
-    from harness.build.unit_drivers import Units
-    from harness.core.finding import Frame, Reproduction
+    from harness.core.finding import Reproduction
     from harness.core.model import Build, SourceTree
     from harness.judge.reproducer import Reproducer
-    from harness.protocol.command_stream import Command, Stream
+    from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
-    from harness.run.vm.guest import VirtualMachine
 
 
 DIFFERS, AGAIN = "differs: ", "again: "
 """How the line of an observation begins that tells of a wrong reply, or of wrong bytes."""
-
-
-class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did, and the records that it left."""
-
-    observation: Observation
-    """Without faults, reports and assertions, whose functions have no names yet."""
-    faults: list[fault_log.Fault]
-    reports: list[Report]
-    assertion: Frame | None
 
 
 def recorded_server(build: Build, tree: SourceTree, reproducer: Reproducer) -> ServerSpec:
@@ -101,7 +82,7 @@ def run_server(
     log = evidence.log.read_bytes() if evidence.log.is_file() else b""
     return ReplayedRun(
         observation=msgspec.structs.replace(
-            observation, cut=_cut(evidence.fault_log, log) or _from_outside(observation.detail)
+            observation, cut=cut_short(evidence.fault_log, log) or why_from_outside(observation.detail)
         ),
         faults=fault_log.read_faults(evidence.fault_log),
         reports=evidence.reports(0),
@@ -190,14 +171,6 @@ YEARS = 500_000
 """Times ten minutes: the age of a recording, whose moments another time changes."""
 
 
-def recorded_replies(reproducer: Reproducer) -> list[Reply]:
-    """What the failed test was answered, if it had one connection."""
-    replies = [chunk for chunk in reproducer.chunks if chunk.direction == "reply"]
-    if len({chunk.connection for chunk in reproducer.chunks}) != 1:
-        return []
-    return transcript.parsed(b"".join(chunk.content for chunk in replies))  # type: ignore[return-value]
-
-
 def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
     seconds = server.deadline_seconds
     with contextlib.ExitStack() as connections:
@@ -219,59 +192,6 @@ def _with(observation: Observation, found: reply_comparison.ReplyDifference | No
     )
 
 
-def comparable_stream(reproducer: Reproducer) -> Stream:
-    """The commands of a wrong result, each with its client, in the order in which they were sent.
-
-    Empty for another kind of finding, and where a client sent bytes that are no whole command.
-    """
-    if reproducer.kind != WRONG_RESULT or reproducer.again is not None:
-        return ()
-    return sent_stream(reproducer.chunks)
-
-
-def sent_stream(chunks: list[transcript.Chunk]) -> Stream:
-    """The recorded requests as commands; empty where a client sent bytes that are no whole command.
-
-    Several clients begin by asking for their numbers. Another server gives others, so that names of clients replace
-    them.
-    """
-    sent = [chunk for chunk in chunks if chunk.direction == "request"]
-    clients = {connection: client for client, connection in enumerate(dict.fromkeys(one.connection for one in sent))}
-    begun = dict.fromkeys(clients, b"")
-    names: dict[bytes, bytes] = {}
-    commands: list[Command] = []
-    for chunk in sent:
-        content = begun[chunk.connection] + chunk.content
-        whole = from_wire(content)
-        if not content.startswith(done := wire(whole)):
-            return ()
-        begun[chunk.connection] = content.removeprefix(done)
-        client = clients[chunk.connection]
-        for one in whole:
-            asks = len(clients) > 1 and one.words == ASK_NUMBER.words
-            if asks and (number := _first_number(chunks, chunk.connection)) not in {b"", *names}:
-                names[number] = name_of(client)
-                continue
-            words = one.words if one.name != "CLIENT" else tuple(names.get(word, word) for word in one.words)
-            commands.append(msgspec.structs.replace(one, words=words, client=client))
-    return () if any(begun.values()) else tuple(commands)
-
-
-def chunks_of(stream: Stream) -> list[transcript.Chunk]:
-    """A stream as recorded requests without replies: what one client sends at a time is one chunk."""
-    return [
-        transcript.Chunk(connection=client + 1, direction="request", data=base64.b64encode(wire(turn)).decode())
-        for client, turn in itertools.groupby(stream, key=lambda one: one.client)
-    ]
-
-
-def _first_number(chunks: list[transcript.Chunk], connection: int) -> bytes:
-    """The number that is the first reply on a connection; empty if it is none."""
-    replies = (one.content for one in chunks if (one.connection, one.direction) == (connection, "reply"))
-    number = re.match(rb":(\d+)\r\n", next(replies, b""))
-    return number[1] if number else b""
-
-
 def _answers(guest: Guest) -> bool:
     """Whether the guest still answers a new client before a reply's deadline."""
     deadline = time.monotonic() + guest.deadline_seconds
@@ -284,55 +204,3 @@ def _starts(guest: Guest) -> bool:
     with contextlib.suppress(StartError), guest:
         return True
     return False
-
-
-def _cut(fault_log: Path, log: bytes) -> str:
-    """Why a fault log is not trustworthy: its last record is incomplete, or the emulator says so."""
-    content = fault_log.read_bytes() if fault_log.is_file() else b""
-    whole = (content.endswith(b"\n") or not content) and _CUT_SHORT not in log
-    return "" if whole else "the emulator's fault log was cut short"
-
-
-_CUT_SHORT = b"-fault-log: a record was cut short"
-"""toolchains/qemu/overlay/linux-user/plumbline.c says it where a write fails."""
-
-
-def _from_outside(detail: str) -> str:
-    return f"it was {detail} from outside (out of memory, or by hand)" if "SIGKILL" in detail else ""
-
-
-def run_unit(
-    units: Units, runner: Runner, reproducer: Reproducer, place: Path, host: VirtualMachine | None
-) -> ReplayedRun:
-    """Run the unit once more."""
-    unit = reproducer.unit
-    if host is None:
-        ran = unit_runner.run_emulated(units, runner, unit, place)
-    else:
-        ran = unit_runner.run_on_machine(units, host.machine(), runner.target.slowdown, unit, place)
-    own = units.kind == "selftests"
-    lines = selftests.lines(ran) if own else unit_runner.lines(ran)
-    complete = not selftests.complaints(ran) if own else unit_runner.complete(ran, unit)
-    how = unit_runner.how_it_ended(ran, complete=complete)
-    wrong = reproducer.wrong_line
-    end = f"{how}, and wrote again: {wrong:.200}" if wrong and wrong in lines else how
-    complaints = selftests.complaints(ran) if own else [] if complete else [how]
-    skipped = selftests.why_not_run(ran) if own else ""
-    if skipped:
-        complete, complaints = False, [skipped]
-    detector = runner.target.emulator.detector
-    killed = "killed by SIGKILL" if ran.code == -9 and not ran.expired else ""
-    return ReplayedRun(
-        observation=Observation(
-            end=f"{'self-test' if own else 'unit'} {unit}: {end}",
-            unit=ObservedUnit(
-                complete=complete and not skipped,
-                lines=tuple(lines),
-                complaints=tuple(complaints),
-            ),
-            cut=_cut(place / "faults.jsonl", ran.output) or _from_outside(killed),
-        ),
-        faults=fault_log.read_faults(place / "faults.jsonl"),
-        reports=reports(ran.output, detector) if detector else [],
-        assertion=asserted(ran.output),
-    )
