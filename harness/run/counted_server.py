@@ -13,6 +13,7 @@ import msgspec
 
 from harness.analysis import unwind
 from harness.analysis.function_symbols import function_symbols
+from harness.build.emulators.runner import with_root
 from harness.build.instruction_counter import GUEST_BASE, GUEST_BYTES, counted
 from harness.core.errors import InconclusiveError
 from harness.core.model import Record
@@ -244,13 +245,11 @@ def _with_fixed_seed(runner: Runner, root: Path) -> Runner:
 
     Another seed puts keys into other chains, which moves a count by up to two percent.
     """
-    at = runner.options.index("-L") + 1
     (root / "dev").mkdir(parents=True)
     (root / "dev" / "urandom").write_bytes(random.Random(SEED).randbytes(SEED_BYTES))
-    for inside in Path(runner.options[at]).iterdir():
+    for inside in runner.root.iterdir():
         (root / inside.name).symlink_to(inside.resolve())
-    options = [*runner.options[:at], str(root), *runner.options[at + 1 :]]
-    return msgspec.structs.replace(runner, options=options)
+    return with_root(runner, root)
 
 
 def _in_guest(start: int, end: int) -> bool:

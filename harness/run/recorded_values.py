@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import msgspec
 
+from harness.build.emulators.runner import with_stub
 from harness.core.errors import InconclusiveError, InfrastructureError
 from harness.core.processes import process
 from harness.core.processes.capped_log import last_lines
 from harness.core.strict_toml import ROOT
-from harness.run.server_process import POLL_SECONDS, Guest, StartError
+from harness.run.gdb_stub import await_stub
+from harness.run.server_process import Guest, StartError
 
 if TYPE_CHECKING:
     import subprocess
@@ -84,15 +85,12 @@ class RecordedGuest(Guest):
             self._start_natively(commands)
             return
         stub = self.folder / "stub"
-        self.runner = msgspec.structs.replace(self.runner, options=[*self.runner.options, "-g", str(stub)])
+        self.runner = with_stub(self.runner, stub)
         super().launch()
-        deadline = time.monotonic() + self.deadline_seconds
-        while not stub.exists():
-            if not self.alive() or time.monotonic() > deadline:
-                raise InfrastructureError("the emulator's gdb stub does not listen", because=self.evidence.log_tail())
-            time.sleep(POLL_SECONDS)
-        root = self.runner.options[self.runner.options.index("-L") + 1]
-        self._debugger = self._debug([*commands, f"set sysroot {root}", f"target remote {stub}"], "continue")
+        await_stub(self, stub, deadline_seconds=self.deadline_seconds)
+        self._debugger = self._debug(
+            [*commands, f"set sysroot {self.runner.root}", f"target remote {stub}"], "continue"
+        )
 
     def __enter__(self) -> Self:
         """Start it. Raises InconclusiveError with gdb's last words where the server does not start under gdb."""

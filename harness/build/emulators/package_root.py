@@ -9,6 +9,7 @@ import msgspec
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import InterpSegment
 
+from harness.build.emulators.runner import with_root
 from harness.core.errors import InfrastructureError
 
 if TYPE_CHECKING:
@@ -32,12 +33,6 @@ def runner_of(build: Build, runner: Runner) -> Runner:
     return msgspec.structs.replace(
         runner, program=runner.program or Path(words[0]), options=words[0 if runner.program else 1 :]
     )
-
-
-def with_root(runner: Runner, root: Path) -> Runner:
-    """How to run programs whose dynamic loader and libraries are below a folder, where the target has `/`."""
-    at = runner.options.index("-L") + 1
-    return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
 
 
 def _loader_of(program: Path) -> Path:

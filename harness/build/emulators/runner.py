@@ -91,6 +91,11 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         return ["-translations", str(self.translations / f"{program.name}-{self.target.name}-{key}" / "code")]
 
     @property
+    def root(self) -> Path:
+        """The folder that emulated programs have for `/`, as far as loader and libraries go."""
+        return Path(self.options[self.options.index("-L") + 1])
+
+    @property
     def emulator_digest(self) -> str:
         """SHA-256 of the user-mode emulator; empty where a real kernel or this machine runs the programs."""
         return sha256_of(self.program) if self.program and self.target.emulator.is_qemu_user else ""
@@ -158,6 +163,17 @@ def alignment_option(policy: Policy) -> str:
     words = [f"demand={policy.demand}", f"assumed={policy.assumed_bytes}", *(["report"] if policy.report else [])]
     words += [f"{name}=fixup" for name in policy.fixup] + [f"{name}=ignore" for name in policy.ignore]
     return ",".join(words)
+
+
+def with_root(runner: Runner, root: Path) -> Runner:
+    """How to run emulated programs whose dynamic loader and libraries are below a folder, where the target has `/`."""
+    at = runner.options.index("-L") + 1
+    return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
+
+
+def with_stub(runner: Runner, stub: Path) -> Runner:
+    """How to run emulated programs that wait for gdb before their first instruction. `stub`: the socket for it."""
+    return msgspec.structs.replace(runner, options=[*runner.options, "-g", str(stub)])
 
 
 def with_alignment(options: list[str], policy: Policy) -> list[str]:

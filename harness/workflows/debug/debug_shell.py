@@ -12,12 +12,11 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from harness.analysis.detectors import registry
 from harness.build import host_packages
+from harness.build.emulators.runner import with_stub
 from harness.build.sources import server_tree
-from harness.core.errors import InfrastructureError, UsageError
+from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.isa import rules
@@ -25,6 +24,7 @@ from harness.judge.reproducer import files_of
 from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.name_selection import select
 from harness.record import transcript
+from harness.run.gdb_stub import await_stub
 from harness.run.server_process import Guest
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.server_spec import ServerSpec
@@ -126,7 +126,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
 def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer | None) -> Guest:
     """The server before its start, with the reproducer's files and options, and with the stub where it is emulated."""
     if runner.target.emulator.is_qemu_user:
-        runner = msgspec.structs.replace(runner, options=[*runner.options, "-g", str(folder / STUB)])
+        runner = with_stub(runner, folder / STUB)
     guest = Guest(
         ServerSpec(
             build=build,
@@ -147,12 +147,7 @@ def _start_stopped(guest: Guest) -> Relay:
     """Start the emulator, which waits for gdb before the first instruction, and the relay that gdb connects to."""
     guest.launch()
     stub = guest.folder.parent / STUB
-    deadline = time.monotonic() + STUB_SECONDS
-    while not stub.exists():
-        if not guest.alive() or time.monotonic() > deadline:
-            why = guest.evidence.log_tail() or guest.detail
-            raise InfrastructureError("the emulator's gdb stub does not listen", because=why)
-        time.sleep(POLL_SECONDS)
+    await_stub(guest, stub, deadline_seconds=STUB_SECONDS)
 
     def interrupt() -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -8,7 +8,7 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it 
 from typing import TYPE_CHECKING
 
 from harness.build import host_packages
-from harness.build.emulators.package_root import with_root
+from harness.build.emulators.runner import with_root
 from harness.core.model import CANARY_SUITE, Record
 from harness.isa import rules
 from harness.judge import unchecked_changes
