@@ -24,7 +24,7 @@ from harness.core.target_model import ORACLE
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
 from harness.run.cell_spec import PeerServer, fits, write_cell
-from harness.run.extra_servers import new_guest
+from harness.run.extra_servers import new_guest, server_of
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.session.cell_session import CellSession
@@ -114,14 +114,9 @@ def test_servers_start_with_the_suites_settings_that_they_know_and_the_oracle_wi
         peers={ORACLE: PeerServer(runner=runner, build=build)},
         settings={"io-threads": "2", "of-another-release": "yes"},
     )
-    assert new_guest(spec, None, tmp_path, options=["--databases", "16"]).options == [
-        *("--io-threads", "2"),
-        *("--databases", "16"),
-    ]
-    assert new_guest(spec, None, tmp_path, target=ORACLE, options=["--databases", "16"]).options == [
-        "--databases",
-        "16",
-    ]
+    more = ["--databases", "16"]
+    assert new_guest(spec, None, tmp_path, server_of(spec, options=more)).options == ["--io-threads", "2", *more]
+    assert new_guest(spec, None, tmp_path, server_of(spec, ORACLE, options=more), target=ORACLE).options == more
 
 
 def test_a_folder_for_sockets_that_is_gone_ends_the_cell_and_says_so(tmp_path: Path) -> None:

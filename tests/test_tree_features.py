@@ -201,15 +201,15 @@ def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_numb
     options = ("crash-memcheck-enabled", "enable-debug-command", "ignore-warnings") if knows else ("port",)
     build = msgspec.structs.replace(fakes.build(tmp_path), abilities=Abilities(options=options))
     runner = fakes.unemulated(Catalog().targets["aarch64"])
-    guest = Guest(ServerSpec(build=build, version=version), runner, tmp_path / "guest-1", sockets=tmp_path)
-    guest.tests_memory = False
+    quick = ServerSpec(build=build, version=version, tests_memory=False)
+    guest = Guest(quick, runner, tmp_path / "guest-1", sockets=tmp_path)
     words = guest.arguments()
     assert ("--enable-debug-command" in words) is knows
     assert ("--ignore-warnings" in words) is knows
     assert ("--crash-memcheck-enabled" in words) is knows
     assert guest.hides_crash_maps is not knows
-    guest.tests_memory = True
-    assert not guest.hides_crash_maps
+    thorough = Guest(ServerSpec(build=build, version=version), runner, tmp_path / "guest-2", sockets=tmp_path)
+    assert not thorough.hides_crash_maps
 
 
 def test_a_guest_loads_what_its_makefile_took_out_of_the_server(tmp_path: Path) -> None:

@@ -29,40 +29,46 @@ if TYPE_CHECKING:
     from harness.run.vm.guest import VirtualMachine
 
 
+def server_of(
+    cell: CellSpec,
+    target: str = "",
+    *,
+    options: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+    preload: Path | None = None,
+) -> ServerSpec:
+    """The cell's server on its target, or on a peer: with the cell's options and these, but for the oracle, which has
+    these alone. `preload` takes the place of what its build preloads.
+    """
+    here = cell.peers[target] if target else cell
+    assert here.build is not None
+    return ServerSpec(
+        build=msgspec.structs.replace(here.build, preload=preload) if preload else here.build,
+        version=cell.version,
+        options=options if target == ORACLE else [*cell.options, *options],
+        files=files or {},
+        coverage=cell.coverage,
+        io=cell.io,
+    )
+
+
 def new_guest(
     cell: CellSpec,
     host: VirtualMachine | None,
     folder: Path,
+    spec: ServerSpec,
     *,
     target: str = "",
-    options: Sequence[str] = (),
-    files: Mapping[str, bytes] | None = None,
-    preload: Path | None = None,
     recorder: ExecutionRecorder | None = None,
     shared: bool = False,
 ) -> Guest:
-    """A guest of the cell's server, not yet started, on the cell's target or a peer. `host` is its machine. `recorder`
-    notes what it executes: for all tests if it is `shared`.
+    """A guest that is not started yet, on the cell's target or a peer. `host` is its machine. `recorder` notes what it
+    executes: for all tests if it is `shared`.
     """
-    here = cell.peers[target] if target else cell
-    assert here.build is not None
-    build = msgspec.structs.replace(here.build, preload=preload) if preload else here.build
-    guest = guest_of(
-        ServerSpec(
-            build=build,
-            version=cell.version,
-            options=options if target == ORACLE else [*cell.options, *options],
-            files=files or {},
-            coverage=cell.coverage,
-            io=cell.io,
-        ),
-        here.runner,
-        folder,
-        host=host,
-        sockets=cell.sockets,
-    )
+    runner = cell.peers[target].runner if target else cell.runner
+    guest = guest_of(spec, runner, folder, host=host, sockets=cell.sockets)
     if recorder is not None and target != ORACLE:
-        guest.execution = recorder.process(here.build.server_binary, shared=shared, counts_start=bool(files))
+        guest.execution = recorder.process(spec.build.server_binary, shared=shared, counts_start=bool(spec.files))
     return guest
 
 
@@ -106,16 +112,8 @@ class StartGuest:
         peer = "" if target == self._cell.runner.target.name else target
         home = self._cell.folder / run_folder.PEERS / peer if peer else self._cell.folder
         folder = home / f"guest-{next(self._numbers)}"
-        guest = new_guest(
-            self._cell,
-            self._host,
-            folder,
-            target=peer,
-            options=options,
-            files=files,
-            preload=preload,
-            recorder=self._recorder,
-        )
+        spec = server_of(self._cell, peer, options=options, files=files, preload=preload)
+        guest = new_guest(self._cell, self._host, folder, spec, target=peer, recorder=self._recorder)
         # The server may change or remove its files: the evidence is a copy.
         _put(guest.folder / run_folder.INPUTS, files or {})
         self._running.append(guest)

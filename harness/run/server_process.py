@@ -77,12 +77,6 @@ class Guest:
         self.runner = runner
         self.folder = folder
         self.options = list(spec.options)
-        self.tests_memory = True
-        """Whether it does everything that its release does when it crashes, even if that takes most of its lifetime."""
-        self.fatal_faults: Path | None = None
-        """The file in which servers record the misaligned accesses of which they died, after their own report. A server
-        that makes such an access again dies without a report.
-        """
         self.execution: ProcessBlocks | None = None
         """Records which blocks it executes; None if that is not requested."""
         self.evidence = ServerEvidence(folder, runner.target.emulator.detector)
@@ -303,7 +297,7 @@ class Guest:
             self.evidence.fault_log,
             coverage,
             preload=preload,
-            fatal_faults=self.fatal_faults,
+            fatal_faults=self.spec.fatal_faults,
             no_crash_maps=self.hides_crash_maps,
             plugin=self.execution.plugin if self.execution else "",
         )
@@ -321,7 +315,7 @@ class Guest:
     @property
     def hides_crash_maps(self) -> bool:
         """Whether to hide the memory from a crash handler's test. Releases before 6.2 have no option for that."""
-        return not self.tests_memory and not crash_arguments(self.build)
+        return not self.spec.tests_memory and not crash_arguments(self.build)
 
     def lay_files(self) -> None:
         """Write its files into its working folder."""
@@ -354,7 +348,7 @@ class Guest:
         arguments = [*listens, "--unixsocket", str(self.socket_path), "--save", "", "--dir", str(self.folder)]
         arguments += options_to_start(self.runner.target, self.build.abilities)
         arguments += debug_arguments(self.build)
-        arguments += [] if self.tests_memory else crash_arguments(self.build)
+        arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
         arguments += module_arguments(self.build.modules)
         # A configuration file, which a sentinel requires, is the program's first word.
         file = [word for word in self.options[:1] if not word.startswith("-")]

@@ -8,6 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from harness.core.model import Build, Transport
 
@@ -25,3 +26,9 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """By what clients, and the proxy, reach it. In a machine it is always TCP."""
     coverage: bool = False
     """Whether it records the edges of its code that it takes, where its emulator supports this."""
+    tests_memory: bool = True
+    """Whether it does everything that its release does when it crashes, even if that takes most of its lifetime."""
+    fatal_faults: Path | None = None
+    """The file in which servers record the misaligned accesses of which they died, after their own report. A server
+    that makes such an access again dies without a report.
+    """

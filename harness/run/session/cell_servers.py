@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.core.target_model import ORACLE
 from harness.record import run_folder
-from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest
+from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
 from harness.run.server_process import WAITED, StartError
 from harness.run.servers.probes import answers_ping, processed_commands
 from harness.run.vm.guest import VirtualMachine
@@ -86,9 +87,12 @@ class CellServers:
         if self.host is not None and self._current.counters_before is None:
             self.host.machine()
             self._current.counters_before = self.host.counters()
-        guest = new_guest(self._cell, self.host, folder, recorder=self._recorder, shared=True)
-        guest.tests_memory = not self._deaths
-        guest.fatal_faults = self._fatal_faults if self._deaths >= FULL_REPORTS else None
+        spec = msgspec.structs.replace(
+            server_of(self._cell),
+            tests_memory=not self._deaths,
+            fatal_faults=self._fatal_faults if self._deaths >= FULL_REPORTS else None,
+        )
+        guest = new_guest(self._cell, self.host, folder, spec, recorder=self._recorder, shared=True)
         self.present, self._current.faults_before, self._current.log_before = guest, 0, 0
         try:
             guest.__enter__()
@@ -108,7 +112,8 @@ class CellServers:
             return self._oracle
         self.retire_oracle()
         folder = self._cell.folder / run_folder.PEERS / "native" / f"guest-{next(self._numbers)}"
-        self._oracle = new_guest(self._cell, self.host, folder, target="native")
+        spec = server_of(self._cell, ORACLE)
+        self._oracle = new_guest(self._cell, self.host, folder, spec, target=ORACLE)
         self._oracle_silent = ""
         try:
             self._oracle.__enter__()
@@ -125,7 +130,7 @@ class CellServers:
         quick = ["--crash-log-enabled", "no"] if "crash-log-enabled" in self._cell.abilities.options else []
         folder = self._cell.folder / f"scratch-{self._scratched}"
         try:
-            with new_guest(self._cell, self.host, folder, options=quick) as guest:
+            with new_guest(self._cell, self.host, folder, server_of(self._cell, options=quick)) as guest:
                 yield guest
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -174,7 +174,7 @@ class VmGuest(Guest):
         if "protected-mode" in self.build.abilities.options:
             arguments += ["--protected-mode", "no"]
         arguments += debug_arguments(self.build)
-        arguments += [] if self.tests_memory else crash_arguments(self.build)
+        arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
         arguments += module_arguments(module_place(module) for module in self.build.modules)
         return arguments + self.options
 
