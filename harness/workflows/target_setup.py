@@ -106,13 +106,13 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         """The program that a suite runs instead of a server. Raises as `build` does."""
         return build_program(kind, self.bench.builder, self.plan(tree, optimisation, allocator))
 
-    def upstream(
-        self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc", *, server_alone: bool = False
-    ) -> Path:
-        """Every program of the release, and the modules of its tests; or the server alone. Raises as `build` does."""
-        if server_alone:
-            return server_program(self.bench.cache, self.build(tree, optimisation, allocator))
+    def upstream(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Path:
+        """Every program of the release, and the modules of its tests. Raises as `build` does."""
         return build_upstream(self.bench.builder, self.plan(tree, optimisation, allocator))
+
+    def upstream_server(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Path:
+        """The server alone, where `upstream` has all programs. Raises as `build` does."""
+        return server_program(self.bench.cache, self.build(tree, optimisation, allocator))
 
     def upstream_spec(
         self,

@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.analysis.detectors import registry
 from harness.build import host_packages
 from harness.build.emulators.runner import with_stub
@@ -32,8 +34,10 @@ from harness.workflows.debug.gdb_relay import RELAY, Relay, native_script, remot
 from harness.workflows.target_setup import set_up_target
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from harness.build.emulators.runner import Runner
-    from harness.core.model import Build, SourceTree
+    from harness.core.model import Allocator, BuildSettings, GuestEnvironment, Transport
     from harness.core.progress import Progress
     from harness.core.target_model import Target
     from harness.judge.reproducer import Reproducer
@@ -65,6 +69,40 @@ class DebugSession(Record, frozen=True):
     """More arguments for gdb."""
 
 
+class _Start(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server starts: as the session says, or else as the reproducer's did, or else as usual."""
+
+    server: str
+    policy: str
+    optimisation: str
+    environment: GuestEnvironment = "usual"
+    allocator: Allocator = "libc"
+    settings: BuildSettings | None = None
+    options: Sequence[str] = ()
+    files: Mapping[str, bytes] = {}
+    io: Transport = "unix"
+
+
+def _start_of(session: DebugSession, reproducer: Reproducer | None) -> _Start:
+    if reproducer is None:
+        return _Start(
+            server=session.server or DEFAULT_SERVER,
+            policy=session.policy or "signal",
+            optimisation=session.optimisation or "O2",
+        )
+    return _Start(
+        server=session.server or reproducer.server,
+        policy=session.policy or rules.base_name(reproducer.policy),
+        optimisation=session.optimisation or reproducer.optimisation,
+        environment=reproducer.environment,
+        allocator=reproducer.allocator,
+        settings=reproducer.settings,
+        options=reproducer.options,
+        files=files_of(reproducer),
+        io=reproducer.io,
+    )
+
+
 def debuggable(catalog: Catalog, name: str) -> Target:
     """The target of that name. Raises UsageError for a target whose programs gdb cannot debug."""
     target = catalog.targets[select("target", [name], catalog.targets)[0]]
@@ -89,22 +127,27 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     if reproducer is not None and reproducer.unit:
         why = f"it is one of the unit {reproducer.unit}, which runs without a server"
         raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay REPRODUCER")
-    name = session.server or (reproducer.server if reproducer else DEFAULT_SERVER)
-    server_tree.known_server(catalog, name, packages=True)
-    policy_name = session.policy or (rules.base_name(reproducer.policy) if reproducer else "signal")
-    rules.check_toolchain(rules.policy_for(catalog.policies, policy_name, target), target, catalog.toolchain_of(target))
+    start = _start_of(session, reproducer)
+    server_tree.known_server(catalog, start.server, packages=True)
+    policy = rules.policy_for(catalog.policies, start.policy, target)
+    rules.check_toolchain(policy, target, catalog.toolchain_of(target))
     host_packages.install_missing(
         host_packages.diagnose(catalog, [target.name], emulator="pinned", debugger=True),
         progress,
         install=session.install,
     )
-    tree = bench.open_server(name, reproducer.settings if reproducer else None, packages=True)
+    tree = bench.open_server(start.server, start.settings, packages=True)
     setup = set_up_target(bench, target)
-    runner = setup.runner(policy_name, reproducer.environment if reproducer else "usual")
-    optimisation = session.optimisation or (reproducer.optimisation if reproducer else "O2")
-    build = setup.build(tree, optimisation, reproducer.allocator if reproducer else "libc")
+    runner = setup.runner(start.policy, start.environment)
+    spec = ServerSpec(
+        build=setup.build(tree, start.optimisation, start.allocator),
+        version=tree.version,
+        options=start.options,
+        files=start.files,
+        io=start.io,
+    )
     with tempfile.TemporaryDirectory(prefix="plumbline-shell-") as folder, contextlib.ExitStack() as ends:
-        guest = _guest(Path(folder), build, runner, tree, reproducer)
+        guest = _guest(Path(folder), spec, runner)
         ends.callback(guest.__exit__)
         guest.start_recording()
         if target.emulator.is_qemu_user:
@@ -123,22 +166,11 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
         )
 
 
-def _guest(folder: Path, build: Build, runner: Runner, tree: SourceTree, reproducer: Reproducer | None) -> Guest:
-    """The server before its start, with the reproducer's files and options, and with the stub where it is emulated."""
+def _guest(folder: Path, spec: ServerSpec, runner: Runner) -> Guest:
+    """The server before its start, with the stub where it is emulated."""
     if runner.target.emulator.is_qemu_user:
         runner = with_stub(runner, folder / STUB)
-    guest = Guest(
-        ServerSpec(
-            build=build,
-            version=tree.version,
-            options=reproducer.options if reproducer else (),
-            files=files_of(reproducer) if reproducer else {},
-            io=reproducer.io if reproducer else "unix",
-        ),
-        runner,
-        folder / "guest-1",
-        sockets=folder,
-    )
+    guest = Guest(spec, runner, folder / "guest-1", sockets=folder)
     guest.folder.mkdir()
     return guest
 

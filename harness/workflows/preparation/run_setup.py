@@ -319,8 +319,8 @@ class RunSetup:
             return None
         # Files of a suite's short list start servers and nothing else: no client, no module.
         short = {file for suite in self.suites for file in suite.quick_files}
-        server_alone = short.issuperset(self.upstream_files)
-        return setup.upstream(self.tree, self.request.optimisation, allocator, server_alone=server_alone)
+        programs = setup.upstream_server if short.issuperset(self.upstream_files) else setup.upstream
+        return programs(self.tree, self.request.optimisation, allocator)
 
     def _programs(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """The folder of the release's programs, if the plan has a suite that runs them."""
