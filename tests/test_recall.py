@@ -31,13 +31,8 @@ from harness.workflows.mutation_testing.recall.document import (
     read_document,
     share_of,
 )
-from harness.workflows.mutation_testing.recall.examination import (
-    ReleaseCell,
-    evidence_in,
-    in_both,
-    release_cell,
-    useless_cells,
-)
+from harness.workflows.mutation_testing.recall.examination import evidence_in, in_both
+from harness.workflows.mutation_testing.recall.release_baseline import ReleaseCell, release_cell, useless_cells
 from tests.test_mutations import a_finding
 from tools import recall
 

@@ -82,7 +82,7 @@ def test_a_release_that_does_not_start_is_not_sampled(tmp_path: Path) -> None:
     """Each of its mutants fails as it does, and would seem to survive (docs/found/lua-murmur32-alignment.md)."""
     examiner = Examiner(quiet_workbench(), "valkey-8.1.1", "quick", ["armv5"], tmp_path, install=True)
     with pytest.raises(InconclusiveError, match="itself fails every test of a suite") as refused:
-        examiner.baseline("armv5", ["sds"])
+        examiner.baseline.of("armv5", ["sds"])
     assert "armv5/sds: " in refused.value.because
     assert "alignment-murmur32-load" in refused.value.because
     assert not (tmp_path / "baseline").exists(), "a run that resumes would take it for a baseline"

@@ -14,18 +14,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.core import json_codec
-from harness.core.cache import write_whole
 from harness.core.errors import InconclusiveError
-from harness.core.finding import Verdict
-from harness.core.model import CANARY_SUITE, Record, SourceTree, Tier
-from harness.judge.verdict import of_cell
+from harness.core.model import CANARY_SUITE, SourceTree, Tier
 from harness.plan.plan import make_plan
-from harness.workflows import check
-from harness.workflows.mutation_testing.campaign import planted_request
 from harness.workflows.mutation_testing.mutations import plant
 from harness.workflows.mutation_testing.recall.document import MutantOutcome, NewFinding
 from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
+from harness.workflows.mutation_testing.recall.release_baseline import ReleaseBaseline
+from harness.workflows.mutation_testing.recall.suite_runs import SuiteRuns, unknown_cells
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:
@@ -40,17 +36,6 @@ BUILD = "build"
 """The kind of the finding that a server does not compile."""
 
 
-class ReleaseCell(Record, frozen=True):
-    """A suite's findings in the release itself on a target."""
-
-    findings: list[str]
-    """Identities."""
-    tests: list[str]
-    """The tests that saw them. They do not run on mutants: a cell would end there, before the test that finds one."""
-    seconds: float
-    """How long the suite ran."""
-
-
 class Examiner:
     """Examines the mutants of a release. A folder stores what is known about the release itself."""
 
@@ -59,12 +44,11 @@ class Examiner:
     ) -> None:
         """`targets`: those of all operators. Raises UsageError for a server that is none."""
         self.bench = bench
-        self.server = server
-        self.tier = tier
         self.targets = targets
         self.folder = folder
-        self.install = install
         self.tree = bench.open_server(server)
+        self._runs = SuiteRuns(bench, tier, install=install)
+        self.baseline = ReleaseBaseline(self._runs, server, self.tree.name, folder)
         self.suites = make_plan(bench.catalog, targets=targets, server=server, suites=[], tier=tier).suites
         self._ignored = read_ignored_paths()
 
@@ -147,7 +131,7 @@ class Examiner:
                 why = ", ".join(each.finding for each in again)
                 return msgspec.structs.replace(outcome, why=why, found_by=again)
             once += [evidence.finding for evidence in found]
-            unknown += _unknown_cells(judgement)
+            unknown += unknown_cells(judgement)
         if unknown:
             return MutantOutcome(mutant=mutant, state="unjudged", why="; ".join(unknown), targets=targets, suites=ran)
         why = f"seen once, and not again: {', '.join(once)}" if once else "no suite found it"
@@ -191,7 +175,7 @@ class Examiner:
         for wanted in (True, False):
             suites = [suite for suite in self.suites if (suite in first) == wanted and suite != CANARY_SUITE]
             for target in targets if suites else ():
-                own = self.baseline(target, suites)
+                own = self.baseline.of(target, suites)
                 yield target, sorted(suites, key=lambda suite: own[suite].seconds)
 
     def _check(
@@ -201,8 +185,8 @@ class Examiner:
 
         `tests`: those that run; empty for all.
         """
-        own = [cell for target in targets for cell in self.baseline(target, suites).values()]
-        return self._run_suites(
+        own = [cell for target in targets for cell in self.baseline.of(target, suites).values()]
+        return self._runs.run(
             server,
             targets,
             suites,
@@ -213,89 +197,10 @@ class Examiner:
             to_end=False,
         )
 
-    def _run_suites(
-        self,
-        server: str,
-        targets: list[str],
-        suites: list[str],
-        run: Path,
-        *,
-        name: str,
-        without: Collection[str] = (),
-        tests: Sequence[str] = (),
-        to_end: bool,
-    ) -> Judgement:
-        request = planted_request(
-            self.bench,
-            server,
-            targets=targets,
-            suites=suites,
-            tier=self.tier,
-            run=run,
-            install=self.install,
-            fail_fast=not to_end,
-        )
-        request = msgspec.structs.replace(request, tests=list(tests))
-        bench = self.bench.with_new_stages(f"{name}: ")
-        judgement, _ = check.Check(bench, request, without=without, one_failure=not to_end).run()
-        return judgement
-
     def _new_findings(self, judgement: Judgement, target: str, suites: list[str]) -> list[NewFinding]:
         return evidence_in(
-            judgement, [each for cell in self.baseline(target, suites).values() for each in cell.findings]
+            judgement, [each for cell in self.baseline.of(target, suites).values() for each in cell.findings]
         )
-
-    def baseline(self, target: str, suites: list[str]) -> dict[str, ReleaseCell]:
-        """Suite -> its cell in the release itself, on a target. Each runs once for a sample.
-
-        Raises InconclusiveError if a cell has no verdict, or no test of it passes: it could find no mutant.
-        """
-        if missing := [suite for suite in suites if not self._baseline_file(target, suite).is_file()]:
-            self._run_release(target, missing)
-        files = {suite: self._baseline_file(target, suite) for suite in suites}
-        return {suite: json_codec.decode(file.read_bytes(), ReleaseCell) for suite, file in files.items()}
-
-    def _baseline_file(self, target: str, suite: str) -> Path:
-        return self.folder / "baseline" / f"{target}-{suite}.json"
-
-    def _run_release(self, target: str, suites: list[str]) -> None:
-        place = self.bench.cache.private("release")
-        try:
-            judgement = self._run_suites(self.server, [target], suites, place, name="release", to_end=True)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-        if unknown := _unknown_cells(judgement):
-            raise InconclusiveError(
-                f"the suites have no verdict for {self.tree.name} itself",
-                because="\n".join(unknown),
-                remedy=f"the same command with --run {self.folder}, which resumes",
-            )
-        if useless := useless_cells(judgement):
-            raise InconclusiveError(
-                f"{self.tree.name} itself fails every test of a suite, which therefore finds no mutant of it",
-                because="\n".join(useless),
-                remedy="--server FOLDER of a tree in which that fault is repaired: docs/FOUND.md has patches",
-            )
-        seconds = {cell.suite: cell.seconds for cell in judgement.cells if cell.target == target}
-        for suite in suites:
-            file = self._baseline_file(target, suite)
-            file.parent.mkdir(exist_ok=True)
-            write_whole(file, json_codec.pretty(release_cell(judgement, suite, seconds[suite])))
-
-    def own_findings(self) -> list[str]:
-        """The identities of what the suites have found in the release itself so far."""
-        files = (self.folder / "baseline").glob("*.json")
-        cells = [json_codec.decode(file.read_bytes(), ReleaseCell) for file in files]
-        return sorted({identity for cell in cells for identity in cell.findings})
-
-
-def release_cell(judgement: Judgement, suite: str, seconds: float) -> ReleaseCell:
-    """What a suite found in the release, according to a judgement of one target."""
-    seen = [(finding.id, each) for finding in judgement.findings for each in finding.witnesses if each.suite == suite]
-    tests = {test for _, each in seen for test in (each.test, *(occasion.test for occasion in each.occasions)) if test}
-    return ReleaseCell(
-        findings=sorted({identity for identity, _ in seen}), tests=sorted(tests), seconds=round(seconds, 1)
-    )
 
 
 def evidence_in(judgement: Judgement, own: Collection[str]) -> list[NewFinding]:
@@ -320,21 +225,3 @@ def in_both(first: Sequence[NewFinding], again: Sequence[NewFinding]) -> list[Ne
 def _suites_run(judgement: Judgement) -> list[str]:
     """The suites of which a test ran."""
     return [cell.suite for cell in judgement.cells if (cell.passed or cell.failed) and cell.suite != CANARY_SUITE]
-
-
-def _unknown_cells(judgement: Judgement) -> list[str]:
-    """The cells without a verdict, each with the reason."""
-    return [f"{cell.target}/{cell.suite}: {cell.reason}" for cell in judgement.cells if cell.verdict is Verdict.UNKNOWN]
-
-
-def useless_cells(judgement: Judgement) -> list[str]:
-    """The cells in which tests failed and none passed, each with the release's findings there.
-
-    A server that cannot start fails every test. So do its mutants, and each would seem to survive.
-    """
-    return [
-        f"{cell.target}/{cell.suite}: {cell.failed} tests failed and none passed: "
-        + (", ".join(each.id for each in of_cell(judgement.findings, cell.target, cell.suite)) or cell.reason)
-        for cell in judgement.cells
-        if cell.failed and not cell.passed
-    ]

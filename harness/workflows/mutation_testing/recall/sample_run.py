@@ -131,7 +131,7 @@ class SampleRun:
         document = RecallDocument(
             header=self._asked.header,
             seeds=[self.sample.seed],
-            baseline=self.examiner.own_findings(),
+            baseline=self.examiner.baseline.own_findings(),
             outcomes=outcomes,
         )
         write_whole(self.folder / "recall.json", json_codec.pretty(document))
