@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Occasion, Witness
-from harness.judge.known.known_list import DEFAULT, KnownFinding, KnownList, load_known
+from harness.judge.known.known_list import DEFAULT, KnownFinding, KnownList, Settings, load_known
 from harness.judge.known.matching import match, remarks
 from harness.plan.catalog import Catalog
 from tests import fakes
@@ -135,6 +135,16 @@ def test_an_entry_covers_only_what_was_seen_in_the_way_it_says(field: str, fits:
 
 
 @pytest.mark.parametrize(
+    ("line", "fits"), [("*", True), ("a = *b;", True), ("a = [*]b;", True), ("a = c;", False), ("", False)]
+)
+def test_an_entry_covers_only_the_text_of_the_line_that_it_names(line: str, *, fits: bool) -> None:
+    sources = {"src/bitops.c": {93: "\ta = *b;", 94: "a = c;"}}
+    assert fits == bool(match(narrowed(line=line), found(), "redis-3.2.6", TODAY, sources=sources))
+    unseen = remarks(narrowed(line=line), [found()], "redis-3.2.6", ["armv5"], TODAY, sources=sources)
+    assert fits != bool(unseen)
+
+
+@pytest.mark.parametrize(
     "other",
     [
         occasion(command="SETRANGE k 1 x"),
@@ -188,7 +198,7 @@ def test_an_entry_is_for_targets_by_name_width_order_of_bytes_and_toolchain(
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("aarch64", "armv5", "sparc32plus", "sparc64")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}{narrowed}\n")
-    assert [entry.targets for entry in load_known(path, machines, toolchain).findings] == [meant]
+    assert [entry.targets for entry in load_known(path, machines, Settings(toolchain=toolchain)).findings] == [meant]
 
 
 @pytest.mark.parametrize(
@@ -200,13 +210,15 @@ def test_a_target_that_the_distribution_has_no_compiler_for_is_of_the_family_of_
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("armeb", "armv7", "loongarch64")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}toolchain = '{family}'\n")
-    assert [entry.targets for entry in load_known(path, machines, "gcc").findings] == [meant]
+    assert [entry.targets for entry in load_known(path, machines, Settings()).findings] == [meant]
 
 
 def test_the_oracle_is_never_compiled_by_another_toolchain(tmp_path: Path) -> None:
     machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}toolchain = 'clang-*'\n")
-    assert [entry.targets for entry in load_known(path, machines, "clang-musl").findings] == [["armv5"]]
+    assert [entry.targets for entry in load_known(path, machines, Settings(toolchain="clang-musl")).findings] == [
+        ["armv5"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +237,27 @@ def test_an_entry_is_for_an_environment_which_the_oracle_never_has(
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}{narrowed}\n")
-    assert [entry.targets for entry in load_known(path, machines, "gcc", environment).findings] == [meant]
+    assert [entry.targets for entry in load_known(path, machines, Settings(environment=environment)).findings] == [
+        meant
+    ]
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "settings", "meant"),
+    [
+        ("policy = 'strict'", Settings(), []),
+        ("policy = 'strict'", Settings(policy="strict"), ["armv5"]),
+        ("policy = 'signal'", Settings(policy="strict"), ["native"]),
+        ("allocator = 'guard*'", Settings(), []),
+        ("allocator = 'guard*'", Settings(allocator="guard-natural"), ["armv5", "native"]),
+    ],
+)
+def test_an_entry_is_for_a_policy_which_the_oracle_never_has_and_for_an_allocator(
+    tmp_path: Path, narrowed: str, settings: Settings, meant: list[str]
+) -> None:
+    machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
+    path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}{narrowed}\n")
+    assert [entry.targets for entry in load_known(path, machines, settings).findings] == [meant]
 
 
 @pytest.mark.parametrize(("days", "counts"), [(-1, False), (0, True), (1, True)])
@@ -261,7 +293,10 @@ def test_an_entry_is_not_missed_where_only_a_part_of_the_tests_was_run() -> None
 
 def test_the_projects_own_list_is_valid() -> None:
     """And none of its entries is for machines that there are not."""
-    lists = [load_known(DEFAULT, Catalog().targets, toolchain).findings for toolchain in ("gcc", *Catalog().families)]
+    lists = [
+        load_known(DEFAULT, Catalog().targets, Settings(toolchain=toolchain)).findings
+        for toolchain in ("gcc", *Catalog().families)
+    ]
     for entries in zip(*lists, strict=True):
         assert any(entry.targets for entry in entries), entries[0]
 
@@ -282,7 +317,7 @@ def test_the_projects_own_list_is_valid() -> None:
 )
 def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        load_known(fakes.write(tmp_path / "known.toml", text), {}, "gcc")
+        load_known(fakes.write(tmp_path / "known.toml", text), {}, Settings())
     assert message in str(caught.value)
 
 
@@ -320,7 +355,7 @@ PAYLOAD = "width/test_width.py::test_a_payload_with_a_string_longer_than_it_is_r
     ],
 )
 def test_a_size_that_overflows_is_known_only_of_a_payload(test: str, command: str, *, known: bool) -> None:
-    listed = load_known(DEFAULT, Catalog().targets, "gcc")
+    listed = load_known(DEFAULT, Catalog().targets, Settings())
     finding = own("assertion-_sdsnewlen", test=test, command=command, title="assertion failed in _sdsnewlen")
     assert known == bool(match(listed, finding, "redis-7.0.15", TODAY))
 
@@ -338,7 +373,7 @@ MODULE = "modules/test_modules.py::test_an_independent_reader[native]"
     ],
 )
 def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, message: str, *, known: bool) -> None:
-    listed = load_known(DEFAULT, Catalog().targets, "gcc")
+    listed = load_known(DEFAULT, Catalog().targets, Settings())
     finding = found(
         witness(
             occasion(test=test, command="", title=f"the server ended in start: {message}", functions=()),

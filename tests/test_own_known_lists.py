@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from harness.analysis import source_excerpt
+from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Occasion, Witness
 from harness.judge import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.known import known_list, matching, tree_list
-from harness.judge.known.known_list import EMPTY, KnownFinding, concerns, entries_of, load_known
+from harness.judge.known.known_list import EMPTY, KnownFinding, Settings, concerns, entries_of, load_known
 from harness.judge.known.tree_list import IN_TREE
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
@@ -26,7 +28,6 @@ from tests.stored import StoredRun, a_fault, entry, known_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.core.model import GuestEnvironment
     from harness.judge.findings import Judgement
     from tests.fakes import Plumb
 
@@ -195,7 +196,7 @@ def test_a_shared_list_can_name_a_release_that_a_checkout_counts_as(tmp_path: Pa
     ("release", "known"), [("redis-7.0.15", True), ("redis-7.2.0", False), ("valkey-7.0.15", False)]
 )
 def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *, known: bool) -> None:
-    entries = load_known(known_list.DEFAULT, {"armv5": Catalog().targets["armv5"]}, "gcc")
+    entries = load_known(known_list.DEFAULT, {"armv5": Catalog().targets["armv5"]}, Settings())
     said = "---- errorInfo: ERR client-id should be greater than 0\n"
     occasion = Occasion(test="protocol/tracking", command="", title="", said=said, functions=())
     whole = judgement().findings[0]
@@ -214,7 +215,7 @@ def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *,
     ("text", "line", "message"),
     [
         ("# a\n\nfindings = [\n", 3, "not valid TOML"),
-        (own() + own() + 'said = "a"\nseldom = true\n', 10, "nearest known key; all of them: command"),
+        (own() + own() + 'said = "a"\nseldom = true\n', 10, "nearest known key; all of them: allocator"),
         (own() + '\n[[findings]]\nid = "b"\nreason = "c"\n', 6, "expires"),
         (own() + own(more='targets = "armv5"\n'), 9, "Expected `array`"),
         (own(more='release = "redis 7.0"\n'), 5, "release = 'redis >=7.0, <7.2.4'"),
@@ -224,7 +225,7 @@ def test_the_projects_own_list_covers_a_checkout_of_the_release(release: str, *,
 def test_a_damaged_list_is_an_error_with_file_and_line(tmp_path: Path, text: str, line: int, message: str) -> None:
     tree = tmp_path / "tree"
     path = fakes.write(tree / IN_TREE, text)
-    for read in (lambda: tree_list.text_in(tree), lambda: load_known(path, {}, "gcc")):
+    for read in (lambda: tree_list.text_in(tree), lambda: load_known(path, {}, Settings())):
         with pytest.raises(UsageError) as caught:
             read()
         assert f"({path}:{line})" in str(caught.value)
@@ -274,18 +275,49 @@ def test_what_was_added_is_known_when_judged_again_and_in_the_next_run_of_the_tr
     assert plumb("judge", occasions.folder, "--known", listed)[0] == ExitCode.PASS
 
 
-def test_what_was_added_of_an_environment_is_new_in_another(plumb: Plumb, tmp_path: Path, occasions: StoredRun) -> None:
+@pytest.mark.parametrize(
+    "unusual", [{"environment": "musl-stack"}, {"policy": "strict"}, {"policy": "audit-strict"}, {"allocator": "guard"}]
+)
+def test_what_was_added_of_an_unusual_run_is_new_in_a_usual_one(
+    plumb: Plumb, tmp_path: Path, occasions: StoredRun, unusual: dict[str, str]
+) -> None:
+    occasions.targets = (*occasions.targets, "native")
+    occasions.canary("native")
+    occasions.test("native", "bitops", "test_bitpos")
+    occasions.test("native", "bitops", "bitops/test_bitops.py::test_get[one]", outcome="failed", message="guest 1")
     path, folder = tmp_path / "checkout" / IN_TREE, occasions.finish()
+    usual = {name: getattr(run_folder.read_run(folder), name) for name in unusual}
 
-    def judge_in(environment: GuestEnvironment) -> ExitCode:
-        run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), environment=environment))
+    def judge_with(settings: dict[str, str]) -> ExitCode:
+        run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), **settings))
         return ExitCode(plumb("judge", folder, "--known", path if path.is_file() else known_file(tmp_path))[0])
 
-    assert judge_in("musl-stack") == ExitCode.FINDINGS
+    assert judge_with(unusual) == ExitCode.FINDINGS
+    assert ["armv5", "native"] in [finding.targets for finding in judged(folder, tmp_path)[0].findings]
     add_all(plumb, folder, path)
-    assert judge_in("musl-stack") == ExitCode.PASS
-    assert judge_in("usual") == ExitCode.FINDINGS
+    assert judge_with(unusual) == ExitCode.PASS
+    assert judge_with(usual) == ExitCode.FINDINGS
     assert set(ids(folder).values()) == {""}
+
+
+def test_another_line_of_a_function_is_new(plumb: Plumb, tmp_path: Path, occasions: StoredRun) -> None:
+    """An identity names the function alone, of which an entry that was added may not excuse all accesses."""
+    path, folder = tmp_path / "checkout" / IN_TREE, occasions.finish()
+    judgement, _ = judged(folder, tmp_path)
+    (witness, *_) = judgement.findings[0].witnesses
+
+    def judge_with(line: str) -> ExitCode:
+        sources = {witness.file: {witness.line: line}}
+        kept = source_excerpt.Excerpts(sources=sources)
+        (folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
+        return ExitCode(plumb("judge", folder, "--known", path if path.is_file() else known_file(tmp_path))[0])
+
+    assert judge_with("    while (*lp[0]++ != b[?]);") == ExitCode.FINDINGS
+    add_all(plumb, folder, path)
+    assert judge_with("  while (*lp[0]++ != b[?]);") == ExitCode.PASS
+    assert judge_with("    while (*lp[1]++ != b[?]);") == ExitCode.FINDINGS
+    assert judge_with("") == ExitCode.FINDINGS
+    assert ids(folder)[FAULT] == ""
 
 
 OTHERS = ["a target", "a suite", "a test", "a command", "a message"]

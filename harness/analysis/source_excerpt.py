@@ -6,6 +6,7 @@ binaries, nor any tool, and shows the source as it was compiled.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,9 @@ INSTRUCTIONS = 6
 CODE_PER_TARGET = 1
 """Instructions of a finding whose surroundings are kept, on each target."""
 LONGEST_LINE = 400
+
+Sources = Mapping[str, Mapping[int, str]]
+"""File -> line number -> the line, as `Excerpts.sources`."""
 
 
 class Instruction(Record, frozen=True):
@@ -60,6 +64,11 @@ class Excerpts(Record, frozen=True):
     """File in the tree -> line number -> the line."""
     listings: dict[str, Listing] = msgspec.field(default_factory=dict)
     """`place_key` of a witness -> the instructions around it."""
+
+
+def line_at(witness: Witness, sources: Sources) -> str:
+    """The text of the source line that a witness stands for, without indentation; empty if it is not known."""
+    return sources.get(witness.file, {}).get(witness.line, "").strip()
 
 
 def place_key(witness: Witness) -> str:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from harness.analysis import source_excerpt
 from harness.cli import options, output
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
-from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
+from harness.judge.known.known_list import Settings
 from harness.plan.catalog import Catalog
 from harness.record import stored_run
 from harness.report import finding_list
@@ -66,11 +67,14 @@ def add(
     found = finding_list.named(judgement, finding, run=folder, list_all=True)
     path = path or known_entries.list_of(Cache.default(), folder, found)
     keys = known_entries.server_keys(path, folder, judgement.server)
-    if judgement.toolchain != DEFAULT_FAMILY:
-        keys["toolchain"] = judgement.toolchain
-    if judgement.environment != "usual":
-        keys["environment"] = judgement.environment
-    entries = known_entries.exact_entries(found, build=keys, reason=reason, expires=last)
+    entries = known_entries.exact_entries(
+        found,
+        server=keys,
+        settings=Settings.of(judgement),
+        sources=source_excerpt.read(folder).sources,
+        reason=reason,
+        expires=last,
+    )
     known_entries.append(path, entries)
     if as_json:
         output.print_json({"file": str(path), "entries": entries})

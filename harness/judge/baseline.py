@@ -9,24 +9,24 @@ So is another wrong value in a test that fails in the base, unless two runs of t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis.source_excerpt import line_at
 from harness.core import json_codec
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Verdict
 from harness.core.model import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from harness.analysis.source_excerpt import Sources
     from harness.judge.findings import Judgement
 
 NAME = "inherited.json"
-Sources = Mapping[str, Mapping[int, str]]
-"""File -> line number -> the line, as `source_excerpt.Excerpts.sources`."""
 _KEEP_LINES = ("alignment",)
 _KEEP_TESTS = ("assertion", "wrong-result")
 _KEEP_MESSAGES = ("wrong-result",)
@@ -114,7 +114,7 @@ def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
             suite=witness.suite,
             title=_without_chance(occasion.title),
             test=occasion.test.partition("[")[0] if finding.kind in _KEEP_TESTS else "",
-            line=sources.get(witness.file, {}).get(witness.line, "").strip() if finding.kind in _KEEP_LINES else "",
+            line=line_at(witness, sources) if finding.kind in _KEEP_LINES else "",
             case=occasion.test if finding.kind in _KEEP_MESSAGES else "",
             message=_without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
         )

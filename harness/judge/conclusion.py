@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that makes a run's findings known: the known list, the tree's own list, and the base's findings."""
 
+    folder: Path
     run: RunRecord
     own: tree_list.OwnList
     listed: known_list.KnownList
     """The entries of both lists."""
     old: baseline.Baseline | None
-    sources: baseline.Sources
+    sources: source_excerpt.Sources
     """The lines around the places of the run's findings."""
     today: datetime.date
 
@@ -49,8 +50,9 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     def read(cls, folder: Path, run: RunRecord, known_file: Path) -> KnownLists:
         """Those of a run in a folder. Raises UsageError for a list that is invalid."""
         own = tree_list.own_list(folder, run)
-        listed = known_list.load_known(known_file, run.machines, run.toolchain, run.environment)
+        listed = known_list.load_known(known_file, run.machines, known_list.Settings.of(run))
         return cls(
+            folder=folder,
             run=run,
             own=own,
             listed=known_list.KnownList(findings=[*listed.findings, *own.entries]),
@@ -65,8 +67,12 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         return [entry for entry in self.listed.findings if entry.expires >= self.today]
 
     def lasting(self, finding: Finding) -> bool:
-        """Whether entries make a finding known, and none of them is for findings that depend on chance."""
-        entries = self._matching(finding)
+        """Whether entries make a finding known, and none of them is for findings that depend on chance.
+
+        The lists may be older than the judgement, which keeps the lines around the places of its findings.
+        """
+        judged = msgspec.structs.replace(self, sources=source_excerpt.read(self.folder).sources)
+        entries = judged.matching(finding)
         return bool(entries) and not any(entry.intermittent for entry in entries)
 
     def marked(self, findings: Iterable[Finding]) -> list[Finding]:
@@ -74,14 +80,15 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         return [self._marked(finding) for finding in findings]
 
     def _marked(self, finding: Finding) -> Finding:
-        reason = "; ".join(dict.fromkeys(entry.reason for entry in self._matching(finding)))
+        reason = "; ".join(dict.fromkeys(entry.reason for entry in self.matching(finding)))
         if not reason and self.old:
             reason = baseline.reason(self.old, finding, self.sources)
         return msgspec.structs.replace(finding, known=reason)
 
-    def _matching(self, finding: Finding) -> list[known_list.KnownFinding]:
+    def matching(self, finding: Finding) -> list[known_list.KnownFinding]:
+        """The entries that count today and together make a finding known; none if it is new."""
         release = known_list.release_name(self.run)
-        return matching.match(self.listed, finding, self.run.server, self.today, release=release)
+        return matching.match(self.listed, finding, self.run.server, self.today, release=release, sources=self.sources)
 
 
 def conclude(
@@ -194,7 +201,7 @@ def _of_lists(lists: KnownLists, found: Sequence[Finding]) -> list[str]:
     run = lists.run
     return [
         *lists.own.remarks,
-        *tree_list.excused_by_own(lists.own, found, lists.today),
+        *tree_list.excused_by_own(lists.own, found, lists.today, lists.sources),
         *matching.remarks(
             lists.listed,
             found,
@@ -204,6 +211,7 @@ def _of_lists(lists: KnownLists, found: Sequence[Finding]) -> list[str]:
             release=known_list.release_name(run),
             suites=run.suites,
             part=bool(run.tests) or left_out.tests(run) > 0,
+            sources=lists.sources,
         ),
     ]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from harness.analysis.source_excerpt import line_at
 from harness.build.sources import server_tree, source_tree
 from harness.build.sources.server_package import upstream_version
 from harness.core import json_codec
@@ -20,7 +21,7 @@ from harness.core.model import Record, ServerPackage
 from harness.core.strict_toml import read_text
 from harness.judge import provenance
 from harness.judge.known import known_list, tree_list
-from harness.judge.known.known_list import EMPTY, KnownFinding
+from harness.judge.known.known_list import EMPTY, KnownFinding, Settings
 from harness.judge.known.tree_list import IN_TREE
 from harness.judge.reproducer import read_reproducer, stored_at
 from harness.record import run_folder
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
+    from harness.analysis.source_excerpt import Sources
     from harness.core.finding import Finding
     from harness.plan.catalog import Catalog
 
@@ -47,34 +49,45 @@ _CHANCE = re.compile(
 
 
 def exact_entries(
-    finding: Finding, *, build: dict[str, str], reason: str, expires: datetime.date
+    finding: Finding,
+    *,
+    server: dict[str, str],
+    settings: Settings,
+    sources: Sources,
+    reason: str,
+    expires: datetime.date,
 ) -> list[KnownFinding]:
     """The entries that together fit every occasion on which a finding was seen.
 
-    `build`: the keys that name the server, and the toolchain and the environment.
+    `server`: the keys that name the server. `settings`: the run's. `sources`: the lines around the places of its
+    findings. The identity of a misaligned access names only a function, which may get a second one: the line counts.
     """
-    seen: dict[tuple[str, str, str, str], list[str]] = {}
+    seen: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for witness in finding.witnesses:
+        line = line_at(witness, sources) if finding.kind == "alignment" else ""
+        of_witness = {**settings.keys_on(witness.target), "suite": witness.suite}
+        of_line = {"line": _pattern(line)} if line else {}
         for occasion in witness.occasions:
-            said = _pattern(occasion.said or occasion.title, _CHANCE)
-            key = (witness.suite, _pattern(occasion.test), _pattern(occasion.command, _CHANCE), said)
-            seen.setdefault(key, []).append(witness.target)
+            of_occasion = {
+                "test": _pattern(occasion.test),
+                "command": _pattern(occasion.command, _CHANCE),
+                "said": _pattern(occasion.said or occasion.title, _CHANCE),
+            }
+            keys = {**of_witness, **of_occasion, **of_line}
+            seen.setdefault(tuple(keys.items()), []).append(witness.target)
     return [
         json_codec.convert(
             {
                 "id": _pattern(finding.id),
-                **build,
+                **server,
                 "targets": list(dict.fromkeys(targets)),
                 "reason": reason,
                 "expires": expires,
-                "suite": suite,
-                "test": test,
-                "command": command,
-                "said": said,
+                **dict(keys),
             },
             KnownFinding,
         )
-        for (suite, test, command, said), targets in seen.items()
+        for keys, targets in seen.items()
     ]
 
 
@@ -150,8 +163,8 @@ def append(path: Path, entries: Sequence[KnownFinding]) -> None:
 
 
 def _toml(entry: KnownFinding) -> str:
-    where = ("id", "server", "release", "targets", "reason", "expires", "toolchain", "environment")
-    keys = (*where, "suite", "test", "command", "said")
+    where = ("id", "server", "release", "targets", "reason", "expires")
+    keys = (*where, *Settings.__struct_fields__, "suite", "test", "command", "said", "line")
     defaults = KnownFinding(id="", reason="", expires=entry.expires)
     values = {key: getattr(entry, key) for key in keys}
     written = [key for key in keys if key in {"id", "reason", "expires"} or values[key] != getattr(defaults, key)]
@@ -187,7 +200,7 @@ class ListedEntry(Record, frozen=True):
         machines = [f"{entry.width_bits}-bit"] if entry.width_bits else []
         machines += [f"{entry.time_bits}-bit time_t"] if entry.time_bits else []
         machines += [f"{entry.endianness}-endian"] if entry.endianness else []
-        machines += [name for name in (entry.toolchain, entry.environment) if name != "*"]
+        machines += [name for key in Settings.__struct_fields__ if (name := getattr(entry, key)) != "*"]
         where = " ".join(part for part in (",".join(entry.targets), *machines, entry.suite) if part)
         return f"{entry.id}  {where}  {state}{soon}: {entry.reason}  ({self.file})"
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.core.errors import UsageError
-from harness.core.model import Record
+from harness.core.model import Allocator, GuestEnvironment, Record
 from harness.core.strict_toml import ROOT, at_line, decode_toml, line_of, read_text
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE, Endianness
+from harness.isa import rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from harness.core.model import GuestEnvironment
     from harness.core.target_model import Target
     from harness.record.run_folder import RunRecord
 
@@ -56,6 +56,10 @@ class KnownFinding(Record, frozen=True):
     """The family of toolchains that compiled, such as `clang-musl`; globs allowed. Without the key: any."""
     environment: str = "*"
     """What surrounded the programs, such as `musl-stack`; `usual` for nothing; globs allowed. Without the key: any."""
+    policy: str = "*"
+    """What became of misaligned accesses (`--policy`), such as `strict`; globs allowed. Without the key: any."""
+    allocator: str = "*"
+    """The servers' allocator, such as `guard`; globs allowed. Without the key: any."""
     suite: str = ""
     """The only suite that may show it. A run without that suite does not report the entry as unseen. Empty: any."""
     test: str = "*"
@@ -64,6 +68,9 @@ class KnownFinding(Record, frozen=True):
     """The client's request; globs allowed."""
     said: str = "*"
     """The whole message of a failed test, or the title of any other finding; globs allowed."""
+    line: str = "*"
+    """The text of the source line that shows it, without indentation; globs allowed. Without the key: any line, or
+    none."""
     via: list[str] = msgspec.field(default_factory=list)
     """Functions that must all be on the stack, in any order; globs allowed."""
     conditional: bool = False
@@ -82,14 +89,51 @@ class KnownList(Record, frozen=True):
     findings: list[KnownFinding]
 
 
-def load_known(
-    path: Path, machines: Mapping[str, Target], toolchain: str, environment: GuestEnvironment = "usual"
-) -> KnownList:
+class Settings(Record, frozen=True):
+    """What a run chose that decides what it can find."""
+
+    toolchain: str = DEFAULT_FAMILY
+    environment: GuestEnvironment = "usual"
+    policy: str = "signal"
+    """Without the prefix of an audit, which lists what the policy forbids."""
+    allocator: Allocator = "libc"
+
+    @classmethod
+    def of(cls, run: Record) -> Settings:
+        """Those of a run, from its record or its judgement."""
+        chosen = {name: getattr(run, name) for name in cls.__struct_fields__}
+        return cls(**{**chosen, "policy": rules.base_name(chosen["policy"])})
+
+    def keys_on(self, target: str) -> dict[str, str]:
+        """The keys of an entry for what a run with these settings shows on a target: those that are not usual."""
+        default, here = Settings(), self._on(target)
+        names = type(self).__struct_fields__
+        return {name: value for name in names if (value := getattr(here, name)) != getattr(default, name)}
+
+    def select(self, entry: KnownFinding, name: str, machine: Target) -> bool:
+        """Whether an entry is for what a run with these settings shows on a machine."""
+        here = self._on(name)
+        pairs = (
+            (_family(machine, name, here.toolchain), entry.toolchain),
+            (here.environment, entry.environment),
+            (here.policy, entry.policy),
+            (here.allocator, entry.allocator),
+        )
+        return all(fnmatch.fnmatchcase(value, pattern) for value, pattern in pairs)
+
+    def _on(self, target: str) -> Settings:
+        """The settings that count on a target. The oracle's compiler, environment and kernel are always this machine's
+        own.
+        """
+        return Settings(allocator=self.allocator) if target == ORACLE else self
+
+
+def load_known(path: Path, machines: Mapping[str, Target], settings: Settings) -> KnownList:
     """Read a known-findings file, and resolve each entry's targets to the names of machines.
 
     Raises UsageError, with file and line, if the file is invalid.
     """
-    return KnownList(findings=resolved(entries_of(read_text(path), path), machines, toolchain, environment))
+    return KnownList(findings=resolved(entries_of(read_text(path), path), machines, settings))
 
 
 def entries_of(text: str, path: Path) -> list[KnownFinding]:
@@ -109,36 +153,26 @@ def entries_of(text: str, path: Path) -> list[KnownFinding]:
     return entries
 
 
-def resolved(
-    entries: Sequence[KnownFinding], machines: Mapping[str, Target], toolchain: str, environment: GuestEnvironment
-) -> list[KnownFinding]:
-    """The entries with the names of those machines that their targets, width and byte order select.
-
-    `toolchain`, `environment`: what compiled for the run's targets, and what surrounded their programs; for the oracle,
-    both are always the usual one.
-    """
+def resolved(entries: Sequence[KnownFinding], machines: Mapping[str, Target], settings: Settings) -> list[KnownFinding]:
+    """The entries with the names of those machines that their targets, width, byte order and settings select."""
     return [
         msgspec.structs.replace(
             entry,
             targets=[
                 name
                 for name, machine in machines.items()
-                if fnmatch.fnmatchcase(_family(name, machine, toolchain), entry.toolchain)
-                and fnmatch.fnmatchcase("usual" if name == ORACLE else environment, entry.environment)
-                and _covers(entry, name, machine)
+                if settings.select(entry, name, machine) and _covers(entry, name, machine)
             ],
         )
         for entry in entries
     ]
 
 
-def _family(name: str, machine: Target, toolchain: str) -> str:
+def _family(machine: Target, name: str, toolchain: str) -> str:
     """The family of toolchains that compiled for a machine. Where the distribution has no compiler, the machine has
     another family's, and its toolchain is named FAMILY-TARGET.
     """
-    if name == ORACLE:
-        return DEFAULT_FAMILY
-    if toolchain != DEFAULT_FAMILY:
+    if name == ORACLE or toolchain != DEFAULT_FAMILY:
         return toolchain
     own = machine.toolchain.removesuffix(f"-{name}")
     return own if own != machine.toolchain else DEFAULT_FAMILY

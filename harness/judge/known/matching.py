@@ -10,21 +10,33 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING
 
+from harness.analysis.source_excerpt import line_at
 from harness.judge.known.known_list import KnownFinding, KnownList, concerns
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
+    from harness.analysis.source_excerpt import Sources
     from harness.core.finding import Finding, Occasion, Witness
 
 
+NO_SOURCES: Sources = {}
+"""Nobody knows a source line."""
+
+
 def match(
-    known: KnownList, finding: Finding, server: str, today: datetime.date, *, release: str = ""
+    known: KnownList,
+    finding: Finding,
+    server: str,
+    today: datetime.date,
+    *,
+    release: str = "",
+    sources: Sources = NO_SOURCES,
 ) -> list[KnownFinding]:
     """The unexpired entries that together fit all occasions of a finding; empty if one occasion fits none.
 
-    `release`: as in `concerns`.
+    `release`: as in `concerns`. `sources`: the lines around the places of the run's findings.
     """
     used: list[KnownFinding] = []
     for witness in finding.witnesses:
@@ -34,7 +46,7 @@ def match(
                 for entry in known.findings
                 if entry.expires >= today
                 and concerns(entry, server, release)
-                and _fits(entry, finding.id, witness, occasion)
+                and _fits(entry, finding.id, witness, occasion, sources)
             ]
             if not fitting:
                 return []
@@ -44,7 +56,7 @@ def match(
     return [entry for number, entry in enumerate(used) if entry not in used[:number]]
 
 
-def _fits(entry: KnownFinding, identity: str, witness: Witness, occasion: Occasion) -> bool:
+def _fits(entry: KnownFinding, identity: str, witness: Witness, occasion: Occasion, sources: Sources) -> bool:
     return (
         any(fnmatch.fnmatchcase(name, entry.id) for name in (identity, occasion.id) if name)
         and witness.target in entry.targets
@@ -52,6 +64,7 @@ def _fits(entry: KnownFinding, identity: str, witness: Witness, occasion: Occasi
         and fnmatch.fnmatchcase(occasion.test, entry.test)
         and fnmatch.fnmatchcase(occasion.command, entry.command)
         and fnmatch.fnmatchcase(occasion.said or occasion.title, entry.said)
+        and fnmatch.fnmatchcase(line_at(witness, sources), entry.line)
         and all(fnmatch.filter(occasion.functions, function) for function in entry.via)
     )
 
@@ -69,10 +82,11 @@ def remarks(
     release: str = "",
     suites: Sequence[str] = (),
     part: bool = False,
+    sources: Sources = NO_SOURCES,
 ) -> list[str]:
     """Sentences on the list's upkeep: entries that expired, and entries for this run that matched nothing.
 
-    `release`: as in `concerns`. `part`: only some tests ran, so entries that matched nothing are not reported.
+    `release`, `sources`: as in `match`. `part`: only some tests ran, so entries that matched nothing are not reported.
     """
     sentences = []
     for entry in known.findings:
@@ -83,7 +97,7 @@ def remarks(
             continue
         always = not (entry.conditional or entry.intermittent)
         due = concerned and not part and always and entry.suite in {"", *suites}
-        if due and not any(fits_any(entry, finding) for finding in found):
+        if due and not any(fits_any(entry, finding, sources) for finding in found):
             sentences.append(f"{about}{_UNSEEN}")
     return sentences
 
@@ -94,8 +108,10 @@ def unseen_in(remark: str) -> str:
     return found[1] if found else ""
 
 
-def fits_any(entry: KnownFinding, finding: Finding) -> bool:
-    """Whether an entry fits an occasion of a finding."""
+def fits_any(entry: KnownFinding, finding: Finding, sources: Sources) -> bool:
+    """Whether an entry fits an occasion of a finding. `sources`: as in `match`."""
     return any(
-        _fits(entry, finding.id, witness, occasion) for witness in finding.witnesses for occasion in witness.occasions
+        _fits(entry, finding.id, witness, occasion, sources)
+        for witness in finding.witnesses
+        for occasion in witness.occasions
     )

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from harness.core.digests import sha256_of
 from harness.core.model import Record
 from harness.core.strict_toml import read_text
-from harness.judge.known.known_list import EMPTY, KnownFinding, concerns, entries_of, release_name, resolved
-from harness.judge.known.matching import fits_any
+from harness.judge.known.known_list import EMPTY, KnownFinding, Settings, concerns, entries_of, release_name, resolved
+from harness.judge.known.matching import NO_SOURCES, fits_any
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Sequence
 
+    from harness.analysis.source_excerpt import Sources
     from harness.core.finding import Finding
     from harness.record.run_folder import RunRecord
 
@@ -73,7 +74,7 @@ def own_list(folder: Path, run: RunRecord) -> OwnList:
         remarks = changes(of_tree, of_base)
         entries = [entry for entry in entries if entry in in_base]
     concerned = [entry for entry in entries if concerns(entry, run.server, release_name(run))]
-    own = resolved(concerned, run.machines, run.toolchain, run.environment)
+    own = resolved(concerned, run.machines, Settings.of(run))
     return OwnList(entries=own, remarks=remarks)
 
 
@@ -102,11 +103,15 @@ def _in_words(entry: KnownFinding) -> str:
     return f"{entry.id} ({entry.reason}; until {entry.expires})"
 
 
-def excused_by_own(own: OwnList, found: Sequence[Finding], today: datetime.date) -> list[str]:
-    """A sentence with the findings that the tree's own list excuses; empty if there are none."""
+def excused_by_own(
+    own: OwnList, found: Sequence[Finding], today: datetime.date, sources: Sources = NO_SOURCES
+) -> list[str]:
+    """A sentence with the findings that the tree's own list excuses; empty if there are none. `sources`: as in
+    `match`.
+    """
     excused = [
         finding.id
         for finding in found
-        if finding.known and any(entry.expires >= today and fits_any(entry, finding) for entry in own.entries)
+        if finding.known and any(entry.expires >= today and fits_any(entry, finding, sources) for entry in own.entries)
     ]
     return [f"{IN_TREE} of the tree excuses {', '.join(excused)}"] if excused else []
