@@ -21,9 +21,10 @@ from harness.core.model import Abilities
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
+from harness.core.wanted_tests import fits
 from harness.plan.catalog import Catalog
 from harness.record import event_log, run_folder
-from harness.run.cell_spec import PeerServer, fits, write_cell
+from harness.run.cell_spec import PeerServer, write_cell
 from harness.run.extra_servers import new_guest, server_of
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec

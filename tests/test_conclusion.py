@@ -95,6 +95,20 @@ def test_the_known_list_excuses_no_unknown_cell(tmp_path: Path) -> None:
     assert concluded(tmp_path, stored, entry("*"))[1] is ExitCode.INCONCLUSIVE
 
 
+def test_a_report_names_the_words_that_no_test_matches(tmp_path: Path, run: StoredRun) -> None:
+    run.test("armv5", "bitops", "bitops/test_bitops.py::test_bitpos")
+    run.test("armv5", "bitops", "bitops/test_bitops.py::test_count[one]")
+    folder = run.finish()
+    wanted = ["bitpos", "*::test_count*", "no such test", "canary"]
+    run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), tests=wanted))
+    judgement, _ = conclude(stored_run.read(folder), known_file(tmp_path), fakes.quiet())
+    assert judgement.remarks == [
+        "only the tests that match were run: --test bitpos '*::test_count*' 'no such test' canary",
+        "no test matches --test 'no such test'",
+        "no test matches --test canary",
+    ]
+
+
 def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
     description = "a development tree (255.255.255), treated as 7.0.0 because of the features of its source"

@@ -61,6 +61,25 @@ def test_a_finding_of_two_targets_is_one() -> None:
     assert join([other, other]).findings[0].known == "fixed upstream"
 
 
+@pytest.mark.parametrize(
+    ("planned", "ran", "refused"),
+    [
+        ("redis-3.2.6", "redis-3.2.6", False),
+        ("redis-7.0.15", "redis-3.2.6", True),
+        (".", "/work/redis", False),
+        ("../redis", "/work/redis", False),
+    ],
+)
+def test_a_plan_of_another_release_is_refused(planned: str, ran: str, *, refused: bool) -> None:
+    cells = [Cell(target="armv7", server=planned, suite="bitops")]
+    runs = [msgspec.structs.replace(CLEAN, server=ran)]
+    if not refused:
+        assert join(runs, planned=cells).verdict == "PASS"
+        return
+    with pytest.raises(UsageError, match="the plan is for another server"):
+        join(runs, planned=cells)
+
+
 def test_a_planned_cell_that_no_run_has_makes_a_pass_unknown() -> None:
     planned = [Cell(target=target, server="redis-3.2.6", suite="bitops") for target in ("armv7", "mips")]
     joined = join([CLEAN], planned=planned)

@@ -20,6 +20,7 @@ from harness.core.cache import Cache
 from harness.core.errors import UsageError
 from harness.core.model import SourceTree
 from harness.core.processes import process
+from harness.core.wanted_tests import is_selected
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.record import fault_log
@@ -28,7 +29,7 @@ from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_fi
 from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
 from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
 from harness.run.upstream.stage import Stage
-from harness.run.upstream.test_files import UpstreamFile, is_selected, selected, upstream_files
+from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
 from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.workbench import Workbench
 from tests import fakes

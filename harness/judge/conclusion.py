@@ -13,6 +13,8 @@ from harness.analysis import implicated_code, source_excerpt, suspects
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.core.finding import Finding, Verdict
+from harness.core.model import CANARY_SUITE
+from harness.core.wanted_tests import is_wanted
 from harness.judge import baseline, left_out, provenance, unchecked_changes, warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.findings import Judgement, judge, kernel_counters
@@ -186,7 +188,7 @@ def _of_change(run: RunRecord, changes: Sequence[Change], cells: Sequence[CellVe
 def _of_run(folder: Path, run: RunRecord) -> list[str]:
     """Sentences about the parts of the run, and about what its evidence shows besides findings."""
     return [
-        *_part(run),
+        *_part(folder, run),
         *left_out.remarks(run),
         *([f"the server is {run.development}"] if run.development else []),
         *_settings(run),
@@ -224,9 +226,19 @@ def _emulators(run: RunRecord) -> dict[str, list[str]]:
     return found
 
 
-def _part(run: RunRecord) -> list[str]:
-    words = " ".join(shlex.quote(word) for word in run.tests)
-    return [f"only the tests that match were run: --test {words}"] if words else []
+def _part(folder: Path, run: RunRecord) -> list[str]:
+    """Sentences on the choice of tests; none if all tests ran."""
+    if not run.tests:
+        return []
+    # The canaries always run, whatever they are called.
+    files = [path for path in sorted(folder.glob(f"*/*/{event_log.NAME}")) if path.parent.name != CANARY_SUITE]
+    events = (event for path in files for event in event_log.read_events(path))
+    tests = {(event.name, event.upstream) for event in events if isinstance(event, run_folder.TestEvent)}
+    idle = [word for word in run.tests if not any(is_wanted(*test, [word]) for test in tests)]
+    return [
+        f"only the tests that match were run: --test {' '.join(map(shlex.quote, run.tests))}",
+        *(f"no test matches --test {shlex.quote(word)}" for word in idle),
+    ]
 
 
 def _settings(run: RunRecord) -> list[str]:

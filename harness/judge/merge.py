@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
     """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN.
 
-    Raises UsageError for an empty sequence, and for runs that differ in one of IDENTITIES.
+    Raises UsageError for an empty sequence, for runs that differ in one of IDENTITIES, and for a plan of another
+    release.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
     first = judgements[0]
     for name, identity in IDENTITIES.items():
         _refuse_different(judgements, name, identity)
+    _refuse_other_plan(first, planned)
     cells = _cells(judgements, planned)
     findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
@@ -131,6 +133,19 @@ def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Call
         because="a judgement covers one tree, built and run in one way",
         remedy=f"check again like the others, and join the new folder instead: {', '.join(others)}{alike}",
     )
+
+
+def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell]) -> None:
+    """Raise UsageError for planned cells of another release. A tree may be in another folder on another machine."""
+    here = judgement.server
+    others = [cell.server for cell in planned if cell.server != here and "/" not in cell.server]
+    if others and "/" not in here:
+        raise UsageError(
+            "the plan is for another server",
+            where="--plan",
+            because=f"it plans {others[0]}, and the runs are of {here}",
+            remedy=f"plumb plan --server {shlex.quote(here)} --json",
+        )
 
 
 def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[CellVerdict]:

@@ -39,11 +39,10 @@ def select(
         if not matched and not re.search(r"[*?\[]", pattern):
             choices = [*known, *(groups or {})]
             require_known(kind, pattern, choices, f"--{kind}")
+        if not matched:
+            # Others may match. Whoever named this one believes that it was checked.
+            raise NothingSelectedError(f"no {kind} matches {pattern}", where=f"--{kind}", remedy=_all_of(kind, known))
         chosen.update(matched)
-    if not chosen:
-        raise NothingSelectedError(
-            f"no {kind} matches {' '.join(patterns)}", where=f"--{kind}", remedy=_all_of(kind, known)
-        )
     return [name for name in known if name in chosen]
 
 

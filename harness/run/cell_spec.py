@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +12,6 @@ from harness.core import json_codec
 from harness.core.model import Abilities, Build, Record, Tier, Transport
 from harness.record.executed_blocks.recorder import Kept  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.run.vm.vm_image import VmImage  # noqa: TC001 - msgspec reads the annotations when it decodes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LARGEST_SEED = 2**32 - 1
 """The highest seed: every random generator of the project, Tcl's included, takes the numbers from 0 to this one."""
@@ -159,13 +154,6 @@ class CellSpec(Record, frozen=True):
         """The settings, as words of a command line of this release."""
         known = set(self.abilities.options)
         return [word for name, value in self.settings.items() if name in known for word in (f"--{name}", value)]
-
-
-def fits(test: str, wanted: Sequence[str]) -> bool:
-    """Whether a test is selected: one of the words is part of its name or matches it as a glob. No words select every
-    test.
-    """
-    return not wanted or any(word in test or fnmatch.fnmatchcase(test, word) for word in wanted)
 
 
 def write_cell(path: Path, cell: CellSpec) -> None:

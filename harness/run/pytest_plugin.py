@@ -15,18 +15,18 @@ import pytest
 from harness.build import unit_drivers
 from harness.core.byte_diff import DifferenceError
 from harness.core.errors import InfrastructureError, is_machine_fault, machine_fault
+from harness.core.wanted_tests import is_wanted
 from harness.run import detector_canary, private_network, unit_runner
 from harness.run.canary import cases
-from harness.run.cell_spec import CellSpec, fits, read_cell
+from harness.run.cell_spec import CellSpec, read_cell
 from harness.run.environments import environment_canary
 from harness.run.server_process import StartError
 from harness.run.session.cell_session import CellSession
 from harness.run.tcl.suite import Interpreter, TclFile
 from harness.run.upstream.session import UpstreamFailedError
-from harness.run.upstream.test_files import is_selected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator
 
     from harness.record import run_folder
     from harness.run.canary import CanaryRunner
@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = [
         item
         for item in items
-        if (not run.cell.tests or _is_wanted(item, run.cell.tests))
+        if (not run.cell.tests or is_wanted(_name(item), _upstream_test(item), run.cell.tests))
         and _name(item) not in run.cell.without
         and (not run.cell.only or any(fnmatchcase(_name(item), glob) for glob in run.cell.only))
     ]
@@ -124,11 +124,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _name(item: pytest.Item) -> str:
     """A test's name in reports: `bitops/test_bitops.py::test_count`."""
     return item.nodeid.removeprefix("suites/")
-
-
-def _is_wanted(item: pytest.Item, words: Sequence[str]) -> bool:
-    upstreams = _upstream_test(item)
-    return is_selected(upstreams, words) if upstreams else fits(_name(item), words)
 
 
 def _upstream_test(item: pytest.Item) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from harness.core.model import Record
+from harness.core.wanted_tests import SEPARATOR
 from harness.record import run_folder
 from harness.run.upstream import results
 from harness.run.upstream.evidence import UpstreamEvidence
@@ -23,7 +24,7 @@ from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_fi
 from harness.run.upstream.journal import UpstreamTest  # noqa: TC001 - msgspec reads the annotations
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.stage import Stages
-from harness.run.upstream.test_files import SEPARATOR, external_files, line_of, upstream_files
+from harness.run.upstream.test_files import external_files, line_of, upstream_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.core.processes import process
-from harness.run.cell_spec import fits
+from harness.core.wanted_tests import SEPARATOR, fits
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -29,8 +29,6 @@ MARK = "external:skip"
 """The tag of tests that need their own servers."""
 VERSION = Path(__file__).with_name("version.tcl")
 LIST_SECONDS = 60.0
-SEPARATOR = "::"
-"""Between a file's name and a test's, in the names of items."""
 PORTS = 300
 """How many ports a file may take: its servers' and, below them, those of upstream's own programs."""
 TEST_PORTS = 40
@@ -155,24 +153,6 @@ def selected(
     if words and elsewhere == len(words):
         return []
     return [file for file in every if unnamed is None or file.name in unnamed]
-
-
-def is_selected(item: str, words: Sequence[str]) -> bool:
-    """Whether words select `FILE::TEST`: by a part or a glob of the file, and of the test after `::`; none: everything.
-
-    A word without a slash before any `::` may be a part or a glob of the whole.
-    """
-    file, _, test = item.partition(SEPARATOR)
-    if not words:
-        return True
-
-    def means(word: str) -> bool:
-        place, _, name = word.partition(SEPARATOR)
-        if "/" not in place:
-            return fits(item, [word])
-        return fits(file, [place]) and fits(test, [name])
-
-    return any(map(means, words))
 
 
 def line_of(text: str, test: str) -> int:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from harness.analysis.assertion_log import asserted
 from harness.core.target_model import ORACLE
+from harness.core.wanted_tests import SEPARATOR
 from harness.record import event_log, fault_log, run_folder
 from harness.run.cell_spec import CellSpec, PeerServer
-from harness.run.upstream.test_files import SEPARATOR
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
 from harness.workflows.replay.replayed_run import ReplayedRun
