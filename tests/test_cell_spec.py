@@ -91,6 +91,8 @@ def test_a_suite_runs_the_tests_of_others_that_it_names_and_no_more(tmp_path: Pa
     assert collected(spec) == [
         "width/test_width.py::test_answers_do_not_depend_on_the_width_of_the_machine[settings]",
         "limits/test_info.py::test_what_is_counted_is_the_same",
+        "limits/test_info.py::test_what_tracking_and_sanitising_count_is_the_same",
+        "limits/test_info.py::test_the_average_time_to_live_is_told",
     ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import hiredis
 import pytest
 
 from suites._shared import cluster_nodes as nodes
+from suites._shared.formats.handmade import of_primary
 from suites._shared.keyspace import dataset
 from suites._shared.link import await_that
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 HALF = nodes.SLOTS // 2
 EPOCH = (1 << 40) + 3
 """A configuration epoch that needs more than 32 bits."""
+OFFSET = 1 << 32
+"""A place in a primary's stream that needs as many."""
 
 
 @pytest.fixture
@@ -150,7 +154,10 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(companion: str, sta
 def test_a_replica_takes_over_when_it_is_told_to(
     companion: str, role: str, start_node: Callable[..., Node], cell: CellSpec
 ) -> None:
-    own, other = start_node(), start_node(target=companion)
+    # A primary goes on from the offset of its file since 7.0. The replica waits for the one that it is told.
+    files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
+    own = start_node(files=files if role == "primary" else None)
+    other = start_node(target=companion, files=None if role == "primary" else files)
     primary, replica = (own, other) if role == "primary" else (other, own)
     primary.ask("CLUSTER", "ADDSLOTS", *range(nodes.SLOTS))
     primary.ask("CLUSTER", "MEET", "127.0.0.1", replica.port)
@@ -167,6 +174,7 @@ def test_a_replica_takes_over_when_it_is_told_to(
     if cell.version >= (7,):
         told = "each to say of the other how far it has replicated"
         await_that(lambda: 0 not in (far := replicated(own)).values() and far == replicated(other), guests, told)
+        assert min(replicated(own).values()) > OFFSET
     replica.ask("CLUSTER", "FAILOVER")
     await_that(lambda: "slave" in primary.view()[primary.identifier][2], guests, "the failover")
     nodes.await_agreement([own, other])
@@ -186,9 +194,14 @@ def test_a_nodes_file_is_read_by_the_other_machine(companion: str, start_node: C
     writer = start_node(target=companion)
     writer.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
     writer.ask("CLUSTER", "ADDSLOTS", *range(0, nodes.SLOTS, 2))
-    written = writer.guest.read("nodes.conf")
+    # No node of the file has these epochs.
+    epochs = b"vars currentEpoch %d lastVoteEpoch %d\n" % (EPOCH + (1 << 41), EPOCH + (1 << 33))
+    written = re.sub(rb"^vars .*\n", epochs, writer.guest.read("nodes.conf"), flags=re.MULTILINE)
     reader = start_node(files={"nodes.conf": written})
     assert reader.identifier == writer.identifier
+    assert reader.state()["cluster_current_epoch"] == str(EPOCH + (1 << 41))
+    assert reader.ask("CLUSTER", "SAVECONFIG") == b"OK"
+    assert epochs in reader.guest.read("nodes.conf")
     mine = reader.view()[reader.identifier]
     assert mine[6] == str(EPOCH)
     assert len(mine[8:]) == nodes.SLOTS // 2

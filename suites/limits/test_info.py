@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING
+
+import pytest
 
 from harness.protocol.resp import info_fields
 from suites._shared.paired_servers import differing
 
 if TYPE_CHECKING:
     from harness.protocol.resp import Client
+    from harness.run.cell_spec import CellSpec
     from suites._shared.paired_servers import PairedServers
 
 SECTIONS = ("memory", "persistence", "stats", "replication", "keyspace", "errorstats", "cluster")
@@ -26,6 +30,10 @@ REQUESTS = [
     ("SADD", "set", 1 << 40, "x"),
     ("SELECT", 0),
 ]
+FAR = 1 << 40
+"""Milliseconds."""
+WAIT_SECONDS = 30.0
+"""Every tenth of a second a server looks for keys that have expired."""
 NOT_COUNTED = re.compile(
     r"instantaneous|cpu|(?<!max)mem|rss|frag|alloc|fork|time|usec|seconds|clock|client|id\b|cow|reads_|writes_|net_|connections|"
     r"commands_processed|lazyfree|total_system|eventloop|duration|ttl|lua|script|vm_|functions|peak|io_threads|buffer|"
@@ -50,6 +58,44 @@ def test_what_is_counted_is_the_same(both: PairedServers) -> None:
     if wrong:
         told = ", ".join(f"{name} {ours.get(name)}, native {theirs[name]}" for name in wrong[:6])
         raise differing(("INFO",), ours.get(wrong[0], "").encode(), theirs[wrong[0]].encode(), both.target, told)
+
+
+def test_what_tracking_and_sanitising_count_is_the_same(both: PairedServers, cell: CellSpec) -> None:
+    if cell.version < (6, 2):
+        pytest.skip("payloads are sanitised since 6.2")
+    both.ask([("CONFIG", "RESETSTAT"), ("CONFIG", "SET", "sanitize-dump-payload", "yes"), ("DEL", "copy", "packed")])
+    payload = both.ask([("RPUSH", "packed", "a", 1), ("DUMP", "packed")])[1]
+    both.ask([("RESTORE", "copy", 0, payload)])
+    counted = ("tracking_total_keys", "tracking_total_items", "tracking_total_prefixes", "dump_payload_sanitizations")
+    told = [_tracked(client, counted) for client in (both.guest, both.oracle)]
+    both.ask([("CONFIG", "SET", "sanitize-dump-payload", "no"), ("DEL", "copy", "packed")])
+    assert told == [[1, 1, 3, 1]] * 2
+
+
+def _tracked(client: Client, counted: tuple[str, ...]) -> list[int]:
+    """What a server counts once a client has read a tracked key, and has asked for what three prefixes begin."""
+    redirect = ("CLIENT", "TRACKING", "ON", "REDIRECT", client.command("CLIENT", "ID"))
+    client.pipeline([redirect, ("GET", "none"), ("CLIENT", "TRACKING", "OFF")])
+    client.pipeline([(*redirect, "BCAST", "PREFIX", "a", "PREFIX", "b", "PREFIX", "c")])
+    stats = info_fields(client.command("INFO", "stats"))
+    client.command("CLIENT", "TRACKING", "OFF")
+    return [int(stats[name]) for name in counted]
+
+
+def test_the_average_time_to_live_is_told(both: PairedServers) -> None:
+    both.ask([("SELECT", 7), ("SET", "key", "value", "PX", FAR), ("SELECT", 0)])
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (told := _average(both.guest)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    both.ask([("SELECT", 7), ("DEL", "key"), ("SELECT", 0)])
+    assert FAR - 3_600_000 < told <= FAR
+
+
+def _average(client: Client) -> int:
+    """What a server tells of the time to live of database 7's keys; 0 before it has looked at one."""
+    found = re.search(r"avg_ttl=(\d+)", info_fields(client.command("INFO", "keyspace"))["db7"])
+    assert found is not None
+    return int(found[1])
 
 
 def fields(client: Client) -> dict[str, str]:

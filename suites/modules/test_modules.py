@@ -28,9 +28,9 @@ SLACK_BYTES = 1000
 """Memory that a key takes beside its value."""
 
 
-def start(start_guest: StartGuest, cell: CellSpec, target: str, **more: object) -> Guest:
-    """A server with the module."""
-    options = [*server.OPTIONS, "--loadmodule", str(cell.module_on(target))]
+def start(start_guest: StartGuest, cell: CellSpec, target: str, *options: str, **more: object) -> Guest:
+    """A server with the module, and with more options."""
+    options = (*server.OPTIONS, *options, "--loadmodule", str(cell.module_on(target)))
     return start_guest(target=target, options=options, **more)  # type: ignore[arg-type]
 
 
@@ -93,6 +93,15 @@ def test_a_modules_value_is_loaded_from_the_other_machines_string(
             content = source.command("PLUMB.PACK", f"value:{number}")
             assert goal.command("PLUMB.UNPACK", f"value:{number}", content) == b"OK"  # type: ignore[arg-type]
     assert values_and_note(reading)[0] == _expected()[0]
+
+
+def test_a_modules_values_are_written_as_commands_and_read_again(cell: CellSpec, start_guest: StartGuest) -> None:
+    guest = start(start_guest, cell, cell.runner.target.name, "--appendonly", "yes", "--aof-use-rdb-preamble", "no")
+    fill(guest)
+    server.await_rewrite(guest)
+    with server.client(guest) as client:
+        assert client.command("DEBUG", "LOADAOF") == b"OK"
+    assert values_and_note(guest)[0] == _expected()[0]
 
 
 def sha1(content: bytes) -> bytes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from suites._shared import link
 from suites._shared.formats import places
 from suites._shared.keyspace import dataset, server
-from suites._shared.keyspace.values import differences
+from suites._shared.keyspace.values import Pending, differences
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -113,15 +113,24 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
     primary, replica = pair(start_guest, cell, companion, role)
     link.join(replica, primary)
     server.write(primary, family)
+    with server.client(primary) as client:
+        client.pipeline([("SELECT", 9), ("SET", "apart", "before")])
     link.await_in_step(replica, primary)
     content = server.saved(replica)
     with server.client(primary) as client:
-        client.pipeline([("SET", "integer:0", 1), ("SET", "integer:0", 0)])
+        # The stream selects a database only where it changes: the file has to tell which one it was.
+        client.pipeline([("SELECT", 9), ("SET", "apart", "after")])
+        client.pipeline([("SELECT", 0), ("SET", "integer:0", 1), ("SET", "integer:0", 0)])
     before = link.info(primary, "stats")
     there = replica.runner.target.name
     host, port = primary.access.endpoint
     follow = ["--slaveof", str(host), str(port)]
     again = start_guest(target=there, options=[*OPTIONS, *follow], files={"dump.rdb": content})
+    link.await_in_step(again, primary)
+    with server.client(again) as client:
+        assert client.pipeline([("SELECT", 9), ("GET", "apart")]) == [b"OK", b"after"]
+    with server.client(primary) as client:
+        client.pipeline([("SELECT", 9), ("DEL", "apart")])
     link.await_in_step(again, primary)
     assert_equal(primary, again, cell, family)
     after = link.info(primary, "stats")
@@ -181,6 +190,35 @@ def test_what_a_script_writes_and_what_expires_is_the_same_on_both(
 
 # One half as a 32-bit float, which is exact, then a string of four bytes (the MessagePack specification).
 PACKED_TAIL = bytes.fromhex("ca3f000000 a4") + b"text"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_group_remembers_arrives(companion: str, role: str, cell: CellSpec, start_guest: StartGuest) -> None:
+    """A primary tells of groups by commands that it makes itself, with numbers that take years to grow."""
+    if cell.version < (7,):
+        pytest.skip("groups count what was read since 7.0")
+    primary, replica = pair(start_guest, cell, companion, role)
+    link.join(replica, primary)
+    read, deliveries = 5_000_000_000_123, 70_000
+    with server.client(primary) as client:
+        client.command("XADD", "stream", f"{1 << 40}-{1 << 33}", "field", "value")
+        client.command("XSETID", "stream", f"{1 << 40}-{1 << 33}", "ENTRIESADDED", read + 1)
+        client.command("XGROUP", "CREATE", "stream", "asked", 0)
+        client.command("XGROUP", "CREATE", "stream", "reading", 0, "ENTRIESREAD", read)
+        client.command("XREADGROUP", "GROUP", "asked", "me", "STREAMS", "stream", ">")
+        how = ("TIME", 1_500_000_000_123, "RETRYCOUNT", deliveries)
+        client.command("XCLAIM", "stream", "asked", "me", 0, f"{1 << 40}-{1 << 33}", *how)
+        client.command("XREADGROUP", "GROUP", "reading", "me", "NOACK", "STREAMS", "stream", ">")
+    link.await_in_step(replica, primary)
+    for guest in (primary, replica):
+        with server.client(guest) as client:
+            groups = server.stream(client, b"stream").groups
+            idle: Any = client.command("XPENDING", "stream", "asked", "-", "+", 1)
+        assert groups[b"reading"].read == read + 1, guest.name
+        (pending,) = groups[b"asked"].pending[b"me"]
+        assert pending == Pending((1 << 40, 1 << 33), deliveries), guest.name
+        # More than a year ago.
+        assert idle[0][2] > 366 * 86_400_000
 
 
 def test_a_file_that_was_for_a_replica_alone_is_removed(

@@ -9,6 +9,7 @@ import pytest
 
 from harness.protocol.resp import ServerGoneError
 from suites._shared import link
+from suites._shared.formats.handmade import of_primary
 from suites._shared.keyspace import dataset, server
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
     from suites._shared.ports import Ports
 
+OFFSET = 1 << 33
+"""A place in a primary's stream that needs more than 32 bits."""
+EPOCH = (1 << 40) + 3
+"""An epoch that needs as many."""
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000
 """After this silence the sentinel considers the primary down; the emulators' slowdown stays far below it."""
@@ -44,10 +49,12 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
     served, watching = (companion, "") if own == "sentinel" else ("", companion)
-    primary, port = link.on_a_port(start_guest, ports, served, *DELAY)
+    # A primary goes on from the offset of its file since 7.0. Sentinels choose the replica that has the greatest.
+    files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
+    primary, port = link.on_a_port(start_guest, ports, served, *DELAY, files=files)
     replica, replica_port = link.on_a_port(start_guest, ports, served, *DELAY)
     follow(primary, port, replica)
-    text = CONFIGURATION.format(port=port, quorum=1, down=DOWN_MILLISECONDS)
+    text = CONFIGURATION.format(port=port, quorum=1, down=DOWN_MILLISECONDS) + f"sentinel current-epoch {EPOCH}\n"
     sentinel = start_guest(
         target=watching, options=["sentinel.conf", "--sentinel"], files={"sentinel.conf": text.encode()}
     )
@@ -60,6 +67,14 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
         return len(reply)
 
     link.await_that(lambda: known_replicas() == 1, everybody, "the sentinel to know the replica")
+    if cell.version >= (7,):
+
+        def offset() -> int:
+            (of_replica,) = table(sentinel, "REPLICAS")
+            return int(of_replica["slave-repl-offset"])
+
+        link.await_that(lambda: offset() > 0, everybody, "the sentinel to know how far the replica is")
+        assert OFFSET < offset() < OFFSET + (1 << 20)
     with server.client(primary) as client:
         client.command("CLIENT", "PAUSE", SILENCE_MILLISECONDS)
 
@@ -77,7 +92,7 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
 
     due = [b"127.0.0.1", str(replica_port).encode()]
     link.await_that(lambda: address() == due, [replica, sentinel], "the sentinel to tell the new primary")
-    assert own_view(sentinel)["config-epoch"] == "1"
+    assert own_view(sentinel)["config-epoch"] == str(EPOCH + 1)
     with server.client(replica) as client:
         assert client.command("GET", "noise") == dataset.noise(300)
 

@@ -56,6 +56,9 @@ class Rdb:
     functions: list[bytes] = field(default_factory=list)
     modules: list[Foreign] = field(default_factory=list)
     """Modules' auxiliary data."""
+    hints: list[int] = field(default_factory=list)
+    """How long each key has not been used, in seconds, or how often it was used, from 0 to 255; where the policy of
+    eviction asks for it."""
 
 
 def version_of(content: bytes) -> int:
@@ -111,7 +114,7 @@ def _body(cursor: Cursor, found: Rdb) -> None:
         elif code in _BESIDE:
             _BESIDE[code](cursor, found)
         elif code in _HINTS:
-            cursor.take(1) if code == _FREQUENCY else cursor.length()
+            found.hints.append(cursor.byte() if code == _FREQUENCY else cursor.length())
         elif code == _EXPIRES_MILLISECONDS:
             expires = cursor.milliseconds(EXPIRY)
         elif code == _EXPIRES_SECONDS:
