@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import pytest
@@ -278,6 +278,29 @@ def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run
     )
     run.guest("armv5", "bitops", "guest-1", end="hang", detail="no reply", test="test_b")
     assert {"alignment", "hang"} == {finding.kind for finding in judged(run)[0]}
+
+
+@pytest.mark.parametrize(
+    ("end", "detail", "test", "found"),
+    [
+        ("exit", "exit status 1", "test_get", ["alignment-bitopCommand-load", "exit-test_get"]),
+        ("signal", "killed by SIGSEGV", "test_get", ["alignment-bitopCommand-load", "crash-test_get"]),
+        # Its crash handler took its time.
+        ("signal", "killed by SIGBUS", "test_get", ["alignment-bitopCommand-load"]),
+        ("exit", "exit status 1", "test_bitop", ["alignment-bitopCommand-load"]),
+    ],
+)
+def test_a_server_that_survived_a_fault_ends_of_something_else(
+    run: StoredRun, end: Literal["exit", "signal"], detail: str, test: str, found: list[str]
+) -> None:
+    """The fault may be known, and must not excuse what happened later."""
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand")))
+    outcome: Literal["failed", "passed"] = "failed" if test == "test_bitop" else "passed"
+    run.test("armv5", "bitops", "test_bitop", outcome=outcome, message="closed", guest="guest-1", faults=(0, 1))
+    if test == "test_get":
+        run.test("armv5", "bitops", "test_get", outcome="failed", message="closed", guest="guest-1", faults=(1, 1))
+    run.guest("armv5", "bitops", "guest-1", end=end, detail=detail, test=test)
+    assert sorted(finding.id for finding in judged(run)[0]) == found
 
 
 @pytest.mark.parametrize("with_fault", [False, True], ids=["exit", "fault"])

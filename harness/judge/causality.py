@@ -6,6 +6,7 @@ finding. This module also reports why the evidence may be incomplete.
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -100,7 +101,7 @@ class Evidence:
                 self._deliberate.add(guest.name)
                 continue
             found.append(msgspec.structs.replace(sighting, count=times[number]))
-            if _is_fatal(fault, log, event):
+            if _is_fatal(fault, log, event) and not _is_survived(fault, event, test):
                 self._dead.add(guest.name)
         self._check_length(guest, len(log.faults))
         self._check_emulator(guest, where, event, log)
@@ -251,6 +252,16 @@ def _is_fatal(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -
         return event.end != "stopped" and event.pid in {0, fault.pid}
     end = log.ends.get(fault.pid)
     return end is None or end.signal != 0
+
+
+def _is_survived(fault: fault_log.Fault, event: GuestEvent | None, test: TestEvent | None) -> bool:
+    """Whether a guest handled a fault in one test, and ended of something else in another one.
+
+    A test that sees a fault waits until the guest has ended. The signal may still end it later.
+    """
+    if event is None or event.upstream or test is None or event.test in {"", test.name}:
+        return False
+    return not event.detail.endswith(signal.Signals(fault.signal).name)
 
 
 def _times(log: FaultLog) -> list[int]:

@@ -47,6 +47,8 @@ SERVER = "redis-7.0.15"
 VERSION = (7, 0, 15)
 HEADER = "plumbline_odd.h"
 HEADER_TEXT = """\
+#include <setjmp.h>
+#include <signal.h>
 #include <stdint.h>
 /* A load of a word at 1 mod 4, near an address that is there. */
 static inline __attribute__((always_inline)) void plumbline_odd_word(const void *near)
@@ -55,6 +57,20 @@ static inline __attribute__((always_inline)) void plumbline_odd_word(const void 
     /* Without the nop GCC puts the load into a SPARC branch's delay slot, and there it loses its inlined frame. */
     __asm__ volatile("nop" : "+r"(word));
     (void)*word;
+}
+static sigjmp_buf plumbline_before;
+static inline void plumbline_jump(int number)
+{
+    (void)number;
+    siglongjmp(plumbline_before, 1);
+}
+/* The same, and nobody dies of it. */
+static inline void plumbline_survive(const void *near)
+{
+    struct sigaction own = {.sa_handler = plumbline_jump}, old;
+    sigaction(SIGBUS, &own, &old);
+    if (!sigsetjmp(plumbline_before, 1)) plumbline_odd_word(near);
+    sigaction(SIGBUS, &old, NULL);
 }
 """
 # File, function, the line it is planted after (the only one with that text in the function's file, or the first one
@@ -83,6 +99,12 @@ PLANTS = {
         "IOThreadMain",
         ["void *IOThreadMain(void *myid) {", "} else if (io_threads_op == IO_THREADS_OP_READ) {"],
         "                if (c->name) plumbline_odd_word(&server);",
+    ),
+    "survived": (
+        "lolwut.c",
+        "lolwutCommand",
+        ["void lolwutCommand(client *c) {"],
+        "    plumbline_survive(&server);",
     ),
 }
 
@@ -341,6 +363,31 @@ def test_only_the_first_death_of_a_cell_tests_the_machines_memory(tmp_path: Path
     logs = [folder / f"guest-{number}" / "log" for number in (1, 2, 3)]
     assert [b"crashed by signal" in log.read_bytes() for log in logs] == [True, True, True], result.text
     assert [b"FAST MEMORY TEST" in log.read_bytes() for log in logs] == [True, False, False]
+
+
+SURVIVALS = """
+import pytest
+from harness.protocol.resp import Client
+
+@pytest.mark.parametrize("number", range(3))
+def test_it_goes_on(guest, number):
+    assert guest.name == "guest-1"
+    with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
+        client.command("LOLWUT")
+        assert client.command("PING") == b"PONG"
+"""
+
+
+def test_a_server_that_handles_its_faults_does_not_hang(tmp_path: Path) -> None:
+    """It is waited for once, and serves the tests that follow."""
+    folder = tmp_path / "run" / "armv5" / "persistence"
+    result = run_cell("armv5", folder, SURVIVALS, tmp_path)
+    assert result.code == 0, result.text
+    events = event_log.read_events(folder / event_log.NAME)
+    (guest,) = [event for event in events if isinstance(event, run_folder.GuestEvent) and not event.oracle]
+    assert (guest.end, guest.detail) == ("stopped", "")
+    tests = [event for event in events if isinstance(event, run_folder.TestEvent)]
+    assert [(test.fault_from, test.fault_to) for test in tests] == [(0, 1), (1, 2), (2, 3)]
 
 
 def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ class CellServers:
         self._scratched = 0
         self._failure: StartError | None = None
         """Why a guest did not start, if one did not: no other is tried."""
+        self._survivor: Guest | None = None
+        """A guest that went on after a fault of its own."""
         self._deaths = 0
         """Guests that have died. After the first, they do not test the machine's memory when they crash."""
 
@@ -153,9 +155,12 @@ class CellServers:
 
         Returns the requests without an answer, and the transcript's name.
         """
-        fatal = guest.evidence.has_fault_of(guest.pid, self._current.faults_before)
+        fatal = guest is not self._survivor and guest.evidence.has_fault_of(guest.pid, self._current.faults_before)
         if fatal or "closed by" in message or "reset by" in message:
             guest.settle()
+        if fatal and guest.alive() and answers_ping(guest.upstream):
+            # It handles the signal, and goes on.
+            self._survivor, fatal = guest, False
         if guest.alive() and (fatal or hangs(message, guest.upstream)):
             guest.hung()
         kept = keep_transcript(guest)
