@@ -93,6 +93,7 @@ def test_a_suite_runs_the_tests_of_others_that_it_names_and_no_more(tmp_path: Pa
         "limits/test_info.py::test_what_is_counted_is_the_same",
         "limits/test_info.py::test_what_tracking_and_sanitising_count_is_the_same",
         "limits/test_info.py::test_the_average_time_to_live_is_told",
+        "limits/test_info.py::test_clients_tell_what_they_listen_to_and_what_they_queue",
     ]
 
 

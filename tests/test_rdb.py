@@ -123,6 +123,8 @@ def test_hash_fields_expire_as_both_families_write_it() -> None:
         (file_of(b"") + b"x", "1 bytes follow the end"),
         (file_of(b"\x00" + text(b"k") + text(b"v") + b"\x00" + text(b"k") + text(b"v")), "comes twice"),
         (file_of(b"\x63" + text(b"k")), "no type has the number 99"),
+        (file_of(b"\xfb\x02\x00\x00" + text(b"k") + text(b"v")), r"has .* \(1, 0\), the file says \(2, 0\)"),
+        (file_of(b"\xfe\x01\xfb\x01\x01\x00" + text(b"k") + text(b"v")), r"database 1 .* \(1, 0\), .* \(1, 1\)"),
         (b"REDIS0004\x00\xc0", "1 bytes are due, 0 are left"),
     ],
 )

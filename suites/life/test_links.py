@@ -11,7 +11,7 @@ from suites._shared import link
 from suites._shared.formats import places
 from suites._shared.keyspace import dataset, server
 from suites._shared.keyspace.values import KeyEntry, differences
-from suites.life.linked_servers import OPTIONS, ROLES, LinkedServers, await_swapped, failover_state, follow
+from suites.life.linked_servers import OFFSET, OPTIONS, ROLES, LinkedServers, await_swapped, failover_state, follow
 
 if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
@@ -135,6 +135,8 @@ def test_roles_tell_the_offset_beyond_32_bits(
     link.await_in_step(linked.replica, linked.primary)
     offset = int(link.info(linked.primary, "replication")["master_repl_offset"])
     assert offset > 1 << 32
+    for guest in (linked.primary, linked.replica):
+        assert OFFSET < int(link.info(guest, "replication")["repl_backlog_first_byte_offset"]) <= offset, guest.name
     with server.client(linked.replica) as client:
         assert client.command("ROLE") == [b"slave", b"127.0.0.1", linked.port, b"connected", offset]
 

@@ -14,6 +14,7 @@ from suites._shared.paired_servers import differing
 if TYPE_CHECKING:
     from harness.protocol.resp import Client
     from harness.run.cell_spec import CellSpec
+    from harness.run.server_process import Guest
     from suites._shared.paired_servers import PairedServers
 
 SECTIONS = ("memory", "persistence", "stats", "replication", "keyspace", "errorstats", "cluster")
@@ -89,6 +90,18 @@ def test_the_average_time_to_live_is_told(both: PairedServers) -> None:
         time.sleep(0.05)
     both.ask([("SELECT", 7), ("DEL", "key"), ("SELECT", 0)])
     assert FAR - 3_600_000 < told <= FAR
+
+
+def test_clients_tell_what_they_listen_to_and_what_they_queue(guest: Guest, oracle: Guest) -> None:
+    for server in (guest, oracle):
+        with server.client() as listener, server.client() as queueing, server.client() as asking:
+            listener.command("CLIENT", "SETNAME", "listener")
+            listener.pipeline([("SUBSCRIBE", "a"), ("SUBSCRIBE", "b"), *(("PSUBSCRIBE", name) for name in "xyz")])
+            queueing.pipeline([("CLIENT", "SETNAME", "queueing"), ("MULTI",), *[("GET", "none")] * 300])
+            lines = bytes(asking.command("CLIENT", "LIST")).decode().splitlines()  # type: ignore[arg-type]
+        told = [dict(word.split("=", 1) for word in line.split(" ")) for line in lines]
+        counts = {one["name"]: [one[name] for name in ("sub", "psub", "multi")] for one in told if one["name"]}
+        assert counts == {"listener": ["2", "3", "-1"], "queueing": ["0", "0", "300"]}, server.name
 
 
 def _average(client: Client) -> int:

@@ -39,6 +39,14 @@ class RdbPlace(NamedTuple):
     end: int
 
 
+class DatabaseSize(NamedTuple):
+    """The number of a database's keys, and of those that expire, and where it stands."""
+
+    keys: int
+    expiring: int
+    at: int
+
+
 @dataclass
 class Rdb:
     """A file's content."""
@@ -56,6 +64,8 @@ class Rdb:
     functions: list[bytes] = field(default_factory=list)
     modules: list[Foreign] = field(default_factory=list)
     """Modules' auxiliary data."""
+    sizes: dict[int, DatabaseSize] = field(default_factory=dict)
+    """Database -> what the file says of its keys."""
     hints: list[int] = field(default_factory=list)
     """How long each key has not been used, in seconds, or how often it was used, from 0 to 255; where the policy of
     eviction asks for it."""
@@ -83,6 +93,13 @@ def read(content: bytes) -> Rdb:
             _checksum(content[: cursor.at], cursor.named(8, CHECKSUM))
     if cursor.at != len(content):
         raise RdbError(f"{len(content) - cursor.at} bytes follow the end")
+    for database, told in found.sizes.items():
+        entries = [entry for key, entry in found.entries.items() if key.database == database]
+        counted = len(entries), sum(entry.expires is not None for entry in entries)
+        if told[:2] != counted:
+            wrong = RdbError(f"database {database} has (keys, keys that expire) {counted}, the file says {told[:2]}")
+            wrong.at, wrong.record = told.at, f"number of keys of database {database}"
+            raise wrong
     return found
 
 
@@ -111,6 +128,9 @@ def _body(cursor: Cursor, found: Rdb) -> None:
         begin = cursor.at - 1 if begin < 0 else begin
         if code == _SELECT:
             database = cursor.length()
+        elif code == _RESIZE:
+            at = cursor.at
+            found.sizes[database] = DatabaseSize(cursor.length(), cursor.length(), at)
         elif code in _BESIDE:
             _BESIDE[code](cursor, found)
         elif code in _HINTS:
@@ -140,7 +160,6 @@ def _auxiliary(cursor: Cursor, found: Rdb) -> None:
 
 
 _BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
-    _RESIZE: lambda cursor, _: (cursor.length(), cursor.length()),
     # A slot's number, its keys and those that expire: nodes of Redis 8 write them.
     _SLOT: lambda cursor, _: (cursor.length(), cursor.length(), cursor.length()),
     _AUX: _auxiliary,
