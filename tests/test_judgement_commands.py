@@ -367,10 +367,14 @@ def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(pl
         "summary.md",
     ]
     assert plumb("join", good)[0] == ExitCode.PASS
-    plan = fakes.write(tmp_path / "plan", plumb("plan", "--target", "armv[56]", "--suite", "bitops", "--json")[1])
+    words = ("plan", "--target", "armv[56]", "--suite", "bitops", "--json")
+    plan = fakes.write(tmp_path / "plan", plumb(*words, "--server", "redis-3.2.6")[1])
     code, out, _ = plumb("join", good, "--plan", plan)
     assert code == ExitCode.INCONCLUSIVE
     assert "no run contains it" in out
+    other = fakes.write(tmp_path / "other", plumb(*words)[1])
+    code, _, err = plumb("join", good, "--plan", other)
+    assert (code, "the plan is for another server" in err) == (ExitCode.USAGE, True)
 
 
 def test_report_prints_a_steps_outputs(plumb: Plumb, tmp_path: Path) -> None:
