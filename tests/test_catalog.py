@@ -364,6 +364,11 @@ def test_a_glob_that_matches_nothing_is_not_hidden_by_one_that_matches() -> None
         select("target", ["armv*", "mips*"], NAMES, GROUPS)
 
 
+def test_no_pattern_selects_nothing() -> None:
+    with pytest.raises(NothingSelectedError, match="no target is named"):
+        select("target", [], NAMES, GROUPS)
+
+
 def test_every_target_is_in_the_group_all_and_the_required_group_has_the_six_of_the_mission() -> None:
     groups = target_groups(Catalog().targets)
     assert list(Catalog().targets) == groups["all"]

@@ -30,7 +30,8 @@ def select(
 ) -> list[str]:
     """Names that match any glob or group, in catalog order, once each.
 
-    Raises UsageError for a plain word that names nothing, NothingSelectedError for a glob that matches nothing.
+    Raises UsageError for a plain word that names nothing, NothingSelectedError for a glob that matches nothing, and
+    without patterns.
     """
     known = list(names)
     chosen: set[str] = set()
@@ -43,6 +44,8 @@ def select(
             # Others may match. Whoever named this one believes that it was checked.
             raise NothingSelectedError(f"no {kind} matches {pattern}", where=f"--{kind}", remedy=_all_of(kind, known))
         chosen.update(matched)
+    if not chosen:
+        raise NothingSelectedError(f"no {kind} is named", where=f"--{kind}", remedy=_all_of(kind, known))
     return [name for name in known if name in chosen]
 
 
