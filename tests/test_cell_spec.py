@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,8 @@ from harness.run.extra_servers import new_guest, server_of
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.session.cell_session import CellSession
+from harness.run.vm.guest import VirtualMachine, VmGuest
+from harness.run.vm.machine import ExitStatus, Machine
 from harness.run.vm.vm_image import VmImage
 from harness.workflows.cell_process import cell_problem, cell_server, pytest_command
 from tests import cells, fakes
@@ -252,6 +256,27 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
     assert recorded.doubt == f"the native build, which gives the expected replies, did not start: {reason}"
 
 
+def test_a_test_whose_server_could_not_be_launched_is_recorded_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Guest) -> None:
+        raise ValueError("a bug of the launch")
+
+    monkeypatch.setattr(Guest, "launch", fail)
+    spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
+    session = CellSession(msgspec.structs.replace(spec, build=fakes.build(tmp_path)))
+    session.collected(1)
+    session.begin("bitops/test_it")
+    with pytest.raises(ValueError, match="launch") as failed:
+        session.servers.guest()
+    session.end("failed", str(failed.value), 1.0)
+    session.close()
+    (recorded,) = [
+        one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
+    ]
+    assert (recorded.outcome, recorded.message) == ("failed", "a bug of the launch")
+
+
 SLOW_SERVER = f"""#!{sys.executable} -SI
 import socket, sys, time
 while time.process_time() < 0.8:
@@ -288,6 +313,62 @@ def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
         for one in busy:
             one.kill()
             one.wait()
+
+
+class SilentMachine(Machine):
+    """A machine in which a server starts and never answers. Its emulator is another process."""
+
+    emulator: subprocess.Popen[bytes]
+
+    @property
+    def emulator_pid(self) -> int:
+        """Number of that process."""
+        return self.emulator.pid
+
+    def alive(self) -> bool:
+        """It runs."""
+        return True
+
+    def start(self, *_: object, **__: object) -> int:
+        """Start a server, whose number a process of this machine happens to have, too."""
+        return os.getpid()
+
+    def endpoint(self, port: int) -> tuple[str, int]:
+        """An address at which nobody listens."""
+        del port
+        return "127.0.0.1", 9
+
+    def request(self, *_: object, **__: object) -> bytes:
+        """Answer nothing."""
+        return b""
+
+    def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
+        """End the server."""
+        self._ends[pid] = ExitStatus(how="signal", number=number)
+
+
+@pytest.mark.parametrize(("stopped", "detail"), [(False, run_folder.NO_PONG), (True, run_folder.STOPPED)])
+def test_the_processor_that_a_server_in_a_machine_gets_is_its_emulators(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool, detail: str
+) -> None:
+    """Its own number belongs to another process here, for whose waits it was given time without end."""
+    monkeypatch.setattr("harness.run.server_process.START_SECONDS", 0.05)
+    waited = {os.getpid(): itertools.count(0, 1000)}
+    monkeypatch.setattr(
+        "harness.core.processes.scheduling.waited_seconds", lambda pid: next(waited.get(pid, itertools.repeat(7.0)))
+    )
+    cell = cell_on_a_machine_without_emulator(tmp_path, "bitops")
+    assert cell.machine is not None
+    host = VirtualMachine(cell.machine, tmp_path, sockets=tmp_path)
+    machine = host._machine = SilentMachine(cell.machine, tmp_path / "machine", sockets=tmp_path)  # noqa: SLF001
+    guest = VmGuest(server_of(cell), cell.runner, tmp_path / "guest-1", host=host)
+    with subprocess.Popen(["sleep", "60"]) as machine.emulator:
+        if stopped:
+            machine.emulator.send_signal(signal.SIGSTOP)
+        with pytest.raises(StartError) as refused:
+            guest.__enter__()
+        machine.emulator.kill()
+    assert (refused.value.end, refused.value.detail) == ("hang", detail)
 
 
 def test_a_guest_counts_the_faults_of_a_log_that_has_grown(tmp_path: Path) -> None:

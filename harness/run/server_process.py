@@ -110,6 +110,11 @@ class Guest:
         return self._process.pid
 
     @property
+    def host_pid(self) -> int:
+        """Number of the process on this machine that has to get a processor for the server to proceed."""
+        return self.pid
+
+    @property
     def first_pid(self) -> int:
         """Number of its first process, as in its fault log; 0 before it starts."""
         return self.pid if self.started() else 0
@@ -272,7 +277,7 @@ class Guest:
     def hung(self) -> None:
         """Mark the server as hanging, and kill it."""
         if self.alive():
-            stopped = scheduling.is_stopped(self.pid)
+            stopped = scheduling.is_stopped(self.host_pid)
             late = f"no reply within {self.deadline_seconds:.0f} s"
             self.ended = ServerEnd("hang", STOPPED if stopped else late)
             self.kill()
@@ -326,14 +331,16 @@ class Guest:
 
     def _start(self) -> None:
         self.launch()
-        started, limit = time.monotonic(), self.runner.target.deadline_seconds(START_SECONDS)
+        # An emulated machine may have run for long.
+        started = time.monotonic() - scheduling.waited_seconds(self.host_pid)
+        limit = self.runner.target.deadline_seconds(START_SECONDS)
         while not answers_ping(self._private_address):
             if not self.alive():
                 log = self.evidence.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
             # On a busy machine it waits for a processor, which is not its fault.
-            if time.monotonic() - started - scheduling.waited_seconds(self.pid) > limit:
-                self.ended = ServerEnd("hang", STOPPED if scheduling.is_stopped(self.pid) else NO_PONG)
+            if time.monotonic() - scheduling.waited_seconds(self.host_pid) - started > limit:
+                self.ended = ServerEnd("hang", STOPPED if scheduling.is_stopped(self.host_pid) else NO_PONG)
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)
         if self.execution is not None:

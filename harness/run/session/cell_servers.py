@@ -155,7 +155,8 @@ class CellServers:
 
         Returns the requests without an answer, and the transcript's name.
         """
-        fatal = guest is not self._survivor and guest.evidence.has_fault_of(guest.pid, self._current.faults_before)
+        faults_before = self._current.faults_before
+        fatal = guest is not self._survivor and guest.evidence.has_fault_of(guest.first_pid, faults_before)
         if fatal or "closed by" in message or "reset by" in message:
             guest.settle()
         if fatal and guest.alive() and answers_ping(guest.upstream):

@@ -105,6 +105,12 @@ class VmGuest(Guest):
         return self._pid
 
     @property
+    def host_pid(self) -> int:
+        """Number of the emulator's process."""
+        assert self._machine is not None
+        return self._machine.emulator_pid
+
+    @property
     def left(self) -> tuple[str, ...]:
         """No file is certain to remain: the log is inside the machine, which may have died."""
         return ()
