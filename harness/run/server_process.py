@@ -331,15 +331,14 @@ class Guest:
 
     def _start(self) -> None:
         self.launch()
-        # An emulated machine may have run for long.
-        started = time.monotonic() - scheduling.waited_seconds(self.host_pid)
+        started = scheduling.usable_clock(self.host_pid)
         limit = self.runner.target.deadline_seconds(START_SECONDS)
         while not answers_ping(self._private_address):
             if not self.alive():
                 log = self.evidence.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
             # On a busy machine it waits for a processor, which is not its fault.
-            if time.monotonic() - scheduling.waited_seconds(self.host_pid) - started > limit:
+            if scheduling.usable_clock(self.host_pid) - started > limit:
                 self.ended = ServerEnd("hang", STOPPED if scheduling.is_stopped(self.host_pid) else NO_PONG)
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)

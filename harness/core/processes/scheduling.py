@@ -27,6 +27,14 @@ def waited_seconds(pid: int) -> float:
     return max(delays)
 
 
+def usable_clock(pid: int) -> float:
+    """A clock, in seconds, that stands still while a process waits for a processor: only differences have a meaning.
+
+    `UsableTime` does the same for everything that a process starts, by samples.
+    """
+    return time.monotonic() - waited_seconds(pid)
+
+
 def ran_seconds(pid: int) -> float:
     """How long all threads of a living process had a processor, up to this moment. Raises OSError if it has ended.
 

@@ -184,9 +184,9 @@ class QemuProcess:
     def _boot(self) -> None:
         assert self._qmp is not None
         self._qmp.execute("cont")
-        started = time.monotonic()
+        started = scheduling.usable_clock(self.pid)
         while not self._ready:
-            took = time.monotonic() - started - scheduling.waited_seconds(self.pid)
+            took = scheduling.usable_clock(self.pid) - started
             # Not every machine can be reset: a panic may leave it hanging.
             if self._panicked():
                 raise ChannelError("boot: a panic")
