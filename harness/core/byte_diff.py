@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from harness.core.finding import Difference, Reproduction
 
 SHOWN_BYTES = 16
@@ -21,8 +23,8 @@ class DifferenceError(AssertionError):
         """How to reproduce it; None: by the test's requests, like any failed test."""
 
 
-def parted(expected: bytes, actual: bytes) -> int:
-    """The offset of the first byte that differs; -1 if all are equal."""
+def parted(expected: Sequence[object], actual: Sequence[object]) -> int:
+    """The offset of the first byte, or other item, that differs; -1 if all are equal."""
     if expected == actual:
         return -1
     shorter = min(len(expected), len(actual))

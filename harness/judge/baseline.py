@@ -15,12 +15,13 @@ import msgspec
 
 from harness.analysis.source_excerpt import line_at
 from harness.core import json_codec
+from harness.core.byte_diff import parted
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Verdict
 from harness.core.model import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from harness.analysis.source_excerpt import Sources
@@ -200,17 +201,10 @@ def _by_chance(message: str, first: str, second: str) -> bool:
         return text == old
     if len(text) == len(old) == len(other):
         return all(word == before or before != after for word, before, after in zip(text, old, other, strict=True))
-    head = _common(old, other)
-    tail = min(_common(old[::-1], other[::-1]), min(len(old), len(other)) - head)
+    head = parted(old, other)
+    tail = min(parted(old[::-1], other[::-1]), min(len(old), len(other)) - head)
     same_ends = text[:head] == old[:head] and text[len(text) - tail :] == old[len(old) - tail :]
     return same_ends and len(text) >= head + tail
-
-
-def _common(some: Sequence[str], others: Sequence[str]) -> int:
-    """The number of words with which both begin."""
-    return next(
-        (at for at, (a, b) in enumerate(zip(some, others, strict=False)) if a != b), min(len(some), len(others))
-    )
 
 
 def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> list[str]:
