@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that makes a run's findings known: the known list, the tree's own list, and the base's findings."""
 
-    folder: Path
     run: RunRecord
     own: tree_list.OwnList
     listed: known_list.KnownList
@@ -54,7 +53,6 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         own = tree_list.own_list(folder, run)
         listed = known_list.load_known(known_file, run.machines, known_list.Settings.of(run))
         return cls(
-            folder=folder,
             run=run,
             own=own,
             listed=known_list.KnownList(findings=[*listed.findings, *own.entries]),
@@ -68,13 +66,15 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         """The entries that count today."""
         return [entry for entry in self.listed.findings if entry.expires >= self.today]
 
-    def lasting(self, finding: Finding) -> bool:
-        """Whether entries make a finding known, and none of them is for findings that depend on chance.
-
-        The lists may be older than the judgement, which keeps the lines around the places of its findings.
+    def after_judging(self, folder: Path) -> KnownLists:
+        """The same, if they are older than the run's judgement, which keeps the lines around the places of its findings
+        in the run's folder.
         """
-        judged = msgspec.structs.replace(self, sources=source_excerpt.read(self.folder).sources)
-        entries = judged.matching(finding)
+        return msgspec.structs.replace(self, sources=source_excerpt.read(folder).sources)
+
+    def lasting(self, finding: Finding) -> bool:
+        """Whether entries make a finding known, and none of them is for findings that depend on chance."""
+        entries = self._matching(finding)
         return bool(entries) and not any(entry.intermittent for entry in entries)
 
     def marked(self, findings: Iterable[Finding]) -> list[Finding]:
@@ -82,12 +82,12 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         return [self._marked(finding) for finding in findings]
 
     def _marked(self, finding: Finding) -> Finding:
-        reason = "; ".join(dict.fromkeys(entry.reason for entry in self.matching(finding)))
+        reason = "; ".join(dict.fromkeys(entry.reason for entry in self._matching(finding)))
         if not reason and self.old:
             reason = baseline.reason(self.old, finding, self.sources)
         return msgspec.structs.replace(finding, known=reason)
 
-    def matching(self, finding: Finding) -> list[known_list.KnownFinding]:
+    def _matching(self, finding: Finding) -> list[known_list.KnownFinding]:
         """The entries that count today and together make a finding known; none if it is new."""
         release = known_list.release_name(self.run)
         return matching.match(self.listed, finding, self.run.server, self.today, release=release, sources=self.sources)

@@ -103,7 +103,8 @@ class ReachSelection:
         """
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
         audited = {(one.target, one.suite) for one in run.cells if one.audit}
-        chance = [one for one in judgement.findings if not self._known.lasting(one)]
+        known = self._known.after_judging(self.run.request.run)
+        chance = [one for one in judgement.findings if not known.lasting(one)]
         for cell, code in self._codes.items():
             noted = cell_reach.read(self.run.folder_of(cell))
             if noted is None or noted.problem or not noted.tests or self.of(cell).without:
