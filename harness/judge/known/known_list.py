@@ -113,13 +113,8 @@ class Settings(Record, frozen=True):
     def select(self, entry: KnownFinding, name: str, machine: Target) -> bool:
         """Whether an entry is for what a run with these settings shows on a machine."""
         here = self._on(name)
-        pairs = (
-            (_family(machine, name, here.toolchain), entry.toolchain),
-            (here.environment, entry.environment),
-            (here.policy, entry.policy),
-            (here.allocator, entry.allocator),
-        )
-        return all(fnmatch.fnmatchcase(value, pattern) for value, pattern in pairs)
+        here = msgspec.structs.replace(here, toolchain=_family(machine, name, here.toolchain))
+        return all(fnmatch.fnmatchcase(getattr(here, key), getattr(entry, key)) for key in type(self).__struct_fields__)
 
     def _on(self, target: str) -> Settings:
         """The settings that count on a target. The oracle's compiler, environment and kernel are always this machine's
