@@ -253,6 +253,11 @@ class Suite(Record, frozen=True):
     family: Literal["redis", "valkey", ""] = ""
     """The only family with the feature that it tests; cells of the other one are skipped. Empty: both have it."""
 
+    @property
+    def plain_programs(self) -> bool:
+        """Whether its tests run the release's other programs without TLS. Those with TLS are made with the server."""
+        return self.programs and not self.tls
+
     def absent_from(self, tree: SourceTree) -> str:
         """Why a tree lacks the feature that the suite tests; empty if it has the feature."""
         if tree.package is not None and (self.program or self.upstream or self.programs or self.tls):

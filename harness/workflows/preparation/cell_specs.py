@@ -68,7 +68,7 @@ class CellSpecs:
             why, kind = target.problem, "crash" if target.blameless else "build"
         elif suite.module and suite.name not in target.modules:
             why = "servers on a real kernel, and programs that contain their C library, load no module"
-        elif suite.programs and not suite.tls and target.programs is None:
+        elif suite.plain_programs and target.programs is None:
             why = "the programs beside the server run under user-mode emulators alone"
         elif suite.tls and target.tls_problem:
             why, kind = target.tls_problem, "build"

@@ -66,7 +66,7 @@ class NotedCells:
             suite.needs_server
             and not suite.upstream
             # Of the programs that tests with TLS start, the server alone is noted.
-            and (suite.tls or not suite.programs)
+            and not suite.plain_programs
             and suite.program != "selftests"
             and self._can_note(target)
             and self._program_of(cell) is not None
@@ -104,7 +104,7 @@ class NotedCells:
         server under another name.
         """
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
-        if not suite.programs or suite.tls or target.programs is None or not self._can_note(target):
+        if not suite.plain_programs or target.programs is None or not self._can_note(target):
             return []
         family = self._run.prepared.tree.family
         found = [target.programs / f"{family}-{name}" for name in ("cli", "benchmark")]

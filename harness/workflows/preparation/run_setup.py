@@ -324,10 +324,7 @@ class RunSetup:
 
     def _programs(self, setup: TargetSetup, allocator: Allocator) -> Path | None:
         """The folder of the release's programs, if the plan has a suite that runs them."""
-        # Those with TLS are made with the server.
-        suited = [
-            suite for suite in self.suites if suite.programs and not suite.tls and not suite.absent_from(self.tree)
-        ]
+        suited = [suite for suite in self.suites if suite.plain_programs and not suite.absent_from(self.tree)]
         if not suited or setup.target.emulator.has_kernel:
             return None
         return setup.upstream(self.tree, self.request.optimisation, allocator) / "src"
