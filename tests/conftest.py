@@ -71,9 +71,20 @@ def dpkg(folder: Path, monkeypatch: pytest.MonkeyPatch, *, installed: bool) -> I
     script = f'#!/bin/sh\nshift 3\nfor name; do echo "$name {status}"; done\n'
     fakes.write(folder / "dpkg-query", script, mode=0o755)
     fakes.put_on_path(folder, monkeypatch)
+    yield from forgotten_packages()
+
+
+def forgotten_packages() -> Iterator[None]:
+    """No answer of dpkg-query from before counts, and none remains."""
     toolchain.missing_packages.cache_clear()
     yield
     toolchain.missing_packages.cache_clear()
+
+
+@pytest.fixture
+def asks_dpkg() -> Iterator[None]:
+    """dpkg-query is asked."""
+    yield from forgotten_packages()
 
 
 @pytest.fixture

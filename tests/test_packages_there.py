@@ -42,6 +42,7 @@ def test_what_an_installed_package_provides_is_there() -> None:
     assert installed_in(OF_ARM64) == {"g++", "gcc", "make"} | provided
 
 
+@pytest.mark.usefixtures("asks_dpkg")
 def test_a_machine_of_aarch64_has_the_compiler_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its packages gcc and g++ are what the toolchain names, and dpkg-query tells nothing of the names themselves."""
     states = tmp_path / "states"
@@ -49,26 +50,19 @@ def test_a_machine_of_aarch64_has_the_compiler_for_itself(tmp_path: Path, monkey
     fakes.write(states, OF_ARM64)
     fakes.write(tmp_path / "dpkg-query", f"#!/bin/sh\n{script}", mode=0o755)
     fakes.put_on_path(tmp_path, monkeypatch)
-    toolchain.missing_packages.cache_clear()
     asked = ("gcc", "gcc-aarch64-linux-gnu", "g++-aarch64-linux-gnu", "linker", "libc6-dev-arm64-cross")
-    try:
-        assert toolchain.missing_packages(asked) == ["linker", "libc6-dev-arm64-cross"]
-    finally:
-        toolchain.missing_packages.cache_clear()
+    assert toolchain.missing_packages(asked) == ["linker", "libc6-dev-arm64-cross"]
 
 
+@pytest.mark.usefixtures("asks_dpkg")
 def test_where_dpkg_cannot_read_its_database_no_package_counts_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real dpkg-query, with a database that it refuses: doctor listed every package as missing."""
     fakes.write(tmp_path / "status", "Package\n")
     monkeypatch.setattr(process, "PLAIN_ENVIRONMENT", {**process.PLAIN_ENVIRONMENT, "DPKG_ADMINDIR": str(tmp_path)})
-    toolchain.missing_packages.cache_clear()
-    try:
-        with pytest.raises(InfrastructureError, match="dpkg-query does not say") as raised:
-            toolchain.missing_packages(("gcc",))
-    finally:
-        toolchain.missing_packages.cache_clear()
+    with pytest.raises(InfrastructureError, match="dpkg-query does not say") as raised:
+        toolchain.missing_packages(("gcc",))
     assert "status" in str(raised.value)
 
 

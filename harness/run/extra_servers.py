@@ -146,7 +146,7 @@ class StartGuest:
         self._running.clear()
 
     def _ended(self, guest: Guest, test: str, outcome: run_folder.Outcome) -> run_folder.GuestEvent:
-        if guest.started() and guest.evidence.has_fault_of(guest.pid, 0):
+        if guest.evidence.has_fault_of(guest.first_pid, 0):
             guest.settle()
         ended_by_itself = guest.started() and not guest.alive()
         commands = processed_commands(guest.upstream) if guest.alive() else 0

@@ -11,8 +11,8 @@ from harness.analysis.detectors import registry
 from harness.build.emulators.guest_root import guest_root
 from harness.core.digests import key_of, sha256_of
 from harness.core.errors import UsageError
-from harness.core.model import GuestEnvironment  # noqa: TC001 - the same
-from harness.core.target_model import Policy, Target  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.model import GuestEnvironment  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.target_model import Policy, Target  # noqa: TC001 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
