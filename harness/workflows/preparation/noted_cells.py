@@ -29,16 +29,16 @@ class NotedCells:
         cells = run.request.plan.cells
         self.noted = [cell for cell in cells if self._is_noted(cell)]
         """The cells that record the functions that their target's servers enter."""
-        self.beside = [cell for cell in cells if self.programs_beside(cell)]
-        """The cells that record which edited lines the client and the benchmark execute."""
+        self._beside = {cell: programs for cell in cells if (programs := self._programs_beside(cell))}
+        """The cells that record which edited lines the client and the benchmark execute, with those programs."""
 
     def execution(self, cell: Cell) -> ExecutionSpec | None:
         """The settings with which a cell records what its tests execute; None if that cannot be recorded.
 
         The target's canaries run as its other cells do.
         """
-        if cell in self.beside:
-            programs = dict.fromkeys(self.programs_beside(cell), cell.target)
+        if cell in self._beside:
+            programs = dict.fromkeys(self._beside[cell], cell.target)
             programs[self.server(cell.target)] = cell.target
         elif self._run.suite(cell).needs_server:
             if cell not in self.noted:
@@ -99,7 +99,7 @@ class NotedCells:
             return target.with_tls.server_binary if target.with_tls is not None else None
         return target.build.server_binary
 
-    def programs_beside(self, cell: Cell) -> list[Path]:
+    def _programs_beside(self, cell: Cell) -> list[Path]:
         """The client and the benchmark, if a cell's tests run them and can be recorded. All other programs are the
         server under another name.
         """
@@ -114,10 +114,8 @@ class NotedCells:
         """The cells of a target that note which edited lines other programs than its server execute: the client and the
         benchmark, or the server with TLS.
         """
-        of_target = [cell for cell in self._run.request.plan.cells if cell.target == target]
-        with_tls = [cell for cell in of_target if self._run.suite(cell).tls and cell in self.noted]
-        beside = {cell: self.programs_beside(cell) for cell in of_target if cell in self.beside}
-        return beside | {cell: [self.program(cell)] for cell in with_tls}
+        with_tls = {cell: [self.program(cell)] for cell in self.noted if self._run.suite(cell).tls}
+        return {cell: programs for cell, programs in (self._beside | with_tls).items() if cell.target == target}
 
     def program(self, cell: Cell) -> Path:
         """The program that the tests of a recorded cell execute."""
