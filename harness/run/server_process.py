@@ -5,7 +5,9 @@ A context manager: on every exit, the guest's process group is killed and its so
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -32,11 +34,13 @@ from harness.run.servers.start_options import (
     module_arguments,
     monitors_for_threads,
     options_to_start,
+    with_own_options,
 )
 
 if TYPE_CHECKING:
     import socket
     import subprocess
+    from collections.abc import Iterator
 
     from harness.build.emulators.runner import Runner
     from harness.core.sockets import Address
@@ -255,6 +259,32 @@ class Guest:
         self.ended = describe_exit(code) if code else ServerEnd("stopped")
         return code
 
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """While in the context, the server neither reads nor writes: SIGSTOP has stopped it.
+
+        Raises TimeoutError if it does not stop.
+        """
+        self.send_signal(signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + self.deadline_seconds
+            while not self.is_suspended():
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{WAITED} {self.name} to be stopped")
+                time.sleep(POLL_SECONDS)
+            yield
+        finally:
+            self.send_signal(signal.SIGCONT)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the server's process. Nothing happens if it has ended."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def is_suspended(self) -> bool:
+        """Whether SIGSTOP has stopped the server's process."""
+        return scheduling.is_stopped(self.pid)
+
     def settle(self) -> bool:
         """Wait after a lost connection or a fault, for a limited time, until the process has ended. Returns whether it
         lives on.
@@ -356,6 +386,4 @@ class Guest:
         arguments += debug_arguments(self.build)
         arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
         arguments += module_arguments(self.build.modules)
-        # A configuration file, which a sentinel requires, is the program's first word.
-        file = [word for word in self.options[:1] if not word.startswith("-")]
-        return file + arguments + self.options[len(file) :]
+        return with_own_options(arguments, self.options)

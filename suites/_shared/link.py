@@ -1,10 +1,7 @@
-"""Replication links between a primary and a replica: made, awaited, broken, silent."""
+"""Replication links between a primary and a replica: made, awaited, broken."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -13,7 +10,7 @@ from harness.run.server_process import WAITED
 from suites._shared.keyspace import server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
@@ -97,13 +94,3 @@ def cut(replica: Guest) -> None:
     """Break the replica's link as a network does; the replica connects again by itself."""
     with server.client(replica) as client:
         client.command("CLIENT", "KILL", "TYPE", "master")
-
-
-@contextlib.contextmanager
-def silent(guest: Guest) -> Iterator[None]:
-    """A server that neither reads nor writes for a while."""
-    os.kill(guest.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(guest.pid, signal.SIGCONT)

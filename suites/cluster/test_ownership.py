@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -96,18 +95,15 @@ def test_a_node_without_the_majority_refuses_until_it_is_back(everybody: list[No
         node.ask("CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_MILLISECONDS)
         # Slots of failed nodes alone take the cluster down, too.
         node.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
-    for node in others:
-        os.kill(node.guest.pid, signal.SIGSTOP)
-    try:
+    with contextlib.ExitStack() as silent:
+        for node in others:
+            silent.enter_context(node.guest.suspended())
         await_that(lambda: lonely.state()["cluster_state"] == "fail", [lonely.guest], "the node to be alone")
         assert "CLUSTERDOWN" in reply_to(lonely, "GET", key)
         assert "CLUSTERDOWN" in reply_to(lonely, "SET", key, "during")
         # The majority is lost before the last of them is missed.
         missed = str(nodes.SLOTS - nodes.SLOTS // len(everybody))
         await_that(lambda: lonely.state()["cluster_slots_pfail"] == missed, [lonely.guest], "all to be missed")
-    finally:
-        for node in others:
-            os.kill(node.guest.pid, signal.SIGCONT)
     guests = [node.guest for node in everybody]
     await_that(lambda: lonely.state()["cluster_state"] == "ok", guests, "the cluster to be whole again")
     nodes.await_agreement(everybody)

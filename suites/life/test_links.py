@@ -51,7 +51,7 @@ def test_a_failover_to_a_silent_replica_is_aborted_or_forced(
     linked = LinkedServers(start_guest, ports, cell, companion, role)
     primary, replica = linked.primary, linked.replica
     to = ("FAILOVER", "TO", "127.0.0.1", linked.replica_port)
-    with link.silent(replica):
+    with replica.suspended():
         linked.ask("SET", "k", dataset.noise(1000))
         linked.ask("FAILOVER")
         assert failover_state(primary) == "waiting-for-sync"
@@ -88,7 +88,7 @@ def test_waiting_ends_when_the_replica_has_the_offset(
         assert int(link.info(primary, "replication")["master_repl_offset"]) > 1 << 32
         if writes_files:
             assert client.command("WAITAOF", 1, 1, LONG_MILLISECONDS) == [1, 1]
-        with link.silent(replica):
+        with replica.suspended():
             client.command("SET", "k", "v")
             assert client.command("WAIT", 1, BRIEF_MILLISECONDS) == 0
             if writes_files:

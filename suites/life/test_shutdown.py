@@ -74,7 +74,7 @@ def test_a_shutdown_waits_for_a_replica_that_is_behind(companion: str, end: str,
     replica = start_guest(target=companion, options=["--repl-timeout", "3600"])
     link.join(replica, primary)
     with server.client(primary) as waiting, server.client(primary) as other:
-        with link.silent(replica):
+        with replica.suspended():
             other.command("SET", "k", dataset.noise(1000))
             if end == "now":
                 assert shut_down(primary, "NOW") == 0

@@ -37,6 +37,7 @@ from harness.run.vm.machine import ExitStatus, Machine
 from harness.run.vm.snapshot import snapshot
 from harness.run.vm.vm_image import VmImage
 from tests.end_to_end import machines
+from tests.end_to_end.plumb_runs import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -170,8 +171,7 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
         stopped = machine.start(["/srv/children", "asleep"], traced=False)
         machine.send_signal(stopped, signal.SIGSTOP)
         # init goes on to answer, although a program that it does not trace remains stopped.
-        (state,) = [line.split()[2] for line in machine.processes() if line.startswith(f"{stopped} ")]
-        assert state == "T"
+        assert wait_for(lambda: machine.is_stopped(stopped), seconds=20)
         machine.send_signal(stopped, signal.SIGKILL)
     log = fault_log.read(machine.fault_log)
     faults, ends = log.faults, {pid: end.signal for pid, end in log.ends.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,15 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
             assert b"first" in one.read("dump.rdb")
             assert b"second" in two.read("dump.rdb")
             saved = two.read("dump.rdb")
+            with socket.create_connection(two.access.endpoint, 10) as client:
+                client.settimeout(1)
+                with two.suspended():
+                    client.sendall(b"PING\r\n")
+                    with pytest.raises(TimeoutError):
+                        client.recv(100)
+                    assert ask(one.access.endpoint, "PING") == b"+PONG\r\n"
+                client.settimeout(10)
+                assert client.recv(100) == b"+PONG\r\n"
             assert ask(one.access.endpoint, "BITOP", "NOT", "target", "key") == b""
             assert not one.settle()
             assert two.alive()

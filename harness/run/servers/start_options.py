@@ -36,6 +36,13 @@ def crash_arguments(build: Build) -> list[str]:
     return ["--crash-memcheck-enabled", "no"] if "crash-memcheck-enabled" in build.abilities.options else []
 
 
+def with_own_options(arguments: Sequence[str], own: Sequence[str]) -> list[str]:
+    """A server's command line: the options of every server, and those of this one, which may set the same again."""
+    # A configuration file, which a sentinel requires, is the program's first word.
+    file = [word for word in own[:1] if not word.startswith("-")]
+    return [*file, *arguments, *own[len(file) :]]
+
+
 def monitors_for_threads(version: tuple[int, ...], options: Sequence[str]) -> int:
     """How many clients must hear every command so that a server's I/O threads serve one that is alone.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import InfrastructureError
 from harness.run.server_process import POLL_SECONDS, Guest
 from harness.run.servers.server_evidence import FetchedEvidence
-from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments
+from harness.run.servers.start_options import crash_arguments, debug_arguments, module_arguments, with_own_options
 from harness.run.vm.init_channel import RefusedError
 from harness.run.vm.machine import Machine
 
@@ -156,6 +156,17 @@ class VmGuest(Guest):
             while self.poll() is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
 
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the server's process in the machine. Nothing happens if it has ended."""
+        assert self._machine is not None
+        with contextlib.suppress(RefusedError):
+            self._machine.send_signal(self._pid, number)
+
+    def is_suspended(self) -> bool:
+        """Whether SIGSTOP has stopped the server. Its machine goes on."""
+        assert self._machine is not None
+        return self._machine.is_stopped(self._pid)
+
     def read(self, name: str) -> bytes:
         """A file of its working folder."""
         assert self._machine is not None
@@ -182,7 +193,7 @@ class VmGuest(Guest):
         arguments += debug_arguments(self.build)
         arguments += [] if self.spec.tests_memory else crash_arguments(self.build)
         arguments += module_arguments(module_place(module) for module in self.build.modules)
-        return arguments + self.options
+        return with_own_options(arguments, self.options)
 
     def __exit__(self, *_: object) -> None:
         """Stop the server and keep its log."""

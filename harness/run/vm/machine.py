@@ -33,6 +33,8 @@ REQUEST_SECONDS = 30.0
 COUNTING_FILE = "/proc/cpu/alignment"
 """The one alignment file that counts what the kernel does."""
 OUTPUT_FOLDER = "/run"
+STOPPED_STATES = frozenset("tT")
+"""States of a stopped process (proc(5)): t where init traces it, T where it does not."""
 _PIECE = LARGEST_PAYLOAD // 2
 
 
@@ -152,6 +154,11 @@ class Machine:
     def processes(self) -> list[str]:
         """Lines `PID PARENT STATE NAME`, without the kernel's own threads."""
         return self.request("processes").decode("utf-8", "replace").splitlines()
+
+    def is_stopped(self, pid: int) -> bool:
+        """Whether a signal has stopped a process."""
+        states = [line.split()[2] for line in self.processes() if line.startswith(f"{pid} ")]
+        return any(state in STOPPED_STATES for state in states)
 
     def read(self, path: str) -> bytes:
         """A file's content."""

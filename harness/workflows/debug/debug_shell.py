@@ -182,8 +182,7 @@ def _start_stopped(guest: Guest) -> Relay:
     await_stub(guest, stub, deadline_seconds=STUB_SECONDS)
 
     def interrupt() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(guest.pid, signal.SIGINT)
+        guest.send_signal(signal.SIGINT)
 
     return Relay(guest.folder.parent / RELAY, stub, interrupt)
 

@@ -32,6 +32,7 @@ from harness.run.counted_server import CALM
 from harness.run.server_process import StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
+from harness.run.vm.machine import STOPPED_STATES
 from harness.workflows.measure.fixup_cost_run import LOAD, compile_load
 from harness.workflows.measure.kernel_load import BENCHMARK, CLI, InsideLoad, UnsupportedError, sender_of
 from harness.workflows.measure.server_cost import KernelRound, kernel_cost, no_figure
@@ -176,7 +177,7 @@ def held_child(guest: VmGuest, machine: Machine, workload: BenchWorkload) -> int
                 remedy="more keys keep it busy",
             )
         pid, state = alive[0]
-        if state in {"t", "T"}:
+        if state in STOPPED_STATES:
             return pid
         machine.send_signal(pid, signal.SIGSTOP)
 
