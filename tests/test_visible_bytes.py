@@ -42,6 +42,13 @@ def test_a_development_tree_may_differ_as_any_release_does(version: tuple[int, .
     assert one.covers(request, TARGETS["armv5"], version) is (version == (7,))
 
 
+def test_a_target_of_the_kernel_tier_differs_as_the_target_whose_builds_it_runs() -> None:
+    one = table.Listed(request="GET *", targets=["armv5"], native="a", there=["b"], reason="c")
+    request = command("GET", "k")
+    assert one.covers(request, TARGETS["armv5-kernel"], (7, 0, 15))
+    assert not one.covers(request, TARGETS["armv7-kernel"], (7, 0, 15))
+
+
 @pytest.mark.parametrize("listed", table.table().differences, ids=lambda one: one.request)
 def test_a_listed_difference_is_of_a_request_and_of_targets_that_there_are(listed: table.Listed) -> None:
     version = (7, 0, 15)

@@ -11,6 +11,7 @@ import msgspec
 
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
+from harness.isa import rules
 from harness.protocol.command_stream import from_text, line_of
 from harness.report import markdown_table
 
@@ -63,7 +64,7 @@ class Listed(Record, frozen=True):
     request: str
     """A glob for the command's line."""
     targets: list[str]
-    """Globs of the targets and groups on which it differs."""
+    """Globs of the targets on which it differs; `32-bit` and `big-endian`: all targets of that width or byte order."""
     native: str
     """The reply of x86-64, in the form of `shown`."""
     there: list[str]
@@ -79,9 +80,11 @@ class Listed(Record, frozen=True):
         """Whether the reply to a command must differ on a target; for a development tree, whether it may.
 
         Such a tree has the changes of one release but not yet those of the next, so `since` and `until` do not decide.
-        A native build replies as the target that is named like this machine's processor: `aarch64` on AArch64.
+        A native build replies as the target that is named like this machine's processor: `aarch64` on AArch64. A target
+        of the kernel tier replies as the target whose builds it runs.
         """
-        names = [target.name, *target.groups, *([target.machine] if target.emulator.runs_here else [])]
+        names = [target.name, rules.userland(target), f"{target.width_bits}-bit", f"{target.endianness}-endian"]
+        names += [target.machine] if target.emulator.runs_here else []
         here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
         living = development or (version >= self.since and (not self.until or version < self.until))
         return here and living and fnmatch.fnmatchcase(line_of(command), self.request)

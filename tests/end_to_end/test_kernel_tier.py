@@ -40,6 +40,24 @@ def on_kernel(finding: dict[str, Any]) -> list[dict[str, Any]]:
     return [witness for witness in finding["witnesses"] if witness["kernel"]]
 
 
+def test_on_a_real_kernel_suites_that_need_ports_of_this_machine_are_skipped_and_others_find_nothing_new(
+    tmp_path: Path,
+) -> None:
+    """`limits` starts a sentinel from its file, and expects the replies that ARMv5 alone gives."""
+    words = ["--target", "armv5-kernel", "--suite", "network", "--suite", "limits", "--seed", 1]
+    finished = run("check", "--tier", "kernel", *words, "--json", "--run", tmp_path / "run")
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.PASS, "PASS"), finished.stdout[-3000:]
+    cells = {cell["suite"]: cell for cell in read["cells"]}
+    assert {name: cell["verdict"] for name, cell in cells.items()} == {
+        "canary": "PASS",
+        "limits": "PASS",
+        "network": "SKIP",
+    }
+    assert "ports of an emulated machine" in cells["network"]["reason"]
+    assert processes_of(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("user", "told"), [("armv5", "SIGBUS, si_code BUS_ADRALN (1)"), beyond("mips", "SIGBUS, si_code SI_KERNEL (128)")]
 )

@@ -66,24 +66,43 @@ class CellSpecs:
             why = absent
         elif suite.needs_server and target.build is None:
             why, kind = target.problem, "crash" if target.blameless else "build"
-        elif suite.module and suite.name not in target.modules:
-            why = "servers on a real kernel, and programs that contain their C library, load no module"
-        elif suite.plain_programs and target.programs is None:
-            why = "the programs beside the server run under user-mode emulators alone"
         elif suite.tls and target.tls_problem:
             why, kind = target.tls_problem, "build"
-        elif suite.tls and (no_tls := _why_no_tls(target)):
-            why = no_tls
-        elif suite.upstream and not prepared.upstream_files:
-            why = "nothing of it is selected" if has_tests(tree.content) else "the tree has no tests of its own"
-        elif suite.preload and suite.name not in target.preloads:
-            why = "its servers preload a shared object, which those of this target cannot"
+        elif unsuited := self._why_unsuited(suite, target):
+            why = unsuited
         elif suite.needs_server and not prepared.has_oracle:
             why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
             kind = "crash"
         else:
             return None
         return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind=kind)
+
+    def _why_unsuited(self, suite: Suite, target: PreparedTarget) -> str:
+        """Why servers of a target cannot have what a suite needs; empty if they can. It is nobody's fault."""
+        no_tls = _why_no_tls(target) if suite.tls else ""
+        has_own = has_tests(self._prepared.tree.content)
+        nothing = "nothing of it is selected" if has_own else "the tree has no tests of its own"
+        reasons = (
+            (
+                suite.module and suite.name not in target.modules,
+                "servers on a real kernel, and programs that contain their C library, load no module",
+            ),
+            (
+                suite.plain_programs and target.programs is None,
+                "the programs beside the server run under user-mode emulators alone",
+            ),
+            (no_tls, no_tls),
+            (suite.upstream and not self._prepared.upstream_files, nothing),
+            (
+                suite.preload and suite.name not in target.preloads,
+                "its servers preload a shared object, which those of this target cannot",
+            ),
+            (
+                suite.by_port and target.target.emulator.has_kernel,
+                "its servers need ports of this machine, and those of this target have ports of an emulated machine",
+            ),
+        )
+        return next((why for unsuited, why in reasons if unsuited), "")
 
     def of(self, cell: Cell) -> CellSpec:
         """Everything that a cell's process must know."""
