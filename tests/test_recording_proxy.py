@@ -85,7 +85,7 @@ def by_path(recorder: Recorder) -> socket.socket:
     return connect(recorder.path, deadline_seconds=DEADLINE_SECONDS)
 
 
-def by_port(recorder: Recorder) -> socket.socket:
+def on_host(recorder: Recorder) -> socket.socket:
     return connect((peer_user.HOST, recorder.port), deadline_seconds=DEADLINE_SECONDS)
 
 
@@ -96,7 +96,7 @@ def without_proxy(recorder: Recorder) -> socket.socket:
     return recorder.connection(deadline_seconds=DEADLINE_SECONDS)
 
 
-@pytest.fixture(params=[by_path, by_port, without_proxy])
+@pytest.fixture(params=[by_path, on_host, without_proxy])
 def connected(request: pytest.FixtureRequest) -> Connect:
     """How a client comes: all ways must be the same to it."""
     way: Connect = request.param

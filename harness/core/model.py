@@ -246,9 +246,10 @@ class Suite(Record, frozen=True):
     """The lowest tier in which its tests combine several targets of the run, so a single target tests less."""
     io_bound: bool = False
     """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
-    by_port: bool = False
-    """Whether each of its tests needs a server at a port that the test chooses. Its cells are skipped in the kernel
-    tier: a server in an emulated machine has a port of that machine."""
+    on_host: bool = False
+    """Whether its tests need servers that are processes of this machine: at ports that the tests choose, with files
+    that they change, or as peers of other servers. Its cells are skipped in the kernel tier, whose servers run inside
+    an emulated machine."""
     since: tuple[int, ...] = ()
     """The first release with the feature that it tests; cells of earlier releases are skipped. Empty: all releases have
     it.

@@ -40,7 +40,7 @@ def on_kernel(finding: dict[str, Any]) -> list[dict[str, Any]]:
     return [witness for witness in finding["witnesses"] if witness["kernel"]]
 
 
-def test_on_a_real_kernel_suites_that_need_ports_of_this_machine_are_skipped_and_others_find_nothing_new(
+def test_on_a_real_kernel_suites_that_need_processes_of_this_machine_are_skipped_and_others_find_nothing_new(
     tmp_path: Path,
 ) -> None:
     """`limits` starts a sentinel from its file, and expects the replies that ARMv5 alone gives."""
@@ -54,7 +54,7 @@ def test_on_a_real_kernel_suites_that_need_ports_of_this_machine_are_skipped_and
         "limits": "PASS",
         "network": "SKIP",
     }
-    assert "ports of an emulated machine" in cells["network"]["reason"]
+    assert "processes of this machine" in cells["network"]["reason"]
     assert processes_of(tmp_path) == []
 
 

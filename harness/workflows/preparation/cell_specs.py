@@ -98,8 +98,8 @@ class CellSpecs:
                 "its servers preload a shared object, which those of this target cannot",
             ),
             (
-                suite.by_port and target.target.emulator.has_kernel,
-                "its servers need ports of this machine, and those of this target have ports of an emulated machine",
+                suite.on_host and target.target.emulator.has_kernel,
+                "its servers have to be processes of this machine, and those of this target run inside an emulated one",
             ),
         )
         return next((why for unsuited, why in reasons if unsuited), "")
