@@ -100,6 +100,16 @@ def test_a_cell_taken_out_of_the_record_is_missed(clean: StoredRun, tmp_path: Pa
     assert verdict_of(folder, tmp_path) == ("UNKNOWN", "it was planned but has no record")
 
 
+def test_a_run_that_did_not_end_never_passes(clean: StoredRun, tmp_path: Path) -> None:
+    """Not even if all of its cells ended: what follows them did not run."""
+    folder = clean.finish()
+    run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), ended=False))
+    judgement, code = conclude(stored_run.read(folder), known_file(tmp_path), fakes.quiet())
+    assert {cell.verdict for cell in judgement.cells} == {"PASS"}
+    assert (judgement.verdict, code) == ("UNKNOWN", ExitCode.INCONCLUSIVE)
+    assert judgement.unchecked == ["the run did not end: only the cells that had ended were judged"]
+
+
 def test_a_cell_whose_folder_somebody_removed_is_sealed_as_empty(tmp_path: Path) -> None:
     digest = evidence_seal.seal(tmp_path / "armv5" / "bitops")
     assert evidence_seal.doubts(tmp_path / "armv5" / "bitops", digest) == []

@@ -166,6 +166,7 @@ def _unchecked(
 ) -> list[str]:
     """Sentences about what the run should have checked but did not, so its verdict is UNKNOWN."""
     return [
+        *([] if run.ended else ["the run did not end: only the cells that had ended were judged"]),
         *unchecked_changes.remarks(changes, cells),
         *unchecked_changes.unentered(run),
         *unchecked_changes.broken(folder, run.beside),

@@ -16,7 +16,7 @@ from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, run_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from harness.build.unit_drivers import Units
@@ -41,14 +41,18 @@ class CellRuns:
         *,
         server: ForkServer,
         one_failure: bool,
+        store: Callable[[CellRecord], None],
     ) -> None:
-        """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed."""
+        """`server` becomes the cells' processes. `one_failure`: no cell starts after one in which a test failed.
+        `store` takes the record of each cell as it ends, in several threads.
+        """
         self._bench = bench
         self._request = request
         self._prepared = prepared
         self._specs = specs
         self._server = server
         self._one_failure = one_failure
+        self._store = store
         self._failed_cell = ""
 
     def run(self, cells: Sequence[Cell], count: CellCount) -> list[CellRecord]:
@@ -63,6 +67,7 @@ class CellRuns:
             if self._one_failure and record.status == TESTS_FAILED:
                 self._failed_cell = f"{cell.target}/{cell.suite}"
             self._bench.refuse_damage()
+            self._store(record)
             return record
 
         def io_bound(cell: Cell) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,7 @@ import msgspec
 from harness.build import host_packages
 from harness.build.allocator import refuse_unused_options
 from harness.build.sources import source_tree
+from harness.core.processes import process
 from harness.judge.conclusion import KnownLists, conclude
 from harness.judge.known import tree_list
 from harness.record import run_folder, stored_run
@@ -53,6 +55,22 @@ class CheckedChange(NamedTuple):
     edited: EditedLines
     every_test: bool
     """Whether tests run, too, that ended as expected in an earlier run and that no change since can reach."""
+
+
+class _EndedCells:
+    """Stores the cells of a run that have ended, so that they can be judged even if the run is killed."""
+
+    def __init__(self, folder: Path, planned: RunRecord) -> None:
+        self._folder = folder
+        self._planned = planned
+        self._records: dict[tuple[str, str], CellRecord] = {}
+        self._lock = threading.Lock()
+
+    def add(self, record: CellRecord) -> None:
+        """Store a cell that has ended, in place of an earlier attempt. Several threads call this."""
+        with self._lock:
+            self._records[record.target, record.suite] = record
+            run_folder.write_run(self._folder, msgspec.structs.replace(self._planned, cells=[*self._records.values()]))
 
 
 class Check:
@@ -96,11 +114,15 @@ class Check:
         setup.record_warnings(prepared)
         change = self.change
         tree_list.record(request.run, known_in_tree, None if change is None else change.known_in_base)
-        # The plan is stored first: in a run that is killed, the cells that did not start are then judged UNKNOWN.
-        planned = run_record(self.bench, request, prepared, [])
+        # The plan is stored first: in a run that is killed, the cells that did not end are then judged UNKNOWN.
+        planned = msgspec.structs.replace(run_record(self.bench, request, prepared, []), ended=False)
         run_folder.write_run(request.run, planned)
         before = os.getloadavg()[0]
-        records, selection = self._run_cells(prepared, planned)
+        try:
+            records, selection = self._run_cells(prepared, planned)
+        except (KeyboardInterrupt, process.StoppedError):
+            self.bench.progress.say(f"for the cells that have ended: plumb judge {request.run}")
+            raise
         self.bench.refuse_damage(read_again=True)
         unentered = UntestedChange(selection).unentered() if selection is not None else {}
         record = msgspec.structs.replace(
@@ -144,7 +166,15 @@ class Check:
                 selection=selection,
                 patient=self.patient,
             )
-            runs = CellRuns(self.bench, request, prepared, specs, server=server, one_failure=self.one_failure)
+            runs = CellRuns(
+                self.bench,
+                request,
+                prepared,
+                specs,
+                server=server,
+                one_failure=self.one_failure,
+                store=_EndedCells(request.run, planned).add,
+            )
             records = runs.run(request.plan.cells, cells)
             if selection is not None and (again := selection.unproven()):
                 records = self._run_whole(again, records, selection, runs)

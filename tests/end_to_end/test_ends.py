@@ -62,6 +62,25 @@ def test_when_plumb_is_ended_in_the_middle_nothing_of_it_is_left(
         assert left is True, f"left behind: {left}"
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_cells_that_have_ended_are_judged_although_plumb_was_ended(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "run"
+
+    def ended() -> list[str]:
+        return [cell["suite"] for cell in json.loads((folder / "run.json").read_text("utf-8"))["cells"]]
+
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder)
+        assert wait_for(ended, seconds=RUN_SECONDS) == ["canary"]
+        plumb.send_signal(number)
+        plumb.wait(GONE_SECONDS)
+    judged = run("judge", folder, "--json")
+    read = document(judged)
+    assert (judged.returncode, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    assert {cell["suite"]: cell["verdict"] for cell in read["cells"]} == {"canary": "PASS", "bitops": "UNKNOWN"}
+    assert read["unchecked"] == ["the run did not end: only the cells that had ended were judged"]
+
+
 def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
