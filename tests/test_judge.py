@@ -16,7 +16,7 @@ from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
 from harness.record import stored_run
 from tests import fakes
-from tests.stored import StoredRun, a_fault, concluded, entry, judged
+from tests.stored import StoredRun, a_fault, concluded, entry, judged, known_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_failed_canary_makes_every_cell_of_its_target_unknown_and_of_no_other(
     }
     assert (expected, "UNKNOWN", ExitCode.INCONCLUSIVE) == (verdicts, judgement.verdict, code)
     assert "load-word@1 on armv5: expected trap, got done" in judgement.cells[0].reason
-    assert "canaries" in judgement.cells[1].reason
+    assert judgement.cells[1].reason == "its canaries misbehaved"
 
 
 def test_one_failed_canary_among_many_that_passed_is_enough(run: StoredRun) -> None:
@@ -77,17 +77,24 @@ def test_one_failed_canary_among_many_that_passed_is_enough(run: StoredRun) -> N
     assert judged(run)[1] == {"armv5/canary": "UNKNOWN", "armv5/bitops": "UNKNOWN"}
 
 
-def test_canaries_that_did_not_run_make_the_target_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recorded", [True, False])
+def test_canaries_that_did_not_run_make_the_target_unknown(tmp_path: Path, *, recorded: bool) -> None:
     stored = StoredRun(tmp_path / "run")
+    if not recorded:
+        stored.left_out.add(("armv5", "canary"))
     stored.test("armv5", "bitops", "test_bitop")
-    assert judged(stored)[1] == {"armv5/canary": "UNKNOWN", "armv5/bitops": "UNKNOWN"}
+    judgement, code = concluded(tmp_path, stored)
+    assert ([cell.verdict for cell in judgement.cells], code) == (["UNKNOWN", "UNKNOWN"], ExitCode.INCONCLUSIVE)
+    assert judgement.cells[1].reason == "its canaries did not run"
 
 
-def test_a_canary_cell_that_is_missing_from_the_run_makes_the_target_unknown(tmp_path: Path) -> None:
-    stored = StoredRun(tmp_path / "run")
-    stored.left_out.add(("armv5", "canary"))
-    stored.test("armv5", "bitops", "test_bitop")
-    assert judged(stored)[1] == {"armv5/canary": "UNKNOWN", "armv5/bitops": "UNKNOWN"}
+def test_canaries_whose_evidence_was_changed_make_the_target_unknown(tmp_path: Path, run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_bitop")
+    events = run.finish() / "armv5" / "canary" / "events.jsonl"
+    events.write_bytes(events.read_bytes() + events.read_bytes())
+    judgement, code = conclude(stored_run.read(run.folder), known_file(tmp_path), fakes.quiet())
+    assert ([cell.verdict for cell in judgement.cells], code) == (["UNKNOWN", "UNKNOWN"], ExitCode.INCONCLUSIVE)
+    assert judgement.cells[1].reason == "its canaries are in doubt"
 
 
 def test_a_fault_without_canaries_to_trust_is_unknown_but_still_shown(tmp_path: Path) -> None:

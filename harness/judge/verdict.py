@@ -57,12 +57,12 @@ def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) 
 
     Where a target's canaries failed, its other cells are UNKNOWN.
     """
-    believed = {one.target for one in outcomes if one.suite == CANARY_SUITE and _canary(one)[0] is Verdict.PASS}
+    canaries = {one.target: one for one in outcomes if one.suite == CANARY_SUITE}
     verdicts = []
     for one in outcomes:
         verdict, reason = _canary(one) if one.suite == CANARY_SUITE else _judged(one, findings)
-        if one.target not in believed and one.suite != CANARY_SUITE:
-            verdict, reason = Verdict.UNKNOWN, _joined(["its canaries misbehaved", reason])
+        if one.suite != CANARY_SUITE and (unproved := _unproved(canaries.get(one.target))):
+            verdict, reason = Verdict.UNKNOWN, _joined([unproved, reason])
         verdicts.append(
             CellVerdict(
                 target=one.target,
@@ -92,6 +92,15 @@ def overall(cells: Sequence[CellVerdict]) -> Verdict:
 def only_canaries_ran(cells: Sequence[CellVerdict]) -> bool:
     """Whether every suite except the canary was skipped. A run of canaries alone was asked for as such."""
     return {cell.verdict for cell in cells if cell.suite != CANARY_SUITE} == {Verdict.SKIP}
+
+
+def _unproved(canary: CellOutcome | None) -> str:
+    """Why nothing proves that a target enforces alignment; empty if its canaries do."""
+    if canary is None or not (canary.passed or canary.unexplained):
+        return "its canaries did not run"
+    if canary.unexplained:
+        return "its canaries misbehaved"
+    return "its canaries are in doubt" if canary.doubts else ""
 
 
 def _canary(one: CellOutcome) -> tuple[Verdict, str]:
