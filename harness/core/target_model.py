@@ -219,6 +219,13 @@ class Target(Record, frozen=True):
     """The target of the same processor with the usual programs, pages and byte order; empty: this is it."""
 
     @property
+    def aliases(self) -> tuple[str, ...]:
+        """The names under which lists of differences include it: its own, that of the target whose builds it runs, and
+        those of its width and byte order, such as `32-bit` and `big-endian`.
+        """
+        return (self.name, self.userland or self.name, f"{self.width_bits}-bit", f"{self.endianness}-endian")
+
+    @property
     def time_bits(self) -> int:
         """The size of a time_t: that of a long, unless the C library is configured for 64 bits
         (feature_test_macros(7)).

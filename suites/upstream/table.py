@@ -29,7 +29,7 @@ class ListedTest(Record, frozen=True):
     ]
     """What the test depends on that the target has otherwise."""
     targets: list[str] = msgspec.field(default_factory=lambda: ["*"])
-    """Globs of targets and groups."""
+    """Globs of targets. `32-bit` and `big-endian` are all targets of that width or byte order."""
     families: list[str] = msgspec.field(default_factory=lambda: ["redis", "valkey"])
     since: tuple[int, ...] = ()
     until: tuple[int, ...] = ()
@@ -39,7 +39,10 @@ class ListedTest(Record, frozen=True):
 
     def covers(self, test: str, target: Target, family: str, version: tuple[int, ...]) -> bool:
         """Whether it speaks of a test on a target and release."""
-        names = [target.name, target.variant_of, *target.groups]
+        names = {*target.aliases, target.variant_of}
+        if self.because_of == "emulation":
+            # What a user-mode emulator cannot do, a kernel can.
+            names.discard(target.userland)
         return (
             family in self.families
             and version >= self.since

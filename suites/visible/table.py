@@ -11,7 +11,6 @@ import msgspec
 
 from harness.core.model import Record
 from harness.core.strict_toml import ROOT, read_toml
-from harness.isa import rules
 from harness.protocol.command_stream import from_text, line_of
 from harness.report import markdown_table
 
@@ -83,8 +82,7 @@ class Listed(Record, frozen=True):
         A native build replies as the target that is named like this machine's processor: `aarch64` on AArch64. A target
         of the kernel tier replies as the target whose builds it runs.
         """
-        names = [target.name, rules.userland(target), f"{target.width_bits}-bit", f"{target.endianness}-endian"]
-        names += [target.machine] if target.emulator.runs_here else []
+        names = [*target.aliases, *([target.machine] if target.emulator.runs_here else [])]
         here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
         living = development or (version >= self.since and (not self.until or version < self.until))
         return here and living and fnmatch.fnmatchcase(line_of(command), self.request)
