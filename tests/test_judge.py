@@ -88,6 +88,14 @@ def test_canaries_that_did_not_run_make_the_target_unknown(tmp_path: Path, *, re
     assert judgement.cells[1].reason == "its canaries did not run"
 
 
+def test_a_signal_without_a_name_is_shown_by_its_number(tmp_path: Path, run: StoredRun) -> None:
+    run.fault("armv5", "bitops", "guest-1", fakes.fault(pc=run.place("armv5", "bitopCommand"), number=200, code=0))
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="gone", guest="guest-1", faults=(0, 1))
+    judgement, code = concluded(tmp_path, run)
+    assert code == ExitCode.FINDINGS
+    assert any("signal 200" in finding.title for finding in judgement.findings)
+
+
 def test_canaries_whose_evidence_was_changed_make_the_target_unknown(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop")
     events = run.finish() / "armv5" / "canary" / "events.jsonl"

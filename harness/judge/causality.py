@@ -6,7 +6,6 @@ finding. This module also reports why the evidence may be incomplete.
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -261,7 +260,7 @@ def _is_survived(fault: fault_log.Fault, event: GuestEvent | None, test: TestEve
     """
     if event is None or event.upstream or test is None or event.test in {"", test.name}:
         return False
-    return not event.detail.endswith(signal.Signals(fault.signal).name)
+    return not event.detail.endswith(fault_log.signal_name(fault.signal))
 
 
 def _times(log: FaultLog) -> list[int]:

@@ -129,6 +129,14 @@ CRASHES = {
 """Signals of a crash. A server never sends them to its own children, which it ends with SIGTERM and SIGUSR1."""
 
 
+def signal_name(number: int) -> str:
+    """The name of a recorded signal: `SIGBUS`, or `signal 40` if it has none, as a real-time signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def ledger_of(log: Path) -> Path:
     """The file beside a log in which the emulator counts the lines that it begins and those that it has written."""
     return log.with_name(f"{log.name}.counts")

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
-from harness.record.fault_log import BUS_ADRALN
+from harness.record.fault_log import BUS_ADRALN, signal_name
 from harness.record.run_folder import Counters, TestEvent
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.record.fault_log import Fault
     from harness.record.run_folder import Event
 
-_CODES = {
+_CODES: dict[tuple[int, int], str] = {
     (signal.SIGILL, 1): "ILL_ILLOPC",
     (signal.SIGILL, 2): "ILL_ILLOPN",
     (signal.SIGFPE, 1): "FPE_INTDIV",
@@ -58,8 +58,8 @@ def counted(recorded: Iterable[Event]) -> Counters | None:
 
 def as_reported(fault: Fault) -> str:
     """A fault as the kernel reported it: signal, si_code, si_addr, PC and the lines of the kernel log."""
-    name = signal.Signals(fault.signal).name
-    code = _CODES.get((signal.Signals(fault.signal), fault.code))
+    name = signal_name(fault.signal)
+    code = _CODES.get((fault.signal, fault.code))
     parts = [
         name,
         f"si_code {code} ({fault.code})" if code else f"si_code {fault.code}",

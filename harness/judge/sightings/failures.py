@@ -70,7 +70,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
 
 def from_child_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
     """The sighting of a server's child process that died of a signal without a fault record, for example by abort()."""
-    name = signal.Signals(number).name
+    name = fault_log.signal_name(number)
     return _plain(
         record,
         kind="crash",
@@ -140,7 +140,7 @@ def from_failed_build(record: CellRecord, evidence: Path) -> Sighting:
 
 def from_program_end(record: CellRecord, guest: Path, number: int, test: TestEvent | None) -> Sighting:
     """The sighting of a program that died of a signal without a fault record, for example by abort()."""
-    name = signal.Signals(number).name
+    name = fault_log.signal_name(number)
     launch = program_launch.read_launch(guest)
     program = launch.name if launch is not None else guest.name
     sighting = _plain(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 from harness.analysis import disassembly, symbols, unwind
@@ -46,7 +45,7 @@ def from_fault(
     machine = target.emulator.qemu
     frames = symbols_of(run, record, guest).backtrace(fault, machine)
     instruction = disassembly.disassemble(fault, machine)
-    name = signal.Signals(fault.signal).name if fault.signal else "access"
+    name = fault_log.signal_name(fault.signal) if fault.signal else "access"
     access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
     beyond = name == "SIGSEGV" and any(fault.address in addresses for addresses in guarded)
     through = ""

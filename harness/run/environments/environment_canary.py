@@ -5,7 +5,6 @@ A check in an environment that does nothing would say PASS of a server that no u
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +82,7 @@ def outcome(program: Path, runner: Runner, case: str, log: Path) -> str:
     ended = describe_exit(result.code).detail
     if not runner.records_faults:
         return ended
-    recorded = {signal.Signals(fault.signal).name: fault.call for fault in fault_log.read_faults(log)}
+    recorded = {fault_log.signal_name(fault.signal): fault.call for fault in fault_log.read_faults(log)}
     name = ended.removeprefix("killed by ")
     if name not in recorded:
         return f"{ended}, which was not recorded"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from harness.record import fault_log
 
 if TYPE_CHECKING:
     from harness.record.run_folder import End
@@ -49,7 +50,6 @@ def last_words(log: str) -> str:
 def describe_exit(code: int) -> ServerEnd:
     """How a process ended, from its exit status: a negative one, or one above 128 as in shells, is a signal."""
     number = -code if code < 0 else code - 128
-    with contextlib.suppress(ValueError):
-        if number > 0:
-            return ServerEnd("signal", f"killed by {signal.Signals(number).name}")
+    if code < 0 or number in set(signal.Signals):
+        return ServerEnd("signal", f"killed by {fault_log.signal_name(number)}")
     return ServerEnd("exit", f"exit status {code}")

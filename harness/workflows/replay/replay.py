@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -326,7 +325,7 @@ def _named(
     records: list[ShownRecord] = []
     for fault in ran.faults:
         frames = table.backtrace(fault, machine)
-        name = signal.Signals(fault.signal).name if fault.signal else ""
+        name = fault_log.signal_name(fault.signal) if fault.signal else ""
         access = disassembly.access_of(fault, machine) if fault_log.is_misaligned(fault) else None
         faults.append(
             ObservedFault(
