@@ -390,6 +390,21 @@ def test_an_added_entry_leaves_the_rest_of_the_file_alone(plumb: Plumb, tmp_path
     assert path.read_text("utf-8") == text
 
 
+@pytest.mark.parametrize("line", ["    while (*lp++ != b);", ""])
+def test_an_entry_for_an_access_without_its_line_is_announced(
+    plumb: Plumb, tmp_path: Path, tree_run: StoredRun, line: str
+) -> None:
+    plumb("judge", tree_run.finish(), "--known", known_file(tmp_path))
+    (witness, *_) = judged(tree_run.folder, tmp_path)[0].findings[0].witnesses
+    kept = source_excerpt.Excerpts(sources={witness.file: {witness.line: line}})
+    (tree_run.folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
+    path = tmp_path / "checkout" / IN_TREE
+    out = plumb("known", "add", tree_run.folder, FAULT, "--file", path, "--reason", "why")[1]
+    (entry,) = entries_of(path.read_text("utf-8"), path)
+    assert entry.line == (line.strip() or "*")
+    assert ("The source line is not recorded" in out) is not bool(line)
+
+
 @pytest.mark.parametrize("old", [EMPTY, "# none yet\n" + EMPTY, None])
 def test_the_first_entry_of_a_list(plumb: Plumb, tmp_path: Path, tree_run: StoredRun, old: str | None) -> None:
     plumb("judge", tree_run.finish(), "--known", known_file(tmp_path))

@@ -81,6 +81,10 @@ def add(
     else:
         number = f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
         click.echo(f"{path}: {number} for {one_line(found.id)}, until {last}")
+        if found.kind == "alignment" and any(entry.line == "*" for entry in entries):
+            click.echo(
+                "The source line is not recorded, so a second misaligned access in the function would be known, too"
+            )
     return ExitCode.PASS
 
 
