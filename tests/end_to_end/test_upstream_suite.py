@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 EMULATED = 1.5
-"""How many times this machine's processor time an emulator takes for unit/sort, at least: 2.6 to 2.9 were measured."""
+"""How many times this machine's processor time an emulator of SPARC takes for unit/sort, at least: 1.8 to 2.0 were
+measured, most of which is that of the client in Tcl."""
 NO_WORD_BOUNDARY = mutations.Edit(
     file="src/bitops.c", anchor="while((unsigned long)p & 3 && count)", replacement="while (0)"
 )
@@ -115,12 +116,12 @@ def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_fi
 def test_the_emulators_processor_time_is_counted(tmp_path: Path) -> None:
     """The same tests take more of it under an emulator than on this machine, whose clients are the same."""
     seconds = {}
-    for target in ("armv5", "native"):
+    for target in ("sparc64", "native"):
         folder = tmp_path / target
         assert checked(folder, target, "--test", "unit/sort")["verdict"] == "PASS"
         (tally,) = tallies(folder, run_folder.read_run(folder))
         seconds[target] = tally.processor_seconds
-    assert seconds["armv5"] > EMULATED * seconds["native"] > 0
+    assert seconds["sparc64"] > EMULATED * seconds["native"] > 0
 
 
 def test_a_selection_of_no_file_is_a_usage_error(tmp_path: Path) -> None:
