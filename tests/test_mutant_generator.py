@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +11,14 @@ import pytest
 from harness.core.errors import UsageError
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing.generator.mutants import Mutant, generate, in_sample_order
-from harness.workflows.mutation_testing.generator.operators import OperatorTable, operators_digest, read_operators
+from harness.workflows.mutation_testing.generator.operators import (
+    TRANSFORMER_FOLDER,
+    OperatorTable,
+    operators_digest,
+    read_operators,
+)
 from harness.workflows.mutation_testing.generator.syntax import with_first_alternatives
-from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS
+from harness.workflows.mutation_testing.generator.transformers.registry import TRANSFORMERS
 from harness.workflows.mutation_testing.mutations import plant
 from tests import fakes
 
@@ -333,3 +339,15 @@ def test_an_operators_file_is_read_strictly(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a valid operatortable"):
         read_operators(file)
     assert operators_digest(file) != operators_digest()
+
+
+def test_the_digest_of_operators_counts_every_module_of_transformers(tmp_path: Path) -> None:
+    copy = tmp_path / "transformers"
+    shutil.copytree(TRANSFORMER_FOLDER, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    assert operators_digest(transformers=copy) == operators_digest()
+    for module in sorted(copy.glob("*.py")):
+        content = module.read_bytes()
+        module.write_bytes(content + b"# changed\n")
+        assert operators_digest(transformers=copy) != operators_digest(), module.name
+        module.write_bytes(content)
+    assert len(list(copy.glob("*.py"))) > 3

@@ -21,7 +21,8 @@ from harness.workflows.mutation_testing.generator.syntax import (
     enclosing,
     with_first_alternatives,
 )
-from harness.workflows.mutation_testing.generator.transformers import TRANSFORMERS, Place, ReleaseNames
+from harness.workflows.mutation_testing.generator.transformers.place import Place, ReleaseNames
+from harness.workflows.mutation_testing.generator.transformers.registry import TRANSFORMERS
 from harness.workflows.mutation_testing.mutations import Edit, Fault
 
 if TYPE_CHECKING:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.digests import sha256_of
+from harness.core.digests import key_of, sha256_of
 from harness.core.model import Record
 from harness.core.strict_toml import read_toml
 from harness.workflows.mutation_testing.mutations import Fault  # noqa: TC001 - msgspec reads the annotations
 
 FILE = Path(__file__).with_name("operators.toml")
+TRANSFORMER_FOLDER = FILE.with_name("transformers")
+"""The folder of the transformers' modules."""
 
 
 class Rule(Record, frozen=True):
@@ -36,7 +38,7 @@ class Operator(Record, frozen=True):
     rules: list[Rule] = msgspec.field(default_factory=list)
     """Patterns, if the syntax tree alone determines a site."""
     transformer: str = ""
-    """The function of transformers.py that finds sites by types and scopes."""
+    """The transformer that finds sites by types and scopes: its name in transformers/registry.py."""
     types: dict[str, str] = msgspec.field(default_factory=dict)
     """What the transformer replaces, and the replacement: types, functions, or lengths of a printf format. For scalars
     that are copied, their size in bytes.
@@ -60,6 +62,7 @@ def read_operators(path: Path = FILE) -> OperatorTable:
     return read_toml(path, OperatorTable)
 
 
-def operators_digest(path: Path = FILE) -> str:
-    """Identifies the operators that made a mutant: those of a file and of transformers.py beside it."""
-    return "-".join(sha256_of(each)[:12] for each in (path, FILE.with_name("transformers.py")))
+def operators_digest(path: Path = FILE, transformers: Path = TRANSFORMER_FOLDER) -> str:
+    """Identifies the operators that made a mutant: those of a file, and the modules of a folder of transformers."""
+    modules = key_of(f"{each.name}: {sha256_of(each)}" for each in sorted(transformers.glob("*.py")))
+    return f"{sha256_of(path)[:12]}-{modules[:12]}"
