@@ -1,4 +1,4 @@
-"""What rounds come to: medians with a spread, no figure where they differ too much, and a comparison."""
+"""What rounds come to: medians with a spread, and no figure where they differ too much."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from harness.analysis.code_profile import CodeProfile
-from harness.core.errors import ExitCode, InconclusiveError
+from harness.core.errors import InconclusiveError
 from harness.plan.workloads import BenchWorkload
 from harness.run.counted_load import LacksCommandError, RoundCounts
 from harness.workflows.measure import kernel_cost_run
+from harness.workflows.measure.cost_comparison import differences
+from harness.workflows.measure.cost_document import CostDifference, KernelCost, Measurement, NoFigure, ServerCost, join
 from harness.workflows.measure.kernel_load import (
     UnsupportedError,
     benchmark_words,
@@ -25,22 +27,8 @@ from harness.workflows.measure.kernel_load import (
     refuse_lost_requests,
     sender_of,
 )
-from harness.workflows.measure.server_cost import (
-    CostDifference,
-    KernelCost,
-    KernelRound,
-    Measurement,
-    NoFigure,
-    ServerCost,
-    differences,
-    exit_code,
-    join,
-    kernel_cost,
-    no_figure,
-    percentile,
-    server_cost,
-)
-from harness.workflows.measure.server_cost_tables import summary, tables
+from harness.workflows.measure.server_cost import KernelRound, kernel_cost, no_figure, percentile, server_cost
+from harness.workflows.measure.server_cost_tables import tables
 
 WORKLOAD = BenchWorkload(name="get", title="", commands=(("GET", "key"),), requests=100)
 COUNTS = RoundCounts(
@@ -181,54 +169,6 @@ def test_percentiles_are_those_of_single_requests_alone() -> None:
     assert percentile([3], 99) == 3
 
 
-@pytest.mark.parametrize(
-    ("ours", "verdict"),
-    [
-        ((7_600, 7_620), "same"),
-        ((7_630, 7_650), "same"),
-        ((7_800, 7_810), "dearer"),
-        ((8_200, 8_210), "beyond the limit"),
-        ((7_000, 7_010), "cheaper"),
-    ],
-)
-def test_a_difference_counts_beyond_noise_and_fails_beyond_the_limit(ours: tuple[int, int], verdict: str) -> None:
-    (found, *_) = differences(cost(*ours, name="ours"), cost(7_610, 7_625), 0.03)
-    assert (found.figure, found.verdict) == ("instructions", verdict)
-    # A function that stayed the same is not named, and none is where nothing differs.
-    assert set(found.functions) == (set() if verdict == "same" else {"getCommand"})
-
-
-def test_a_difference_names_what_each_function_adds() -> None:
-    (found, *_) = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
-    assert found.change == pytest.approx(600 / 7_600)
-    assert found.functions == {"getCommand": 600}
-    assert "get on armv5: getCommand +600 instructions a request" in summary(measured([found]))
-
-
-def test_memory_and_bytes_on_disk_have_the_same_limit() -> None:
-    found = differences(
-        cost(7_600, 7_600, name="ours", written_bytes=10_700), cost(7_600, 7_600, written_bytes=10_000), 0.03
-    )
-    assert {one.figure: one.verdict for one in found} == {
-        "instructions": "same",
-        "used_memory": "same",
-        "written_bytes": "beyond the limit",
-        "allocations": "same",
-    }
-
-
-def test_servers_on_a_kernel_have_the_same_limit() -> None:
-    def verdicts(*ours: float, **changed: object) -> dict[str, str]:
-        found = differences(on_kernel(*ours, name="ours", **changed), on_kernel(20_000, 20_100), 0.03)
-        assert [one.functions for one in found] == [{}, {}]
-        return {one.figure: one.verdict for one in found}
-
-    assert verdicts(20_050, 20_150) == {"instructions": "same", "used_memory": "same"}
-    assert verdicts(20_500, 20_550) == {"instructions": "dearer", "used_memory": "same"}
-    assert verdicts(21_000, 21_050)["instructions"] == "beyond the limit"
-    assert verdicts(20_000, 20_100, used_memory=1_100_000)["used_memory"] == "beyond the limit"
-
-
 def test_a_count_on_a_kernel_that_does_not_repeat_is_no_figure() -> None:
     # Interrupts add two percent to the one that the workload allows.
     assert on_kernel(20_000, 20_500).instructions.value == 20_250
@@ -243,18 +183,6 @@ def test_figures_on_a_kernel_have_the_servers_memory_and_its_child() -> None:
     figures, children = (one for one in tables(whole) if not one.title)
     assert figures.rows[0][3:] == ["benchmark", "20,050", "0.50%", "", "", "", "977", "4,000", "3,000", "2,000"]
     assert [row[1:] for row in children.rows] == [["get", "armv5-kernel", "65,000,000", "3,500"]]
-
-
-def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
-    dear = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
-    same = differences(cost(7_600, 7_600, name="ours"), cost(7_600, 7_600), 0.03)
-    missing = NoFigure(server="ours", target="armv5", workload="x", reason="it died")
-    lacking = NoFigure(server="ours", target="armv5", workload="x", reason="no XADD", inapplicable=True)
-    assert exit_code(measured(same)) is ExitCode.PASS
-    assert exit_code(measured(same, [lacking])) is ExitCode.PASS
-    assert exit_code(measured(same, [missing])) is ExitCode.INCONCLUSIVE
-    assert exit_code(measured(dear, [missing])) is ExitCode.FINDINGS
-    assert "no figure: x on armv5, ours: it died" in summary(measured(same, [missing]))
 
 
 @pytest.mark.parametrize(

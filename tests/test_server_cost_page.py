@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from harness.workflows.measure.server_cost import Measurement, NoFigure, differences
+from harness.workflows.measure.cost_comparison import differences
+from harness.workflows.measure.cost_document import Measurement, NoFigure
 from harness.workflows.measure.server_cost_page import charts, page
 from tests.test_page import Outline
 from tests.test_server_cost import cost, measured

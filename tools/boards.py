@@ -19,7 +19,7 @@ from harness.core.strict_toml import ROOT
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.report.line_chart import line_chart
 from harness.report.markdown_table import table
-from harness.workflows.measure.server_cost import Figure, KernelCost, Measurement, NoFigure, ServerCost
+from harness.workflows.measure.cost_document import Figure, KernelCost, Measurement, NoFigure, ServerCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,12 +21,14 @@ from harness.plan.workloads import BenchWorkload
 from harness.record.instruction_counts import InstructionCounts
 from harness.run import counted_server
 from harness.workflows.measure import server_cost_run
-from harness.workflows.measure.server_cost import Measurement, exit_code
+from harness.workflows.measure.cost_comparison import exit_code
 from harness.workflows.workbench import Workbench
 from tests.end_to_end import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.workflows.measure.cost_document import Measurement
 
 pytestmark = pytest.mark.end_to_end
 

@@ -22,11 +22,12 @@ from harness.plan.name_selection import select
 from harness.workflows.campaign import spread as campaign_spread
 from harness.workflows.campaign.job import SERVER
 from harness.workflows.measure import (
-    server_cost,
+    cost_comparison,
     server_cost_page,
     server_cost_run,
     server_cost_tables,
 )
+from harness.workflows.measure.cost_document import Measurement, join
 
 if TYPE_CHECKING:
     from harness.core.model import Allocator
@@ -139,7 +140,7 @@ def measure(
         output.print_json(measured)
     else:
         click.echo("\n".join(server_cost_tables.summary(measured)))
-    return server_cost.exit_code(measured)
+    return cost_comparison.exit_code(measured)
 
 
 def _check_together(servers: tuple[str, ...], against: str, page: Path | None) -> None:
@@ -154,7 +155,7 @@ def _check_together(servers: tuple[str, ...], against: str, page: Path | None) -
         raise UsageError("there is no such folder", where=f"--html {page}", remedy=f"mkdir --parents {page.parent}")
 
 
-def _measured_here(bench: Workbench, request: server_cost_run.CostRequest, *, install: bool) -> server_cost.Measurement:
+def _measured_here(bench: Workbench, request: server_cost_run.CostRequest, *, install: bool) -> Measurement:
     """A measurement in this process, once what it needs is installed."""
     needed = host_packages.diagnose(bench.catalog, request.targets, emulator="pinned", counts=True)
     host_packages.install_missing(needed, bench.progress, install=install)
@@ -169,7 +170,7 @@ def _measured_on(
     on: str,
     insecure: bool,
     install: bool,
-) -> server_cost.Measurement:
+) -> Measurement:
     """A measurement with one job for each target and workload."""
     paths = [name for name in filter(None, (*request.servers, request.against)) if name not in bench.catalog.servers]
     if len(paths) > 1:
@@ -201,5 +202,5 @@ def _measured_on(
         command=sys.argv[1:],
         tree=campaign_spread.packed_tree(bench, paths[0]) if paths else (b"", ""),
     )
-    parts = [json_codec.decode(report.output.encode(), server_cost.Measurement) for report in reports.values()]
-    return server_cost.join(parts, limit=request.limit)
+    parts = [json_codec.decode(report.output.encode(), Measurement) for report in reports.values()]
+    return join(parts, limit=request.limit)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from harness.core.model import Allocator, SourceTree
     from harness.plan.workloads import BenchWorkload
     from harness.run.vm.machine import Machine
-    from harness.workflows.measure.server_cost import KernelCost, NoFigure
+    from harness.workflows.measure.cost_document import KernelCost, NoFigure
     from harness.workflows.target_setup import TargetSetup
 
 PREPARED_AT_ONCE = 200

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from harness.core.errors import InconclusiveError
 from harness.core.sockets import connect
 from harness.protocol.resp import Client, info_fields
+from harness.workflows.measure.cost_document import PERCENTILES
 from harness.workflows.measure.fixup_cost_run import LOAD, instructions_so_far, run_inside
-from harness.workflows.measure.server_cost import PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

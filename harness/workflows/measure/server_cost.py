@@ -1,20 +1,17 @@
-"""What a server costs in a workload: the figures of several rounds, and the comparison of two servers. Pure;
-harness.workflows.measure.server_cost_run measures them.
+"""What a server costs in a workload: the arithmetic from several rounds to figures. Pure;
+harness.workflows.measure.server_cost_run and kernel_cost_run measure the rounds.
 
-A figure is the median of its rounds, each with its own server. Its spread is the difference between the largest and the
-smallest round. A count whose spread is larger than its workload allows is not a figure.
+A count whose spread is larger than its workload allows is not a figure.
 """
 
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from harness.core.errors import ExitCode, InconclusiveError, PlumblineError
+from harness.core.errors import InconclusiveError, PlumblineError
 from harness.core.model import Record
-from harness.core.target_model import DEFAULT_FAMILY
+from harness.workflows.measure.cost_document import PERCENTILES, Figure, KernelCost, NoFigure, ServerCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,87 +20,12 @@ if TYPE_CHECKING:
     from harness.plan.workloads import BenchWorkload
     from harness.run.counted_load import RoundCounts
 
-PERCENTILES = (50, 95, 99)
 STEADY_BYTES = 1.0
 """Growth of used_memory for each request below which it counts as steady: clients' buffers move a little."""
 LATENCY_SPREAD = 0.1
 """The largest difference between rounds, as a share of the median, at which a percentile of latency is a figure."""
 KERNEL_SPREAD = 0.02
 """The addition of a kernel's interrupts to the spread that a workload allows."""
-LEAST_CHANGE = 0.005
-"""The minimal share by which two servers differ: smaller differences come and go with the state of their heaps."""
-NAMED_FUNCTIONS = 5
-"""How many functions a comparison names."""
-LEAST_FUNCTION_SHARE = 0.05
-"""The minimal part of a difference for which a function is named."""
-
-
-class Figure(Record, frozen=True):
-    """A number with its spread."""
-
-    value: float
-    """The median of the rounds."""
-    least: float
-    most: float
-
-    @property
-    def spread(self) -> float:
-        """The difference between the largest and the smallest round, as a share of the median; 0 for nothing."""
-        return (self.most - self.least) / abs(self.value) if self.value else 0.0
-
-
-class ServerCost(Record, frozen=True):
-    """What one server costs on one target in one workload. Figures are for one request, if nothing else is said."""
-
-    server: str
-    target: str
-    workload: str
-    build: str
-    """Identity of the binary."""
-    rounds: int
-    instructions: Figure
-    """Of the server's first thread, which serves requests; without the kernel's."""
-    percentiles: dict[str, float]
-    """`p50`, `p95` and `p99` of the instructions of single requests, all rounds together; empty if several requests
-    share a wake-up.
-    """
-    other_instructions: Figure
-    """Of the server's other threads."""
-    child_instructions: Figure
-    """Of the child that saves, whole; 0 without one."""
-    child_written_bytes: Figure
-    """Whole."""
-    copied_bytes: Figure
-    """Bytes that the kernel copied because the server or the child wrote to them while both lived; whole."""
-    kernel_calls: Figure
-    allocations: Figure
-    """Calls of malloc and its kin by the first thread."""
-    file_writes: Figure
-    """Calls that write to a file."""
-    written_bytes: Figure
-    syncs: Figure
-    """fsync and the like by the first thread."""
-    growth_bytes: Figure
-    """Of used_memory."""
-    used_memory: Figure
-    """INFO's used_memory after the last request; bytes."""
-    resident_bytes: Figure
-    """The guest's pages in memory after the last request; bytes."""
-    own_bytes: Figure
-    """Those of them that the server has written to, and therefore shares with no other process."""
-    functions: dict[str, float]
-    """Function -> instructions of a request, of the first thread, in the median of the rounds."""
-
-
-class NoFigure(Record, frozen=True):
-    """Why a server has no figures on a target in a workload."""
-
-    server: str
-    target: str
-    workload: str
-    reason: str
-    inapplicable: bool = False
-    """Whether the release simply lacks a command, or the tier a way to send the workload, which is not a fault."""
 
 
 class KernelRound(Record, frozen=True):
@@ -118,109 +40,6 @@ class KernelRound(Record, frozen=True):
     resident_bytes: int
     proportional_bytes: int
     own_bytes: int
-
-
-class KernelCost(Record, frozen=True):
-    """What a server costs on a real kernel. Figures other than `instructions` are None if they were not counted."""
-
-    server: str
-    target: str
-    workload: str
-    instructions: Figure
-    """Of all the server's threads for one request, with the kernel's for them."""
-    latencies: dict[str, float] = msgspec.field(default_factory=dict)
-    """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark tells
-    them: with its own instructions, and those for all connections before. Without those that do not repeat; empty if
-    another program sends.
-    """
-    sent_by: str = ""
-    """The program inside the machine: `benchmark` or `cli`, of the release itself. A server distinguishes them, so only
-    figures of the same program are comparable.
-    """
-    child_instructions: Figure | None = None
-    """Of the child that saves, whole, with the kernel's."""
-    copied_bytes: Figure | None = None
-    """Bytes that the kernel copied because the server or the child wrote to them, as the server found out; whole."""
-    used_memory: Figure | None = None
-    """INFO's used_memory after the last request; bytes."""
-    resident_bytes: Figure | None = None
-    """The server's pages in memory after the last request (RSS); bytes."""
-    proportional_bytes: Figure | None = None
-    """The same, but each page divided by the number of processes that share it (PSS)."""
-    own_bytes: Figure | None = None
-    """Those of them that the server has written to, and shares with no process."""
-
-
-AnyCost = TypeVar("AnyCost", ServerCost, KernelCost)
-
-
-class CostDifference(Record, frozen=True):
-    """One figure of two servers."""
-
-    target: str
-    workload: str
-    figure: str
-    value: float
-    against: float
-    change: float
-    """The share by which `value` is larger than `against`; negative: smaller."""
-    noise: float
-    """The largest spread of the two."""
-    verdict: Literal["same", "cheaper", "dearer", "beyond the limit"]
-    functions: dict[str, float]
-    """Function -> instructions of a request by which it takes more (less: negative), the largest parts of a difference
-    in instructions first."""
-
-
-class Measurement(Record, frozen=True):
-    """The document of `plumb measure --json`."""
-
-    servers: list[str]
-    """In the requested order. With `against` there is only one."""
-    against: str
-    """The server compared with; empty without one."""
-    optimisation: str
-    allocator: str
-    limit: float
-    """The maximum share by which a figure may exceed the other."""
-    costs: list[ServerCost]
-    kernel_costs: list[KernelCost]
-    no_figures: list[NoFigure]
-    differences: list[CostDifference]
-    toolchain: str = DEFAULT_FAMILY
-    """The family of toolchains; the default: those that the targets name."""
-
-
-def join(parts: Sequence[Measurement], *, limit: float) -> Measurement:
-    """The measurement whose parts others made, each of one target and some workloads, in the order of the parts.
-
-    Its rows are in the order in which one machine measures them: by target, server and workload.
-    """
-    first = parts[0]
-    servers = [*first.servers, first.against]
-    targets = list(dict.fromkeys(row.target for part in parts for row in _rows(part)))
-    workloads = list(dict.fromkeys(row.workload for part in parts for row in _rows(part)))
-
-    def place(row: ServerCost | KernelCost | NoFigure) -> tuple[int, int, int]:
-        return targets.index(row.target), servers.index(row.server), workloads.index(row.workload)
-
-    compared = [line for part in parts for line in part.differences]
-    return msgspec.structs.replace(
-        first,
-        limit=limit,
-        costs=sorted((row for part in parts for row in part.costs), key=place),
-        kernel_costs=sorted((row for part in parts for row in part.kernel_costs), key=place),
-        no_figures=sorted((row for part in parts for row in part.no_figures), key=place),
-        differences=sorted(compared, key=lambda line: (targets.index(line.target), workloads.index(line.workload))),
-    )
-
-
-def _rows(part: Measurement) -> list[ServerCost | KernelCost | NoFigure]:
-    return [*part.costs, *part.kernel_costs, *part.no_figures]
-
-
-COMPARED = ("instructions", "used_memory", "written_bytes", "syncs", "allocations")
-"""The figures that the limit applies to."""
 
 
 def figure(values: Sequence[float]) -> Figure:
@@ -341,53 +160,3 @@ def no_figure(
 def percentile(values: Sequence[int], number: int) -> float:
     """The value below or at which so many percent of sorted values lie (nearest rank)."""
     return float(values[max(0, -(-number * len(values) // 100) - 1)])
-
-
-def differences(cost: AnyCost, against: AnyCost, limit: float) -> list[CostDifference]:
-    """The comparison of two servers' figures, one line for each that `COMPARED` names and that both or either have."""
-    found = []
-    for name in COMPARED:
-        one, other = getattr(cost, name, None), getattr(against, name, None)
-        if one is None or other is None or not (one.value or other.value):
-            continue
-        change = (one.value - other.value) / other.value if other.value else float("inf")
-        noise = max(one.spread, other.spread)
-        apart = one.least > other.most or one.most < other.least
-        verdict: Literal["same", "cheaper", "dearer", "beyond the limit"] = "same"
-        if apart and abs(change) > max(noise, LEAST_CHANGE):
-            dearer: Literal["dearer", "beyond the limit"] = "beyond the limit" if change > limit else "dearer"
-            verdict = dearer if change > 0 else "cheaper"
-        moved = name == "instructions" and verdict != "same"
-        found.append(
-            CostDifference(
-                target=cost.target,
-                workload=cost.workload,
-                figure=name,
-                value=one.value,
-                against=other.value,
-                change=change,
-                noise=noise,
-                verdict=verdict,
-                functions=_moved_functions(cost, against) if moved else {},
-            )
-        )
-    return found
-
-
-def _moved_functions(cost: AnyCost, against: AnyCost) -> dict[str, float]:
-    if not (isinstance(cost, ServerCost) and isinstance(against, ServerCost)):
-        return {}  # a machine's clocks know no functions
-    names = cost.functions.keys() | against.functions.keys()
-    moved = {name: cost.functions.get(name, 0.0) - against.functions.get(name, 0.0) for name in sorted(names)}
-    least = LEAST_FUNCTION_SHARE * abs(cost.instructions.value - against.instructions.value)
-    largest = sorted(moved, key=lambda name: -abs(moved[name]))[:NAMED_FUNCTIONS]
-    return {name: moved[name] for name in largest if abs(moved[name]) >= least}
-
-
-def exit_code(measurement: Measurement) -> ExitCode:
-    """FINDINGS if a figure exceeds the limit, INCONCLUSIVE if one is missing, else PASS."""
-    if any(one.verdict == "beyond the limit" for one in measurement.differences):
-        return ExitCode.FINDINGS
-    if any(not one.inapplicable for one in measurement.no_figures):
-        return ExitCode.INCONCLUSIVE
-    return ExitCode.PASS

@@ -13,7 +13,7 @@ from harness.workflows.measure.server_cost_tables import difference_table, origi
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.workflows.measure.server_cost import Measurement
+    from harness.workflows.measure.cost_document import Measurement
 
 LEAST_SERVERS = 2
 """One server does not make a line."""

@@ -20,17 +20,16 @@ from harness.run.counted_server import CountedGuest
 from harness.run.server_process import StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.measure import kernel_cost_run
-from harness.workflows.measure.server_cost import (
+from harness.workflows.measure.cost_comparison import differences
+from harness.workflows.measure.cost_document import (
     AnyCost,
     CostDifference,
     KernelCost,
     Measurement,
     NoFigure,
     ServerCost,
-    differences,
-    no_figure,
-    server_cost,
 )
+from harness.workflows.measure.server_cost import no_figure, server_cost
 from harness.workflows.target_setup import counter_for, set_up_targets
 
 if TYPE_CHECKING:

@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.report.markdown_table import table
-from harness.workflows.measure.server_cost import PERCENTILES
+from harness.workflows.measure.cost_document import PERCENTILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.workflows.measure.server_cost import (
-        CostDifference,
-        Figure,
-        KernelCost,
-        Measurement,
-        ServerCost,
-    )
+    from harness.workflows.measure.cost_document import CostDifference, Figure, KernelCost, Measurement, ServerCost
 
 
 class CostTable(NamedTuple):

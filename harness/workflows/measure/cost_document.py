@@ -1,0 +1,187 @@
+"""The document of `plumb measure`: what servers cost in workloads, and how two of them differ. Records only.
+
+A figure is the median of its rounds, each with its own server. Its spread is the difference between the largest and the
+smallest round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import msgspec
+
+from harness.core.model import Record
+from harness.core.target_model import DEFAULT_FAMILY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PERCENTILES = (50, 95, 99)
+"""Of instructions and latencies, in every document."""
+
+
+class Figure(Record, frozen=True):
+    """A number with its spread."""
+
+    value: float
+    """The median of the rounds."""
+    least: float
+    most: float
+
+    @property
+    def spread(self) -> float:
+        """The difference between the largest and the smallest round, as a share of the median; 0 for nothing."""
+        return (self.most - self.least) / abs(self.value) if self.value else 0.0
+
+
+class ServerCost(Record, frozen=True):
+    """What one server costs on one target in one workload. Figures are for one request, if nothing else is said."""
+
+    server: str
+    target: str
+    workload: str
+    build: str
+    """Identity of the binary."""
+    rounds: int
+    instructions: Figure
+    """Of the server's first thread, which serves requests; without the kernel's."""
+    percentiles: dict[str, float]
+    """`p50`, `p95` and `p99` of the instructions of single requests, all rounds together; empty if several requests
+    share a wake-up.
+    """
+    other_instructions: Figure
+    """Of the server's other threads."""
+    child_instructions: Figure
+    """Of the child that saves, whole; 0 without one."""
+    child_written_bytes: Figure
+    """Whole."""
+    copied_bytes: Figure
+    """Bytes that the kernel copied because the server or the child wrote to them while both lived; whole."""
+    kernel_calls: Figure
+    allocations: Figure
+    """Calls of malloc and its kin by the first thread."""
+    file_writes: Figure
+    """Calls that write to a file."""
+    written_bytes: Figure
+    syncs: Figure
+    """fsync and the like by the first thread."""
+    growth_bytes: Figure
+    """Of used_memory."""
+    used_memory: Figure
+    """INFO's used_memory after the last request; bytes."""
+    resident_bytes: Figure
+    """The guest's pages in memory after the last request; bytes."""
+    own_bytes: Figure
+    """Those of them that the server has written to, and therefore shares with no other process."""
+    functions: dict[str, float]
+    """Function -> instructions of a request, of the first thread, in the median of the rounds."""
+
+
+class NoFigure(Record, frozen=True):
+    """Why a server has no figures on a target in a workload."""
+
+    server: str
+    target: str
+    workload: str
+    reason: str
+    inapplicable: bool = False
+    """Whether the release simply lacks a command, or the tier a way to send the workload, which is not a fault."""
+
+
+class KernelCost(Record, frozen=True):
+    """What a server costs on a real kernel. Figures other than `instructions` are None if they were not counted."""
+
+    server: str
+    target: str
+    workload: str
+    instructions: Figure
+    """Of all the server's threads for one request, with the kernel's for them."""
+    latencies: dict[str, float] = msgspec.field(default_factory=dict)
+    """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark tells
+    them: with its own instructions, and those for all connections before. Without those that do not repeat; empty if
+    another program sends.
+    """
+    sent_by: str = ""
+    """The program inside the machine: `benchmark` or `cli`, of the release itself. A server distinguishes them, so only
+    figures of the same program are comparable.
+    """
+    child_instructions: Figure | None = None
+    """Of the child that saves, whole, with the kernel's."""
+    copied_bytes: Figure | None = None
+    """Bytes that the kernel copied because the server or the child wrote to them, as the server found out; whole."""
+    used_memory: Figure | None = None
+    """INFO's used_memory after the last request; bytes."""
+    resident_bytes: Figure | None = None
+    """The server's pages in memory after the last request (RSS); bytes."""
+    proportional_bytes: Figure | None = None
+    """The same, but each page divided by the number of processes that share it (PSS)."""
+    own_bytes: Figure | None = None
+    """Those of them that the server has written to, and shares with no process."""
+
+
+AnyCost = TypeVar("AnyCost", ServerCost, KernelCost)
+
+
+class CostDifference(Record, frozen=True):
+    """One figure of two servers."""
+
+    target: str
+    workload: str
+    figure: str
+    value: float
+    against: float
+    change: float
+    """The share by which `value` is larger than `against`; negative: smaller."""
+    noise: float
+    """The largest spread of the two."""
+    verdict: Literal["same", "cheaper", "dearer", "beyond the limit"]
+    functions: dict[str, float]
+    """Function -> instructions of a request by which it takes more (less: negative), the largest parts of a difference
+    in instructions first."""
+
+
+class Measurement(Record, frozen=True):
+    """The document of `plumb measure --json`."""
+
+    servers: list[str]
+    """In the requested order. With `against` there is only one."""
+    against: str
+    """The server compared with; empty without one."""
+    optimisation: str
+    allocator: str
+    limit: float
+    """The maximum share by which a figure may exceed the other."""
+    costs: list[ServerCost]
+    kernel_costs: list[KernelCost]
+    no_figures: list[NoFigure]
+    differences: list[CostDifference]
+    toolchain: str = DEFAULT_FAMILY
+    """The family of toolchains; the default: those that the targets name."""
+
+
+def join(parts: Sequence[Measurement], *, limit: float) -> Measurement:
+    """The measurement whose parts others made, each of one target and some workloads, in the order of the parts.
+
+    Its rows are in the order in which one machine measures them: by target, server and workload.
+    """
+    first = parts[0]
+    servers = [*first.servers, first.against]
+    targets = list(dict.fromkeys(row.target for part in parts for row in _rows(part)))
+    workloads = list(dict.fromkeys(row.workload for part in parts for row in _rows(part)))
+
+    def place(row: ServerCost | KernelCost | NoFigure) -> tuple[int, int, int]:
+        return targets.index(row.target), servers.index(row.server), workloads.index(row.workload)
+
+    compared = [line for part in parts for line in part.differences]
+    return msgspec.structs.replace(
+        first,
+        limit=limit,
+        costs=sorted((row for part in parts for row in part.costs), key=place),
+        kernel_costs=sorted((row for part in parts for row in part.kernel_costs), key=place),
+        no_figures=sorted((row for part in parts for row in part.no_figures), key=place),
+        differences=sorted(compared, key=lambda line: (targets.index(line.target), workloads.index(line.workload))),
+    )
+
+
+def _rows(part: Measurement) -> list[ServerCost | KernelCost | NoFigure]:
+    return [*part.costs, *part.kernel_costs, *part.no_figures]
