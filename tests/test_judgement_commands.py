@@ -16,7 +16,7 @@ from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.workflows.replay import replay as replay_workflow
-from harness.workflows.replay.replay import Replay
+from harness.workflows.replay.replay_result import Replay
 from tests import fakes
 from tests.judgements import HOSTILE
 from tests.stored import StoredRun, entry, known_file

@@ -18,7 +18,7 @@ from harness.judge.conclusion import conclude
 from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.record import run_folder, stored_run
 from harness.record.transcript import Chunk
-from harness.workflows.replay.replay import Replay
+from harness.workflows.replay.replay_result import Replay
 from tests import fakes
 from tests.stored import BITOP, StoredRun, a_fault, judged, known_file, reproducer
 

@@ -13,7 +13,9 @@ from harness.workflows.replay.recurrence import (
     ObservedFault,
     ObservedUnit,
     Recurrence,
+    of_failed_build,
     recurrence,
+    unless_blind,
 )
 from tests.reproducers import reproducer
 
@@ -219,3 +221,40 @@ def test_a_file_that_is_refused_is_not_taken_for_another_any_more() -> None:
     refused = ended(started=False, detail="exit status 1; Bad file format", refuses_files=True)
     assert recurrence(finding, refused) == Recurrence(outcome="gone")
     assert recurrence(finding, ended(started=False, detail="exit status 1; Bad directive")).outcome == "unknown"
+
+
+BUILD = reproducer(finding="build", kind="build", function="", detail="src/a.c:12:3: error: size of array 'x' is 8")
+
+
+@pytest.mark.parametrize(
+    ("finding", "because", "outcome"),
+    [
+        (BUILD, "src/a.c:14:3: error: size of array 'x' is 4", "reproduced"),
+        (BUILD, "src/a.c:14:3: error: 'y' undeclared", "unknown"),
+        (BUILD, "", "unknown"),
+        (ALIGNMENT, BUILD.detail, "unknown"),
+    ],
+)
+def test_a_tree_that_does_not_compile_shows_the_same_first_error_alone(
+    finding: Reproducer, because: str, outcome: str
+) -> None:
+    assert of_failed_build(finding, because).outcome == outcome
+
+
+def test_a_finding_that_a_blind_machine_does_not_see_is_not_gone() -> None:
+    gone = recurrence(ALIGNMENT, LIVES)
+    assert gone.outcome == "gone"
+    assert unless_blind(gone, ALIGNMENT, lambda: "") == gone
+    blind = unless_blind(gone, ALIGNMENT, lambda: "the canary did not fault")
+    assert blind == Recurrence(outcome="unknown", reason="the canary did not fault", machine=True)
+
+
+def test_a_canary_runs_only_for_a_record_that_is_gone() -> None:
+    def no_canary() -> str:
+        raise AssertionError
+
+    again = recurrence(ALIGNMENT, ended(faults=(LOAD,)))
+    assert unless_blind(again, ALIGNMENT, no_canary) == again
+    assert again.outcome == "reproduced"
+    # Its absence is seen without the emulator's records.
+    assert unless_blind(recurrence(HANG, LIVES), HANG, no_canary).outcome == "gone"

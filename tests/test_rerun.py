@@ -13,13 +13,13 @@ from harness.record.transcript import Chunk
 from harness.run.server_process import Guest
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
-from harness.workflows.replay.server_rerun import run_server
+from harness.workflows.replay.reruns.server import run_server
 from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.workflows.replay.replayed_run import ReplayedRun
+    from harness.workflows.replay.reruns.replayed_run import ReplayedRun
 
 SERVER = """#!/usr/bin/env python3
 import os, signal, socket, sys

@@ -24,7 +24,7 @@ from harness.report.formats import registry as formats
 from harness.workflows import suspect_search
 from harness.workflows.debug import debug_shell
 from harness.workflows.replay import replay as replay_workflow
-from harness.workflows.replay import shortening
+from harness.workflows.replay import replay_result, shortening
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def replay(
     if bisect and shortest:
         raise UsageError("a bisection replays the same commands each time", where="--shorten", remedy="leave it out")
 
-    def replay_once() -> replay_workflow.Replay:
+    def replay_once() -> replay_result.Replay:
         bench = Workbench.default(offline=offline)
         _refuse_target(reproducer, target)
         opened = _opened(bench, reproducer, server, target, trust=trust)
@@ -89,8 +89,8 @@ def replay(
         return result
 
     if bisect:
-        return replay_workflow.bisect_exit_code(replay_once)
-    return int(replay_workflow.EXIT_CODES[replay_once().outcome])
+        return replay_result.bisect_exit_code(replay_once)
+    return int(replay_result.EXIT_CODES[replay_once().outcome])
 
 
 def _refuse_target(reproducer: str, target: str) -> None:
@@ -121,12 +121,12 @@ def _shortened(bench: Workbench, opened: Reproducer, server: str, file: Path) ->
     return found.reproducer
 
 
-def _show_replay(result: replay_workflow.Replay, finding: str, *, as_json: bool) -> None:
+def _show_replay(result: replay_result.Replay, finding: str, *, as_json: bool) -> None:
     if as_json:
         answer = {"outcome": result.outcome, "reason": result.reason, "reproduced": result.outcome == "reproduced"}
         output.print_json({"finding": finding, **answer, "text": result.text})
     else:
-        click.echo(visible(replay_workflow.text_of(result, finding)))
+        click.echo(visible(replay_result.text_of(result, finding)))
 
 
 def _ranked(run: Path, name: str, rank: Callable[[Finding], SuspectList]) -> tuple[Finding, SuspectList]:

@@ -20,7 +20,7 @@ from harness.report import issue
 from harness.report.finding import frame_in_tree
 from harness.workflows.replay import shortening
 from harness.workflows.replay.replay import replay
-from harness.workflows.replay.server_rerun import AGAIN, DIFFERS
+from harness.workflows.replay.reruns.server import AGAIN, DIFFERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.judge.reproducer import Reproducer
     from harness.plan.catalog import Catalog
     from harness.record.run_folder import RunRecord
-    from harness.workflows.replay.replay import Replay
+    from harness.workflows.replay.replay_result import Replay
     from harness.workflows.workbench import Workbench
 
 ANSWERS = {"reproduced": "has it", "gone": "does not have it", "unknown": "unknown"}

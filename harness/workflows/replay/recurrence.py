@@ -14,6 +14,7 @@ from harness.analysis.detectors import registry
 from harness.core.model import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from harness.judge.reproducer import Reproducer
@@ -22,6 +23,8 @@ Outcome = Literal["reproduced", "gone", "unknown"]
 
 WRONG_RESULT = "wrong-result"
 """The kind of a finding that replies, or written files, show."""
+BUILD = "build"
+"""The kind of a finding whose tree does not compile."""
 NAMELESS = "??"
 """The name of a function without debug information."""
 RECORDED = {"signal", "audit", *registry.DETECTORS}
@@ -99,7 +102,7 @@ class Recurrence(Record, frozen=True):
 
 
 def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
-    """Compare. The caller must verify that silence means something; harness.workflows.replay.replay uses canaries."""
+    """Compare. The caller must verify that silence means something: see `unless_blind`."""
     same, why = _compared(reproducer, observed)
     if same:
         return Recurrence(outcome="reproduced")
@@ -238,3 +241,31 @@ def _not_compared(reproducer: Reproducer, observed: Observation) -> str:
     if observed.free and reproducer.detector != STREAM and (not command or command in observed.free):
         return f"not compared, because two correct servers may answer differently: {', '.join(observed.free)}"
     return ""
+
+
+def of_failed_build(reproducer: Reproducer, because: str) -> Recurrence:
+    """A tree that does not compile can only reproduce a build failure, and only with the same first error.
+
+    `because`: the first error of its compiler.
+    """
+    if reproducer.kind != BUILD:
+        return Recurrence(outcome="unknown", reason="the tree does not compile")
+    first = _without_numbers(because).splitlines()[:1]
+    if first and first[0] in _without_numbers(reproducer.detail):
+        return Recurrence(outcome="reproduced")
+    return Recurrence(outcome="unknown", reason="the tree does not compile, for another reason")
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "N", text)
+
+
+def unless_blind(ended: Recurrence, reproducer: Reproducer, why_blind: Callable[[], str]) -> Recurrence:
+    """The same, unless the finding is a record that is gone and this machine would not have seen it.
+
+    `why_blind` runs a canary, and returns why nothing would be seen; empty if it would.
+    """
+    if ended.outcome != "gone" or reproducer.detector not in RECORDED:
+        return ended
+    why = why_blind()
+    return Recurrence(outcome="unknown", reason=why, machine=True) if why else ended

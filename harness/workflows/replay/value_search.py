@@ -25,7 +25,7 @@ from harness.protocol.resp import Client
 from harness.run.recorded_values import RecordedFunction, RecordedGuest
 from harness.workflows.replay import shortening
 from harness.workflows.replay.replay import Replayer
-from harness.workflows.replay.server_rerun import recorded_server
+from harness.workflows.replay.reruns.server import recorded_server
 from harness.workflows.target_setup import blocks_plugin, emulated_target, oracle_setup, set_up_target
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from harness.run.servers.probes import answers_ping
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
 from harness.workflows.replay.recurrence import WRONG_RESULT, Observation
-from harness.workflows.replay.replayed_run import ReplayedRun, cut_short, why_from_outside
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun, cut_short, why_from_outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable

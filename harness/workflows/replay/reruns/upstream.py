@@ -11,7 +11,7 @@ from harness.record import event_log, fault_log, run_folder
 from harness.run.cell_spec import CellSpec, PeerServer
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
-from harness.workflows.replay.replayed_run import ReplayedRun
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun
 from harness.workflows.target_setup import oracle_setup, set_up_target
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from harness.analysis.detectors.registry import reports
 from harness.record import fault_log
 from harness.run import selftests, unit_runner
 from harness.workflows.replay.recurrence import Observation, ObservedUnit
-from harness.workflows.replay.replayed_run import ReplayedRun, cut_short, why_from_outside
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun, cut_short, why_from_outside
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from harness.run.programs.traced_command import run_traced
 from harness.run.servers.endings import describe_exit
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.replay.recurrence import Observation
-from harness.workflows.replay.replayed_run import ReplayedRun
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun
 
 if TYPE_CHECKING:
     from harness.judge.reproducer import ReplayedProgram, Reproducer
