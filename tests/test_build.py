@@ -15,7 +15,7 @@ from harness.build.sources.openssl import SHARED, OpenSsl, provide_openssl
 from harness.build.sources.server_tree import open_server
 from harness.build.sources.source_tree import open_tree
 from harness.build.workshop import build_warnings
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError, UsageError

@@ -11,7 +11,7 @@ import pytest
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import take
 from harness.build.workshop import build_code, build_warnings, kept_objects, kept_tree
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import KEPT, Cache
 from harness.core.processes import process

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.analysis import compiler_output
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core import json_codec
 from harness.core.finding import Access, Finding
 from harness.core.model import BuildSettings

@@ -11,7 +11,7 @@ import pytest
 
 from harness.build.sources.server_package import PackageUnavailableError, ServerPackages
 from harness.build.sources.source_tree import open_tree
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError
 from harness.core.model import ServerPackage, SourceTree

@@ -15,7 +15,8 @@ from harness.analysis.compiler_output import complaints
 from harness.analysis.detectors import registry
 from harness.build import allocator, build_progress, toolchain
 from harness.build.workshop import build_code, build_warnings
-from harness.build.workshop.build_directory import CLIENTS, BuildDirectory, link_words
+from harness.build.workshop.build_directory import CLIENTS, BuildDirectory
+from harness.build.workshop.make_command import link_words
 from harness.core import json_codec
 from harness.core.cache import Cache, disk_errors
 from harness.core.digests import key_of

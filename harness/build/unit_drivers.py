@@ -15,7 +15,7 @@ from harness.analysis.compiler_output import first_error
 from harness.build import toolchain
 from harness.build.server_build import build_key
 from harness.build.workshop import build_code, kept_objects
-from harness.build.workshop.build_directory import link_words
+from harness.build.workshop.make_command import link_words
 from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.digests import key_of, sha256_of

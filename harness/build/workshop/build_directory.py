@@ -5,20 +5,20 @@ The tree of the user is only read.
 
 from __future__ import annotations
 
-import os
 import shutil
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from harness.analysis.compiler_output import complaints, first_error
-from harness.analysis.detectors import registry
+from harness.analysis.compiler_output import first_error
 from harness.build import allocator, toolchain
 from harness.build.build_progress import CompilerCalls
 from harness.build.sources.tree_files import copy_file, digest_of_sources, read_sources
-from harness.build.workshop import build_warnings, kept_tree
+from harness.build.workshop import build_tools, build_warnings, kept_tree
+from harness.build.workshop.build_failure import BuildFailedError
+from harness.build.workshop.make_command import make_command
 from harness.core.digests import key_of
-from harness.core.errors import ExitCode, InfrastructureError, PlumblineError
-from harness.core.model import COMPILED_IN, level_text
+from harness.core.errors import InfrastructureError
+from harness.core.model import COMPILED_IN
 from harness.core.processes import process
 
 if TYPE_CHECKING:
@@ -36,28 +36,12 @@ CLIENTS = ("cli", "benchmark")
 """The suffixes, after the family, of the programs that are made beside a server with TLS and also use it."""
 BESIDE = "suites"
 """Their folder has the path that it has in Plumbline."""
-WORK_NAME = "/plumbline"
-"""The work folder's name in debug information. Objects are the same wherever they are compiled, so ccache provides a
-release's objects for a checkout of it.
-"""
 
 _MACHINE_FAULTS = [
     ("No space left on device", "the disk is full", "plumb clean"),
     ("Killed signal terminated program", "a compiler was killed, usually because memory ran out", "fewer --jobs"),
 ]
 """Compiler messages caused by the machine, not the tree."""
-
-
-class BuildFailedError(PlumblineError):
-    """The server's tree does not compile for the target: a finding of the check."""
-
-    exit_code = ExitCode.FINDINGS
-
-    def __init__(self, what: str, *, where: str = "", because: str = "", log: str = "", output: str = "") -> None:
-        """`output`: make's complete output."""
-        super().__init__(what, where=where, because=because, log=log)
-        self.complaints = complaints(output)
-        """The errors, in a form that allows two machines' builds to be compared."""
 
 
 class BuildDirectory:
@@ -158,22 +142,7 @@ class BuildDirectory:
 
     def wrapper(self, name: str, extra: Sequence[str] = (), *, suffix: str = "") -> Path:
         """A wrapper of the compiler `name` that adds the target's flags, followed by `extra`."""
-        path = self.work / f"{name}{suffix}"
-        first = registry.write_prelude(self.target.emulator.detector, self.work)
-        named = f"-fdebug-prefix-map={self.work}={WORK_NAME}"
-        flags = [
-            *first,
-            *self.plan.compile_flags,
-            named,
-            *build_warnings.FLAGS,
-            *extra,
-        ]
-        libraries = [*self.tools.libraries]
-        if self.plan.tls is not None:
-            flags += self.plan.tls.compiler_flags
-            libraries += self.plan.tls.linker_flags
-        toolchain.write_wrapper(path, self.tools, name, flags, libraries)
-        return path
+        return build_tools.write_compiler(self.plan, self.work, name, extra, suffix=suffix)
 
     def make(self, goals: Sequence[str], *, compiler: Path | None = None, go_on: bool = False) -> process.Result:
         """Make goals of the server's makefile. Raises InfrastructureError for faults of the machine."""
@@ -182,7 +151,7 @@ class BuildDirectory:
 
     def make_command(self, goals: Sequence[str], *, compiler: Path | None = None) -> list[str]:
         """Make's command line for these goals."""
-        return _make_command(self, goals, compiler or self.work / "gcc")
+        return make_command(self.plan, self.work, goals, compiler)
 
     def run(self, command: Sequence[str | Path], *, folder: Path | None = None) -> process.Result:
         """Run a tool in the tree or another folder, in the environment in which `make` runs compilers."""
@@ -248,54 +217,4 @@ class BuildDirectory:
 
     def environment(self) -> dict[str, str]:
         """The environment of compilers and makefiles."""
-        return {
-            **process.PLAIN_ENVIRONMENT,
-            "PATH": f"{self.work / 'tools'}:{process.PLAIN_ENVIRONMENT['PATH']}",
-            "HOME": os.environ.get("HOME", "/"),
-            "CCACHE_DIR": str(self._ccache),
-            "CCACHE_BASEDIR": str(self.work),
-            # The wrapper's own text and time change with every run, so only the compiler behind it counts.
-            "CCACHE_COMPILERCHECK": "content",
-            # Servers contain the moment of their build: with one for all, a build is the same as another of its tree.
-            "SOURCE_DATE_EPOCH": "0",
-            # ccache looks at what a compiler read elsewhere, and would not see a new file that hides one of those
-            # (ccache(1), "The direct mode"). It counts this variable there, which compilers of C ignore, and nowhere
-            # else: the preprocessed text decides then.
-            "OBJC_INCLUDE_PATH": f"/nowhere/{self._listed}",
-            **self._configured,
-        }
-
-
-def link_words(made: str, name: str) -> list[str]:
-    """The command that linked a program, without `-o NAME`; empty if none did."""
-    for line in reversed(made.splitlines()):
-        words = line.split()
-        if "-o" in words and words[words.index("-o") + 1 :][:1] == [name]:
-            at = words.index("-o")
-            return words[:at] + words[at + 2 :]
-    return []
-
-
-def _make_command(shop: BuildDirectory, goals: Sequence[str], compiler: Path) -> list[str]:
-    return [
-        "make",
-        f"-j{os.cpu_count() or 1}",
-        "-C",
-        "src",
-        *goals,
-        f"CC={compiler}",
-        f"CXX={shop.work / 'g++'}",
-        *([] if shop.plan.linked == "makefile" else [f"MALLOC={shop.plan.linked}"]),
-        "uname_S=Linux",
-        f"uname_M={shop.target.machine}",
-        f"OPTIMIZATION={level_text(shop.plan.optimisation)}",
-        # The build machine is not probed: these settings decide the target's features.
-        "USE_SYSTEMD=no",
-        f"BUILD_TLS={'yes' if shop.plan.tls else 'no'}",
-        # It would name the libraries that this machine has installed.
-        *(["PKG_CONFIG=false"] if shop.plan.tls else []),
-        # Quiet recipes hide the command that failed.
-        "V=1",
-        # Last: of two values of a variable, make takes the second.
-        *shop.plan.settings.make,
-    ]
+        return build_tools.environment(self.work, self._ccache, self._listed) | self._configured

@@ -13,7 +13,7 @@ import msgspec
 
 from harness.analysis.code_profile import profile
 from harness.build.allocator import check_supported
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.errors import InconclusiveError, UsageError
 from harness.run.counted_load import SAVING, LacksCommandError, run_round
 from harness.run.counted_server import CountedGuest

@@ -17,7 +17,7 @@ import msgspec
 from harness.analysis import compiler_output
 from harness.build import allocator, toolchain
 from harness.build.build_progress import Steps
-from harness.build.workshop.build_directory import BuildDirectory, BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.errors import UsageError
 from harness.core.model import level_flags
 from harness.core.processes import process
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from harness.analysis.compiler_output import Compilation, Linking
     from harness.build.server_build import Builder
+    from harness.build.workshop.build_directory import BuildDirectory
     from harness.build.workshop.build_plan import BuildPlan
     from harness.core.model import Build
     from harness.record.compiler_warnings import Diagnostic

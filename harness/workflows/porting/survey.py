@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from harness.analysis import disassembly, symbols
 from harness.build.sources import tree_files
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.build.workshop.build_plan import BuildPlan
 from harness.core import json_codec
 from harness.core.errors import UsageError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from harness.analysis.code.code_map import CodeMap, altered_objects
 from harness.build.sources.server_package import PackageUnavailableError
 from harness.build.workshop import build_code
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import COMPILED_IN
 from harness.workflows.git.checkout import Checkout
 from harness.workflows.target_setup import oracle_setup, set_up_targets

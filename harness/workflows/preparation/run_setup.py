@@ -17,7 +17,7 @@ from harness.build.emulators.runner import Runner  # noqa: TC001 - msgspec reads
 from harness.build.sources import openssl
 from harness.build.sources.server_package import PackageUnavailableError
 from harness.build.workshop import build_warnings
-from harness.build.workshop.build_directory import BuildFailedError
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.judge import warning_findings
