@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.workflows.git.checkout import Checkout, enclosing_server, revision_of
-from harness.workflows.preparation.edited_lines import edited_lines
+from harness.workflows.preparation.reach.edited_lines import edited_lines
 from tests import fakes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from harness.analysis.code.line_code import line_code
 from harness.build.executed_blocks import code_of
 from harness.core.model import COMPILED_IN
-from harness.workflows.preparation.edited_lines import EditedLines
+from harness.workflows.preparation.reach.edited_lines import EditedLines
 from tests import fakes
 
 if TYPE_CHECKING:

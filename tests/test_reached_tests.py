@@ -16,7 +16,7 @@ from harness.record import run_folder
 from harness.record.executed_blocks.cell_reach import CellReach
 from harness.record.run_folder import CellRecord, LeftOut
 from harness.report.verdict_sentence import sentence
-from harness.workflows.preparation.reached_tests import (
+from harness.workflows.preparation.reach.reached_tests import (
     EVERY_TEST,
     KeptReach,
     added,

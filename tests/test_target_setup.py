@@ -22,7 +22,8 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows.preparation import run_setup as run_setup_module
 from harness.workflows.preparation.cell_specs import CellSpecs
-from harness.workflows.preparation.run_setup import PreparedTarget, RunSetup
+from harness.workflows.preparation.prepared_run import PreparedTarget
+from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
 from tests import fakes

@@ -30,7 +30,7 @@ from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
 from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
 from harness.run.upstream.stage import Stage
 from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
-from harness.workflows.preparation.run_setup import RunSetup
+from harness.workflows.preparation.upstream_selection import UpstreamSelection, select_upstream
 from harness.workflows.workbench import Workbench
 from tests import fakes
 
@@ -556,37 +556,38 @@ def test_beside_other_suites_a_name_may_be_one_of_theirs(tree: Path) -> None:
     assert selected(files, ["edges/offset", "passes"], beside_others=True) == files
 
 
-def setup_of(tree: Path, *suites: str, tier: str = "quick", tests: Sequence[str] = ()) -> RunSetup:
+def selection_of(tree: Path, *suites: str, tier: str = "quick", tests: Sequence[str] = ()) -> UpstreamSelection:
     """The set-up of a run on a tree of this test."""
     bench = Workbench.default()
     plan = make_plan(bench.catalog, targets=["armv5"], server=str(tree), suites=suites, tier=tier)
     request = fakes.quick_request(plan, server=str(tree), known=tree / "known.toml", run=tree / "run")
     request = msgspec.structs.replace(request, tier=tier, tests=list(tests))
-    return RunSetup(bench, request, SourceTree(name="redis", family="redis", version=(7, 0), path=tree, digest="0"))
+    source = SourceTree(name="redis", family="redis", version=(7, 0), path=tree, digest="0")
+    return select_upstream(request, source, [bench.catalog.suites[name] for name in request.plan.suites])
 
 
 def test_a_tier_and_a_selection_decide_which_files_run(tree: Path) -> None:
     (tree / "tests" / "unit" / "bitops.tcl").touch()
     (tree / "tests" / "test_helper.tcl").write_text("set ::all_tests {unit/first unit/bitops}\n", "utf-8")
     every = ("unit/first", "unit/bitops", "unit/moduleapi/hooks", "cluster/03-failover-loop")
-    assert setup_of(tree).upstream_files == ("unit/bitops",)
-    assert setup_of(tree, tests=["unit/first"]).upstream_files == ("unit/first",)
-    assert setup_of(tree, "upstream").upstream_files == setup_of(tree, tier="full").upstream_files == every
-    assert setup_of(tree, "upstream", tests=["unit/first"]).upstream_files == ("unit/first",)
-    assert setup_of(tree, tests=["nowhere/at all"]).upstream_files == ()
-    assert setup_of(tree, "bitops", tier="full").upstream_files == ()
+    assert selection_of(tree).files == ("unit/bitops",)
+    assert selection_of(tree, tests=["unit/first"]).files == ("unit/first",)
+    assert selection_of(tree, "upstream").files == selection_of(tree, tier="full").files == every
+    assert selection_of(tree, "upstream", tests=["unit/first"]).files == ("unit/first",)
+    assert selection_of(tree, tests=["nowhere/at all"]).files == ()
+    assert selection_of(tree, "bitops", tier="full").files == ()
     left_out = Workbench.default().catalog.suites["upstream"].quick_leaves_out
-    assert setup_of(tree).upstream_left_out == left_out != ()
-    assert setup_of(tree, tests=["unit/first"]).upstream_left_out == ()
-    assert setup_of(tree, "upstream").upstream_left_out == setup_of(tree, tier="full").upstream_left_out == ()
+    assert selection_of(tree).left_out == left_out != ()
+    assert selection_of(tree, tests=["unit/first"]).left_out == ()
+    assert selection_of(tree, "upstream").left_out == selection_of(tree, tier="full").left_out == ()
     with pytest.raises(UsageError, match="no test file nowhere/at all"):
-        _ = setup_of(tree, "upstream", tests=["nowhere/at all"]).upstream_files
+        selection_of(tree, "upstream", tests=["nowhere/at all"])
 
 
 def test_a_tree_without_tests_is_refused_only_where_nothing_else_runs(tmp_path: Path) -> None:
-    assert setup_of(tmp_path).upstream_files == ()
+    assert selection_of(tmp_path).files == ()
     with pytest.raises(UsageError, match="no tests of its own"):
-        _ = setup_of(tmp_path, "upstream").upstream_files
+        selection_of(tmp_path, "upstream")
 
 
 @pytest.mark.parametrize(

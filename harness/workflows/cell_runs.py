@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
     from harness.run.cell_spec import CellSpec
     from harness.workflows.preparation.cell_specs import CellSpecs
-    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.preparation.prepared_run import PreparedRun
     from harness.workflows.workbench import Workbench
 
 

@@ -24,11 +24,12 @@ from harness.workflows.cell_process import cell_server
 from harness.workflows.cell_runs import CellRuns
 from harness.workflows.preparation import request_support
 from harness.workflows.preparation.cell_specs import CellSpecs
-from harness.workflows.preparation.changed_run import ChangedRun
-from harness.workflows.preparation.reach_selection import ReachSelection
+from harness.workflows.preparation.reach.changed_run import ChangedRun
+from harness.workflows.preparation.reach.reach_selection import ReachSelection
+from harness.workflows.preparation.reach.untested_change import UntestedChange
 from harness.workflows.preparation.run_record import run_record
 from harness.workflows.preparation.run_setup import RunSetup
-from harness.workflows.preparation.untested_change import UntestedChange
+from harness.workflows.preparation.warning_record import record_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
     from harness.record.run_folder import CellRecord, RunRecord
-    from harness.workflows.preparation.base_code import BaseCode
-    from harness.workflows.preparation.edited_lines import EditedLines
-    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.preparation.prepared_run import PreparedRun
+    from harness.workflows.preparation.reach.base_code import BaseCode
+    from harness.workflows.preparation.reach.edited_lines import EditedLines
     from harness.workflows.workbench import Workbench
 
 
@@ -108,10 +109,9 @@ class Check:
         self._check_request()
         refuse_unused_options(self.tree, request.settings, request.allocator)
         known_in_tree = tree_list.text_in(self.tree.path)
-        setup = RunSetup(self.bench, request, self.tree)
-        prepared = setup.prepare()
+        prepared = RunSetup(self.bench, request, self.tree).prepare()
         request.run.mkdir(parents=True, exist_ok=True)
-        setup.record_warnings(prepared)
+        record_warnings(self.bench, request, prepared)
         change = self.change
         tree_list.record(request.run, known_in_tree, None if change is None else change.known_in_base)
         # The plan is stored first: in a run that is killed, the cells that did not end are then judged UNKNOWN.

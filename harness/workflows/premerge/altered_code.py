@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.plan.plan import make_plan
-from harness.workflows.preparation.base_code import BaseCode, altered_files, code_of, may_alter_others
+from harness.workflows.preparation.reach.base_code import BaseCode, altered_files, code_of, may_alter_others
 from harness.workflows.suite_selection import choose, read_ignored_paths
 
 if TYPE_CHECKING:

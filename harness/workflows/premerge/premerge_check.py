@@ -19,8 +19,8 @@ from harness.workflows.git.checkout import Checkout
 from harness.workflows.premerge.altered_code import altered_besides, with_suites
 from harness.workflows.premerge.base_check import findings_of
 from harness.workflows.premerge.change_selection import known_in, unseen_changes
-from harness.workflows.preparation.base_code import BaseCode
-from harness.workflows.preparation.edited_lines import edited_lines
+from harness.workflows.preparation.reach.base_code import BaseCode
+from harness.workflows.preparation.reach.edited_lines import edited_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

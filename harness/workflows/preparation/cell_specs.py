@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from harness.plan.request import Request
     from harness.record.run_folder import LeftOut, ProblemKind
     from harness.run.cell_spec import UpstreamSpec
-    from harness.workflows.preparation.reach_selection import ReachSelection
-    from harness.workflows.preparation.run_setup import PreparedRun, PreparedTarget
+    from harness.workflows.preparation.prepared_run import PreparedRun, PreparedTarget
+    from harness.workflows.preparation.reach.reach_selection import ReachSelection
     from harness.workflows.workbench import Workbench
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.core.model import Build, SourceTree
     from harness.plan.request import Request
     from harness.record.run_folder import CellRecord
-    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.preparation.prepared_run import PreparedRun
     from harness.workflows.workbench import Workbench
 
 

@@ -10,7 +10,7 @@ from harness.build.executed_blocks import code_of
 from harness.build.workshop import build_code
 from harness.core import json_codec
 from harness.core.target_model import ORACLE
-from harness.workflows.preparation.reached_tests import with_native
+from harness.workflows.preparation.reach.reached_tests import with_native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.analysis.code.code_map import CodeMap
     from harness.analysis.code.line_code import LineCode
     from harness.record.executed_blocks.block_map import ProgramCode
-    from harness.workflows.preparation.changed_run import ChangedRun
+    from harness.workflows.preparation.reach.changed_run import ChangedRun
 
 
 class ProgramCodes:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from harness.analysis.code.code_map import CodeChange, differences
 from harness.record.executed_blocks import cell_reach
 from harness.record.run_folder import Unentered
-from harness.workflows.preparation.base_code import functions_of_files
-from harness.workflows.preparation.reached_tests import added, entered
+from harness.workflows.preparation.reach.base_code import functions_of_files
+from harness.workflows.preparation.reach.reached_tests import added, entered
 
 if TYPE_CHECKING:
     from harness.analysis.code.line_code import LineCode
-    from harness.workflows.preparation.reach_selection import ReachSelection
+    from harness.workflows.preparation.reach.reach_selection import ReachSelection
 
 BASE = "BASE"
 """The name of the change's base, among the names of runs that kept a record."""

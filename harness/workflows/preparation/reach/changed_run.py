@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
     from harness.core.model import Cell, Suite
     from harness.plan.request import Request
-    from harness.workflows.preparation.base_code import BaseCode
-    from harness.workflows.preparation.edited_lines import EditedLines
-    from harness.workflows.preparation.run_setup import PreparedRun
+    from harness.workflows.preparation.prepared_run import PreparedRun
+    from harness.workflows.preparation.reach.base_code import BaseCode
+    from harness.workflows.preparation.reach.edited_lines import EditedLines
     from harness.workflows.workbench import Workbench
 
 

@@ -14,7 +14,7 @@ from harness.core import json_codec
 from harness.core.digests import key_of
 from harness.core.strict_toml import OWN_FOLDERS
 from harness.core.target_model import ORACLE
-from harness.workflows.preparation.reached_tests import KeptReach
+from harness.workflows.preparation.reach.reached_tests import KeptReach
 from harness.workflows.target_setup import oracle_setup
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.core.model import Cell
     from harness.judge.conclusion import KnownLists
     from harness.judge.known.known_list import KnownFinding
-    from harness.workflows.preparation.changed_run import ChangedRun
+    from harness.workflows.preparation.reach.changed_run import ChangedRun
 
 KIND = "reach"
 """Of entries of the cache: one for each cell of a run in which all of its tests ran."""

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.model import Cell
-    from harness.workflows.preparation.changed_run import ChangedRun
-    from harness.workflows.preparation.program_codes import ProgramCodes
-    from harness.workflows.preparation.run_setup import PreparedTarget
+    from harness.workflows.preparation.prepared_run import PreparedTarget
+    from harness.workflows.preparation.reach.changed_run import ChangedRun
+    from harness.workflows.preparation.reach.program_codes import ProgramCodes
 
 
 class NotedCells:

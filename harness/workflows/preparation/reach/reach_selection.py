@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from harness.analysis.code.code_map import CodeChange, differences
 from harness.core.finding import Verdict
 from harness.record.executed_blocks import cell_reach
-from harness.workflows.preparation.noted_cells import NotedCells
-from harness.workflows.preparation.program_codes import ProgramCodes
-from harness.workflows.preparation.reach_store import ReachStore
-from harness.workflows.preparation.reached_tests import (
+from harness.workflows.preparation.reach.noted_cells import NotedCells
+from harness.workflows.preparation.reach.program_codes import ProgramCodes
+from harness.workflows.preparation.reach.reach_store import ReachStore
+from harness.workflows.preparation.reach.reached_tests import (
     EVERY_TEST,
     CellSelection,
     KeptReach,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from harness.judge.conclusion import KnownLists
     from harness.judge.findings import Judgement
     from harness.record.run_folder import RunRecord
-    from harness.workflows.preparation.changed_run import ChangedRun
+    from harness.workflows.preparation.reach.changed_run import ChangedRun
 
 
 class ReachSelection:

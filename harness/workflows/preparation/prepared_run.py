@@ -1,0 +1,76 @@
+"""A run that can start, and each of its targets with everything that its cells require. Values only."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.build.emulators.runner import Runner  # noqa: TC001 - msgspec reads the annotations
+from harness.core.target_model import ORACLE
+from harness.run.cell_spec import PeerServer  # noqa: TC001 - msgspec reads the annotations
+
+if TYPE_CHECKING:
+    from harness.build.unit_drivers import Units
+    from harness.core.model import Build, Program, SourceTree
+    from harness.core.target_model import Target
+    from harness.run.vm.vm_image import VmImage
+    from harness.workflows.target_setup import TargetSetup
+
+
+class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A target with everything that its cells require, or the reason why it has no build."""
+
+    setup: TargetSetup
+    runner: Runner
+    build: Build | None
+    problem: str = ""
+    """Why there is no build."""
+    with_tls: Build | None = None
+    """The server with TLS, if a suite of the plan needs it."""
+    tls_problem: str = ""
+    """Why that does not compile."""
+    complaints: frozenset[str] = frozenset()
+    """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
+    blameless: bool = False
+    """Whether the target is not at fault: the tree fails in the same way for this machine, or the archive has no
+    package for the target.
+    """
+    machine: VmImage | None = None
+    units: dict[Program, Units] = {}
+    modules: dict[str, Path] = {}
+    """Suite -> the module that its servers load, as `PeerServer.modules`."""
+    preloads: dict[str, Path] = {}
+    """Suite -> the shared object that its servers may preload."""
+    upstream: Path | None = None
+    """The programs that the release's own tests run; None if no suite of the plan runs these tests."""
+    programs: Path | None = None
+    """The folder of the release's programs; None if no suite of the plan runs them, or a real kernel would."""
+
+    @property
+    def target(self) -> Target:
+        """The target itself."""
+        return self.setup.target
+
+
+class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that can start: the server's source, the plan's targets, and the servers that cells compare."""
+
+    tree: SourceTree
+    targets: dict[str, PreparedTarget]
+    native_upstream: Path | None = None
+    """The programs that the release's own tests run on this machine."""
+    native_programs: Path | None = None
+    """The folder of the release's programs for this machine."""
+    upstream_files: tuple[str, ...] = ()
+    """The release's own test files that may contain requested tests."""
+    upstream_left_out: tuple[str, ...] = ()
+    """Tests of these files that do not run: globs of `FILE::TEST`."""
+    peers: dict[str, PeerServer]
+    """Target -> its server, outside the kernel tier. The oracle is missing where the tree does not compile for it."""
+
+    @property
+    def has_oracle(self) -> bool:
+        """Whether there is a native server to compare with."""
+        return ORACLE in self.peers
