@@ -15,6 +15,17 @@ from suites._shared import link
 from suites._shared.formats import rdb
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import Key
+from suites.clock.moved_clock import (
+    AHEAD,
+    MOMENTS,
+    SILENCES,
+    SLACK,
+    SLEEPS,
+    UPTIMES,
+    machine_running_for,
+    near,
+    wall_clock_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,26 +35,10 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
     from suites._shared.ports import Ports
 
-# An hour before the end of 31 bits of seconds; a minute after it, after that of 32 bits, and after that of 33.
-MOMENTS = {"before 2038": (1 << 31) - 3700, "2038": (1 << 31) + 60, "2106": (1 << 32) + 60, "2242": (1 << 33) + 60}
 LASTING = 5000
 """Seconds that keys live: from before the end of 31 bits until after it."""
-SLACK = 30
-"""Seconds that a slow server may take from one command to the next."""
 LRU_PERIOD = 1 << 24
 """Seconds after which the clock of idle times wraps (redis.conf, maxmemory-samples)."""
-# The end of 32 bits of microseconds, which some of the test is before; beyond it; and beyond that of 32 bits of
-# milliseconds, and of 31 of seconds.
-UPTIMES = {
-    "71 minutes": (1 << 32) // 10**6 - 1,
-    "3 days": 1 << 18,
-    "50 days": (1 << 32) // 1000 + 60,
-    "69 years": 1 << 31,
-}
-# Milliseconds beyond 31, 32 and 33 bits; the second is little beyond, so that what is left of it is too short.
-SILENCES = {"25 days": (1 << 31) // 1000 + 60, "50 days": (1 << 32) // 1000 + 60, "100 days": (1 << 33) // 1000 + 60}
-SLEEPS = ["61", "2147.25", "2148.5", "4294.75", "4295", "100000.5", "8000000"]
-"""Microseconds around 31 and 32 bits, and beyond; seconds that an int has."""
 LIMIT = 30_000
 """Milliseconds after which a script is slow: on a busy machine, too, it takes less."""
 NODES = """\
@@ -54,6 +49,11 @@ vars currentEpoch 2 lastVoteEpoch 0
 every_moment = pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 
 
+def slow(guest: Guest) -> bool:
+    """Whether the server has noticed a slow script."""
+    return b"slow script" in guest.evidence.log.read_bytes().lower()
+
+
 @pytest.fixture
 def start_at(cell: CellSpec, start_guest: StartGuest) -> Callable[..., Guest]:
     """Starts a server whose clock shows a moment now, in seconds since 1970."""
@@ -61,15 +61,9 @@ def start_at(cell: CellSpec, start_guest: StartGuest) -> Callable[..., Guest]:
     def start(moment: int, **files: bytes) -> Guest:
         if moment + 60 > 1 << 31 and cell.runner.target.time_bits == 32:
             pytest.skip("time_t has 32 bits here")
-        ahead = b"%d" % (moment - int(time.time()))
-        return start_guest(preload=cell.preload, files={"ahead": ahead, **files})
+        return start_guest(preload=cell.preload, files={AHEAD: wall_clock_at(moment), **files})
 
     return start
-
-
-def near(actual: Any, due: float) -> bool:
-    """Whether a time in seconds is due, or a little later."""
-    return due - 1 <= float(actual) <= due + SLACK
 
 
 @every_moment
@@ -179,7 +173,7 @@ def test_durations_are_told_however_long_the_machine_has_run(
     """Scripts, commands, timeouts and evictions are timed by the clock that begins with the machine."""
     if uptime > 1 << 30 and cell.runner.target.time_bits == 32:
         pytest.skip("time_t has 32 bits here")
-    guest = start_guest(preload=cell.preload, files={"ahead": b"0 %d" % (uptime - int(time.monotonic()))})
+    guest = start_guest(preload=cell.preload, files={AHEAD: machine_running_for(uptime)})
     limit = "busy-reply-threshold" if cell.version >= (7,) else "lua-time-limit"
     loop = "local n = 0 for i = 1, 300000 do n = n + i end return n"
     with server.client(guest) as client:
@@ -212,11 +206,6 @@ def test_durations_are_told_however_long_the_machine_has_run(
         for name, words in info_fields(ask("INFO", "commandstats")).items():
             usec = int(words.split(",")[1].partition("=")[2])
             assert 0 <= usec <= SLACK * 10**6, f"INFO says {name}:{words}"
-
-
-def slow(guest: Guest) -> bool:
-    """Whether the server has noticed a slow script."""
-    return b"slow script" in guest.evidence.log.read_bytes().lower()
 
 
 @pytest.mark.parametrize("silence", SILENCES.values(), ids=SILENCES)
