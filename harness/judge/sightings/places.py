@@ -53,19 +53,16 @@ def from_fault(
         frames, through = own_frames(frames)
     of_assertion = asserting_frames(frames, dies_there=test is None or test.program != "selftests")
     if of_assertion:
-        frames, instruction = of_assertion, ""
+        frames = of_assertion
         kind = "assertion"
-    elif any(
-        earlier.tid == fault.tid and earlier.handled and unwind.may_be_in_handler_of(earlier, fault, machine)
-        for earlier in before
-    ):
-        # A handler runs in the thread that faulted. Other threads continue meanwhile, and may fault themselves. Once it
-        # has ended, its own thread continues too.
+    elif _in_handler(fault, before, machine):
         kind = f"{IN_HANDLER}-{name.lower()}"
     elif fault.call_number >= 0:
-        kind, instruction = FORBIDDEN_CALL, ""
+        kind = FORBIDDEN_CALL
     else:
         kind = "alignment" if access else "out-of-bounds" if beyond else name.lower()
+    if kind in {"assertion", FORBIDDEN_CALL}:
+        instruction = ""
     function = frames[0].function
     direction = access.direction if access else disassembly.direction_of(instruction) if beyond else ""
     return Sighting(
@@ -86,6 +83,18 @@ def from_fault(
         kernel=kernel_faults.as_reported(fault) if target.emulator.has_kernel else "",
         launched=guest if (guest / program_launch.LAUNCH).is_file() else None,
         **fields_of(test, guest),
+    )
+
+
+def _in_handler(fault: Fault, before: list[Fault], machine: str) -> bool:
+    """Whether a fault happened while the server handled one before it.
+
+    A handler runs in the thread that faulted. Other threads continue meanwhile, and may fault themselves. Once it has
+    ended, its own thread continues too.
+    """
+    return any(
+        earlier.tid == fault.tid and earlier.handled and unwind.may_be_in_handler_of(earlier, fault, machine)
+        for earlier in before
     )
 
 
