@@ -17,7 +17,10 @@ from harness.core.untrusted_text import one_line
 from harness.report.formats import registry as formats
 
 if TYPE_CHECKING:
-    from harness.workflows.campaign.campaign_folder import CampaignFolder, JournalEntry
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from harness.judge.findings import Judgement
+    from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignState, JournalEntry
 
 STALE_SECONDS = 30.0
 """A state that is older than this is of a campaign that was stopped or killed."""
@@ -95,42 +98,23 @@ class CampaignStatus(Record, frozen=True):
 def status_of(folder: CampaignFolder) -> CampaignStatus:
     """Read a campaign's folder."""
     journal, state, arrived = folder.journal(), folder.state(), folder.arrived()
+    complete = len(arrived) >= len(folder.jobs) or bool(journal and journal[-1].what == "ended")
+    working = state if state is not None and time.time() - state.at < STALE_SECONDS and not complete else None
     landed = [entry for entry in journal if entry.what == "landed"]
-    goes_on = state is not None and time.time() - state.at < STALE_SECONDS and len(arrived) < len(folder.jobs)
-    if journal and journal[-1].what == "ended":
-        goes_on = False
     rate = _rate([entry.at for entry in landed])
     missing = len(folder.jobs) - len(arrived)
-    findings: dict[str, FindingRow] = {}
-    remarks = [f"{entry.job} ran twice: {entry.why}" for entry in journal if entry.what == "again" and entry.why]
-    cells: dict[tuple[str, str], Verdict] = {}
-    for name in sorted(arrived):
-        try:
-            judged = formats.read(folder.run_of(name))
-        except PlumblineError:
-            # A command without a run folder.
-            continue
-        for cell in judged.cells:
-            # Canaries are in several jobs, and so is a cell that is cut into short runs.
-            place = (cell.target, cell.suite)
-            cells[place] = Verdict.merge([cell.verdict, *([cells[place]] if place in cells else [])])
-        for finding in judged.findings:
-            row = findings.get(finding.id)
-            known = bool(finding.known) and (row is None or row.known)
-            jobs = [*(row.jobs if row else []), name]
-            findings[finding.id] = FindingRow(id=finding.id, title=finding.title, known=known, jobs=jobs)
-    by_worker: dict[str, int] = {}
-    for entry in landed:
-        by_worker[entry.worker] = by_worker.get(entry.worker, 0) + 1
+    given = working.given if working is not None else 0
+    judged = list(_judged(folder, arrived))
+    cells = _cells(judged)
     began = journal[0].at if journal else 0.0
     return CampaignStatus(
         folder=str(folder.path),
         begun=folder.record.begun,
-        goes_on=goes_on,
+        goes_on=working is not None,
         jobs=len(folder.jobs),
         arrived=len(arrived),
-        given=state.given if state is not None and goes_on else 0,
-        waiting=missing - (state.given if state is not None and goes_on else 0),
+        given=given,
+        waiting=missing - given,
         cells=len({(cell.target, cell.suite) for job in folder.record.jobs for cell in job.cells}),
         cells_arrived=len(cells),
         jobs_per_minute=round(rate * 60, 2),
@@ -139,21 +123,59 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
         again=sum(entry.what == "again" for entry in journal),
         refused=[f"{entry.worker}: {entry.why}" for entry in journal if entry.what == "refused"],
         verdicts=dict(Counter(map(str, cells.values()))),
-        findings=list(findings.values()),
-        workers=[
-            WorkerRow(
-                name=worker.name,
-                version=worker.version,
-                cells=worker.cells,
-                running=worker.running,
-                landed=by_worker.get(worker.name, 0),
-            )
-            for worker in (state.workers if state is not None and goes_on else [])
-        ],
-        remarks=remarks,
+        findings=_findings(judged),
+        workers=_workers(working, Counter(entry.worker for entry in landed)),
+        remarks=[f"{entry.job} ran twice: {entry.why}" for entry in journal if entry.what == "again" and entry.why],
         arrivals=[(round(entry.at - began, 1), number) for number, entry in enumerate(landed, 1)],
         corpora=_corpora([entry for entry in journal if entry.what == "learned"], began),
     )
+
+
+def _judged(folder: CampaignFolder, arrived: Iterable[str]) -> Iterator[tuple[str, Judgement]]:
+    """The jobs that have arrived, and the judgement of each."""
+    for name in sorted(arrived):
+        try:
+            judgement = formats.read(folder.run_of(name))
+        except PlumblineError:
+            # A command without a run folder.
+            continue
+        yield name, judgement
+
+
+def _cells(judged: Iterable[tuple[str, Judgement]]) -> dict[tuple[str, str], Verdict]:
+    """Target and suite → the verdict so far. Canaries are in several jobs, and so is a cell cut into short runs."""
+    cells: dict[tuple[str, str], Verdict] = {}
+    for _, judgement in judged:
+        for cell in judgement.cells:
+            place = (cell.target, cell.suite)
+            cells[place] = Verdict.merge([cell.verdict, *([cells[place]] if place in cells else [])])
+    return cells
+
+
+def _findings(judged: Iterable[tuple[str, Judgement]]) -> list[FindingRow]:
+    """Each finding with the jobs that show it. It is known if it is known in every one of them."""
+    findings: dict[str, FindingRow] = {}
+    for name, judgement in judged:
+        for finding in judgement.findings:
+            row = findings.get(finding.id)
+            known = bool(finding.known) and (row is None or row.known)
+            jobs = [*(row.jobs if row else []), name]
+            findings[finding.id] = FindingRow(id=finding.id, title=finding.title, known=known, jobs=jobs)
+    return list(findings.values())
+
+
+def _workers(working: CampaignState | None, landed: Mapping[str, int]) -> list[WorkerRow]:
+    """The workers of a campaign that goes on. `landed`: worker → how many jobs it has delivered."""
+    return [
+        WorkerRow(
+            name=worker.name,
+            version=worker.version,
+            cells=worker.cells,
+            running=worker.running,
+            landed=landed.get(worker.name, 0),
+        )
+        for worker in (working.workers if working is not None else [])
+    ]
 
 
 def _corpora(learned: list[JournalEntry], began: float) -> list[CorpusRow]:
