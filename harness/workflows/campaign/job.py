@@ -22,7 +22,7 @@ from harness.run.cell_spec import LARGEST_SEED
 from harness.workflows.cell_process import CELL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Job
@@ -97,27 +97,20 @@ def check_jobs(
             looked_at(catalog.targets[name]) and name not in warned for name in part.targets
         )
         warned |= set(part.targets) if looks else set()
-        suites = list(dict.fromkeys([catalog.canary, *part.suites]))
-        cells = [Cell(target=target, server=request.server, suite=suite) for target in part.targets for suite in suites]
-        deadlines = [catalog.suites[cell.suite].deadline_seconds or CELL_SECONDS[request.tier] for cell in cells]
+        cells = _cells(catalog, request, part)
+        words = _words(
+            catalog, _island(request, len(jobs), islands), part, warnings=request.warnings if looks else "off"
+        )
         jobs.append(
             CampaignJob(
                 name=f"{part.name}-{number + 1:03}" if islands > 1 else part.name,
-                words=[
-                    *_words(
-                        catalog,
-                        _island(request, len(jobs), islands),
-                        part,
-                        warnings=request.warnings if looks else "off",
-                    ),
-                    *(["--offline"] if offline else []),
-                ],
+                words=[*words, *(["--offline"] if offline else [])],
                 cells=cells,
                 # The jobs of all targets alternate: the others try what one target has learned.
                 expected_seconds=ISLAND_SECONDS
                 if islands > 1
                 else sum(_expected(catalog, cell, seconds or {}) for cell in cells),
-                deadline_seconds=SET_UP_SECONDS + sum(deadlines) + 2 * (request.limit_seconds or 0) * len(cells),
+                deadline_seconds=_deadline_seconds(catalog, request, cells),
                 version=version,
                 known=known,
                 tree=tree,
@@ -125,6 +118,18 @@ def check_jobs(
             )
         )
     return sorted(jobs, key=lambda job: -job.expected_seconds)
+
+
+def _cells(catalog: Catalog, request: Request, part: Job) -> list[Cell]:
+    """The cells of a job: those of its canaries first."""
+    suites = list(dict.fromkeys([catalog.canary, *part.suites]))
+    return [Cell(target=target, server=request.server, suite=suite) for target in part.targets for suite in suites]
+
+
+def _deadline_seconds(catalog: Catalog, request: Request, cells: Sequence[Cell]) -> float:
+    """How long a worker may take for a job's cells, one after the other, after all that they require is built."""
+    deadlines = [catalog.suites[cell.suite].deadline_seconds or CELL_SECONDS[request.tier] for cell in cells]
+    return SET_UP_SECONDS + sum(deadlines) + 2 * (request.limit_seconds or 0) * len(cells)
 
 
 def _islands(request: Request) -> int:
