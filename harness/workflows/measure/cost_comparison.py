@@ -5,13 +5,13 @@ Two figures differ if their rounds do not overlap, and by more than the spread o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from harness.core.errors import ExitCode
 from harness.workflows.measure.cost_document import CostDifference, ServerCost
 
 if TYPE_CHECKING:
-    from harness.workflows.measure.cost_document import AnyCost, Measurement
+    from harness.workflows.measure.cost_document import AnyCost, CostVerdict, Figure, Measurement
 
 LEAST_CHANGE = 0.005
 """The minimal share by which two servers differ: smaller differences come and go with the state of their heaps."""
@@ -32,11 +32,7 @@ def differences(cost: AnyCost, against: AnyCost, limit: float) -> list[CostDiffe
             continue
         change = (one.value - other.value) / other.value if other.value else float("inf")
         noise = max(one.spread, other.spread)
-        apart = one.least > other.most or one.most < other.least
-        verdict: Literal["same", "cheaper", "dearer", "beyond the limit"] = "same"
-        if apart and abs(change) > max(noise, LEAST_CHANGE):
-            dearer: Literal["dearer", "beyond the limit"] = "beyond the limit" if change > limit else "dearer"
-            verdict = dearer if change > 0 else "cheaper"
+        verdict = _verdict(one, other, change, noise, limit)
         moved = name == "instructions" and verdict != "same"
         found.append(
             CostDifference(
@@ -52,6 +48,15 @@ def differences(cost: AnyCost, against: AnyCost, limit: float) -> list[CostDiffe
             )
         )
     return found
+
+
+def _verdict(one: Figure, other: Figure, change: float, noise: float, limit: float) -> CostVerdict:
+    apart = one.least > other.most or one.most < other.least
+    if not apart or abs(change) <= max(noise, LEAST_CHANGE):
+        return "same"
+    if change <= 0:
+        return "cheaper"
+    return "beyond the limit" if change > limit else "dearer"
 
 
 def _moved_functions(cost: AnyCost, against: AnyCost) -> dict[str, float]:

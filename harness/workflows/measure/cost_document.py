@@ -119,6 +119,7 @@ class KernelCost(Record, frozen=True):
     """Those of them that the server has written to, and shares with no process."""
 
 
+CostVerdict = Literal["same", "cheaper", "dearer", "beyond the limit"]
 AnyCost = TypeVar("AnyCost", ServerCost, KernelCost)
 
 
@@ -134,7 +135,7 @@ class CostDifference(Record, frozen=True):
     """The share by which `value` is larger than `against`; negative: smaller."""
     noise: float
     """The largest spread of the two."""
-    verdict: Literal["same", "cheaper", "dearer", "beyond the limit"]
+    verdict: CostVerdict
     functions: dict[str, float]
     """Function -> instructions of a request by which it takes more (less: negative), the largest parts of a difference
     in instructions first."""

@@ -95,7 +95,13 @@ def server_cost(
             for name in sorted(names)
         },
     )
-    where = f"{server} on {target}"
+    _refuse_unsteady(workload, cost)
+    return cost
+
+
+def _refuse_unsteady(workload: BenchWorkload, cost: ServerCost) -> None:
+    """Raise InconclusiveError for a count or memory that does not repeat, and for memory that grows and must not."""
+    where = f"{cost.server} on {cost.target}"
     for count, found in (("the count", cost.instructions), ("its memory", cost.used_memory)):
         _refuse_scattered(workload, found, workload.spread, count, where=where)
     if workload.steady and cost.growth_bytes.value > STEADY_BYTES:
@@ -104,7 +110,6 @@ def server_cost(
             where=where,
             because=f"{cost.growth_bytes.value:.1f} bytes of used_memory with each request",
         )
-    return cost
 
 
 def _refuse_scattered(workload: BenchWorkload, found: Figure, limit: float, count: str, *, where: str) -> None:
