@@ -15,6 +15,7 @@ from harness.workflows.replay.reruns.replayed_run import ReplayedRun
 from harness.workflows.target_setup import oracle_setup, set_up_target
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from harness.build.emulators.runner import Runner
@@ -29,24 +30,27 @@ def run_upstream(
     """Run the test's file, up to three times as a check does, and observe the test and every server of the file."""
     spec = _cell(setup, tree, reproducer, build, runner, folder)
     record = run_cell(spec, setup.bench.progress)
-    events = event_log.read(spec.folder / event_log.NAME).events
-    guests = [event for event in events if isinstance(event, run_folder.GuestEvent)]
-    tests = (event for event in events if isinstance(event, run_folder.TestEvent))
-    test = next((event for event in tests if event.upstream == reproducer.upstream), None)
-    crashed = next((event for event in guests if event.end != "stopped"), None)
     logs = [path.read_bytes() for path in sorted(spec.folder.rglob("guest-*/log"))]
-    undelivered = record.problem or ("" if test is not None else "the release has no such test")
-    undelivered = undelivered or (test.doubt if test is not None else "")
     return ReplayedRun(
-        observation=Observation(
-            end=_told(reproducer.upstream, test, undelivered),
-            detail=crashed.detail if crashed is not None else "",
-            undelivered=undelivered,
-            came=test is not None and test.outcome == "failed" and not test.doubt,
-        ),
+        observation=_observed(reproducer.upstream, record, event_log.read(spec.folder / event_log.NAME).events),
         faults=[fault for path in sorted(spec.folder.rglob(fault_log.NAME)) for fault in fault_log.read_faults(path)],
         reports=[],
         assertion=next((place for log in logs if (place := asserted(log)) is not None), None),
+    )
+
+
+def _observed(name: str, record: run_folder.CellRecord, events: Sequence[run_folder.Event]) -> Observation:
+    """The end of the test, and the first crash of a server of its file."""
+    tests = (event for event in events if isinstance(event, run_folder.TestEvent))
+    test = next((event for event in tests if event.upstream == name), None)
+    guests = (event for event in events if isinstance(event, run_folder.GuestEvent))
+    crashed = next((event for event in guests if event.end != "stopped"), None)
+    undelivered = record.problem or (test.doubt if test is not None else "the release has no such test")
+    return Observation(
+        end=_told(name, test, undelivered),
+        detail=crashed.detail if crashed is not None else "",
+        undelivered=undelivered,
+        came=test is not None and test.outcome == "failed" and not test.doubt,
     )
 
 
