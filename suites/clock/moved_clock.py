@@ -19,7 +19,7 @@ UPTIMES = {
     "50 days": (1 << 32) // 1000 + 60,
     "69 years": 1 << 31,
 }
-# Milliseconds beyond 31, 32 and 33 bits; the second is little beyond, so that what is left of it is too short.
+# In seconds: their milliseconds exceed 31, 32 and 33 bits, the second ones by so little that what is left is too short.
 SILENCES = {"25 days": (1 << 31) // 1000 + 60, "50 days": (1 << 32) // 1000 + 60, "100 days": (1 << 33) // 1000 + 60}
 SLEEPS = ["61", "2147.25", "2148.5", "4294.75", "4295", "100000.5", "8000000"]
 """Microseconds around 31 and 32 bits, and beyond; seconds that an int has."""
