@@ -45,7 +45,7 @@ def ports(cell: CellSpec) -> Iterator[Ports]:
 
 @pytest.fixture
 def programs(cell: CellSpec, family: str, tmp_path: Path, cell_run: CellSession) -> Programs:
-    """The release's programs, in a folder of the present test."""
+    """The release's programs, which run in the folder of the current test."""
     return Programs(cell, family, tmp_path, plugin_for=cell_run.plugin_for)
 
 
@@ -64,7 +64,7 @@ def release(cell: CellSpec) -> Release:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`writer`: the peers whose files the cell reads. `companion`: the peers that its servers talk to."""
+    """`writer`: the peers whose files the cell reads. `companion`: the peers with which its servers communicate."""
     for name, chosen in (("writer", kinds.writers), ("companion", kinds.companions)):
         if name in metafunc.fixturenames:
             path = metafunc.config.getoption("--plumb-cell")

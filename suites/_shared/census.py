@@ -1,4 +1,4 @@
-"""What a release can be asked, by its own table of commands."""
+"""The commands of a release and their options, from its own command table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Commands = dict[str, set[str]]
 
 
 def of_release(native: Client, cell: CellSpec) -> Commands:
-    """The commands of the cell's release. Before 7.0 it lists neither subcommands nor options."""
+    """The commands of the cell's release. Releases before 7.0 list neither subcommands nor options."""
     if cell.version < (2, 8, 13):
         pytest.skip("COMMAND came with 2.8.13")
     if cell.development:
-        pytest.skip("a development tree: what it has that no release had is nobody's to have looked at")
+        pytest.skip("a development tree, whose new commands nobody can have listed yet")
     if cell.version < (7,):
         return names_only(native.command("COMMAND"))
     return documented(native.command("COMMAND", "DOCS"))
@@ -33,7 +33,9 @@ def names_only(reply: Reply) -> Commands:
 
 
 def documented(reply: Reply) -> Commands:
-    """The commands in a reply to COMMAND DOCS (Redis 7). One that has subcommands is none itself."""
+    """The commands in a reply to COMMAND DOCS (Redis 7). A command that has subcommands is omitted: only its
+    subcommands are listed.
+    """
     found: Commands = {}
     for name, about in _pairs(reply):
         fields = dict(_pairs(about))
@@ -47,7 +49,7 @@ def documented(reply: Reply) -> Commands:
 def _options(arguments: Reply) -> Iterator[str]:
     for argument in _list(arguments):
         fields = dict(_pairs(argument))
-        # MIGRATE's second form has an empty word in the place of a key.
+        # MIGRATE's second form has an empty word instead of a key.
         if (token := fields.get("TOKEN")) is not None and text_of(token) != '""':
             yield text_of(token)
         yield from _options(fields.get("ARGUMENTS", []))

@@ -50,7 +50,7 @@ def _rotated(word: int, bits: int) -> int:
 
 
 def murmurhash2(data: bytes, seed: int, *, byteorder: str = "little") -> int:
-    """MurmurHash2 (Appleby, 2008), which reads words in the machine's own order, and its tail byte by byte."""
+    """MurmurHash2 (Appleby, 2008), which reads words in the machine's byte order, and the tail byte by byte."""
     m = 0x5BD1E995
     h = (seed ^ len(data)) & _32
     whole = len(data) // 4 * 4
@@ -64,7 +64,7 @@ def murmurhash2(data: bytes, seed: int, *, byteorder: str = "little") -> int:
 
 
 def murmurhash64a(data: bytes, seed: int) -> int:
-    """MurmurHash64A (Appleby, 2008), on little-endian words as HyperLogLog's registers demand of every machine."""
+    """MurmurHash64A (Appleby, 2008), on little-endian words: every machine must fill the same HyperLogLog registers."""
     m = 0xC6A4A7935BD1E995
     h = (seed ^ len(data) * m) & _64
     whole = len(data) // 8 * 8
@@ -78,7 +78,7 @@ def murmurhash64a(data: bytes, seed: int) -> int:
 
 
 def bernstein(data: bytes, seed: int) -> int:
-    """Bernstein's hash, h * 33 + c, of text in lower case; dictionaries that ignore case used it before SipHash."""
+    """Bernstein's hash, h * 33 + c, of text in lower case; case-insensitive dictionaries used it before SipHash."""
     h = seed
     for byte in lower(data):
         h = (h * 33 + byte) & _32
@@ -86,7 +86,7 @@ def bernstein(data: bytes, seed: int) -> int:
 
 
 def crc16(data: bytes) -> int:
-    """CRC-16/XMODEM (polynomial 0x1021, nothing reflected, from zero): Redis Cluster specification, key slots."""
+    """CRC-16/XMODEM (polynomial 0x1021, not reflected, initial value 0): Redis Cluster specification, key slots."""
     crc = 0
     for byte in data:
         crc ^= byte << 8
@@ -97,7 +97,7 @@ def crc16(data: bytes) -> int:
 
 @cache
 def _crc64_tables() -> list[list[int]]:
-    """What each byte makes of the checksum with no, one and up to seven bytes of zero behind it."""
+    """The checksum of each byte value, followed by zero to seven zero bytes."""
     reflected = int(f"{0xAD93D23594C935A9:064b}"[::-1], 2)
     table = []
     for byte in range(256):
@@ -115,8 +115,8 @@ def crc64(data: bytes, crc: int = 0) -> int:
     """CRC-64/REDIS, Jones' polynomial 0xad93d23594c935a9, reflected (D. T. Jones, "An Improved 64-bit CRC", 2002)."""
     t0, t1, t2, t3, t4, t5, t6, t7 = _crc64_tables()
     whole = len(data) // 8 * 8
-    # A checksum is linear: those of eight bytes, each in its place, add up (Kounavis and Berry, "A Systematic Approach
-    # to Building High Performance Software-based CRC Generators", 2005).
+    # A checksum is linear: the checksum of eight bytes is the exclusive or of one for each position (Kounavis and
+    # Berry, "A Systematic Approach to Building High Performance Software-based CRC Generators", 2005).
     for (word,) in struct.iter_unpack("<Q", memoryview(data)[:whole]):
         a, b, c, d, e, f, g, h = (crc ^ word).to_bytes(8, "little")
         crc = t7[a] ^ t6[b] ^ t5[c] ^ t4[d] ^ t3[e] ^ t2[f] ^ t1[g] ^ t0[h]

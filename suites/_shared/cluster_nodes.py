@@ -47,25 +47,25 @@ class Node:
         return self.look()[1]
 
     def milliseconds(self) -> int:
-        """The server's clock."""
+        """The time in milliseconds since 1970, according to the node."""
         seconds, microseconds = (int(word) for word in self.ask("TIME"))
         return seconds * 1000 + microseconds // 1000
 
     def keys(self) -> int:
-        """How many keys it has."""
+        """The number of keys on the node."""
         return int(self.ask("DBSIZE"))
 
     def slots(self) -> tuple[int, int]:
-        """The first range of slots that it serves."""
+        """The first and the last slot of the first range that the node serves."""
         first, _, last = self.view()[self.identifier][8].partition("-")
         return int(first), int(last or first)
 
     def end(self) -> None:
-        """End the server before its test ends."""
+        """End the server before the test ends."""
         self.guest.__exit__()
 
     def look(self) -> tuple[dict[str, str], dict[str, list[str]]]:
-        """The state and the view of the same moment."""
+        """The state and the view, one directly after the other."""
         with server.client(self.guest) as client:
             state, view = (client.command("CLUSTER", what) for what in ("INFO", "NODES"))
         return info_fields(state), {line.split()[0]: line.split() for line in _text(view).splitlines()}
@@ -84,17 +84,19 @@ def start(
     more: Sequence[str] = (),
     port_option: str = "--port",
 ) -> Node:
-    """Start a node that knows only the nodes in its files, with more options. It listens as link.on_a_port says."""
+    """Start a node that knows only the nodes in `files`, with more options. It listens as link.on_a_port
+    specifies.
+    """
     options = [*more, "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
-    # Do not wait for another replica to join the same transfer: none will come.
+    # Do not wait for another replica to join the same transfer: there is none.
     options += ["--repl-diskless-sync-delay", "0"]
-    # The log then tells of what comes over the bus, number by number.
+    # At this level the log contains every number that the node receives over the bus.
     options += ["--loglevel", "debug"]
     return Node(*on_a_port(start_guest, ports, target, *options, files=files, port_option=port_option))
 
 
 def slot_of(key: bytes) -> int:
-    """The slot of a key, computed from the text between its first braces if there is any."""
+    """The slot of a key, computed from the text between its first pair of braces unless that is empty or missing."""
     start = key.find(b"{")
     end = key.find(b"}", start + 1)
     return crc16(key[start + 1 : end] if -1 < start < end - 1 else key) % SLOTS
@@ -108,7 +110,7 @@ def key_in(first: int, last: int, prefix: str = "key") -> bytes:
 
 
 def divide(nodes: Sequence[Node]) -> None:
-    """Give each node a share of the slots, and its own epoch."""
+    """Give each node a share of the slots, and an epoch of its own."""
     share = SLOTS // len(nodes)
     for number, node in enumerate(nodes):
         last = SLOTS if number == len(nodes) - 1 else (number + 1) * share
@@ -208,7 +210,7 @@ def misread_message(field: str, sent: int, received: int, writer: Node, reader: 
 def _misread(
     record: str, function: str, sent: int, received: int, writer: Node, reader: Node, *, length: int = 8
 ) -> Difference:
-    """The bytes of a number on the bus, the most significant first, that `function` writes."""
+    """The bytes of a number on the bus, the most significant first, which `function` writes."""
     return Difference(
         where="a message on the cluster's bus",
         record=record,
@@ -221,12 +223,12 @@ def _misread(
 
 
 def fields(reply: Any) -> dict[str, Any]:
-    """The fields of a reply that lists their names and values by turns."""
+    """The fields of a reply in which names and values alternate."""
     return {_text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def port_in(words: Sequence[str]) -> int:
-    """The port of a node in a line of CLUSTER NODES: `127.0.0.1:7000@17000,host`, without the bus before 4.0."""
+    """The port of a node in a line of CLUSTER NODES: `127.0.0.1:7000@17000,host`. Before 4.0 there is no bus port."""
     return int(words[1].partition(",")[0].partition("@")[0].rpartition(":")[2])
 
 
@@ -236,7 +238,7 @@ def link_state(node: Node) -> str:
 
 
 def meet_in_a_row(everybody: Sequence[Node]) -> None:
-    """Introduce each node to the next one only, and wait until all of them agree. Each has a share of the slots."""
+    """Give each node a share of the slots, introduce each node only to the next one, and wait until all nodes agree."""
     divide(everybody)
     for node, following in itertools.pairwise(everybody):
         node.ask("CLUSTER", "MEET", "127.0.0.1", following.port)
@@ -245,7 +247,7 @@ def meet_in_a_row(everybody: Sequence[Node]) -> None:
         for viewer in everybody:
             view = viewer.view()
             for about in everybody:
-                # A node that is only shaking hands has another name.
+                # During a handshake a node has a temporary identifier.
                 if about.identifier in view and (port := port_in(view[about.identifier])) != about.port:
                     raise misread_gossip(about, viewer, port)
         return all(len(viewer.view()) == len(everybody) for viewer in everybody)
@@ -255,7 +257,9 @@ def meet_in_a_row(everybody: Sequence[Node]) -> None:
 
 
 def told(viewer: Node, about: Node) -> dict[str, str]:
-    """What a node tells of another one, or of itself: the fields of CLUSTER NODES that all nodes must agree on."""
+    """What a node reports about another, or about itself: the fields of CLUSTER NODES on which all nodes must
+    agree.
+    """
     words = viewer.view()[about.identifier]
     flags = [flag for flag in words[2].split(",") if flag != "myself"]
     fields = {"address": words[1], "flags": ",".join(flags), "primary": words[3], "configuration epoch": words[6]}
@@ -263,5 +267,5 @@ def told(viewer: Node, about: Node) -> dict[str, str]:
 
 
 def agree(everybody: Sequence[Node]) -> bool:
-    """Whether each node tells of each other what that one tells of itself."""
+    """Whether each node reports about every other node what that node reports about itself."""
     return all(told(viewer, about) == told(about, about) for about in everybody for viewer in everybody)

@@ -1,6 +1,4 @@
-"""Requests that a guest and its twin of the native build answer one by one; their replies must be equal as they are
-shown.
-"""
+"""Sends requests one by one to a guest and to the native build, and compares the replies as text."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 SHOWN = 600
-"""Length of a reply in a message, in characters."""
+"""Maximum length of a reply in a message, in characters."""
 
 
 class AnsweredRequest(NamedTuple):
@@ -27,18 +25,18 @@ class AnsweredRequest(NamedTuple):
     request: Command
     reply: Reply
     shown: str
-    """The reply as text, without what differs between two servers of one kind."""
+    """The reply as text, without parts that differ between two servers of the same build."""
 
 
 def answers(guest: Guest, stream: Iterable[Command], shown: Callable[[Reply], str]) -> list[AnsweredRequest]:
-    """A server's replies to requests, each of which is sent after the last one was answered."""
+    """A server's replies to requests. Each request is sent after the reply to the one before it."""
     with server.client(guest) as client:
         replies = [(one, client.pipeline([one.words])[0]) for one in stream]
     return [AnsweredRequest(one, reply, shown(reply)) for one, reply in replies]
 
 
 def compare(guest: Sequence[AnsweredRequest], native: Sequence[AnsweredRequest], target: str) -> None:
-    """Raise DifferenceError for the first request that the guest, on that target, does not answer as its twin does."""
+    """Raise DifferenceError for the first reply of the guest, on that target, that differs from the native build's."""
     for ours, theirs in zip(guest, native, strict=True):
         if ours.shown != theirs.shown:
             message = f"{line_of(ours.request):.100}: {ours.shown:.{SHOWN}}, native {theirs.shown:.{SHOWN}}"

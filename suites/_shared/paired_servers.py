@@ -1,4 +1,4 @@
-"""Sends the same requests to guest and oracle; has the lengths at which headers, encodings and words change."""
+"""Sends the same requests to guest and oracle, and lists the lengths at which headers, encodings and words change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.core.model import Tier
     from harness.protocol.resp import Reply
 
-# Around every SDS header's limit (1, 3, 5 and 9 bytes: 31/32, 255/256, 65535/65536), embstr's (44/45) and every word's.
+# Around the limits of the SDS headers (of 1, 3, 5 and 9 bytes: 31/32, 255/256, 65535/65536), embstr (44/45) and words.
 EDGE_LENGTHS = [
     0,
     1,
@@ -58,12 +58,11 @@ LENGTHS_BY_HEADER = {
     "5-byte-header": [256, 257, 65535],
     "9-byte-header": [65536, 65537],
 }
-"""The same lengths by SDS header, as in Redis 3.2 and later."""
+"""The same lengths, grouped by SDS header as in Redis 3.2 and later."""
 OFFSETS = 16
 """No access of these servers requires an alignment of more than 16 bytes."""
 OWN_BUFFER_BYTES = 32 * 1024
-"""From this length on a bulk string has its own buffer, and requests before it do not move it (protocol suite,
-bulk).
+"""From this length on a bulk string has its own buffer, so that earlier requests do not move it (protocol suite, bulk).
 """
 EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 
@@ -78,7 +77,7 @@ class PairedServers:
         """The guest's target."""
         self.random = random.Random(seed)
         self.effort = EFFORT[tier]
-        """Factor of the amount of work, compared with the quick tier."""
+        """Factor of the amount of work, relative to the quick tier."""
 
     def ask(self, requests: Sequence[Any]) -> list[Reply]:
         """The guest's replies to a pipeline, after comparing them with the native build's."""
@@ -91,7 +90,7 @@ class PairedServers:
         return actual
 
     def expect(self, requests: Sequence[Any], expected: Sequence[Any], what: str) -> None:
-        """Send requests, and compare the last replies with the model's, as many as the model gives."""
+        """Send requests, and compare the last replies with `expected`, those of the model."""
         actual = self.ask(requests)[len(requests) - len(expected) :]
         for request, ours, models in zip(requests[len(requests) - len(expected) :], actual, expected, strict=True):
             if ours != models:
@@ -100,7 +99,7 @@ class PairedServers:
                 raise differing(request, ours, models, self.target, message, reader="a model")
 
     def expect_at_every_offset(self, request: Sequence[Any], expected: Reply, what: str) -> None:
-        """Send a request at every offset in the query buffer; each reply must be the model's only answer."""
+        """Send a request at every offset in the query buffer; each reply must be the expected one."""
         requests = at_every_offset(request)
         for offset, actual in enumerate(self.ask(requests)[1::2]):
             if actual != expected:
@@ -117,7 +116,7 @@ class PairedServers:
         return self.random.randbytes(length)
 
     def sparse(self, length: int, filler: int) -> bytes:
-        """A run of one byte with a single differing bit: BITPOS must find it beyond whole words."""
+        """Equal bytes with a single differing bit, which BITPOS must find beyond whole words."""
         text = bytearray([filler]) * length
         if length:
             text[self.random.randrange(length)] ^= 1 << self.random.randrange(8)
@@ -127,7 +126,7 @@ class PairedServers:
 def differing(
     request: Sequence[Any], actual: Reply, expected: Reply, target: str, message: str = "", *, reader: str = "native"
 ) -> DifferenceError:
-    """The error to raise where a reply differs from its reader's, the native build's or a model's; it has the first
+    """The error for a reply that differs from that of `reader`, the native build or a model. It contains the first
     wrong byte.
     """
     words = [word if isinstance(word, bytes) else str(word).encode() for word in request]
@@ -151,15 +150,15 @@ def differing(
 def at_every_offset(request: Sequence[Any]) -> list[Sequence[Any]]:
     """The request 16 times, placed by `moved_on` at every offset modulo 16 in the query buffer.
 
-    A request so large that it has a buffer of its own is there once, after one ECHO.
+    A request that is so large that it has its own buffer appears only once, after one ECHO.
     """
     return moved_on([request] * (OFFSETS if len(Client.pack([request])) <= OWN_BUFFER_BYTES else 1))
 
 
 def moved_on(requests: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Each request after an ECHO of such a length that the n-th request begins at n modulo 16 of the whole.
+    """Each request after an ECHO, whose length lets the n-th request begin at offset n modulo 16 of the whole.
 
-    Sent as one pipeline they are one write, and the part that a server reads at once is one buffer.
+    Send them as one pipeline, which is one write: a server reads as much of it as it can into one buffer.
     """
     moved: list[Sequence[Any]] = []
     position = 0
@@ -172,7 +171,7 @@ def moved_on(requests: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 _PADDING = "x" * 10
-"""An ECHO's text may grow by 15 bytes without another digit in its length."""
+"""An ECHO's text of this length can grow by 15 bytes without another digit in its length."""
 
 
 def _comparable(reply: Reply) -> Reply:

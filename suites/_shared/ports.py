@@ -12,7 +12,7 @@ BUS_DISTANCE = 10000
 
 
 class Ports:
-    """Ports that no other test takes while this is open, in any cell or run."""
+    """Ports that no other test, in any cell or run, takes while this object is open."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -26,15 +26,17 @@ class Ports:
         self._held.close()
 
     def free(self) -> int:
-        """A port that is free, as is its bus port. If another program takes it first, the server does not start."""
+        """A port that is free, and whose bus port is free. If another program takes it first, the server does not
+        start.
+        """
         while True:
             # Both below 32768, where Linux begins to choose ports for clients (ip(7), ip_local_port_range).
             port = random.SystemRandom().randrange(10000, 32768 - BUS_DISTANCE)
             with ExitStack() as claimed:
                 try:
                     for number in (port, port + BUS_DISTANCE):
-                        # Another cell may look between this check and the server's start: holding the same UDP port,
-                        # which no server uses, marks the port as taken.
+                        # Another cell may check the port before this server has started. No server uses UDP, so holding
+                        # the UDP port of the same number marks the port as taken.
                         sign = claimed.enter_context(socket.socket(type=socket.SOCK_DGRAM))
                         sign.bind(("127.0.0.1", number))
                         with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""Runs a program of the release on the target, and the same program on this machine; both outputs must be equal."""
+"""Runs a program of the release on the target and on this machine, and compares the outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLL_SECONDS = 0.1
 
 
 def address(server: Guest) -> list[str]:
-    """The words by which the client and the benchmark find a server."""
+    """The options that give a server's address to the client and the benchmark."""
     place = server.upstream
     return ["-h", place[0], "-p", str(place[1])] if isinstance(place, tuple) else ["-s", str(place)]
 
@@ -38,7 +38,7 @@ class Programs:
     def __init__(
         self, cell: CellSpec, family: str, folder: Path, *, plugin_for: Callable[[Path], str] = lambda _: ""
     ) -> None:
-        """`plugin_for`: what the emulator loads for a program of the target; empty for nothing."""
+        """`plugin_for`: the emulator's plugin option for a program of the target, or an empty string."""
         self.cell = cell
         self._plugin_for = plugin_for
         self.target = cell.runner.target.name
@@ -57,9 +57,10 @@ class Programs:
     ) -> Result:
         """Run a program on the cell's target, or on another one, with `sent` as its standard input.
 
-        It runs in the test's folder. `meanwhile` is called again and again until it ends. `seconds`: its time limit on
-        this machine; an emulated one has more. Waits for a busy processor do not count.
-        Raises AssertionError if it does not end in time, or if a signal ends it, whose place the text names.
+        The program runs in the test's folder. `meanwhile` is called repeatedly until the program ends. `seconds`: the
+        time limit on this machine, which is longer under emulation. Waits for a busy processor do not count. Raises
+        AssertionError if the program does not end in time, if a signal ends it, or at a fault, whose location the
+        message names.
         """
         cell, target = self.cell, target or self.target
         runner = cell.runner if target == self.target else cell.peers[target].runner
@@ -87,7 +88,7 @@ class Programs:
             frame = Symbols(cell.triple, str(program)).backtrace(faults[0], machine)[0]
             place = f"{frame.function} ({place_in_file(frame.file, frame.line)})"
             raise AssertionError(f"{program.name} {' '.join(words)}: signal {faults[0].signal} in {place}: {said}")
-        # What does not end is ended by a signal.
+        # A signal ends a program that does not end by itself, so this check comes first.
         assert not result.expired, f"{program.name} {' '.join(words)} did not end: {said}"
         assert 0 <= result.code < 128, f"{program.name} {' '.join(words)} was ended by a signal: {said}"
         return result
@@ -100,16 +101,16 @@ class Programs:
         shown: Callable[[bytes], bytes] = bytes,
         before: Callable[[], object] = lambda: None,
     ) -> bytes:
-        """The output of a program on the target, which must be that of this machine's, as must be its exit status.
+        """The output of a program on the target. Output and exit status must equal those on this machine.
 
-        `shown`: the output without what differs from run to run. `before`: what to do before each of both runs.
+        `shown` removes from the output what differs from run to run. `before` is called before each of the two runs.
         """
         before()
         native = self.run(name, *words, sent=sent, target=ORACLE)
         before()
         own = self.run(name, *words, sent=sent)
         ours, theirs = shown(own.output), shown(native.output)
-        # A finding's text is the same in every run: it has no address.
+        # A finding's text must be the same in every run, so it contains no address.
         before_each = ["", *words]
         told = [word for word, last in zip(words, before_each, strict=False) if not {word, last} & ADDRESS_OPTIONS]
         what = " ".join([f"{self._family}-{name}", *(word for word in told if "/" not in word)])[:200]
@@ -138,7 +139,7 @@ class Programs:
         return path
 
     def fresh(self, name: str, content: dict[str, bytes]) -> Path:
-        """A folder there with nothing but these files."""
+        """A folder there that contains only these files."""
         shutil.rmtree(self._folder / name, ignore_errors=True)
         for part, text in content.items():
             self.file(f"{name}/{part}", text)

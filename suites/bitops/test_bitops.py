@@ -1,4 +1,4 @@
-"""BITOP, BITCOUNT, BITPOS, SETBIT and GETBIT at every edge of header and word, against model and native build."""
+"""BITOP, BITCOUNT, BITPOS, SETBIT and GETBIT around the limits of headers and words, against model and native build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 LENGTHS = EDGE_LENGTHS + HEADER_LENGTHS
-# Keys of several lengths: in old releases a key's bytes shift what follows them in the query buffer.
+# Keys of several lengths: in old releases a longer key shifts the following bytes in the query buffer.
 KEYS = ["k", "key", "a-key-of-32-bytes-so-that-header3", "x" * 45]
 
 
@@ -114,7 +114,7 @@ def test_getbit_reads_every_bit_of_every_short_string(both: PairedServers) -> No
 
 
 def test_bit_commands_after_append_and_setrange_moved_the_string(both: PairedServers) -> None:
-    """Growth changes the header, and with it where the bytes begin."""
+    """Growth changes the header, and with it the address of the first byte."""
     for length in (30, 31, 32, 43, 44, 45, 254, 255, 256):
         text, more = both.some_bytes(length), both.some_bytes(3)
         requests = [

@@ -20,7 +20,7 @@ def ranges_in_bits(both: PairedServers) -> None:
     """Skip the test if BITCOUNT and BITPOS do not support them."""
     answer = both.ask([["SET", "k", "x"], ["BITCOUNT", "k", 0, 0, "BIT"]])[1]
     if not isinstance(answer, int):
-        pytest.skip("ranges are in bytes alone (in bits since Redis 7.0)")
+        pytest.skip("ranges can be in bits only since Redis 7.0")
 
 
 @pytest.mark.usefixtures("ranges_in_bits")

@@ -1,7 +1,7 @@
 """Every access of the target, at every offset, does what CPU, kernel and policy prescribe, and is logged if it must be.
 
 The accesses are data (harness/isa/accesses/*.toml), and so are the rules (targets/*.toml and
-harness/plan/policies/*.toml). An access that does not behave makes the target's results UNKNOWN.
+harness/plan/policies/*.toml). If an access behaves differently, the target's results are UNKNOWN.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def performed(cell: CellSpec, perform: CanaryRunner, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="session")
 def deaths(cell: CellSpec, perform: CanaryRunner) -> dict[str, str]:
-    """How a process without a signal handler ended that made an access."""
+    """For each access, how a process without a signal handler ended that made it."""
     return canary.deaths(perform, canary.cases(cell.runner))
 
 

@@ -1,6 +1,5 @@
-"""Every error that the target's detector must report is reported, in its own function; its well-behaved twin is not.
-
-A case that does not behave makes the target's results UNKNOWN. Targets without a detector do not collect this file.
+"""The target's detector reports every planted error, in the right function, and never the correct twin of an error. If
+a case behaves differently, the target's results are UNKNOWN. Targets without a detector do not collect this file.
 """
 
 from __future__ import annotations

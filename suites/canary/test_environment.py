@@ -1,6 +1,5 @@
-"""What an environment must kill dies in it, what it must not kill lives, and the records say of what.
-
-A case that does not behave makes the target's results UNKNOWN. In the usual environment this file is not collected.
+"""An environment kills the programs that it must kill and no others, and the records contain the cause of each death.
+If a case behaves differently, the target's results are UNKNOWN. The usual environment does not collect this file.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 FEWEST = 3
-"""With two nodes no message has a gossip section, because a node is told of third ones only. Votes need three too."""
+"""With two nodes no message has a gossip section, which is about third nodes only. Votes also need three nodes."""
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def start_node(start_guest: StartGuest, ports: Ports) -> Callable[..., Node]:
 
 @pytest.fixture
 def patience(cell: CellSpec) -> None:
-    """For tests that wait for the nodes' own time-outs."""
+    """Skips tests that wait for the nodes' own time-outs, except in the larger tiers."""
     if cell.tier == "quick" and not cell.patient:
         pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
 
 
 @pytest.fixture
 def everybody(start_node: Callable[..., Node], cell: CellSpec) -> list[Node]:
-    """A node on the cell's target and one of each kind of machine: strangers to each other."""
+    """A node on the cell's target and one on each kind of machine. They do not know each other yet."""
     found = [start_node(), *(start_node(target=name) for name in kinds.companions(cell))]
     while len(found) < FEWEST:
         found.append(start_node())

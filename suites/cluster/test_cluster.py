@@ -23,12 +23,12 @@ HALF = nodes.SLOTS // 2
 EPOCH = (1 << 40) + 3
 """A configuration epoch that needs more than 32 bits."""
 OFFSET = 1 << 32
-"""A place in a primary's stream that needs as many."""
+"""An offset in a primary's replication stream that needs more than 32 bits."""
 
 
 @pytest.fixture
 def pair(companion: str, start_node: Callable[..., Node]) -> Callable[[], list[Node]]:
-    """A node on the cell's target and one on the peer, joined: the first has the lower half of the slots."""
+    """A node on the cell's target and one on the peer, in one cluster. The first has the lower half of the slots."""
 
     def made() -> list[Node]:
         both = [start_node(), start_node(target=companion)]
@@ -154,7 +154,8 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(companion: str, sta
 def test_a_replica_takes_over_when_it_is_told_to(
     companion: str, role: str, start_node: Callable[..., Node], cell: CellSpec
 ) -> None:
-    # A primary goes on from the offset of its file since 7.0. The replica waits for the one that it is told.
+    # Since 7.0 a primary continues at the offset in its file. Before a failover the replica waits for the primary's
+    # offset.
     files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
     own = start_node(files=files if role == "primary" else None)
     other = start_node(target=companion, files=None if role == "primary" else files)
@@ -183,7 +184,9 @@ def test_a_replica_takes_over_when_it_is_told_to(
 
 
 def replicated(viewer: Node) -> dict[bytes, int]:
-    """Node -> how far it has replicated, as a node knows of itself, and from the others by the bus (7.0)."""
+    """Node -> its replication offset, according to `viewer`, which learns those of other nodes over the bus (since
+    7.0).
+    """
     shards = (nodes.fields(shard) for shard in viewer.ask("CLUSTER", "SHARDS"))
     members = (nodes.fields(one) for shard in shards for one in shard["nodes"])
     return {bytes(one["id"]): int(one["replication-offset"]) for one in members}
@@ -194,7 +197,7 @@ def test_a_nodes_file_is_read_by_the_other_machine(companion: str, start_node: C
     writer = start_node(target=companion)
     writer.ask("CLUSTER", "SET-CONFIG-EPOCH", EPOCH)
     writer.ask("CLUSTER", "ADDSLOTS", *range(0, nodes.SLOTS, 2))
-    # No node of the file has these epochs.
+    # These epochs are greater than those of all nodes in the file.
     epochs = b"vars currentEpoch %d lastVoteEpoch %d\n" % (EPOCH + (1 << 41), EPOCH + (1 << 33))
     written = re.sub(rb"^vars .*\n", epochs, writer.guest.read("nodes.conf"), flags=re.MULTILINE)
     reader = start_node(files={"nodes.conf": written})

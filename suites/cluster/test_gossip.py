@@ -1,4 +1,4 @@
-"""Nodes of every byte order and width tell each other of nodes that they never met."""
+"""Nodes of every byte order and width tell each other about nodes that they never met."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_a_node_says_of_itself_reaches_those_that_never_met_it(everybody: l
         for viewer in everybody:
             words = viewer.view()[about.identifier]
             assert nodes.port_in(words) == about.port, words
-            # The last pong, in milliseconds since 1970. A node has none of itself.
+            # The time of the last pong, in milliseconds since 1970. A node has no such time for itself.
             if viewer is not about:
                 assert abs(viewer.milliseconds() - int(words[5])) < MINUTE, f"a pong at {words[5]}"
 
@@ -38,7 +38,7 @@ def test_a_port_that_changes_is_known_to_all(everybody: list[Node], cell: CellSp
         pytest.skip("the announced port can be changed since 7.0")
     nodes.meet_in_a_row(everybody)
     changed = everybody[-1]
-    # Both bytes of the number are needed, and none is 0. The others must still find the node.
+    # Neither byte of the port is 0. The bus port stays, so that the others still find the node.
     announced = {"port": 0x1234, "bus-port": changed.port + 10_000, "ip": "127.0.0.1"}
     for name, value in announced.items():
         changed.ask("CONFIG", "SET", f"cluster-announce-{name}", value)

@@ -1,4 +1,4 @@
-"""Nodes fail, return, leave, and change sides. All others agree on it, whatever their byte order and width."""
+"""Nodes fail, return, leave, and change their primary. All others learn this, whatever their byte order and width."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ NODE_TIMEOUT_MILLISECONDS = 5000
 MINUTE = 60_000
 ASLEEP_SECONDS = 5
 STAY = 100
-"""A primary with fewer replicas than these spares none."""
+"""Number of replicas that a primary keeps. No primary here has so many, so no replica moves until a test lowers it."""
 
 
 class FailedOver(NamedTuple):
-    """A cluster whose replica was elected in place of a primary that is silent."""
+    """A cluster in which a replica was elected to replace a silent primary."""
 
     silent: Node
     """The primary that has ended."""
     its_file: bytes
-    """What it knew then: its nodes.conf."""
+    """Its nodes.conf from just before it ended."""
     elected: Node
     living: list[Node]
     """Every node but the silent one."""
@@ -41,7 +41,7 @@ class FailedOver(NamedTuple):
 
 
 def follow(replica: Node, primary: Node, everybody: Sequence[Node]) -> None:
-    """Have a node that the others know follow a primary. All know it in the end."""
+    """Make a known node a replica of a primary, and wait until all nodes know it."""
     guests = [node.guest for node in everybody]
     replica.ask("CLUSTER", "REPLICATE", primary.identifier)
     await_that(lambda: nodes.link_state(replica) == "up", guests, "the replica's link")
@@ -49,7 +49,7 @@ def follow(replica: Node, primary: Node, everybody: Sequence[Node]) -> None:
 
 
 def introduce(newcomer: Node, everybody: Sequence[Node]) -> list[Node]:
-    """Have a node meet one of a cluster, and wait until all know it. Returns them all."""
+    """Add a node to a cluster, and wait until all nodes know it. Returns all nodes."""
     newcomer.ask("CLUSTER", "MEET", "127.0.0.1", everybody[0].port)
     every = [*everybody, newcomer]
     guests = [node.guest for node in every]
@@ -58,13 +58,13 @@ def introduce(newcomer: Node, everybody: Sequence[Node]) -> list[Node]:
 
 
 def give_up_after(milliseconds: int, everybody: Sequence[Node]) -> None:
-    """Set how long a node may be silent until others think that it has failed."""
+    """Set after how many milliseconds of silence the others consider a node failed."""
     for node in everybody:
         node.ask("CONFIG", "SET", "cluster-node-timeout", milliseconds)
 
 
 def fail_over(everybody: list[Node], silent: Node, replica: Node) -> FailedOver:
-    """End a primary, and wait until the votes of the others have made its replica one."""
+    """End a primary, and wait until the other primaries have elected its replica."""
     nodes.meet_in_a_row(everybody)
     every = introduce(replica, everybody)
     key = nodes.key_in(*silent.slots())
@@ -93,7 +93,7 @@ def test_a_silent_primary_is_replaced_by_the_votes_of_the_others(
     everybody: list[Node], own: str, start_node: Callable[..., Node], cell: CellSpec
 ) -> None:
     first, *others = everybody
-    # The primary that ends and the replica that takes over are of different kinds where the run has two.
+    # The silent primary and the elected replica are on different kinds of machines if the run has two.
     silent = first if own == "silent" else others[-1]
     target = others[-1].guest.runner.target.name if own == "silent" else cell.runner.target.name
     cluster = fail_over(everybody, silent, start_node(target=target))
@@ -117,14 +117,14 @@ def test_a_primary_that_returns_learns_who_has_replaced_it(
     silent = (foreign or everybody)[-1]
     cluster = fail_over(everybody, silent, start_node(target=cell.runner.target.name))
     give_up_after(MINUTE, cluster.living)
-    # Its successor must not tell it, and nodes of another byte order shall, where there are any.
+    # The UPDATE must not come from the successor or, if the run has two byte orders, from a node with that of `silent`.
     asleep = [node for node in cluster.living if node is cluster.elected or (foreign and order(node) == order(silent))]
     teller = next(node for node in cluster.living if node not in asleep)
     with contextlib.ExitStack() as stack:
         sleepers = [stack.enter_context(server.client(node.guest)) for node in asleep]
         for sleeper in sleepers:
             sleeper.send(sleeper.pack([("DEBUG", "SLEEP", ASLEEP_SECONDS)]))
-        # It comes back at another address, and says so.
+        # It returns at another address, which it announces.
         returned = start_node(target=silent.guest.runner.target.name, files={"nodes.conf": cluster.its_file})
         assert [sleeper.receive() for sleeper in sleepers] == [b"OK"] * len(sleepers)
     assert returned.identifier == silent.identifier
@@ -146,7 +146,7 @@ def test_a_primary_that_returns_learns_who_has_replaced_it(
 def test_a_spare_replica_goes_to_a_primary_that_has_none(
     everybody: list[Node], companion: str, start_node: Callable[..., Node]
 ) -> None:
-    """Replicas count the replicas of other primaries by what the bus tells them."""
+    """Replicas learn from the bus how many replicas other primaries have."""
     nodes.meet_in_a_row(everybody)
     rich, poor, *_ = everybody
     every = list(everybody)

@@ -1,4 +1,4 @@
-"""A node alone answers what is asked of a cluster's node as the native build does."""
+"""A single node answers requests about its cluster as the native build does."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from harness.run.extra_servers import StartGuest
     from suites._shared.cluster_nodes import Node
 
-# Numbers of nodes and of shards: 160 bits, drawn at random. A node draws another one when it is reset.
+# Identifiers of nodes and shards: 160 random bits. A node that is reset chooses a new identifier.
 _DRAWN = re.compile(r"\b(?!0{40})[0-9a-f]{40}\b")
 
 
 ME = "a" * 40
 STRANGERS = {"other": "b" * 40, "replica": "c" * 40, "failed": "e" * 40, "unknown": "f" * 40}
-"""Nodes that a file tells of, and one that none does. Their ports are those of no server that speaks this protocol."""
+"""Nodes in a file, and `unknown`, which is in none. No server of this protocol listens on their ports."""
 OTHERS = """\
 {other} 127.0.0.1:2@10002,other.example master - 0 0 2 disconnected 10923-16383
 {replica} 127.0.0.1:3@10003 slave,fail? {other} 0 0 2 disconnected
@@ -59,19 +59,19 @@ class NodeRequests(Record, frozen=True):
 
 
 def shown(reply: Reply, node: Node) -> str:
-    """A reply as text, with words for what differs between two nodes: identifiers and ports."""
+    """A reply as text, with words instead of identifiers, ports and other values that differ between two nodes."""
     text = f"error: {reply}" if isinstance(reply, Exception) else repr(reply)
     text = _DRAWN.sub("IDENTIFIER", text)
     for port, word in ((node.port, "PORT"), (node.port + 10000, "BUS")):
         text = re.sub(rf"\b{port}\b", word, text)
-    # When a node that is not there was asked last, and whether its socket is still there, is a matter of moments.
+    # The time of the last ping to a missing node, and whether its socket still exists, depend on timing.
     text = re.sub(r"\b(\d{13}|0) (\d{13}|0) (\d+) (dis)?connected\b", r"SENT HEARD \3 LINK", text)
-    # Redis 8 tells the bytes that its bus has sent, with clocks in some of them.
+    # Redis 8 counts the bytes that it sends over the bus, and their number depends on timing.
     return re.sub(r"(cluster_stats_\w+|total_cluster_links_\w+):\d+", r"\1:N", text)
 
 
 def compare(requests: str, pair: list[Node], target: str) -> None:
-    """Ask both nodes the same. Raises DifferenceError for the first other reply."""
+    """Send the same requests to both nodes. Raises DifferenceError for the first reply that differs."""
     for name, identifier in STRANGERS.items():
         requests = requests.replace(f"<{name}>", identifier)
     guest, native = (
@@ -109,7 +109,7 @@ def test_a_node_with_all_slots_answers_as_on_this_machine(pair: list[Node], cell
 
 @pytest.fixture
 def pair_from(start_node: Callable[..., Node], cell: CellSpec) -> Callable[[str], list[Node]]:
-    """The same node on both machines, with a file that tells of others."""
+    """The same node on both machines, with a file that contains other nodes."""
     if cell.version < (7,):
         pytest.skip("the file has hostnames since 7.0")
 

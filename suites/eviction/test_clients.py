@@ -1,4 +1,4 @@
-"""The clients that use most memory are disconnected first, until the others fit."""
+"""The server disconnects the clients that use the most memory, until the others fit the limit."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 MEBIBYTE = 1 << 20
 SIZES = {"largest": 8 * MEBIBYTE, "large": 4 * MEBIBYTE, "middle": 2 * MEBIBYTE, "small": MEBIBYTE // 8}
-"""Name of a client -> the bytes of its request that the server has received."""
+"""Name of a client -> number of bytes of its unfinished request."""
 
 
 def received(both: PairedServers) -> list[str]:
-    """The clients of which the server has all that they sent."""
+    """The clients whose bytes the server has all received."""
     text = bytes(both.guest.command("CLIENT", "LIST")).decode()  # type: ignore[arg-type]
     clients = [dict(word.split("=", 1) for word in line.split()) for line in text.splitlines()]
     waiting = {one["name"]: int(one["qbuf"]) for one in clients}
@@ -42,7 +42,7 @@ def test_the_largest_clients_are_disconnected_until_the_others_fit(
         await_that(
             lambda: received(both) == list(SIZES), [guest], "the server to receive every client's part of a request"
         )
-        # The limit is between what the remaining clients use and the same with one more.
+        # The limit allows the remaining clients, but not one more.
         for limit, remaining in ((16, 4), (9, 3), (5, 2), (1, 1)):
             both.guest.command("CONFIG", "SET", "maxmemory-clients", limit * MEBIBYTE)
             found, due = received(both), list(SIZES)[-remaining:]

@@ -1,4 +1,4 @@
-"""Every policy evicts keys in the order of the numbers that it compares, however wide these are."""
+"""Every policy evicts keys in the order of the numbers that it compares, whatever their width."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 FAR = 1 << 43
-"""A moment in milliseconds that no test sees: in 2248."""
-# The low words are in another order than the moments, with and without a sign; half differ in the low word alone.
+"""A time in milliseconds since 1970 that no test reaches: in 2248."""
+# The low words have another order than the times, signed and unsigned. Half of the times differ only in the low word.
 MOMENTS = [
     FAR + (high << 32) + low
     for high, low in (
@@ -35,7 +35,7 @@ IDLE_TIMES = [16_000_000, 1 << 23, (1 << 23) - 60, 1 << 22, (1 << 22) - 60, 66_0
 FREQUENCIES = [0, 1, 4, 5, 6, 17, 127, 128, 253, 254]
 PREFIXES = itertools.count()
 MARK = "evicted so far"
-# A sample has all of a test's keys; frequencies do not age; an eviction has no time limit (since 6.2).
+# A sample contains all keys of a test, frequencies do not age, and eviction has no time limit (since 6.2).
 SETTINGS = {"maxmemory-samples": 64, "lfu-decay-time": 0, "maxmemory-eviction-tenacity": 100}
 DEFAULTS: dict[str, Any] = {"maxmemory-samples": 5, "lfu-decay-time": 1, "maxmemory-eviction-tenacity": 10}
 DEFAULTS |= {"maxmemory": 0, "maxmemory-policy": "noeviction", "notify-keyspace-events": ""}
@@ -49,7 +49,7 @@ def _settings(both: PairedServers) -> Iterator[None]:
 
 
 def evicted(both: PairedServers, guest: Guest) -> list[bytes]:
-    """Names of keys in the order in which the guest evicts them when it may have no memory at all."""
+    """Names of keys, in the order in which the guest evicts them when it may use no memory."""
     with guest.client() as listener:
         listener.command("PSUBSCRIBE", "__keyevent@*__:evicted", MARK)
         listener.receive()
@@ -72,18 +72,18 @@ def evicted(both: PairedServers, guest: Guest) -> list[bytes]:
 
 
 Making = Callable[[str, int], list[list[Any]]]
-"""The requests that make a key with a number: the moment of its expiry, or its idle time or frequency."""
+"""The requests that make a key with a number: a time of expiry, an idle time, or a frequency."""
 
 
 def expect_order(
     both: PairedServers, guest: Guest, policy: str, numbers: list[int], later: list[int], making: Making
 ) -> None:
-    """Require that a policy evicts keys with these numbers in this order, whatever the order in which they came.
-
-    It evicts keys with the `later` numbers afterwards. They keep the table full: samples of a sparse one are not whole.
+    """Require that a policy evicts keys with these numbers in this order, in whatever order they were created. Keys
+    with the `later` numbers must follow. They keep the table full, because a sample of a sparse table may be
+    incomplete.
     """
     both.guest.command("CONFIG", "SET", "maxmemory-policy", policy)
-    # The server remembers names of candidates: a key with the name of an earlier one would take over its number.
+    # The server remembers candidates by name: a key with the name of an earlier candidate would inherit its number.
     prefix = next(PREFIXES)
     keys = [(f"{prefix}:{number}", number) for number in numbers]
     every = keys + [(f"{prefix}:later:{n}", number) for n, number in enumerate(later)]
@@ -119,8 +119,9 @@ def test_what_expires_first_is_evicted_first_of_all_databases(both: PairedServer
 
 
 def restoring(both: PairedServers, option: str, *, lasting: bool) -> Making:
-    """What makes keys by RESTORE with an option."""
-    # Keys with a small number share one object as long as there is no limit, and with it the time and the frequency.
+    """Makes keys with RESTORE and an option."""
+    # The value is text: without a memory limit, keys with the same small integer share an object, its time and
+    # frequency.
     both.guest.command("SET", "source", "text")
     payload = both.guest.command("DUMP", "source")
     both.guest.command("DEL", "source")

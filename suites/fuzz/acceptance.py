@@ -1,4 +1,6 @@
-"""Counts the damaged inputs that the native build accepts: a kind with too few tests nothing and fails."""
+"""Counts the damaged inputs that the native build accepts. A test fails if too few of a kind are accepted, because
+refused inputs test little.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.02
 """Minimum share of a kind's damaged inputs that the native build must accept, and at least one input.
 
-The damage is chosen so that it accepts a tenth or more.
+The damage is chosen so that the native build accepts at least a tenth.
 """
 
 

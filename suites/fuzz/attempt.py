@@ -32,13 +32,13 @@ def attempt(
 ) -> tuple[Failure | None, list[Reply]]:
     """Empty both servers and send the stream; compare them and the model and, at a checkpoint, all stored data.
 
-    Returns the failure, and the guest's replies as far as they came. Raises OSError if a server cannot be emptied.
+    Returns the failure, and the replies that the guest sent. Raises OSError if a server cannot be emptied.
     """
     stream = concluded(stream)
     emptying.empty(guest, oracle)
     if awaits_time(stream):
         emptying.hasten(guest, oracle)
-    # To accept a client and to end it takes a server as long as some commands.
+    # Accepting and closing a connection takes a server as long as several commands.
     keeps = checkpoint and leaves_client(guest, stream)
     if not keeps:
         emptying.drop_clients()
@@ -51,12 +51,12 @@ def attempt(
 
 
 class _Pair:
-    """Both servers, empty, and the clients that ask them. Clients that are not kept end with `connections`."""
+    """Both servers, empty, and their clients. Clients that are not kept close with `connections`."""
 
     def __init__(
         self, guest: Guest, oracle: Guest, emptying: Emptying, connections: contextlib.ExitStack, *, keeps: bool
     ) -> None:
-        """`keeps`: whether the one client of each remains for the next stream."""
+        """`keeps`: whether each server's only client is reused for the next stream."""
         self.native = _Side(oracle, lambda: _native_client(oracle), emptying)
         self.guest = _Side(guest, guest.client, emptying)
         self._emptying = emptying
@@ -64,10 +64,10 @@ class _Pair:
         self._keeps = keeps
         self._known_faults = guest.evidence.faults()
         self._keys: Reply = None
-        """The keys of the native build after the stream; None if nobody has asked."""
+        """The keys of the native build after the stream; None if they are unknown."""
 
     def failure_of(self, stream: Stream) -> Failure | None:
-        """Send the stream, and compare the replies, the model's too."""
+        """Send the stream, and compare the replies with each other and with the model."""
         sides = self.native, self.guest
         for side in sides:
             side.connect(clients_of(stream), self._connections)
@@ -88,12 +88,12 @@ class _Pair:
         return self._differing(stream) or mistaken(stream, self.guest.replies)
 
     def failure_of_data(self, stream: Stream) -> Failure | None:
-        """Compare all data that the stream has stored. A client that is kept is ready for the next one."""
+        """Compare all data that the stream has stored. A kept client is then ready for the next stream."""
         sides = self.native, self.guest
         first = RESET if self._keeps else command("SELECT", 0)
         read = (first, *listing(stream), *stored(self.native.control, self._keys))
         if clients_of(stream) > 1:
-            # Of two clients each may have been disconnected, or hear of what the other does.
+            # Either of two clients may be disconnected, or may receive messages about the other.
             for side in sides:
                 side.connect(1, self._connections)
         content = wire(read)
@@ -110,9 +110,9 @@ class _Pair:
         return failure
 
     def _leave(self, stream: Stream, restored: list[list[Reply]]) -> None:
-        """Say what both servers have received or, where clients are kept and all is restored, that it is nothing.
+        """Record the stream that both servers have received, or none if clients are kept and everything is restored.
 
-        `restored`: each server's replies to what restores it.
+        `restored`: each server's replies to the commands that restore it.
         """
         sides = self.native, self.guest
         if not self._keeps:
@@ -124,7 +124,7 @@ class _Pair:
                 side.keep_client()
 
     def _ask(self, native: list[pipeline.Write], guest: list[pipeline.Write]) -> None:
-        """Send each write to both servers, which work at the same time, before the next one."""
+        """Send each write to both servers, which work in parallel, and wait for their replies before the next write."""
         for (to_native, native_count), (to_guest, guest_count) in zip(native, guest, strict=True):
             self.native.send(to_native)
             self.guest.send(to_guest)
@@ -143,12 +143,12 @@ def _native_client(oracle: Guest) -> Client:
 
 
 class _Side:
-    """One of the two servers, the clients that ask it, and all its replies."""
+    """One of the two servers, its clients, and all its replies."""
 
     def __init__(self, server: Guest, connect_one: Callable[[], Client], emptying: Emptying) -> None:
         self.replies: list[Reply] = []
         self.error: OSError | None = None
-        """Why not all replies came; nothing more is sent then."""
+        """The reason why replies are missing; after it nothing more is sent."""
         self.server = server
         self._connect_one = connect_one
         self._emptying = emptying
@@ -156,18 +156,18 @@ class _Side:
 
     @property
     def control(self) -> ControlConnection:
-        """The connection beside those of the clients."""
+        """The control connection, which no client of the stream uses."""
         return self._emptying.control(self.server)
 
     def connect(self, number: int, connections: contextlib.ExitStack) -> None:
-        """Take so many clients, which are new or as new. They close with `connections`."""
+        """Connect that many clients. A kept client counts as new. They close with `connections`."""
         kept = self._emptying.take_client(self.server)
         self._clients = [kept or self._connect_one(), *(self._connect_one() for _ in range(number - 1))]
         for client in self._clients:
             connections.enter_context(client)
 
     def send(self, content: bytes) -> None:
-        """Send what the one client sends."""
+        """Send bytes from the first client."""
         if not self.error:
             try:
                 self._clients[0].send(content)
@@ -175,7 +175,7 @@ class _Side:
                 self.error = error
 
     def receive(self, count: int) -> None:
-        """Receive so many replies."""
+        """Receive that many replies."""
         if not self.error:
             try:
                 self._clients[0].receive_into(self.replies, count)
@@ -183,7 +183,7 @@ class _Side:
                 self.error = error
 
     def converse(self, stream: Stream) -> None:
-        """Send what several clients send, and receive the replies."""
+        """Send a stream of several clients, and receive the replies."""
         seconds = self.server.deadline_seconds
         try:
             pipeline.ask_all_into(self.replies, self._clients, stream, self.control, deadline_seconds=seconds)
@@ -191,25 +191,27 @@ class _Side:
             self.error = error
 
     def end_of_replies(self, count: int) -> list[Reply]:
-        """Take away the replies after so many."""
+        """Remove and return the replies after the first `count`."""
         end = self.replies[count:]
         del self.replies[count:]
         return end
 
     def keep_client(self) -> None:
-        """Keep the client for the next stream, for which all is as before."""
+        """Keep the client for the next stream, and record that the server is empty."""
         self._emptying.keep_client(self.server, self._clients[0])
         self._emptying.sent(self.server, ())
 
 
 def concluded(stream: Stream) -> Stream:
-    """The stream; if several clients send it, each ends with PING, whose reply brings what it heard of the others."""
+    """The stream. If it has several clients, each ends with PING, so that messages about the other clients arrive
+    first.
+    """
     number = clients_of(stream)
     ends = tuple(msgspec.structs.replace(command("PING"), client=client) for client in range(number))
     return stream if number == 1 or stream[-number:] == ends else (*stream, *ends)
 
 
 def _listing_keys(writes: list[pipeline.Write]) -> list[pipeline.Write]:
-    """The writes of a stream, and RESET and KEYS with the last one."""
+    """The writes of a stream, the last one with RESET and KEYS added."""
     content, count = writes[-1]
     return [*writes[:-1], (content + wire((RESET,)) + LIST_KEYS, count + 2)]

@@ -24,16 +24,14 @@ def emptying() -> Iterator[Emptying]:
 
 @pytest.fixture(scope="session")
 def begun() -> list[CellSession]:
-    """The cell, once a test of this suite has begun."""
+    """Contains the cell's session once a test of this suite has begun."""
     return []
 
 
 @pytest.fixture(autouse=True)
 def _new_server(cell_run: CellSession, begun: list[CellSession]) -> None:
-    """The first test begins with a new server.
-
-    In `threads` the tests of `protocol` have used the present one, and the native build knows nothing of it: each would
-    have its own offset of replication.
+    """Give the first test a new server. In `threads` the current server has already run the tests of `protocol`, and
+    the native build has not: their replication offsets would differ.
     """
     if not begun:
         cell_run.servers.retire()

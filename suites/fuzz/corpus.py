@@ -1,4 +1,4 @@
-"""Streams worth keeping: those committed beside this file, and those with which a long run found new behaviour.
+"""Streams worth keeping: those committed beside this file, and those that showed new behaviour in a long run.
 
 A feature is any hashable behaviour of a stream. The corpus keeps every stream that shows a new feature. Features are
 edges of the guest's code where the emulator reports them, and shapes of replies elsewhere. A stream's features are kept
@@ -26,11 +26,11 @@ LARGEST_BYTES = 1 << 17
 """Size limit of a kept file: streams of long values are not worth their space."""
 MOST_FILES = 2000
 FOUND, KEPT = "found-", "kept-"
-"""How the names of streams begin that failed, and of those that showed something new."""
+"""Prefixes of file names: streams that failed, and streams that showed something new."""
 
 
 class Corpus:
-    """Kept streams, in memory and, given a folder, on disk. `build` says where features were seen."""
+    """Kept streams, in memory and, given a folder, on disk. `build` identifies the build that showed the features."""
 
     def __init__(self, folder: Path | None, build: str = "") -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class Corpus:
         self.streams: list[Stream] = []
         """The streams from which mutations start."""
         if folder is not None:
-            # What was tried and showed nothing takes the place of others.
+            # Streams that showed nothing on this build would take the place of others.
             corpus_folder.minimise(folder, build)
         entries = self._entries()
         self._files = len(entries)
@@ -59,7 +59,7 @@ class Corpus:
         return len(self._features)
 
     def next_old(self) -> Stream | None:
-        """A stream to replay: the committed ones, then those that failed, then those not tried on this build yet."""
+        """The next stream to replay: committed ones first, then failed ones, then those not yet tried on this build."""
         if self._waiting is None:
             kept = [
                 entry for entry in self._entries() if entry.name.startswith(FOUND) or self._features_of(entry) is None
@@ -69,7 +69,7 @@ class Corpus:
             return None
         path = self._waiting.pop(0)
         if path.parent == self._folder:
-            # Before it is sent: the next run need not try again what ends this one.
+            # Noted before it is sent, so that a stream that ends this run does not end the next one.
             self._note(path)
         return read_stream(path)
 
@@ -83,7 +83,7 @@ class Corpus:
         return len(new)
 
     def save(self, stream: Stream, prefix: str, new: Iterable[int] = ()) -> None:
-        """Write a stream and its new features into the folder, if there is one. `FOUND` sorts before `KEPT`."""
+        """Write a stream and its new features into the folder, if there is one."""
         content = text_of(stream).encode()
         if self._folder is None or len(content) > LARGEST_BYTES:
             return
@@ -111,16 +111,15 @@ class Corpus:
 
 
 def _number(feature: Hashable) -> int:
-    """A number for a feature that is none, the same in every process."""
+    """The feature itself if it is a number, otherwise a number for it that is the same in every process."""
     if isinstance(feature, int):
         return feature
     return int.from_bytes(hashlib.blake2b(repr(feature).encode(), digest_size=6).digest())
 
 
 def shapes(stream: Stream, replies: Sequence[Reply]) -> set[Hashable]:
-    """The shapes of the replies to commands: the kind, the magnitude of the size, an error's text, but no values.
-
-    A reply that may be any has none, so that the same seed makes the same streams.
+    """The shapes of the replies to commands: the type, the magnitude of the size, an error's text, but no values. An
+    unpredictable reply has no shape, so that the same seed makes the same streams.
     """
     return {
         (command.name, len(command.words).bit_length(), _shape(reply))

@@ -43,7 +43,9 @@ def rdb_length(length: int) -> bytes:
 
 
 def damaged(content: bytes, random: random.Random, *, first: int = 0) -> bytes:
-    """The content with faults after `first` bytes: flipped bits, boundary bytes, lost, doubled or moved pieces."""
+    """The content with faults after the first `first` bytes: flipped bits, boundary values, and lost, doubled or moved
+    pieces.
+    """
     text = bytearray(content)
     for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
         if len(text) <= first:
@@ -78,12 +80,12 @@ def damaged_file(content: bytes, random: random.Random) -> bytes:
     whole = damaged(content, random, first=MAGIC_BYTES)
     fits = (
         random.random() < 0.75 and len(whole) >= MAGIC_BYTES + 8
-    )  # of a shorter one the checksum would take the magic's place
+    )  # in a shorter file the checksum would overwrite the magic number
     return sealed(whole) if fits else whole
 
 
 def fitting_file(content: bytes, random: random.Random) -> bytes:
-    """An RDB file with faults and a matching checksum: servers accept such a file more often than others."""
+    """An RDB file with faults and a matching checksum: servers accept such files more often than others."""
     whole = damaged(content[:-8], random, first=MAGIC_BYTES)
     return sealed(whole + content[-8:])
 

@@ -1,7 +1,6 @@
-"""Makes a server empty again for the next stream, with its settings as they were at first.
-
-To restore every setting, the users, scripts and functions takes thirty commands, more than most streams have. After a
-stream that was all that a server received, only what the stream may have changed is restored.
+"""Empties a server for the next stream, and restores its initial settings. Restoring all settings, users, scripts and
+functions takes thirty commands, more than most streams have. If a server has received only one stream, only what this
+stream may have changed is restored.
 """
 
 from __future__ import annotations
@@ -25,17 +24,19 @@ UNDO = (
     command("ACL", "DELUSER", "plumb"),
     command("SCRIPT", "LOAD", SCRIPT),
 )
-"""Commands that undo what streams do to a server besides its keys and thresholds, or refused by an older release. The
-script by which EVALSHA names it is known to every stream."""
+"""Commands that undo the effects of streams, except on keys and thresholds. Older releases refuse some of them. SCRIPT
+LOAD lets every stream call the script by its digest with EVALSHA.
+"""
 OFTEN, SELDOM = (command("CONFIG", "SET", "hz", times_a_second) for times_a_second in (500, 50))
-"""How often a server looks at the time: for streams that wait for it, and for all others. As long as a guest and the
-native build run, their timers take 3.5 % of a processor at 500, and 1 % at 50 (redis-7.0.15 on ARMv5)."""
+"""How often per second a server's timer runs: for streams that wait for it, and for all others. The timers of a guest
+and of the native build take 3.5 % of a processor at 500, and 1 % at 50 (redis-7.0.15 on ARMv5).
+"""
 FLUSH = (command("FLUSHALL"),)
 NO_REPLICA = (command("SLAVEOF", "NO", "ONE"),)
-"""It precedes FLUSHALL, which a replica refuses. Before Redis 7 a server becomes one of port -1."""
+"""It precedes FLUSHALL, which a replica refuses. Before Redis 7, a stream can make a server a replica of port -1."""
 _MAKING_REPLICAS = frozenset({"FAILOVER", "REPLICAOF", "SLAVEOF"})
 RESET = command("RESET")
-"""It makes a client as a new one, in releases from SINCE_RESET on."""
+"""It resets a client to the state of a new one, in releases from SINCE_RESET on."""
 SINCE_RESET = (6, 2)
 _OWN_CLIENT = SUBSCRIBING | {
     "ACL",
@@ -51,28 +52,27 @@ _OWN_CLIENT = SUBSCRIBING | {
     "SLAVEOF",
     "SYNC",
 }
-"""Commands that change or end connections, their own or others', in ways that RESET does not undo."""
+"""Commands that change or close the client's own connection or others in ways that RESET does not undo."""
 _ENCODINGS = (b"hash-", b"list-", b"set-", b"zset-", b"stream-", b"hll-", b"sanitize-")
 
 
 class Emptying:
-    """The servers of a cell: what restores their settings, and what they have received since they were emptied.
-
-    Each has a connection that is not recorded, and remains while the server does. It may also have a client that
-    remains from one stream to the next.
+    """The servers of a cell: the commands that restore their settings, and the stream that each has received since it
+    was emptied. Each server has a control connection, which is not recorded and lasts as long as the server. It may
+    also have a client that several streams use in turn.
     """
 
     def __init__(self) -> None:
         self._whole: dict[str, Stream] = {}
-        """A server's folder -> the commands that restore all that streams change, its settings as read before any."""
+        """A server's folder -> the commands that restore everything that streams change, with its initial settings."""
         self._received: dict[str, Stream] = {}
-        """A server's folder -> the one stream that it has received since it was emptied."""
+        """A server's folder -> the only stream that it has received since it was emptied."""
         self._controls: dict[str, tuple[Guest, ControlConnection]] = {}
         self._clients: dict[str, Client] = {}
-        """A server's folder -> its client, for which RESET was the last command."""
+        """A server's folder -> its kept client, whose last command was RESET."""
 
     def control(self, server: Guest) -> ControlConnection:
-        """The connection to a server."""
+        """The control connection to a server."""
         place = str(server.folder)
         if place not in self._controls:
             for other in [other for other, (guest, _) in self._controls.items() if not guest.alive()]:
@@ -83,7 +83,7 @@ class Emptying:
         return self._controls[place][1]
 
     def empty(self, *servers: Guest) -> None:
-        """Remove all keys and settings, and wait for clients that were blocked. The servers do it at the same time.
+        """Remove all keys, restore all settings, and wait until no client is blocked. The servers work in parallel.
 
         Raises OSError if a server is gone, or a client stays blocked, and AssertionError if a server keeps its keys.
         """
@@ -102,22 +102,24 @@ class Emptying:
                 control.await_no_blocked_client()
 
     def hasten(self, *servers: Guest) -> None:
-        """Let servers that are empty look at the time often, until they are restored. Raises OSError as `empty`."""
+        """Make the timers of empty servers run often, until the servers are restored. Raises OSError like `empty`."""
         for server in servers:
             self.control(server).begin(wire((OFTEN,)), 1)
         for server in servers:
             self.control(server).end()
 
     def sent(self, server: Guest, stream: Stream) -> None:
-        """Say that a server has received a stream since it was emptied, and nothing else; or none, and is empty."""
+        """Record that a server has received only this stream since it was emptied; an empty stream: that it
+        is empty.
+        """
         self._received[str(server.folder)] = stream
 
     def restoring(self, server: Guest, stream: Stream) -> Stream:
-        """What a client sends after its stream to restore the server. The first command is FLUSHALL."""
+        """The commands that a client sends after its stream to restore the server. The first is FLUSHALL."""
         return self._due(server, self.control(server), stream)
 
     def take_client(self, server: Guest) -> Client | None:
-        """The client that remained, if one has. Its owner closes it, or gives it back with all restored."""
+        """The kept client, if there is one. The caller closes it, or gives it back after restoring everything."""
         return self._clients.pop(str(server.folder), None)
 
     def keep_client(self, server: Guest, client: Client) -> None:
@@ -125,12 +127,12 @@ class Emptying:
         self._clients[str(server.folder)] = client
 
     def forget(self) -> None:
-        """Take nothing for granted: others may have used the servers."""
+        """Assume nothing about the servers' state: others may have used them."""
         self._received.clear()
         self.drop_clients()
 
     def drop_clients(self) -> None:
-        """Close the clients that remained: what follows may end them, or count them."""
+        """Close the kept clients, because the following commands may close or count them."""
         for place in list(self._clients):
             self._drop_client(place)
 
@@ -146,7 +148,7 @@ class Emptying:
             client.close()
 
     def _due(self, server: Guest, control: ControlConnection, stream: Stream | None) -> Stream:
-        """What restores a server: all of it where nobody knows what the server has received."""
+        """The commands that restore a server: all of them if it is unknown what the server has received."""
         place = str(server.folder)
         if stream is None:
             self._drop_client(place)
@@ -162,7 +164,7 @@ class Emptying:
 
 
 def leaves_client(server: Guest, stream: Stream) -> bool:
-    """Whether the one client that sends a stream is as a new one after RESET, and all other clients are as before."""
+    """Whether RESET after a stream makes its only client equal to a new one, and the stream affects no other client."""
     names = {one.name for one in stream}
     return server.version >= SINCE_RESET and clients_of(stream) == 1 and _OWN_CLIENT.isdisjoint(names)
 
@@ -171,11 +173,11 @@ _TIMED = frozenset(
     {"BLMOVE", "BLMPOP", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZMPOP", "BZPOPMAX", "BZPOPMIN", "WAIT", "WAITAOF"}
 )
 _TIMED_BY = {"CLIENT": b"PAUSE", "XREAD": b"BLOCK", "XREADGROUP": b"BLOCK"}
-"""Commands that wait for a time, and those that do so with a certain word."""
+"""Command -> the option with which it waits for a time; _TIMED has the commands that always do."""
 
 
 def awaits_time(stream: Stream) -> bool:
-    """Whether a command of a stream may wait until a server has looked at the time."""
+    """Whether a command of a stream may wait for the server's timer."""
     return any(
         one.name in _TIMED or (one.name in _TIMED_BY and _TIMED_BY[one.name] in [word.upper() for word in one.words])
         for one in stream
@@ -183,14 +185,13 @@ def awaits_time(stream: Stream) -> bool:
 
 
 _CHANGING = (b"config", b"function", b"acl", b"script")
-"""Names of the commands that restore a server, besides FLUSHALL. A stream without them has changed keys alone."""
+"""Names of the commands that restore a server, besides FLUSHALL. A stream without these names has changed only keys."""
 
 
 def undoing(stream: Stream, whole: Stream) -> Stream:
-    """Those of the commands that restore a server which a stream makes necessary; FLUSHALL is always.
-
-    A setting is restored where the stream names it, all else where a word contains the command's name: a script may
-    call it. Scripts may not call CONFIG.
+    """The commands of `whole` that a stream makes necessary, in addition to FLUSHALL. A setting is restored if the
+    stream names it. Anything else is restored if a word contains the command's name, because a script may call the
+    command. Scripts may not call CONFIG.
     """
     all_words = b" ".join([word for one in stream for word in one.words]).lower()
     changing = [name for name in _CHANGING if name in all_words]
@@ -206,7 +207,7 @@ def undoing(stream: Stream, whole: Stream) -> Stream:
 
 
 class _Restored(NamedTuple):
-    """What one command restores."""
+    """What a command restores."""
 
     name: bytes
     """The command's name."""

@@ -1,4 +1,4 @@
-"""The failures of a stream: a server that ended, a reply that the native build or the model answers otherwise."""
+"""The failures of a stream: a server that ended, or a reply that differs from the native build's or the model's."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class Failure(Record, frozen=True):
     """A failure of a stream."""
 
     index: int
-    """The failing command, or the first without an answer."""
+    """The failing command, or the first one without a reply."""
     label: str
-    """The command's name, and the kind of failure unless it was the reply: a part of the finding's name."""
+    """The command's name, and the kind of failure unless the reply was wrong. It is a part of the finding's name."""
     wrong_command: str
-    """The command that was answered wrongly; empty if it was not answered."""
+    """The command with the wrong reply; empty if it had no reply."""
     message: str
     sameness: str
     """Equal for two failures that count as the same."""
     stream: Stream
-    """The commands that were sent, those of the checkpoint included."""
+    """The commands that were sent, including those of the checkpoint."""
 
 
 def gone(guest: Guest, known_faults: int, stream: Stream, answered: int, error: OSError) -> Failure:
-    """The failure of a guest that died or hangs, identified by the place of its first fault, or by its end."""
+    """The failure of a guest that died or hangs, identified by its first fault, or by how it ended."""
     if isinstance(error, TimeoutError) and not guest.evidence.has_fault_of(guest.pid, known_faults):
         guest.hung()
     guest.settle()
@@ -65,8 +65,8 @@ def native_gone(stream: Stream, answered: int, error: OSError) -> Failure:
 
 
 def differing(stream: Stream, guest: Guest, replies: list[Reply], native: list[Reply]) -> Failure | None:
-    """The first of a guest's replies that is not the native build's."""
-    # Most streams end here, without a look at single replies.
+    """The first reply of a guest that differs from the native build's."""
+    # Most streams end here, without a comparison of single replies.
     if replies == native:
         return None
     release, target = release_of(guest.build.server_binary, guest.version), guest.runner.target
@@ -84,7 +84,7 @@ def differing(stream: Stream, guest: Guest, replies: list[Reply], native: list[R
 
 
 def mistaken(stream: Stream, replies: list[Reply]) -> Failure | None:
-    """The first reply that is not the model's, which knows of one client, and nothing after SELECT or RESET."""
+    """The first reply that differs from the model's. The model covers one client, and nothing after SELECT or RESET."""
     if clients_of(stream) > 1 or MODELLED.isdisjoint([one.name for one in stream]):
         return None
     model = Model()

@@ -24,15 +24,19 @@ _JUNK = tuple(
     for line in (b"PING", b"PING a", b"ECHO abc", b"PING ab", b"ECHO abcd", b"GET x", b"PING abcde")
 )
 _SHARES_THAT_WAIT = (0.0, 0.0, 0.0, 0.1)
-"""Of a stream's commands, those that wait for the one before. Each of them takes as long as six that do not."""
+"""Possible shares of a stream's commands that wait for the command before. Such a command takes as long as
+six others.
+"""
 _LIMITS = (-2, 0, 1, 2, 3, 4, 8, 16, 64, 128, 512)
 
 
 def generate(random: random.Random, themes: Sequence[str] = ()) -> Stream:
-    """A new stream from a few of these themes (or of all): few keys, several commands a write, some inline lines."""
+    """A new stream from a few of these themes (or of all): few keys, several commands in a write, some inline
+    commands.
+    """
     draw = Draw(random)
     every = {name: grammar().themes[name] for name in themes or grammar().themes}
-    # Each command of two clients waits for the one before it.
+    # With two clients, each command waits for the one before it.
     weights = [SHARE_OF_TWO if theme.second else 1.0 for theme in every.values()]
     chosen = random.choices(list(every.values()), weights, k=random.choice((1, 1, 1, 2, 3)))
     commands = [one for theme in chosen for one in _lowered(theme, random)]
@@ -67,6 +71,6 @@ def _by_second(line: str, draw: Draw) -> Command:
 
 
 def _lowered(theme: Theme, random: random.Random) -> list[Command]:
-    """Commands that set each of the theme's thresholds, half of the time."""
+    """Commands that set the theme's thresholds, each with a chance of one half."""
     chosen = [name for name in theme.thresholds if random.random() < 0.5]
     return [Command(words=(b"CONFIG", b"SET", name.encode(), b"%d" % random.choice(_LIMITS))) for name in chosen]

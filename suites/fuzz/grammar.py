@@ -1,6 +1,5 @@
-"""The grammar: themes, and lines with choices, each of which becomes a command. Pure.
-
-grammar.toml has the lines. A line is read once, so that to expand it only draws.
+"""The grammar in grammar.toml: themes, and lines with choices, each of which becomes a command. Pure. A line is parsed
+only once: each expansion only draws the choices.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Theme(Record, frozen=True):
     commands: list[str]
     thresholds: list[str]
     begins: list[str] = msgspec.field(default_factory=list)
-    """What a second client sends first."""
+    """Commands that a second client sends first."""
     second: list[str] = msgspec.field(default_factory=list)
-    """Commands that a second client sends; empty: there is none."""
+    """Commands that a second client sends; empty if there is no second client."""
 
 
 class Unsent(Record, frozen=True):
@@ -69,12 +68,12 @@ def _template(line: str) -> tuple[str, ...]:
 
 
 class _Part(NamedTuple):
-    """A word of a line, or several: each kind in `kinds` is drawn, and `words` are those to choose from."""
+    """One or several words of a line: each kind in `kinds` is drawn, or one of `words` is chosen."""
 
     words: tuple[bytes, ...] = ()
     kinds: tuple[str, ...] = ()
     before: bytes = b""
-    """What stands before a drawn word, and `after` behind it."""
+    """Text before a drawn word; `after` follows it."""
     after: bytes = b""
     is_repeated: bool = False
 
@@ -96,7 +95,7 @@ def _parts(line: str) -> tuple[_Part, ...]:
 
 
 def expand(line: str, draw: Draw, *, client: int = 0) -> Command:
-    """One line of the grammar with its choices drawn, as a client sends it. Raises KeyError for an unknown kind."""
+    """A command of that client: one line of the grammar with its choices drawn. Raises KeyError for an unknown kind."""
     words: list[bytes] = []
     for choices, kinds, before, after, is_repeated in _parts(line):
         if is_repeated:
@@ -116,10 +115,10 @@ def _how_many(random: random.Random) -> int:
 
 @cache
 def themes_of_data() -> tuple[str, ...]:
-    """The themes whose commands may stand in an append-only file: they have one client, and work on keys alone.
+    """The themes whose commands may be in an append-only file: they have one client, and only use keys.
 
-    A script that fails there ends every server since Redis 7 (docs/found/aof-failing-script.md), and DISCARD in a
-    transaction does so as well (docs/found/aof-discard.md). `generate` makes transactions without it.
+    A failing script in such a file ends every server since Redis 7 (docs/found/aof-failing-script.md), and so does
+    DISCARD in a transaction (docs/found/aof-discard.md). `generate` makes transactions without DISCARD.
     """
     others = {"functions", "scripts", "server", "transactions"}
     return tuple(name for name, theme in grammar().themes.items() if not theme.second and name not in others)
@@ -141,7 +140,7 @@ def all_lines() -> list[str]:
 
 
 def sent(known: AbstractSet[str]) -> set[str]:
-    """Those of a release's commands, or commands and subcommands, that the grammar sends."""
+    """The commands (or commands with subcommands) of a release that the grammar sends."""
     names = set()
     for line in all_lines():
         alternatives = [part.split("|") if _ALTERNATIVES.fullmatch(part) else [part] for part in _template(line)[:2]]
@@ -150,9 +149,9 @@ def sent(known: AbstractSet[str]) -> set[str]:
 
 
 def left_out(known: AbstractSet[str]) -> list[str]:
-    """Those that the grammar neither sends nor lists as unsent."""
+    """The commands that the grammar neither sends nor lists as unsent."""
     globs = [glob for one in grammar().unsent for glob in one.commands]
-    # A table without subcommands knows of `CLUSTER` what the list says of its subcommands.
+    # In a table without subcommands, entries for subcommands of `CLUSTER` stand for `CLUSTER` itself.
     globs += [glob.partition(" ")[0] for glob in globs]
     rest = known - sent(known)
     return sorted(name for name in rest if not any(fnmatch.fnmatchcase(name, glob) for glob in globs))

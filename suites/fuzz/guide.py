@@ -1,9 +1,9 @@
 """Chooses how to make the next stream: from the grammar or from kept streams, by the recent payoff of each way.
 
 The payoff is new behaviour per command, because a long stream finds more than a short one but also costs more. At first
-the grammar alone finds most, and the guide favours those of its themes that still show something new. When the grammar
-finds nothing more, the guide changes and continues kept streams that reach rare places. The shares follow from the
-findings, so that no share has to be guessed.
+the grammar finds most, and the guide favours the themes that still show something new. When the grammar finds nothing
+more, the guide changes and continues kept streams that reach rare code. The shares follow from the results, so that
+nobody has to guess them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from suites.fuzz.grammar import Theme
 
 FORGETTING = 0.98
-"""Factor that reduces earlier payoffs at each stream: a payoff of fifty streams ago counts a third."""
+"""Factor that reduces earlier payoffs at each stream: a payoff from fifty streams ago counts a third."""
 CURIOSITY = 0.2
-"""Share of the streams whose way is drawn uniformly, so that a way without payoff is tried again."""
+"""Share of the streams whose way is drawn uniformly, so that ways without payoff are tried again."""
 LEAST_KEPT = 8
 MIXED = 2
 """Number of themes in a new stream."""
 EMPTYING = 20
-"""Cost of a stream besides its own commands, in commands: all stored data are read and compared, and removed."""
+"""Cost of a stream in addition to its own commands, in commands: reading, comparing and removing all stored data."""
 USUAL_COMMANDS = 25
 WAITING = 8
-"""Cost of a command that waits for the one before it, as those of two clients do, in commands that do not."""
+"""Cost of a command that waits for the one before it, as in streams of two clients, relative to one that does not."""
 DISAPPOINTMENT, LEAST_HOPE = 0.9, 0.05
 """Factor by which a child without anything new lowers its parent's chance, and the lower limit of that chance."""
 
@@ -59,10 +59,10 @@ class _Way(msgspec.Struct):
 
 
 class Guide:
-    """Makes streams, and learns the result of each. `kept` grows by the streams that showed something new.
+    """Makes streams, and learns the result of each. The caller adds streams that showed something new to `kept`.
 
     With `themes` it also chooses the grammar's themes by their payoff. That requires edges: a run soon sees all shapes
-    of replies, and a theme whose replies show nothing new may still have the bug.
+    of replies, and a theme without new shapes may still reach a bug.
     """
 
     def __init__(self, random: random.Random, kept: list[Stream], *, themes: bool) -> None:
@@ -86,7 +86,9 @@ class Guide:
 
     @property
     def payoffs(self) -> dict[str, float]:
-        """The recent payoff of each way: binary logarithms of new features, per cost of a usual stream."""
+        """The recent payoff of each way: the binary logarithm of the number of new features, per cost of a usual
+        stream.
+        """
         return {way.name: round(way.payoff, 3) for way in self._ways}
 
     def next(self) -> Stream:
@@ -110,7 +112,7 @@ class Guide:
         return (mutate if self._way.name == "mutate" else splice)(parent, other, self.random)
 
     def _chosen(self, ways: list[_Way], number: int = 1) -> list[_Way]:
-        """Some of these ways, chosen by payoff, and occasionally regardless of it."""
+        """Some of these ways, usually chosen by payoff, occasionally at random."""
         even = self.random.random() < CURIOSITY
         return self.random.choices(ways, [1.0 if even else way.payoff + 1e-6 for way in ways], k=number)
 
@@ -126,7 +128,7 @@ class Guide:
 
 
 class _SameKeys(Draw):
-    """Draws words for an existing stream, its keys first."""
+    """Draws words for an existing stream, and prefers the stream's own keys."""
 
     def __init__(self, random: random.Random, stream: Stream) -> None:
         super().__init__(random)
@@ -157,7 +159,7 @@ def _theme_like(stream: Stream, random: random.Random) -> Theme:
 
 @cache
 def _themes_with(name: str, *, second: bool) -> list[Theme]:
-    """The themes with a command of that name, and with a second client or without."""
+    """The themes with a command of that name, and with or without a second client."""
     return [
         theme
         for theme in grammar().themes.values()

@@ -29,11 +29,11 @@ class _UnknownError(Exception):
 
 
 class Model:
-    """The strings of a server that starts empty. `answer` takes every command of a stream in turn."""
+    """The strings of a server that starts empty. `answer` receives every command of a stream in order."""
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes | None] = {}
-        """None: the model does not know whether the key exists, or with which value."""
+        """None: the model does not know whether the key exists, or what its value is."""
         self._queueing = False
         self._everything_known = True
         """Whether a key that no command has named is known to be absent."""
@@ -125,7 +125,7 @@ def _set_range(model: Model, key: bytes, offset: bytes, text: bytes) -> Reply:
 def _get_range(model: Model, key: bytes, start: bytes, end: bytes) -> Reply:
     text = model.get(key)
     if _whole(end) < 0 and _whole(end) < -len(text):
-        # Redis replaces an end before the beginning by the first byte. Releases differ, so that only the native build
+        # Redis replaces an end before the first byte with the first byte. Releases differ, so only the native build
         # decides.
         raise _UnknownError
     first, last = bit_model.byte_range(len(text), _whole(start), _whole(end))
@@ -191,7 +191,7 @@ def _bit_operation(model: Model, operation: bytes, target: bytes, *sources: byte
 
 
 _OF_ALL_KEYS = frozenset({"FLUSHALL", "FLUSHDB", "RESET", "SELECT", "SWAPDB"})
-"""Commands that change keys without naming them, or choose others."""
+"""Commands that change keys without naming them, or that change which keys are meant."""
 _READING = frozenset({"DBSIZE", "DUMP", "EXISTS", "KEYS", "LCS", "MGET", "OBJECT", "SUBSTR", "TOUCH", "TYPE"})
 _COMMANDS: dict[tuple[str, int], Callable[..., Reply | object]] = {
     ("DEL", -1): Model.delete,
@@ -217,4 +217,4 @@ _COMMANDS: dict[tuple[str, int], Callable[..., Reply | object]] = {
     ("ECHO", 1): lambda _, word: word,
 }
 MODELLED = frozenset(name for name, _ in _COMMANDS)
-"""The names of commands of which the model knows the effect."""
+"""The names of commands whose effect the model knows."""

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 LONGEST = 80
 """Maximum number of commands in a stream."""
-# These commands make a value as long as an argument says.
+# An argument of these commands determines the length of a value.
 _GROWING = frozenset({"SETRANGE", "SETBIT", "BITFIELD"})
 _LARGEST_OFFSET = 1 << 20
 _SOONEST = 10_000_000
-"""The smallest number of seconds, or milliseconds, after which a key may expire."""
+"""The smallest number of seconds or milliseconds after which a key may expire."""
 
 
 def is_sane(command: Command) -> bool:
@@ -32,7 +32,7 @@ def is_sane(command: Command) -> bool:
     name = command.name
     if name in _GROWING:
         words = command.words
-        # BITFIELD's offsets follow types, and may be counted in fields.
+        # In BITFIELD an offset follows a type, and may be a multiple of its width (#).
         offsets = [after for word, after in itertools.pairwise(words) if re.fullmatch(rb"[iu]\d+", word)]
         numbers = [word.removeprefix(b"#") for word in [*offsets, *(words[2:3] if name != "BITFIELD" else [])]]
         return all(not number.isdigit() or int(number[:19]) < _LARGEST_OFFSET for number in numbers)
@@ -49,14 +49,16 @@ _MILLISECONDS = frozenset({"WAIT", "WAITAOF", "XREAD", "XREADGROUP"})
 
 
 def _waits_long(command: Command) -> bool:
-    """Whether a command may block its client for longer than a blink. The second client waits for the first one."""
+    """Whether a command may block its client for longer than a moment. The second client may block until the first one
+    acts.
+    """
     words = command.words
     timeouts = _after(words, b"BLOCK") if command.name in {"XREAD", "XREADGROUP"} else []
     if command.name in {"BLMPOP", "BZMPOP"}:
         timeouts = [*words[1:2]]
     elif command.name in _LAST_BLOCKS:
         timeouts = [*words[-1:]]
-    # A time that is none is refused at once.
+    # An invalid timeout is refused at once.
     short = {b"1" if command.name in _MILLISECONDS else b"0.002", *_WRONG[:2]}
     if command.client and not command.name.startswith("WAIT"):
         short.add(b"0")
@@ -69,9 +71,8 @@ _BRIEF = tuple(KEY_LETTERS[kind].encode() for kind in ("brief", "fading"))
 
 
 def _expires_soon(command: Command) -> bool:
-    """Whether a key would expire within hours, perhaps on the slower server alone.
-
-    Or at a moment relative to now, where the key's moments are compared exactly.
+    """Whether a key would expire within hours, perhaps on the slower server only, or at a time relative to now although
+    times of that key are compared exactly.
     """
     words = command.words
     numbers = _after(words, b"EX", b"PX") if command.name in _RELATIVE_OPTIONS else []
@@ -104,16 +105,18 @@ def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
     return tuple(commands[:LONGEST])
 
 
-# Words of which a command takes few in any one place: no number, and numbers below and beyond what a place can hold.
+# Words that are wrong in most places: one that is not a number, and numbers that are too small or too large.
 _WRONG = (b"none", b"-1", b"0", b"9223372036854775808")
 _MANNERS = frozenset({"ACL", "CONFIG", "DEBUG", "FUNCTION", "MODULE", "SCRIPT"})
-"""Commands that get a word more or less, and no other one: what they would set, remains."""
+"""Commands that receive a word more or less, but no changed word, because their settings would outlast the stream."""
 WRONG_KINDS = (command("SET", "refused:string", "text"), command("RPUSH", "refused:list", "a"))
 """Keys whose kinds fit few commands: a string that is not a number, and a list."""
 
 
 def refused(line: str, draw: Draw) -> Stream:
-    """A command of the grammar as it should be, and then a word wrong, missing, twice or too many in each place."""
+    """A correct command of the grammar, and variants of it: in each place a word wrong, missing or doubled, or more
+    words.
+    """
     right = expand(line, draw)
     words = right.words
     variants = [words[:-1], (*words, b"none"), (*words, words[-1]), (*words, *words[1:])]
@@ -121,7 +124,7 @@ def refused(line: str, draw: Draw) -> Stream:
         variants = []
     elif right.name not in _MANNERS:
         places = range(1, min(len(words), _MOST_PLACES))
-        # A cursor of another number begins at a place that a hash's seed decides. Lua's doubles have no such number.
+        # Where a wrong cursor begins depends on the hash function's seed. Lua's doubles cannot hold such numbers.
         limited = right.name.endswith("SCAN") or right.name.startswith(("EVAL", "FCALL"))
         others = [*(_WRONG[:1] if limited else _WRONG), *(key.words[1] for key in WRONG_KINDS)]
         variants += [(*words[:place], word, *words[place + 1 :]) for place in places for word in others]
@@ -135,7 +138,7 @@ _MOST_PLACES = 9
 _UNSENT = frozenset({"AUTH", "HELLO"})
 """Since Redis 7.2 a refusal of these is lost behind another reply (docs/found/auth-refusal-lost.md)."""
 _UNORDERED = ((b"COMMAND",), (b"COMMAND", b"DOCS"), (b"COMMAND", b"INFO"), (b"COMMAND", b"LIST"))
-"""They list every command, in the order of a hash table."""
+"""Requests that list every command in the order of a hash table."""
 
 
 def splice(first: Stream, second: Stream, random: random.Random) -> Stream:
@@ -148,7 +151,9 @@ _UNCHANGED = frozenset({"ACL", "CLIENT", "CONFIG", "EVAL", "EVAL_RO", "FUNCTION"
 
 
 def _with_other_word(command: Command, others: Sequence[Command], random: random.Random) -> Command:
-    """The command with one argument replaced: a boundary, a length, or another argument. Settings are kept."""
+    """The command with one argument replaced by a boundary value, another length, or another word. Settings stay
+    unchanged.
+    """
     if len(command.words) < 2 or command.name in _UNCHANGED:
         return command
     place = random.randrange(1, len(command.words))

@@ -39,12 +39,14 @@ SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}
 """A test's limits by tier: the number of streams, and the time."""
 SHRINK_SECONDS, SHRINK_TRIES = 45.0, 200
 SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
-"""Number of different failures to shrink; 0 on a machine, which has one port and starts servers slowly."""
+"""Number of different failures to shrink; 0 in the kernel tier, where a machine has one port and starts
+servers slowly.
+"""
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}
-"""Number of failing streams that ends a test: repeats of a crash show nothing new, and each costs a start."""
+"""Number of failing streams after which a test ends: repeats of a crash show nothing new, and each costs a start."""
 
 REPORT_SECONDS = 1.0
-"""Time between two reports of the progress: a file for each example took an eighth of the client's time."""
+"""Time between two progress reports: a report for each example took an eighth of the client's time."""
 
 EXTRA = 60
 """Number of examples beyond a test's limits while the native build accepts too little damaged input."""
@@ -100,11 +102,11 @@ class FuzzSession:
 
     @property
     def _features(self) -> str:
-        """What shows that a stream did something new."""
+        """The kind of feature that shows new behaviour."""
         return "edges" if self.cell.coverage else "shapes of replies"
 
     def more(self) -> bool:
-        """Whether the limits allow another example. Records the progress now and then.
+        """Whether the limits allow another example. Occasionally records the progress.
 
         While the native build has accepted too little damaged input, the limits allow a few more examples.
         """
@@ -166,7 +168,7 @@ class FuzzSession:
         has_keys = KEYS.match(native_result) is not None
         if sound and not message and not has_keys:
             message = f"{name}: both do not take it, and nothing in it is damaged: {native_result:.200}"
-        # A sound file is additional to the examples, which are damaged.
+        # A sound file does not count as an example, because examples are damaged.
         if message or not sound:
             self._count(message, message)
         if not message:
@@ -189,7 +191,7 @@ class FuzzSession:
             pytest.fail("not one example was run", pytrace=False)
         if self.acceptance.lacking:
             pytest.fail(
-                f"the native build took too little for anything to be looked at: {self.acceptance}", pytrace=False
+                f"the native build accepted too few damaged inputs to test anything: {self.acceptance}", pytrace=False
             )
 
     def reset_oracle(self) -> None:

@@ -25,7 +25,7 @@ _OF_DATABASES = frozenset({"COPY", "MOVE", "SELECT", "SWAPDB"})
 
 
 def listing(stream: Stream) -> Stream:
-    """Commands that list all keys. Of those that the guest alone has, nothing else asks."""
+    """Commands that list all keys. Nothing else shows keys that only the guest has."""
     keys = command("KEYS", "*")
     elsewhere = (command("SELECT", 1), keys, command("SELECT", 0))
     return (keys, *elsewhere) if any(one.name in _OF_DATABASES for one in stream) else (keys,)
@@ -34,7 +34,7 @@ def listing(stream: Stream) -> Stream:
 def stored(oracle: ControlConnection, listed: Reply) -> Stream:
     """Commands that read all data stored by the native build, and copy some of it into new keys with RESTORE.
 
-    `listed`: its keys, if they are known.
+    `listed`: the native build's keys, if they are known.
     """
     listed = oracle.ask(LIST_KEYS, 1)[0] if listed is None else listed
     keys = sorted(key for key in listed if isinstance(key, bytes))  # type: ignore[union-attr]
@@ -51,17 +51,19 @@ def stored(oracle: ControlConnection, listed: Reply) -> Stream:
 
 
 def _is_reproducible(key: bytes, kind: Reply, encoding: Reply) -> bool:
-    """Whether every server that has the same value dumps the same bytes."""
+    """Whether every server with the same value dumps the same bytes."""
     # A hash table's order differs from run to run, as a skip list's did until Redis 4; a stream's groups contain
     # times, a vector set random levels.
     if encoding in {b"hashtable", b"skiplist"} or kind in _CHANCY:
         return False
-    # Its fields expire relative to now.
+    # The fields of such a key expire relative to now.
     return not key.startswith(_FADING)
 
 
 def _dumped(key: bytes, kind: Reply, payload: bytes) -> Stream:
-    """The commands that read a key's payload and, unless that is large, copy it into a new key and read this."""
+    """The commands that read a key's payload and, unless the payload is large, copy it into a new key and read that
+    key.
+    """
     dump = Command(words=(b"DUMP", key))
     if len(payload) >= LARGEST_PAYLOAD_BYTES:
         return (dump,)

@@ -1,4 +1,4 @@
-"""What a server must survive: bytes that need not be valid protocol, and files that need not be whole."""
+"""What a server must survive: bytes that may not be valid protocol, and files that may be damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = re.compile("[1-9][0-9]* keys ")
 
 
 def shout(guest: Guest, content: bytes) -> Failure | None:
-    """Send bytes that need not be valid protocol, disconnect, and check that the guest still serves others."""
+    """Send bytes that may not be valid protocol, disconnect, and check that the guest still serves others."""
     known_faults = guest.evidence.faults()
     try:
         _send_and_hang_up(guest, content)
@@ -55,7 +55,7 @@ def taken(start: Callable[[], Guest]) -> str:
     try:
         return _contents(start())
     except StartError as error:
-        # The server panics with this text at a duplicate key, which counts as a refusal.
+        # At a duplicate key the server panics with this text, which counts as a refusal.
         refused = error.detail.startswith("exit status 1;") or PANIC in error.log
         return REFUSED if refused else f"{DIED}: {error}"
     except OSError as error:

@@ -35,9 +35,9 @@ _BEGINNING = (command("SELECT", 0), command("SET", "sound", "value"), command("R
 
 def test_files(cell_run: CellSession, emptying: Emptying) -> None:
     if cell_run.cell.runner.target.emulator.has_kernel:
-        pytest.skip("a machine has no folder that files can be put into")
+        pytest.skip("no file can be put into the folder of a server under full-system emulation")
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
-    # Without sanitising, no RDB file is loaded if it is damaged or cut off; an AOF is loaded up to the cut.
+    # Without sanitising, a server loads no damaged or cut RDB file, and an AOF only up to the cut.
     session = FuzzSession(
         cell_run, emptying, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
     )

@@ -1,4 +1,4 @@
-"""Every command of the grammar with one word wrong, and options that exclude each other: refused as natively."""
+"""Commands of the grammar with one wrong word, and options that exclude each other, are refused as natively."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from suites.fuzz.emptying import Emptying
 
 
-# What one wrong word does not make: options that exclude each other, or that another one must come before.
+# Errors that one wrong word cannot produce: options that exclude each other, or that require another option first.
 EXCLUDED = {
     "streams": """
 XADD s 1-1 f v
@@ -198,7 +198,7 @@ RESTORE k 0 "" FREQ 256
 RESTORE k 0 "" FREQ none
 RESTORE k 0 "" NONSENSE
 """,
-    # Each limit is a number of 32 or 64 bits on every machine, and the refusal says it.
+    # Each limit is a number of 32 or 64 bits on every machine, and the refusal contains it.
     "settings": """
 CONFIG SET maxclients 0
 CONFIG SET maxmemory-samples 0

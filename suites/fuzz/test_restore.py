@@ -1,4 +1,5 @@
-"""RESTORE of damaged payloads: with `sanitize-dump-payload` the server may refuse them, but not die or read outside.
+"""RESTORE of damaged payloads: with `sanitize-dump-payload` the server may refuse them, but must not die or read
+outside.
 
 Before 6.2 this setting does not exist, and servers trust a payload whose checksum matches. For those releases the test
 sends only payloads with a wrong checksum, and the server must refuse every one. The server must accept one undamaged
@@ -38,10 +39,11 @@ ZIPMAPS = (
     b"\x01" + _LONG + 254 * FILLER + _LONG + b"\x01" + 255 * FILLER + b"\xff",
     bytes([2, 1, *b"k", 3, 0, *b"abc", 2, *b"k2", 1, 2, *b"v..", 0xFF]),
 )
-"""The count, each key's length, the key, its value's length, the number of free bytes behind it, the value and those;
-0xff. A length from 254 on has five bytes, 0xfe first (zipmap.c)."""
+"""A count; for each key its length, the key, the value's length, the number of free bytes, the value, the free bytes;
+then 0xff. A length from 254 on takes five bytes, of which the first is 0xfe (zipmap.c).
+"""
 TYPES = 32
-"""More types of values than any release has (rdb.h)."""
+"""More than the number of value types in any release (rdb.h)."""
 _USES = (
     ("APPEND", KEY, "x"),
     ("SETRANGE", KEY, 3, "xyz"),
@@ -87,13 +89,13 @@ def test_restore(cell_run: CellSession, emptying: Emptying) -> None:
 
 
 def test_cut_restore(cell_run: CellSession, emptying: Emptying) -> None:
-    """Payloads that end too early, at every byte, and payloads that say to be of each other type."""
+    """Payloads that are cut at every byte, and payloads that claim each other type."""
     _skip_trusting(cell_run)
     session = FuzzSession(cell_run, emptying, name="cut", share=0.1, cost=3)
     seen: set[tuple[bytes, int]] = set()
     while session.more():
         for kind, _, content in payloads(session, cell_run):
-            # One of each type, and of each order of length.
+            # One payload for each type and each magnitude of the length.
             if (sort := (content[:1], len(content).bit_length())) in seen or len(content) > MOST_CUTS:
                 continue
             seen.add(sort)
@@ -106,7 +108,9 @@ def test_cut_restore(cell_run: CellSession, emptying: Emptying) -> None:
 
 
 def test_old_hashes(cell_run: CellSession, emptying: Emptying) -> None:
-    """Zipmaps, which no release has written since 2.6 and all load, each byte but texts changed: a length wraps."""
+    """Zipmaps with changed bytes outside texts, so that lengths may wrap. All releases load zipmaps; none since 2.6
+    writes them.
+    """
     _skip_trusting(cell_run)
     session = FuzzSession(cell_run, emptying, name="zipmaps", share=0.03, cost=3)
     end = payloads(session, cell_run)[0].content[-TRAILER:]
@@ -116,7 +120,7 @@ def test_old_hashes(cell_run: CellSession, emptying: Emptying) -> None:
         failures = session.failures
         taken = _is_taken(session.example(_damages([sealed(sound)], reading(b"hash", KEY))))
         if not taken and session.failures == failures:
-            pytest.fail(f"nobody takes the zipmap {zipmap!r}", pytrace=False)
+            pytest.fail(f"no server accepts the zipmap {zipmap!r}", pytrace=False)
         for place, was in enumerate(zipmap, len(head)):
             if was == FILLER[0] or not session.more():
                 continue
@@ -132,7 +136,7 @@ def _sanitises(run: CellSession) -> bool:
 
 def _skip_trusting(run: CellSession) -> None:
     if not _sanitises(run):
-        pytest.skip("before 6.2 servers trust what has the right checksum")
+        pytest.skip("servers before 6.2 trust every payload with the right checksum")
 
 
 def _damages(contents: Sequence[bytes], reads: Stream = ()) -> Stream:
@@ -145,7 +149,8 @@ def _restore_sound(session: FuzzSession, payload: Payload, *, sanitises: bool) -
     stream = _stream(payload.kind, payload.content, sanitises=sanitises)
     failures = session.failures
     if not _is_taken(session.example(stream)) and session.failures == failures:
-        pytest.fail(f"nobody takes what DUMP returned for {payload.key!r}: {payload.content[-10:]!r} ends it")
+        last = payload.content[-10:]
+        pytest.fail(f"no server accepts the payload that DUMP returned for {payload.key!r}, which ends with {last!r}")
 
 
 def _is_taken(replies: list[Reply]) -> bool:

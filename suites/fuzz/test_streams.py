@@ -1,4 +1,4 @@
-"""Streams of commands: guest, native build and model must agree on every command in every order."""
+"""Streams of commands: guest, native build and model must agree on the reply to every command."""
 
 from __future__ import annotations
 

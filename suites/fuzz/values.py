@@ -25,7 +25,7 @@ INTEGERS = sorted(
     | {0, 12, 10000, -10000}
 )
 # The lengths at which a string in a listpack or ziplist needs another header (6, 12, 14 bits), and at which a ziplist
-# entry's own length no longer fits one byte (254) in its neighbour.
+# entry's length no longer fits the single byte that the next entry has for it (254).
 _ELEMENT_LENGTHS = (
     0,
     1,
@@ -83,10 +83,10 @@ _EXACT_INTEGERS = [value for value in INTEGERS if abs(value) < 1 << 53]
 _OFFSETS = (*EDGE_LENGTHS, *HEADER_LENGTHS[:3])
 
 SCRIPT = "return {#KEYS, ARGV[1]}"
-"""The script that streams name by its digest."""
+"""The script that streams call by its digest."""
 _DIGEST = hashlib.sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest().encode()
-# The form of RDB 6, which every release takes: a string of 3 bytes and one that is an integer of 16 bits; and, of RDB
-# 10, a library of functions.
+# Payloads of RDB 6, which every release accepts: a string of 3 bytes, and one stored as a 16-bit integer. The library
+# of functions is of RDB 10.
 _PAYLOADS = [sealed(form + bytes(8)) for form in (b"\x00\x03abc\x06\x00", b"\x00\xc1\x39\x30\x06\x00")]
 _LIBRARY_CODE = b"#!lua name=f\nredis.register_function('put', function(keys, args) return {#keys, args[1]} end)"
 _LIBRARY = sealed(b"\xf5\x40" + bytes([len(_LIBRARY_CODE)]) + _LIBRARY_CODE + b"\x0a\x00" + bytes(8))
@@ -118,7 +118,7 @@ class Draw:
         return (letter + (self._tail * length))[:length].encode("latin-1")
 
     def text(self, length: int) -> bytes:
-        """A text of that length: of all byte values, or of few, which compress well and share long prefixes."""
+        """A text of that length: random bytes, or repeated ones, which compress well and share long prefixes."""
         if self.random.random() < 0.5:
             return self.random.randbytes(length)
         return (self.random.choice(_FILLERS) * length)[:length]

@@ -1,4 +1,4 @@
-"""Computes where a HyperLogLog counts an element, on Python integers: an implementation without machine words.
+"""Computes with Python integers, without machine words, which register of a HyperLogLog counts an element.
 
 Sources: https://redis.io/docs/latest/develop/data-types/probabilistic/hyperloglogs/ describes HyperLogLog's registers
 and the sparse string that holds them; the servers' hyperloglog.c specifies the encoding.
@@ -20,7 +20,9 @@ _HEADER_BYTES = 16
 
 
 def register_of(text: bytes) -> tuple[int, int]:
-    """The number of the register that counts an element, and the register's minimum value: leading zeros plus one."""
+    """The number of the register that counts an element, and the register's minimum value: the number of trailing zeros
+    plus one.
+    """
     hashed = murmurhash64a(text, SEED)
     index, rest = hashed % REGISTERS, hashed >> _INDEX_BITS | 1 << 64 - _INDEX_BITS
     return index, (rest & -rest).bit_length()
@@ -41,7 +43,9 @@ def registers(stored: bytes) -> dict[int, int]:
 
 
 def _sparse(code: bytes) -> Iterator[tuple[int, int]]:
-    """Value and length of each run: 00llllll and 01llllll llllllll are zeros, 1vvvvvll a value; all are less one."""
+    """Value and length of each run: 00llllll and 01llllll llllllll are zeros, 1vvvvvll a value. Each number is stored
+    less one.
+    """
     at = 0
     while at < len(code):
         byte = code[at]

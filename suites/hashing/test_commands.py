@@ -20,7 +20,7 @@ PREPARATION = [
     ["RPUSH", "l", "a", "b"],
     ["PFADD", "p", "a"],
 ]
-# A name with the words that follow it, and the expected reply; the names have three or more letters.
+# Name -> its arguments, and the expected reply. The names have three or more letters.
 COMMANDS: dict[str, tuple[list[Any], Any]] = {
     "GET": (["k"], b"value"),
     "PING": ([], b"PONG"),
@@ -45,7 +45,7 @@ MIXTURES = 64
 
 
 def mixtures(both: PairedServers, name: str) -> list[str]:
-    """Every mixture of cases of a short name, and some of a long one."""
+    """All mixtures of cases of a short name, and some of a long one."""
     if 2 ** len(name) <= MIXTURES * both.effort:
         return ["".join(letters) for letters in product(*((letter, letter.lower()) for letter in name))]
     wanted = range(MIXTURES * both.effort)

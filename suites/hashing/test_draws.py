@@ -1,6 +1,5 @@
-"""What is drawn at random from a value belongs to it, and unions, intersections and differences are what a model says.
-
-Each encoding of sets, hashes and sorted sets is drawn from, and is an input of each combination.
+"""Random elements of a value belong to it, and unions, intersections and differences equal a model's. The tests draw
+from each encoding of sets, hashes and sorted sets, and combine each two encodings.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 FEW, MANY = 12, 700
-"""Numbers of elements in a compact block and in a table, under the limits that every release begins with."""
+"""Numbers of elements in a compact block and in a table, with the default limits of every release."""
 INTEGERS = [0, 1, -1, 127, -128, 32767, -32769, 65536, -(2**31), 2**31, 2**32, -(2**63), 2**63 - 1]
 KINDS = ("integers", "few", "many")
-"""Integers alone, of each width: an intset of a set, and integers in a block otherwise."""
+"""`integers`: integers of each width, which a set stores as an intset, other types in a compact block."""
 
 
 def elements(both: PairedServers, kind: str) -> dict[bytes, float]:
@@ -49,7 +48,7 @@ def test_what_is_drawn_belongs_to_the_value(both: PairedServers, holder: str, ki
     stored = elements(both, kind)
     both.ask([ADD[holder]("t", each, number) for each, number in stored.items()])
     size = len(stored)
-    # Few of many, most of them, all, more than all; and with repetitions, which a negative count allows.
+    # Few of the elements, most, all, more than all; a negative count allows repetitions.
     for count in (0, 1, 2, 3, size // 5, size // 2, size - 1, size, size + 7, -1, -2, -size, -3 * size, -1001):
         drawn, *with_numbers = both.guest.pipeline(
             [[name, "t", count], *([[name, "t", count, *pairs]] if pairs else [])]
@@ -103,7 +102,7 @@ def test_combinations_of_two_encodings_are_what_a_model_says(
         pytest.skip("ZDIFF came with 6.2")
     shared = {b"shared:%d" % number: number * 0.5 for number in range(3)} | {b"-70000": 7.0, b"42": -7.5}
     if holder == "set" and "integers" in kinds:
-        # An intset has no words.
+        # An intset contains only integers.
         shared = {name: number for name, number in shared.items() if not name.startswith(b"shared")}
     first, second = (elements(both, kind) | shared for kind in kinds)
     for key, content, kept in (("a", first, "zset"), ("b", second, holder)):
@@ -114,7 +113,7 @@ def test_combinations_of_two_encodings_are_what_a_model_says(
     common = {name: number for name, number in union.items() if name in first and name in scores}
     _expect(both, ["ZUNION", 2, "a", "b"], union)
     _expect(both, ["ZINTER", 2, "a", "b"], common)
-    # Two algorithms: by the first one's members, or by those of all others where these are fewer.
+    # Servers have two algorithms: one visits the members of the first set, one visits all others' if those are fewer.
     _expect(both, ["ZDIFF", 2, "a", "b"], {name: number for name, number in first.items() if name not in scores})
     _expect(both, ["ZDIFF", 2, "b", "a"], {name: number for name, number in scores.items() if name not in first})
     _expect(both, ["ZDIFF", 5, "a", "b", "b", "b", "none"], {n: s for n, s in first.items() if n not in scores})
@@ -127,7 +126,7 @@ def test_combinations_of_two_encodings_are_what_a_model_says(
 
 
 def _expect(both: PairedServers, request: list[Any], scores: dict[bytes, float]) -> None:
-    """The members in the order of their scores, then of their bytes, with the scores."""
+    """Require the members with their scores, in the order of the scores and then of the bytes."""
     (flat,) = both.ask([[*request, "WITHSCORES"]])
     found = _pairs(flat)
     due = sorted(scores.items(), key=lambda pair: (pair[1], pair[0]))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 DENSE = 2000
-"""Number of elements that exceeds the sparse form (hll-sparse-max-bytes, 3000)."""
+"""Number of elements that no longer fit the sparse form (hll-sparse-max-bytes, 3000)."""
 TOLERANCE = 0.05
 """Six times the standard error of 16384 registers, 0.81 %."""
 

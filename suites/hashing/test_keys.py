@@ -1,4 +1,4 @@
-"""Servers find a key of every length at every offset, and confuse it with no other key."""
+"""Servers find a key of every length at every offset, and do not confuse it with another."""
 
 from __future__ import annotations
 

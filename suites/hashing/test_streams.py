@@ -1,6 +1,5 @@
-"""A stream's index is a radix tree of entry numbers, most significant byte first: entries keep their order.
-
-The numbers that a stream has beside its entries come back from a payload as they were.
+"""A stream's index is a radix tree of entry numbers, most significant byte first: entries keep their order. A payload
+also preserves the numbers that a stream has besides its entries.
 """
 
 from __future__ import annotations
@@ -65,18 +64,18 @@ def test_many_entries_are_found_by_their_numbers(both: PairedServers) -> None:
 
 
 WIDE = [5, 0x81828384, 0x0102030405060708, 0x7172737475767778]
-"""Numbers of 3 to 63 bits, most of whose bytes differ: what is cut, moved or extended by a sign is another number."""
+"""Numbers of 3 to 63 bits, most of whose bytes differ: a number that is cut, shifted or sign-extended changes."""
 
 
 @pytest.mark.parametrize("number", WIDE, ids=hex)
 def test_every_number_of_a_stream_is_restored_as_it_was_saved(both: PairedServers, cell: CellSpec, number: int) -> None:
-    """The payload says what no stream can have in memory, as the lengths that only far more entries would bring."""
+    """The payload contains numbers that no real stream reaches, such as lengths that need far more entries."""
     entry = f"{number}-{number + 1}"
     both.oracle.pipeline([["DEL", "x"], ["XADD", "x", entry, "f", "v"]])
     made = both.oracle.command("DUMP", "x")
     assert isinstance(made, bytes)
     kind, after = made[0], made.index(entry_bytes(number)) + 16
-    # One node, its key, and its entries, which are too short to be compressed.
+    # One node with its key and its entries, which are too short for compression.
     node = made[1 : after + 1 + made[after]]
     last = b"".join(map(handmade.length, [number, number + 3]))
     later = cell.version >= (7,)
@@ -95,11 +94,11 @@ def test_every_number_of_a_stream_is_restored_as_it_was_saved(both: PairedServer
         payload = sealed(bytes([kind]) + node + handmade.length(entries) + last + groups + made[-10:])
         (restored,) = both.ask([["RESTORE", "y", 0, payload, "REPLACE"]])
         if entries > 1 and restored != b"OK":
-            # Valkey 9 counts the entries, and refuses another number.
+            # Valkey 9 counts the entries, and refuses a different number.
             break
         both.expect([["XLEN", "y"], ["DUMP", "y"]], [entries, payload], "restored")
     if cell.version < (6,):
-        # XINFO has told of pending entries since then.
+        # XINFO lists pending entries since 6.0.
         return
     (told,) = both.ask([["XINFO", "STREAM", "y", "FULL"]])
     (its_group,) = fields_of(told)[b"groups"]

@@ -1,4 +1,6 @@
-"""Tables that grow and shrink under load keep every element; iterations over a changing table miss none that stays."""
+"""Tables that grow and shrink under load keep every element. Iterations over a changing table miss no element that
+stays.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ every_table = pytest.mark.parametrize("kind", TABLES)
 
 
 def some_names(both: PairedServers, count: int) -> dict[bytes, int]:
-    """That many names of 1 to 40 bytes, each with a number."""
+    """`count` names of 1 to 40 bytes, each with a number."""
     names: dict[bytes, int] = {}
     while len(names) < count:
         names[both.some_bytes(both.random.randrange(1, 41))] = len(names)
@@ -178,8 +180,8 @@ def test_an_iteration_shows_every_element_that_is_there_throughout(both: PairedS
 
     shown = scan(both, table, count, between)
     missed, strange = set(staying) - shown, shown - set(names)
-    assert not missed, f"{len(missed)} of {len(staying)} elements that stayed were missed, as {min(missed)!r}"
-    assert not strange, f"{len(strange)} elements were shown that never were there, as {min(strange)!r}"
+    assert not missed, f"{len(missed)} of {len(staying)} elements that stayed were missed, such as {min(missed)!r}"
+    assert not strange, f"{len(strange)} elements were shown that never existed, such as {min(strange)!r}"
 
 
 @every_table

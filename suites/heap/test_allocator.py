@@ -43,7 +43,7 @@ def test_parameters_of_every_width_are_read(both: PairedServers) -> None:
 def test_a_signed_size_is_written_and_read(both: PairedServers, number: int) -> None:
     before = value(both, "arenas.dirty_decay_ms")
     try:
-        # Written, the parameter replies with what it was.
+        # A write replies with the previous value.
         assert value(both, "arenas.dirty_decay_ms", number) == before
         assert value(both, "arenas.dirty_decay_ms") == number
     finally:
@@ -51,7 +51,7 @@ def test_a_signed_size_is_written_and_read(both: PairedServers, number: int) -> 
 
 
 def test_a_byte_is_written_and_read(both: PairedServers) -> None:
-    # Of the main thread's cache, which is on.
+    # The cache of the main thread, which is enabled.
     assert value(both, "thread.tcache.enabled") == 1
     assert value(both, "thread.tcache.enabled", 0) == 1
     assert value(both, "thread.tcache.enabled") == 0

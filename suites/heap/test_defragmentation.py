@@ -1,4 +1,4 @@
-"""Values that active defragmentation moves remain what they were, and whole after the next change."""
+"""Values that active defragmentation moves keep their content, and can still be changed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 COPIES = 8
-"""Of as many copies of a value one remains, in database 0, so that the memory around it is free."""
+"""One of this many copies of a value remains, in database 0, so that the memory around it is free."""
 LEAST_REMAINING = 20
-"""Fewer values than these could be in the page that is filled next, which is never emptied."""
+"""Minimum number of values: fewer could all be in the page that the allocator fills next, which is never emptied."""
 TYPES = ["string", "list", "set", "zset", "hash", "stream"]
 SETTINGS: dict[str, Any] = {
     "active-defrag-ignore-bytes": 1,
@@ -29,11 +29,13 @@ SETTINGS: dict[str, Any] = {
     "active-defrag-threshold-upper": 1,
     "active-defrag-cycle-max": 75,
     "active-defrag-cycle-min": 75,
-    # Larger values are moved by parts, between commands.
+    # Larger values are moved in parts, between commands.
     "active-defrag-max-scan-fields": 20,
 }
 LEAST_SHARE = 0.05
-"""The smallest share of values that must move: most of each type, but of strings those that lie alone in a page."""
+"""The smallest share of values that must move. Most values of each type move, but only those strings that lie alone in
+a page.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +51,7 @@ def _defragmentation(both: PairedServers) -> Iterator[None]:
 
 
 def items_of(kind: str, guest: Guest, family: str) -> list[DatasetItem]:
-    """The data set's items of a type. A string's name has no prefix."""
+    """The data set's items of a type. Names of strings have no type as a prefix."""
     prefixes = tuple(f"{one}:".encode() for one in TYPES[1:])
 
     def fits(item: DatasetItem) -> bool:

@@ -1,4 +1,4 @@
-"""Values that another thread frees are gone, and so is their memory; what follows them is whole."""
+"""Values that another thread frees are gone, and so is their memory; later values are intact."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 COUNT = 300
-"""More elements than LAZYFREE_THRESHOLD (64), from which on another thread frees a value."""
+"""More elements than LAZYFREE_THRESHOLD (64): another thread frees such a value."""
 SLACK_BYTES = 1 << 18
-"""Memory that the server may keep: its tables, and buffers of clients."""
+"""Memory in bytes that the server may keep: its tables, and buffers of clients."""
 SETTINGS = {"stream-node-max-entries": 1, "maxmemory-policy": "allkeys-random"}
 DEFAULTS: dict[str, Any] = {"stream-node-max-entries": 100, "maxmemory-policy": "noeviction", "maxmemory": 0}
 LAZY = [f"lazyfree-lazy-{what}" for what in ("eviction", "expire", "server-del", "user-del", "user-flush")]
 
 
 def values() -> dict[bytes, tuple[list[tuple[Any, ...]], Value]]:
-    """Key -> the commands that make its value, and the value: one for each way in which a value is freed by parts."""
+    """Key -> the commands that make its value, and the value. The server frees each of these types in a
+    different way.
+    """
     texts = [b"%d:" % n + dataset.noise(n % 70) for n in range(COUNT)]
-    # Each is larger than a node of a list may be.
+    # Each element exceeds the limit of a list's node.
     long = [b"%d:" % n + dataset.noise(9000) for n in range(80)]
     scores = {text: float(n) for n, text in enumerate(texts)}
     entries = tuple(((1, n), (b"field", text)) for n, text in enumerate(texts, 1))
@@ -95,7 +97,7 @@ def _settings(both: PairedServers) -> Iterator[None]:
 
 
 def memory(both: PairedServers) -> dict[str, int]:
-    """The whole numbers of INFO's section. Another connection would use memory itself."""
+    """The integers in INFO's section `memory`, read on the existing connection: another one would use memory itself."""
     fields = info_fields(both.guest.command("INFO", "memory"))
     return {name: int(value) for name, value in fields.items() if value.isdigit()}
 
@@ -114,17 +116,17 @@ def write(guest: Guest) -> None:
 def test_what_another_thread_frees_is_gone_with_its_memory(
     both: PairedServers, guest: Guest, way: list[list[Any]]
 ) -> None:
-    # What the server makes with the first values, and keeps, is not theirs.
+    # Memory that the server allocates with the first values and keeps does not belong to the values.
     write(guest)
     both.guest.command("FLUSHALL", "SYNC")
     before = memory(both)
     write(guest)
     full = memory(both)["used_memory"]
     both.guest.pipeline(way)
-    # The expired ones go when somebody looks.
+    # Expired keys are deleted when a command looks at them.
     both.guest.pipeline([["EXISTS", *KEYS], ["FLUSHDB", "SYNC"]])
     assert full - before["used_memory"] > 2 * SLACK_BYTES, "the values are too small to miss"
-    # The server frees the buffers of clients that have left a little later.
+    # The server frees the buffers of disconnected clients a little later.
     link.await_that(lambda: memory(both)["lazyfree_pending_objects"] == 0, [guest], "the other thread to free all")
     link.await_that(
         lambda: memory(both)["used_memory"] < before["used_memory"] + SLACK_BYTES, [guest], "the memory to be free"

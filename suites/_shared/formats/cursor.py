@@ -1,6 +1,6 @@
-"""Reads an RDB file piece by piece, as lengths, texts, times and doubles, and records each piece with its offsets.
+"""Reads an RDB file as lengths, texts, times and doubles, and records each of these pieces with its offsets.
 
-It knows how the format writes numbers and texts, but no types or records.
+It knows how the format encodes numbers and texts, but not its types and records.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ class RdbError(ValueError):
     """The bytes violate the format; the message says where."""
 
     at: int = -1
-    """Offset of the part that is wrong, or that was read last."""
+    """Offset of the wrong part, or of the part that was read last."""
     record: str = ""
     """The name of that part."""
     found: object = None
-    """The content read until then: rdb.Rdb."""
+    """The content read so far: rdb.Rdb."""
 
 
 class CutPart(NamedTuple):
-    """A piece of a file that has its own meaning in the format."""
+    """A piece of a file that the format defines."""
 
     start: int
     end: int
     what: str
-    """In a reader's words: `double`, `length or number`, `listpack`."""
+    """A name for people: `double`, `length or number`, `listpack`."""
 
 
 class Cursor:
@@ -110,13 +110,13 @@ class Cursor:
         return int.from_bytes(self.named(8, what), "little", signed=True)
 
     def old_double(self) -> float:
-        """A score as text with its length, as before version 8."""
+        """A score as text with a length, as in versions before 8."""
         size = self.byte()
         special = {253: "nan", 254: "inf", 255: "-inf"}
         return float(special[size] if size in special else self.named(size, "score in digits"))
 
     def single(self) -> float:
-        """A module's number of single precision: 4 bytes, little-endian."""
+        """A single-precision number of a module: 4 bytes, little-endian."""
         return float(struct.unpack("<f", self.named(4, "single"))[0])
 
     def double(self) -> float:

@@ -1,6 +1,6 @@
-"""Decoders of the servers' compact encodings, from their published layouts: every number in them is little-endian.
+"""Decoders of the servers' compact encodings, from their published layouts. Most numbers in them are little-endian.
 
-They raise EncodingError for every violation of the layout, neighbours' lengths and totals included.
+They raise EncodingError for every violation of the layout, including wrong totals and wrong lengths of neighbours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def demand(ok: bool, message: str) -> None:
 
 
 def intset(values: list[int]) -> bytes:
-    """An intset: width of all, count, and the values in order (intset.h). It has only one valid form."""
+    """An intset: the width of its values, their count, and the values in order (intset.h). There is only one valid
+    form.
+    """
     ordered = sorted(set(values))
     width = max((_width(value) for value in ordered), default=2)
     return struct.pack("<II", width, len(ordered)) + b"".join(v.to_bytes(width, "little", signed=True) for v in ordered)
@@ -49,15 +51,15 @@ def lzf(data: bytes) -> bytes:
         at += 1
         demand(distance <= len(out), "a match begins before the beginning")
         begin, count = len(out) - distance, length + 2
-        # A match that is longer than its distance repeats what it has written.
+        # A match that is longer than its distance repeats its own output.
         out += (out[begin : begin + count] * (count // distance + 1))[:count]
     return bytes(out)
 
 
 def messagepack(values: list[bytes | float]) -> bytes:
-    """Strings and numbers in MessagePack's shortest forms, one after the other (the MessagePack specification).
+    """Strings and numbers, each in the shortest form of the MessagePack specification, concatenated.
 
-    Whole numbers are integers, others of single precision where that loses nothing: so does lua-cmsgpack choose.
+    As in lua-cmsgpack, whole numbers are integers, and other numbers have single precision if that is exact.
     """
     return b"".join(_messagepack(value) for value in values)
 
@@ -79,9 +81,8 @@ def _messagepack(value: bytes | float) -> bytes:
 
 
 def ziplist(blob: bytes, *, uncounted: bool = False) -> list[bytes]:
-    """A ziplist's entries as text (ziplist.c, head comment): bytes, place of the last entry, count, entries, 255.
-
-    `uncounted`: a count of 65535 says nothing, as in a list that was longer once.
+    """A ziplist's entries as text. The layout is size, offset of the last entry, count, entries, 255 (ziplist.c).
+    `uncounted`: accept 65535 as any count, as in a list that was longer once.
     """
     demand(len(blob) >= 11, "shorter than an empty one")
     total, tail, count = struct.unpack_from("<IIH", blob)
@@ -106,7 +107,7 @@ def ziplist(blob: bytes, *, uncounted: bool = False) -> list[bytes]:
 
 
 def _demand_count(said: int, counted: int, *, uncounted: bool) -> None:
-    """The count of a list has 16 bits. 65535 is: so many or more."""
+    """The count of a list has 16 bits. 65535 means 65535 or more."""
     right = said == min(counted, 65535) or (uncounted and said == 65535)
     demand(right, f"it has {counted} entries, it says {said}")
 
@@ -122,7 +123,7 @@ def _ziplist_content(blob: bytes, at: int) -> tuple[bytes, int]:
             return b"%d" % _signed(blob, at + 1, size), at + 1 + size
         demand(0xF1 <= head <= 0xFD, f"no encoding has the byte {head:#x}")
         return b"%d" % (head - 0xF1), at + 1
-    # Lengths are the only big-endian numbers.
+    # Lengths of strings are the only big-endian numbers.
     if head >> 6 == 0:
         length, at = head & 63, at + 1
     elif head >> 6 == 1:
@@ -133,9 +134,8 @@ def _ziplist_content(blob: bytes, at: int) -> tuple[bytes, int]:
 
 
 def listpack(blob: bytes, *, uncounted: bool = False) -> list[bytes]:
-    """A listpack's entries as text (the listpack specification): total bytes, count, entries with their length, 255.
-
-    `uncounted`: a count of 65535 says nothing, as in a list that was longer once.
+    """A listpack's entries as text. The layout is size, count, entries with lengths, 255 (the listpack specification).
+    `uncounted`: accept 65535 as any count, as in a list that was longer once.
     """
     demand(len(blob) >= 7, "shorter than an empty one")
     total, count = struct.unpack_from("<IH", blob)
@@ -180,7 +180,7 @@ def _listpack_content(blob: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _backlen(length: int) -> bytes:
-    """An entry's length, to be read from its last byte on: 7 bits a byte, the eighth set in all but the first."""
+    """An entry's length for readers that move backwards: 7 bits a byte, with bit 7 set in every byte but the first."""
     parts = [length & 127]
     while length := length >> 7:
         parts[-1] |= 128
@@ -189,10 +189,9 @@ def _backlen(length: int) -> bytes:
 
 
 def zipmap(blob: bytes, *, uncounted: bool = False, shortest: bool = False) -> dict[bytes, bytes]:
-    """A zipmap's keys and values (zipmap.c, head comment): count, then lengths and bytes, room after values, 255.
-
-    `uncounted`: a count of 254 says nothing, as in a map that was larger once. `shortest`: a length that one byte holds
-    has no more.
+    """A zipmap's keys and values. The layout is count, lengths and bytes, free bytes after values, 255 (zipmap.c).
+    `uncounted`: accept 254 as any count, as in a map that was larger once. `shortest`: refuse a length in five bytes
+    that fits in one.
     """
     demand(len(blob) >= 2, "shorter than an empty one")
     found = {}

@@ -1,7 +1,7 @@
-"""RDB files that no server of today writes: each opcode and type once, written by hand from the format's description.
+"""RDB files that no current server writes: each opcode and type once, written by hand from the format's description.
 
-The format: https://rdb.fnordig.de/file_format.html, and the opcodes' names in every server's rdb.h. Files that say to
-be whole may still hold what a release refuses. No file has a key twice: servers panic at that.
+The format: https://rdb.fnordig.de/file_format.html, and the opcodes' names in every server's rdb.h. A release may
+refuse the content of a complete file. No file contains a key twice, because servers panic at duplicate keys.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from suites._shared.checksums import sealed
 FUNCTION2, FUNCTION, MODULE_AUX, IDLE, FREQ, AUX, RESIZEDB, EXPIRE_MS, EXPIRE, SELECT, END = range(0xF5, 0x100)
 STRING, LIST, SET, SCORES, HASH, DOUBLES, MODULE, MODULE2 = range(8)
 NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""The 64 characters of a module type's name, of which each is 6 bits of its identifier."""
+"""The 64 characters of a module type's name. Each character is 6 bits of the identifier."""
 SECONDS = 0x7E7F7F7E
-"""A moment in 2037 that reads the same in both byte orders: servers write it in their own."""
+"""A time in 2037 that reads the same in both byte orders, because servers write it in the machine's own order."""
 
 
 def length(number: int) -> bytes:
@@ -37,7 +37,7 @@ def pair(kind: int, value: bytes, name: bytes = b"key") -> bytes:
 
 
 def of_module(name: str, version: int) -> bytes:
-    """The identifier of a module's type: nine characters of 6 bits, and its version in 10."""
+    """The identifier of a module's type: nine characters of 6 bits, then the version in 10 bits."""
     number = 0
     for character in name:
         number = number << 6 | NAMES.index(character)
@@ -45,13 +45,13 @@ def of_module(name: str, version: int) -> bytes:
 
 
 def file(*parts: bytes, version: int = 9) -> bytes:
-    """A file with these parts, and the checksum that files have since version 5."""
+    """A file with these parts and, from version 5 on, a checksum."""
     content = b"REDIS%04d" % version + b"".join(parts) + bytes([END])
     return sealed(content + bytes(8)) if version >= 5 else content
 
 
 def of_primary(offset: int) -> bytes:
-    """A file without keys, of a primary that has sent so many bytes."""
+    """A file without keys, from a primary that has sent `offset` bytes."""
     fields = {b"repl-stream-db": b"0", b"repl-id": b"0123456789" * 4, b"repl-offset": b"%d" % offset}
     return file(*(one(AUX, text(name), text(value)) for name, value in fields.items()))
 
@@ -61,7 +61,7 @@ def one(opcode: int, *parts: bytes) -> bytes:
 
 
 _SCORE_TEXTS = (b"\x011", b"\x03-.5", b"\xfd", b"\xfe", b"\xff", b"\x031e9")
-"""Scores as text of a length; not a number, infinity and its negative have no text."""
+"""Scores as text with a length. NaN, infinity and negative infinity have no text."""
 _MEMBERS = b"".join(text(b"%d" % number) + score for number, score in enumerate(_SCORE_TEXTS))
 _CODE = b"redis.register_function('one', function() return 1 end)"
 _VALUE2 = b"\x02\x07" + b"\x01\x06" + b"\x05" + text(b"text") + b"\x04" + bytes(8) + b"\x03" + bytes(4) + b"\x00"
@@ -130,4 +130,4 @@ FILES: dict[str, bytes] = {
     "nine bytes": b"REDIS0009",
     "one byte": b"R",
 }
-"""What it is about -> a file."""
+"""Topic -> file."""

@@ -23,7 +23,7 @@ READER = "an independent reader"
 FILE = "dump.rdb"
 SHOWN = 5
 _AROUND_BYTES = 24
-"""Number of neighbouring bytes on either side of a wrong one that a reproduction must show again."""
+"""Number of bytes on either side of a wrong byte that a reproduction must show again."""
 WRITERS = {
     records.EXPIRY: "rdbSaveMillisecondTime",
     "time": "rdbSaveMillisecondTime",
@@ -37,7 +37,7 @@ WRITERS = {
 }
 """Part -> the only function of rdb.c, intset.c or t_stream.c that writes its bytes, in every release that has it.
 
-Several functions write a listpack; the end of a file or payload writes the checksum.
+Listpacks and checksums are missing, because several functions write them.
 """
 
 
@@ -65,7 +65,7 @@ def _part_at(parts: list[CutPart], offset: int) -> str:
 
 
 def _parting(wrong: Bytes, start: int, end: int, right: bytes) -> Parting:
-    """The place where two records part; `start` and `end` delimit the wrong one."""
+    """The place of the first difference between two records; `start` and `end` delimit the wrong one."""
     at = start + max(parted(right, wrong.content[start:end]), 0)
     window = wrong.content[max(start, at - _AROUND_BYTES) : min(end, at + _AROUND_BYTES)]
     due = excerpt(right, at - start)
@@ -73,7 +73,7 @@ def _parting(wrong: Bytes, start: int, end: int, right: bytes) -> Parting:
 
 
 def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Parting:
-    """The place in a key's record, compared with the same key's bytes from elsewhere, if they are comparable."""
+    """The place in a key's record. `right`: the same key's bytes from another machine, if they are comparable."""
     place = found.places.get(key)
     if place is None:
         return Parting(-1, "", "", "", b"")
@@ -83,7 +83,7 @@ def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Partin
 
 
 def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes | None:
-    """A key's record, if it has that type (None: any type) and its items have their own order."""
+    """A key's record, if the key has that type (None: any type) and the type fixes the order of the items."""
     ordered = key in found.types and found.types[key] in records.ORDERED_TYPES
     if not ordered or kind not in {None, found.types[key]}:
         return None
@@ -92,7 +92,7 @@ def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes |
 
 
 def _first(wrong: list[Key], found: Rdb) -> Key:
-    """The key to report: one whose bytes can be compared, if there is one."""
+    """The key to report: preferably one whose bytes can be compared."""
     ranked = sorted(wrong, key=lambda key: (found.types.get(key) not in records.ORDERED_TYPES, key.database, key.name))
     return ranked[0]
 
@@ -138,7 +138,7 @@ def message_of(lines: list[str]) -> str:
 
 
 def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int, ...], family: str) -> Rdb:
-    """Read a target's file, which must hold the data set. `other`: another machine's file, with the right bytes.
+    """Read a target's file, which must hold the data set. `other`: a file with the right bytes, from another machine.
 
     Raises DifferenceError.
     """
@@ -160,7 +160,7 @@ def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int,
     right = _bytes_of(other, other_contents, key, found.types.get(key)) if other_contents else None
     at = _record(found, key, right, content)
     if broken is not None and right is None:
-        # Without bytes to compare with, the place is where the reader stopped.
+        # If there are no bytes to compare with, the place is where the reader stopped.
         there = max(broken.at, 0)
         window = content[there : there + _AROUND_BYTES]
         at = Parting(there, _part_at(found.parts, there), "", excerpt(content, there), window)
@@ -204,7 +204,7 @@ def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: 
 
 
 def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) -> None:
-    """Require the same bytes from two machines for the same data set, where there is only one way to write it.
+    """Require the same bytes from two machines for those parts of the data set that have only one form.
 
     Raises DifferenceError.
     """
@@ -241,7 +241,7 @@ def check_loaded(
     expected = dataset.expected(cell.version, family)
     lines = differences(server.without_times(expected, cell.version), server.snapshot(guest))
     saved = server.saved(guest)
-    # The saved file has times, which older releases' commands do not reply to the millisecond, and all values again.
+    # The saved file has all values again, and times of expiry, which no command before 7.0 reports.
     saved_file = rdb.read(saved)
     lines = lines or differences(expected, saved_file.entries)
     if not lines:

@@ -1,6 +1,6 @@
 """An independent reader of RDB files and DUMP payloads: it turns bytes into values and checks everything.
 
-It follows the format of the servers' rdb.h and rdb.c, versions 1 to 12 (Redis) and 80 (Valkey). It checks even what a
+It follows the format of the servers' rdb.h and rdb.c, versions 1 to 12 (Redis) and 80 (Valkey). It also checks what a
 server does not notice in its own file: every length, the byte order of every number, the checksum, and that no bytes
 are left over. It raises RdbError with the offset.
 """
@@ -40,7 +40,7 @@ class RdbPlace(NamedTuple):
 
 
 class DatabaseSize(NamedTuple):
-    """The number of a database's keys, and of those that expire, and where it stands."""
+    """The number of keys in a database, the number of them that expire, and the offset of these numbers in the file."""
 
     keys: int
     expiring: int
@@ -65,10 +65,11 @@ class Rdb:
     modules: list[Foreign] = field(default_factory=list)
     """Modules' auxiliary data."""
     sizes: dict[int, DatabaseSize] = field(default_factory=dict)
-    """Database -> what the file says of its keys."""
+    """Database -> the number of its keys according to the file."""
     hints: list[int] = field(default_factory=list)
-    """How long each key has not been used, in seconds, or how often it was used, from 0 to 255; where the policy of
-    eviction asks for it."""
+    """Each key's idle time in seconds, or its frequency from 0 to 255; empty unless the eviction policy uses one of
+    them.
+    """
 
 
 def version_of(content: bytes) -> int:
@@ -105,7 +106,7 @@ def read(content: bytes) -> Rdb:
 
 @contextlib.contextmanager
 def _refusing(cursor: Cursor, found: Rdb | None = None) -> Iterator[None]:
-    """A decoder's error is a fault of the bytes: of the part that was read last."""
+    """Turn a decoder's error into an RdbError about the part that was read last."""
     try:
         yield
     except (ValueError, IndexError, struct.error) as error:
@@ -160,7 +161,7 @@ def _auxiliary(cursor: Cursor, found: Rdb) -> None:
 
 
 _BESIDE: dict[int, Callable[[Cursor, Rdb], object]] = {
-    # A slot's number, its keys and those that expire: nodes of Redis 8 write them.
+    # The number of a slot, of its keys, and of those that expire: nodes of Redis 8 write them.
     _SLOT: lambda cursor, _: (cursor.length(), cursor.length(), cursor.length()),
     _AUX: _auxiliary,
     _FUNCTION: lambda cursor, found: found.functions.append(cursor.text("library of functions")),

@@ -87,7 +87,7 @@ def _quicklist2(cursor: Cursor) -> Sequence:
 
 
 def _hash_with_times(cursor: Cursor) -> Fields:
-    """Redis 7.4's: the earliest time, then each field with the distance from it, plus one; 0 is never."""
+    """Redis 7.4: the earliest time, then each field with one more than the distance from that time; 0 means never."""
     earliest = cursor.milliseconds()
     fields, expiries = {}, {}
     for _ in range(cursor.length()):
@@ -107,7 +107,7 @@ def _listpack_with_times(cursor: Cursor) -> Fields:
 
 
 def _hash2(cursor: Cursor) -> Fields:
-    """Valkey 9's: each field with its time, or -1."""
+    """Valkey 9: each field with its time, or -1."""
     fields, expiries = {}, {}
     for _ in range(cursor.length()):
         name = cursor.text()
@@ -128,7 +128,7 @@ def single(value: float) -> float:
 
 
 _GREATEST_SINGLE = 3.4028235677973366e38
-"""Doubles from this one on round to an infinity of single precision: 2^128 less half a unit of its last place."""
+"""The smallest double that rounds to infinity in single precision: half a unit in the last place below 2^128."""
 
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -165,7 +165,7 @@ def _foreign(cursor: Cursor) -> Foreign:
 
 
 def auxiliary_of_a_module(cursor: Cursor) -> Foreign:
-    """Its type number, the time at which to read it, its items."""
+    """The module's type number, the time at which to read the data, and the items."""
     name, encoding = _module_name(cursor.length())
     if cursor.length() != 2:
         raise RdbError(f"at {cursor.at}: a whole number is due, which says when auxiliary data is to be read")
@@ -205,7 +205,7 @@ COMPACT_TYPES = frozenset({0, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 25
 
 
 ORDERED_TYPES = COMPACT_TYPES | {1, 3, 5}
-"""Types whose items have their own order; the order of a hash table differs from run to run."""
+"""Types whose items have a fixed order; the order of a hash table differs from run to run."""
 
 
 _TYPE_NAMES = {

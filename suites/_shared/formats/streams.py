@@ -1,7 +1,7 @@
 """Streams in RDB files: listpacks of entries by their first identifier, then the stream's state and its groups.
 
-Written after stream.h, t_stream.c and rdb.c. It refuses contradictions: counts, deleted entries, and pending entries
-that a group lists but not its consumers.
+The format is that of stream.h, t_stream.c and rdb.c. The reader refuses contradictions: wrong counts of entries and of
+deleted entries, and pending entries that only the group or only its consumers list.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
     return ConsumerGroup(
         last=last,
         pending={name: tuple(pending[one] for one in ids) for name, ids in consumers.items()},
-        # It is signed, and saved as a length.
+        # The number is signed, but saved as a length.
         read=read - (1 << 64) if read >> 63 else read,
         seen=seen,
     )

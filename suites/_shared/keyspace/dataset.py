@@ -1,6 +1,6 @@
 """The data set: every type in every encoding, with the numbers and lengths at which a format changes.
 
-Each item names the commands that make a key, and the value that these must produce on every machine.
+Each item contains the commands that make a key, and the value that they must produce on every machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from suites._shared.keyspace.values import (
 if TYPE_CHECKING:
     from suites._shared.keyspace.values import Value
 
-# Around the limits of every signed integer width of an encoding: a listpack's 4 bits, 7, 8, 12, 13, 16, 24, 32, 64.
+# Around the limits of every signed integer width of an encoding: 4, 7, 8, 12, 13, 16, 24, 32 and 64 bits.
 INTEGERS = sorted(
     {
         sign * (1 << bits) + offset
@@ -43,7 +43,7 @@ SCORES = [
     *[2.0**53, 2.0**53 + 2, 2.0**-1022, 5e-324, -5e-324, 2.0**63, -(2.0**63), 123456.75, math.inf, -math.inf],
 ]
 """Doubles at the limits of the format: subnormal, greatest, larger than a 53-bit integer, infinite."""
-# Where RDB's lengths grow: 6 bits, 14 bits, 32 bits; SDS' headers; a listpack's 6 and 12 bits; LZF from 20 bytes on.
+# Where lengths need more bytes (RDB: 6, 14, 32 bits; listpack: 6, 12), SDS headers grow, and LZF begins (20 bytes).
 LENGTHS = [0, 1, 4, 11, 12, 20, 21, 31, 32, 63, 64, 65, 254, 255, 256, 4095, 4096, 16383, 16384, 65535, 65536]
 # Milliseconds that need far more than 32 bits; the last time exceeds 32 bits in seconds too.
 EXPIRIES = [(1 << 41) + 1, (1 << 42) + 0x0102_0304, (1 << 43) - 1, 33_000_000_000_123]
@@ -69,7 +69,7 @@ class DatasetItem:
 
 @cache
 def noise(length: int) -> bytes:
-    """Incompressible bytes of all values: the same in every run, and no two lengths share a beginning."""
+    """Incompressible bytes of all values, the same in every run. Texts of different lengths begin differently."""
     state, found = length * 2654435761 % (1 << 32) or 1, bytearray()
     for _ in range(length):
         # Xorshift, G. Marsaglia, "Xorshift RNGs", 2003.
@@ -82,7 +82,7 @@ def noise(length: int) -> bytes:
 
 @cache
 def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
-    """The items that a release can hold."""
+    """The items that a release supports."""
     found = [*_strings(), *_lists(version), *_sets(version), *_sorted_sets(), *_hashes(), *_odd_places()]
     if version >= (5,):
         found += _streams()
@@ -92,7 +92,7 @@ def items(version: tuple[int, ...], family: str) -> list[DatasetItem]:
 
 
 def encodings(version: tuple[int, ...], family: str) -> set[tuple[str, str]]:
-    """Every type of a release's values, with the name of each encoding that it has (TYPE, OBJECT ENCODING)."""
+    """Every type of a release's values with each of its encodings, as TYPE and OBJECT ENCODING name them."""
     packed = _PACKED[version >= (7,)]
     found = {("string", "int"), ("string", "raw"), ("set", "intset"), ("set", "hashtable"), ("zset", packed)}
     found |= {("zset", "skiplist"), ("hash", packed), ("hash", "hashtable")}
@@ -125,7 +125,7 @@ def _item(
 
 def _strings() -> list[DatasetItem]:
     found = [_item(f"integer:{n}", Text(b"%d" % n), ("SET", n)) for n in INTEGERS]
-    # A few lengths of incompressible bytes suffice: the others would inflate the golden files.
+    # A few lengths of incompressible bytes suffice: more would inflate the golden files.
     noisy = [length for length in LENGTHS if length <= 4096] + [16384]
     found += [_item(f"noise:{length}", Text(noise(length)), ("SET", noise(length))) for length in noisy]
     phrases = [(b"plumb line " * (length // 11 + 1))[:length] for length in LENGTHS]
@@ -148,7 +148,7 @@ def _lists(version: tuple[int, ...]) -> list[DatasetItem]:
         _item("list:expires", Sequence((b"a",)), ("LPUSH", "a"), expires=EXPIRIES[1]),
     ]
     if version >= (7,):
-        # The element exceeds the limit of a node: it has its own node, which is not packed.
+        # The element exceeds the limit of a node, so it has its own node, which is not packed.
         found.append(_item("list:plain", Sequence((noise(9000), b"b")), ("RPUSH", noise(9000), "b")))
     return found
 

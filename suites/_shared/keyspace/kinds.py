@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def writers(cell: CellSpec) -> list[str]:
     """The targets whose files a cell reads: the native build in the quick and the kernel tier, otherwise all targets.
 
-    The independent reader also reads every cell's own file: a correct file is as good as the native build's.
+    The independent reader reads the cell's own file, too: a correct file needs no comparison with the native build's.
     """
     return ["native"] if cell.tier in {"quick", "kernel"} else list(cell.peers)
 

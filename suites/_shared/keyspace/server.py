@@ -1,4 +1,4 @@
-"""The data set in a server: commands write it and read it back, and files carry it away."""
+"""Writes the data set to a server, reads it back with commands, and fetches it as files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def write(guest: Guest, family: str) -> None:
 
 
 def snapshot(guest: Guest) -> dict[Key, KeyEntry]:
-    """Read every key of every database by commands. Times of expiry are included where commands report them (7.0)."""
+    """Read every key of every database with commands. Times of expiry are included since 7.0, when commands report
+    them.
+    """
     found: dict[Key, KeyEntry] = {}
     with client(guest) as connection:
         every = [request for database in range(16) for request in (("SELECT", database), ("KEYS", "*"))]
@@ -75,7 +77,7 @@ def snapshot(guest: Guest) -> dict[Key, KeyEntry]:
 
 
 def _entries(connection: Client, database: int, names: list[bytes], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
-    """Some keys of the current database, read in few pipelines because every round trip takes time."""
+    """Some keys of the current database, read in a few pipelines because every round trip takes time."""
     kinds = [_KINDS[_word(kind)] for kind in _replies(connection, [("TYPE", name) for name in names])]
     replies = _replies(connection, [(kind.command, name, *kind.rest) for kind, name in zip(kinds, names, strict=True)])
     times: list[Any] = [-1] * len(names)
@@ -97,7 +99,7 @@ def _replies(connection: Client, requests: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def without_times(entries: dict[Key, KeyEntry], version: tuple[int, ...]) -> dict[Key, KeyEntry]:
-    """The entries as `snapshot` reads them from a release: before 7.0 no command reports when a key expires."""
+    """The entries as `snapshot` reads them from a release: no command before 7.0 reports when a key expires."""
     return entries if version >= (7,) else {key: KeyEntry(entry.value) for key, entry in entries.items()}
 
 
@@ -116,7 +118,7 @@ def saved(guest: Guest) -> bytes:
 
 
 def save_by_a_child(guest: Guest) -> None:
-    """Have BGSAVE's child process write the RDB file, and wait until it has."""
+    """Have BGSAVE's child process write the RDB file, and wait until it is done."""
     with client(guest) as connection:
         connection.command("BGSAVE")
         _await_child(guest, connection, ("rdb_bgsave_in_progress",), "rdb_last_bgsave_status", "BGSAVE")
@@ -195,7 +197,7 @@ def _fields(connection: Client, name: bytes, reply: Any) -> Value:
 
 
 def stream(connection: Client, name: bytes) -> Stream:
-    """A stream, as the server tells of it."""
+    """A stream, as the server's commands describe it."""
     return _stream(connection, name, connection.command("XRANGE", name, "-", "+"))
 
 

@@ -1,4 +1,4 @@
-"""One form for the values of keys, whether from the data set, a server's commands, or a file's independent reader.
+"""One form for the values of keys, whether from the data set, from a server's commands, or from the reader of a file.
 
 The form is independent of encodings: a set in an intset equals the same set in a hash table. Doubles are compared bit
 by bit.
@@ -41,14 +41,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class Fields:
-    """A hash, with its fields' times of expiry in milliseconds since 1970, where they have one."""
+    """A hash. Fields that expire have a time of expiry in milliseconds since 1970."""
 
     fields: dict[bytes, bytes]
     expiries: dict[bytes, int] = field(default_factory=dict)
 
 
 Identifier = tuple[int, int]
-"""A stream entry's milliseconds and sequence number."""
+"""The milliseconds and the sequence number of a stream entry."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Pending:
     entry: Identifier
     deliveries: int = 1
     delivered: int = field(default=0, compare=False)
-    """When it was last delivered, in milliseconds since 1970. Nobody compares it: it is when the data were written."""
+    """Time of the last delivery in milliseconds since 1970. It is not compared, because it depends on the run."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class ConsumerGroup:
     last: Identifier
     pending: dict[bytes, tuple[Pending, ...]]
     read: int = field(default=-1, compare=False)
-    """How many entries it has read; -1 where the server does not know (7.0)."""
+    """Number of entries that the group has read (since 7.0); -1 if the server does not know."""
     seen: dict[bytes, int] = field(default_factory=dict, compare=False)
-    """Consumer -> when it last asked for entries, in milliseconds since 1970."""
+    """Consumer -> the time of its last request for entries, in milliseconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class Stream:
     last: Identifier
     groups: dict[bytes, ConsumerGroup] = field(default_factory=dict)
     deleted: Identifier = field(default=(0, 0), compare=False)
-    """The greatest identifier that was deleted (7.0)."""
+    """The greatest deleted identifier (since 7.0)."""
     added: int = field(default=0, compare=False)
-    """How many entries were ever added (7.0)."""
+    """Number of entries that were ever added (since 7.0)."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,9 @@ class KeyEntry:
 
 
 def score(value: float) -> bytes:
-    """A double's bits, most significant first. Zero has no sign: since 7.0 a listpack holds it as an integer."""
+    """A double's bits, most significant first. Zero has no sign: since 7.0 a listpack stores it as an
+    integer.
+    """
     return struct.pack(">d", value + 0.0)
 
 
@@ -129,7 +131,7 @@ def identifier(text: bytes) -> Identifier:
 
 
 def differences(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> list[str]:
-    """The differences from the expected entries: one line for each key, with both sides, shortened."""
+    """The differences from the expected entries: one line for each key, with shortened forms of both values."""
     lines = []
     for key in sorted(expected.keys() | actual.keys(), key=lambda one: (one.database, one.name)):
         wanted, found = expected.get(key), actual.get(key)
