@@ -1,4 +1,4 @@
-"""Fixtures of the suite: servers whose calls a test lets fail."""
+"""Fixtures of the injection suite: servers whose system calls a test can make fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 AT_MOST = 24
-"""How many calls of one kind fail, one after the other, on an emulated machine below the tier `thorough`."""
+"""Maximum number of calls of one kind that fail, one after the other, on an emulated machine below the tier
+`thorough`.
+"""
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def start(cell: CellSpec, start_guest: StartGuest) -> Callable[..., Guest]:
 
 @pytest.fixture
 def each(cell: CellSpec) -> Callable[[int], Iterator[int]]:
-    """The numbers of the calls that fail, of as many as there are."""
+    """Returns the numbers of the calls that fail, given the number of calls."""
 
     def numbers(count: int) -> Iterator[int]:
         every = cell.tier == "thorough" or cell.runner.target.slowdown <= 1

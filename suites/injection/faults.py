@@ -1,4 +1,4 @@
-"""Which call of a server to the system fails, and how often it made each: the other side of faults.c."""
+"""The test's side of faults.c: it chooses the system call of a server that fails, and reads how often each was made."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Call(IntEnum):
 # These numbers are the same on every architecture of Linux (include/uapi/asm-generic/errno-base.h).
 _ERRORS = {Call.FORK: errno.ENOMEM, Call.PIPE: errno.EMFILE, Call.WRITE: errno.ENOSPC, Call.FWRITE: errno.ENOSPC}
 FILES: dict[str, bytes] = {NAME: bytes(4 * _WORDS)}
-"""What a server's folder must have before it starts."""
+"""Files that a server's folder must contain before the server starts."""
 
 
 class Faults:
@@ -49,21 +49,21 @@ class Faults:
         self._form = (">" if guest.runner.target.endianness == "big" else "<") + f"{_WORDS}i"
 
     def arm(self, call: Call, first: int = 1, *, times: int = 1, short: bool = False) -> None:
-        """Have the calls of a kind fail from the `first` from now on, so many `times`. A write that is `short` writes
-        half.
+        """Make `times` calls of a kind fail, beginning with the `first` from now on (1: the next). A `short` write
+        writes half instead.
         """
         self._write([call, first, times, _ERRORS.get(call, errno.EIO), int(short)])
 
     def disarm(self) -> None:
-        """Have nothing fail, and count from 0."""
+        """Let all calls succeed, and count from 0."""
         self._write([])
 
     def failed(self) -> int:
-        """How many calls have failed since they were armed."""
+        """Number of calls that have failed since `arm`."""
         return self._read()[_FAILED]
 
     def calls(self, call: Call) -> int:
-        """How many calls of a kind there were since the last order."""
+        """Number of calls of a kind since the last `arm` or `disarm`."""
         return self._read()[_CALLS + call]
 
     def _write(self, orders: list[int]) -> None:

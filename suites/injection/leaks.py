@@ -1,4 +1,4 @@
-"""Files and pipes that a server has open, and those that it leaves open after a failure."""
+"""Counts a server's open files and pipes, to find those that it leaves open after a failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def descriptors(guest: Guest) -> int:
-    """How many descriptors of pipes, and of files of its folder, its process has. Connections come and go."""
+    """Number of the process's descriptors for pipes and for files in its folder. Connections do not count: they come
+    and go.
+    """
     found = 0
     for path in Path(f"/proc/{guest.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -24,7 +26,9 @@ def descriptors(guest: Guest) -> int:
 
 
 def await_closed(guest: Guest, before: int) -> None:
-    """Wait, no longer than for a reply, until it has no more descriptors than before. Raises TimeoutError."""
+    """Wait until the server has no more descriptors than before. Raises TimeoutError after the time limit of
+    a reply.
+    """
     deadline = time.monotonic() + guest.deadline_seconds
     while descriptors(guest) > before:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""One small key of each encoding, so that a file of them takes few hundreds of calls, each of which fails once."""
+"""One small key of each encoding. A file of them takes a few hundred system calls, so that each can fail once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suites._shared.keyspace import dataset, server
 if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
-# More than 64 bytes, so that a set, a sorted set or a hash is a table.
+# More than 64 bytes, so that a set, a sorted set or a hash with this element is a table.
 LONG = dataset.noise(70)
 LATER = 33_000_000_000_123
 COMMANDS: list[tuple[Any, ...]] = [
@@ -29,13 +29,13 @@ COMMANDS: list[tuple[Any, ...]] = [
 
 
 def write(guest: Guest) -> None:
-    """Write them. An error reply raises AssertionError."""
+    """Write the keys. An error reply raises AssertionError."""
     with server.client(guest) as client:
         for request, reply in zip(COMMANDS, client.pipeline(COMMANDS), strict=True):
             assert not isinstance(reply, hiredis.ReplyError), f"{request!s:.100}: {reply}"
 
 
 def digest(guest: Guest) -> tuple[Any, Any]:
-    """What tells whether all keys and functions are as they were."""
+    """A digest of all keys and functions: it changes if any of them does."""
     with server.client(guest) as client:
         return client.command("DEBUG", "DIGEST"), server.functions(guest)

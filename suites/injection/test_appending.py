@@ -1,4 +1,4 @@
-"""An append-only file of which a call fails: what was acknowledged is kept, and the file is one that a server loads."""
+"""If a system call on an append-only file fails, acknowledged writes are kept, and a server can load the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOLDER = "appendonlydir"
 MANIFEST = f"{FOLDER}/appendonly.aof.manifest"
 TOLD = "persistence"
 PLACES = [Call.FORK, Call.OPEN, Call.OPEN_TO_READ, Call.WRITE, Call.FSYNC, Call.RENAME, Call.FFLUSH]
-"""Calls of which there are few in a rewriting: after each, a server loads what is there."""
+"""Kinds of calls that a rewrite makes rarely. After each failed call, a server loads the existing files."""
 
 
 def asked(guest: Guest, *words: Any) -> Any:
@@ -39,14 +39,16 @@ def told(guest: Guest) -> dict[str, str]:
 
 
 def rewritten(guest: Guest) -> bool:
-    """Rewrite the file. Returns whether the server says that it did."""
+    """Rewrite the file. Returns whether the server reports success."""
     reply = asked(guest, "BGREWRITEAOF")
     link.await_that(lambda: told(guest)["aof_rewrite_in_progress"] == "0", [guest], "the child to end")
     return not isinstance(reply, hiredis.ReplyError) and told(guest)["aof_last_bgrewrite_status"] == "ok"
 
 
 def files(guest: Guest) -> dict[str, bytes]:
-    """The manifest and the files that it has, by name in the working folder. Those of the past may be gone."""
+    """The manifest and its files, by name in the working folder, without history files, which the server may have
+    deleted.
+    """
     content = guest.read(MANIFEST)
     lines = [line.split() for line in content.decode().splitlines()]
     names = {f"{FOLDER}/{line[1]}" for line in lines if line[-1] != "h"}
@@ -54,10 +56,10 @@ def files(guest: Guest) -> dict[str, bytes]:
 
 
 def loaded(start_guest: StartGuest, guest: Guest) -> Any:
-    """What a server of this machine has that starts with the files."""
+    """The digest of a native server that starts with the files."""
     reader = start_guest(target="native", options=APPENDING, files=files(guest))
     digest = small_keys.digest(reader)
-    # A test has a hundred of them.
+    # A test starts a hundred of these servers.
     reader.__exit__()
     return digest
 
@@ -82,7 +84,7 @@ def test_a_rewriting_that_fails_leaves_files_that_a_server_loads(
             happened = orders.failed()
             orders.disarm()
             what = f"{call.name} {number} of {count}"
-            # A thread synchronises as well, when it comes to it.
+            # A background thread also synchronises, at a time of its own.
             if happened != 1 and call is not Call.FSYNC:
                 wrong.append(f"{what} did not happen")
             assert small_keys.digest(guest) == before, what
@@ -139,7 +141,7 @@ def test_a_server_that_cannot_begin_to_append_goes_on_without(
     assert asked(guest, "CONFIG", "SET", "appendonly", "yes") == b"OK"
     link.await_that(lambda: told(guest)["aof_rewrite_in_progress"] == "0", [guest], "the child to end")
     assert loaded(start_guest, guest) == before
-    # The file itself, and nothing of the attempts before.
+    # Only the append-only file is open, and nothing from the failed attempts.
     leaks.await_closed(guest, opened + 1)
 
 
@@ -147,12 +149,12 @@ def test_a_server_that_cannot_begin_to_append_goes_on_without(
 def test_writes_are_refused_until_the_file_takes_them(
     policy: str, start: Callable[..., Guest], start_guest: StartGuest
 ) -> None:
-    """What was acknowledged before is written later, once."""
+    """Acknowledged writes reach the file later, exactly once."""
     guest = start(*APPENDING, "--appendfsync", policy)
     orders = Faults(guest)
     small_keys.write(guest)
     for number, short in enumerate((False, True)):
-        # Each half of what is left is cut off again, until the whole is written.
+        # With `short`, each write writes half, and the server truncates the file again.
         orders.arm(Call.WRITE, times=1000, short=short)
         assert asked(guest, "INCRBY", "counter", 10) == 20 * number + 10
         link.await_that(lambda: told(guest)["aof_last_write_status"] == "err", [guest], "the write to fail")
@@ -181,7 +183,7 @@ def test_a_server_that_promised_each_write_ends_and_keeps_what_it_acknowledged(
     assert "AOF fsync policy is 'always'" in log
     reader = start_guest(target="native", options=APPENDING, files=kept)
     with server.client(reader) as client:
-        # It was not acknowledged: the file may have it.
+        # The write was not acknowledged, so the file may contain it or not.
         client.command("DEL", "counter")
     assert small_keys.digest(reader) == before
 
@@ -191,7 +193,7 @@ def test_writes_are_refused_until_the_file_is_synchronised(start: Callable[..., 
     orders = Faults(guest)
     orders.arm(Call.FSYNC, times=1000)
     assert asked(guest, "SET", "counter", 6) == b"OK"
-    # SETNX changes nothing, so that no other write has the file synchronised again.
+    # SETNX changes nothing, so it does not make the server synchronise the file again.
     link.await_that(
         lambda: str(asked(guest, "SETNX", "counter", 7)).startswith("MISCONF"), [guest], "the failure to be told"
     )

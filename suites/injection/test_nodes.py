@@ -1,4 +1,4 @@
-"""A cluster's node that cannot write nodes.conf: it says so when it was asked to, and ends when it has to."""
+"""A cluster node that cannot write nodes.conf replies with an error if a command asks for it, and otherwise exits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS = [Call.OPEN, Call.WRITE, Call.FSYNC]
 
 @pytest.fixture
 def node(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> Guest:
-    """A node alone."""
+    """A single node."""
     options = ["--port", str(ports.free()), "--bind", "127.0.0.1", "--cluster-enabled", "yes"]
     return start_guest(preload=cell.preload, options=options, files=faults.FILES)
 

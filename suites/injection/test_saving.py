@@ -1,4 +1,6 @@
-"""A file that cannot be written: each call fails once. The server says so, loses nothing, and continues."""
+"""If a system call fails while a server writes a file, the server reports it, loses nothing, and continues. Each call
+fails once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 SAVING = [*server.OPTIONS, "--save", "3600 1000000", "--hz", "100"]
 TOLD = "persistence"
-# What is saved of each key as well: nothing, its idle time, how often it was used.
+# The policy decides what a file contains besides each key: nothing, its idle time, or its frequency.
 POLICIES = ["noeviction", "allkeys-lru", "allkeys-lfu"]
 TO_SAVE = [Call.OPEN, Call.OPEN_TO_READ, Call.FWRITE, Call.FFLUSH, Call.FSYNC, Call.RENAME]
 
@@ -33,12 +35,12 @@ def asked(guest: Guest, *words: Any) -> Any:
 
 
 def entries(content: bytes) -> Any:
-    """What a file has; a file that is not whole raises an exception."""
+    """The entries of a file. A damaged file raises an exception."""
     return rdb.read(content).entries
 
 
 def temporary(guest: Guest) -> list[Path]:
-    """The files that the server wrote and did not give their name."""
+    """Temporary files that the server has not renamed."""
     return [*guest.folder.rglob("temp-*"), *guest.folder.rglob("*.tmp-*")]
 
 
@@ -64,14 +66,14 @@ def test_a_file_that_cannot_be_saved_is_the_last_one_or_the_new_one(
             assert isinstance(reply, hiredis.ReplyError), f"{call.name} {number} failed, and SAVE says {reply!r}"
             assert small_keys.digest(guest) == before, f"{call.name} {number}"
             assert temporary(guest) == [], f"{call.name} {number}"
-            # A rename that may not last is still the new file.
+            # If only the synchronisation after the rename fails, the new file is in place.
             assert entries(guest.read("dump.rdb")).keys() == saved.keys(), f"{call.name} {number}"
     assert entries(server.saved(guest)).keys() == saved.keys()
     leaks.await_closed(guest, opened)
 
 
 def background_save(guest: Guest) -> bool:
-    """Have a child save. Returns whether it did."""
+    """Save with BGSAVE. Returns whether the child succeeded."""
     reply = asked(guest, "BGSAVE")
     link.await_that(lambda: link.info(guest, TOLD)["rdb_bgsave_in_progress"] == "0", [guest], "the child to end")
     return not isinstance(reply, hiredis.ReplyError) and link.info(guest, TOLD)["rdb_last_bgsave_status"] == "ok"
@@ -92,13 +94,13 @@ def test_a_child_that_cannot_save_leaves_the_last_file(
     before, opened = small_keys.digest(guest), leaks.descriptors(guest)
     keys = entries(guest.read("dump.rdb")).keys()
     for call, count in counts.items():
-        # The child writes as SAVE does: a few of its writes suffice.
+        # The child writes like SAVE, so a few of its writes suffice.
         for number in list(each(count))[:: max(1, count // 8)]:
             faults.arm(call, number)
             saved = background_save(guest)
             assert faults.failed() == 1, f"{call.name} {number} of {count} did not happen"
             faults.disarm()
-            # Without its pipe the child saves all the same, and tells nothing of its memory.
+            # Without its pipe the child still saves, but does not report its memory.
             if call is Call.PIPE:
                 assert saved
                 continue
@@ -118,13 +120,13 @@ def test_users_that_cannot_be_saved_are_saved_later(start: Callable[..., Guest])
     assert asked(guest, "ACL", "SETUSER", "alice", "on", ">secret", "+get") == b"OK"
     before = guest.read("users.acl")
     opened = leaks.descriptors(guest)
-    # A file that is written halfway must not take the place of the whole one.
+    # A half-written file must not replace the complete one.
     for call, short in [(Call.OPEN, False), (Call.WRITE, False), (Call.WRITE, True), (Call.RENAME, False)]:
         faults.arm(call, short=short)
         reply = asked(guest, "ACL", "SAVE")
         assert faults.failed() == 1
         faults.disarm()
-        # Valkey writes the other half as well.
+        # After a short write, Valkey writes the other half too.
         assert short or isinstance(reply, hiredis.ReplyError), f"{call.name} failed, and ACL SAVE says {reply!r}"
         now = guest.read("users.acl")
         assert (b"user alice on" in now) if reply == b"OK" else (now == before), f"{call.name}: {reply!r}"
@@ -156,7 +158,7 @@ def test_settings_that_cannot_be_written_leave_the_last_ones(start: Callable[...
             now = guest.read("given.conf")
             assert now == was or (b"# Ours" in now and b"maxmemory 124mb" in now), f"{call.name} {number}"
             assert [path.name for path in guest.folder.glob("given.conf*")] == ["given.conf"]
-    # Half a write is followed by the other half.
+    # After a short write the server writes the other half.
     faults.arm(Call.WRITE, short=True)
     assert asked(guest, "CONFIG", "REWRITE") == b"OK"
     assert faults.failed() == 1

@@ -1,4 +1,4 @@
-"""A synchronisation of which a call fails: neither server loses more than the copy under way, and both try again."""
+"""If a system call fails during a synchronisation, the servers lose only the current transfer, and try again."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ def ask(guest: Guest, *words: Any) -> Any:
 
 
 def synchronise_again(primary: Guest, replica: Guest, port: int) -> None:
-    """Have the replica need the whole data set, which it then asks for."""
+    """Make the replica request a full synchronisation."""
     ask(replica, "REPLICAOF", "NO", "ONE")
     ask(primary, "DEBUG", "CHANGE-REPL-ID")
     ask(replica, "REPLICAOF", "127.0.0.1", port)
 
 
 def places(call: Call, count: int) -> list[int]:
-    """Which calls fail: some of a file's, and the first of a pipe's, whose number changes from time to time."""
+    """The numbers of the calls to fail: some of those on a file, or the first on a pipe, whose number varies between
+    runs.
+    """
     if call in {Call.READ_PIPE, Call.WRITE_PIPE}:
         return list(range(1, min(count, 3) + 1))
     return sorted({1 + at * (count - 1) // 3 for at in range(4)})
 
 
 def fail_each(armed: Guest, calls: list[Call], primary: Guest, replica: Guest, port: int) -> None:
-    """Let calls of a server fail, each in its own synchronisation, after which both servers agree."""
+    """Make calls of a server fail, each in its own synchronisation, after which both servers must agree."""
     orders, opened = Faults(armed), leaks.descriptors(armed)
     ask(replica, "REPLICAOF", "127.0.0.1", port)
     link.await_in_step(replica, primary)
@@ -108,7 +110,7 @@ def test_a_replica_that_cannot_keep_the_data_set_asks_again(
 def test_a_replica_that_cannot_read_what_it_received_ends(
     companion: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
-    """It has given up its data set for the file."""
+    """The replica has already dropped its own data set."""
     primary, port = link.on_a_port(start_guest, ports, companion, *OPTIONS)
     replica = start_guest(preload=cell.preload, options=OPTIONS, files=faults.FILES)
     small_keys.write(primary)
@@ -119,7 +121,7 @@ def test_a_replica_that_cannot_read_what_it_received_ends(
     content = replica.read("dump.rdb")
     start_guest.dismiss()
     assert "Internal error in RDB reading" in log
-    # The file is whole: what failed was to read it.
+    # The file is complete: only reading it failed.
     again = start_guest(preload=cell.preload, options=OPTIONS, files={**faults.FILES, "dump.rdb": content})
     assert small_keys.digest(again) == before
     assert status == 1

@@ -1,1 +1,1 @@
-"""The shortest tests of suites of the tier `full` on settings and on the module API."""
+"""The shortest tests of settings and of the module API from suites of the tier `full`."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def checks(cell: CellSpec, family: str, tmp_path: Path) -> Programs:
-    """The programs that check files: the server itself, which looks at the name by which it is called."""
+    """The programs that check files: the server itself, which takes its role from the name under which it is
+    started.
+    """
     if cell.version < (5,):
         pytest.skip("before 5.0 the checks are programs of their own")
     if cell.machine is not None:

@@ -1,4 +1,4 @@
-"""The server's checks of files say the same on every machine, and what they repair is the same file."""
+"""The server's file checkers print the same on every machine, and leave the same repaired file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = ["integers of each width", "sizes of tables"]
 MOMENT = (1 << 31) - 2
-"""Seconds since 1970 that each machine's `time_t` holds."""
+"""A time in seconds since 1970 that fits every machine's `time_t`."""
 _OF_ONE_RUN = re.compile(rb"^\d+:[A-Z] [^*#.-]*\.\d{3} ", re.MULTILINE)
-"""The process and the time that begin a line of the server's log, which some checks write (Valkey 9)."""
+"""The process number and the time at the start of a log line. Some checkers write log lines (Valkey 9)."""
 
 
 def steady(output: bytes) -> bytes:

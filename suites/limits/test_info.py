@@ -1,4 +1,4 @@
-"""What INFO counts is the same on every machine where both servers did the same."""
+"""INFO reports the same counts on every machine if the servers did the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SECTIONS = ("memory", "persistence", "stats", "replication", "keyspace", "errorstats", "cluster")
 WIDE = {"maxmemory": (1 << 40) + 5, "repl-backlog-size": (1 << 33) + 16384}
-"""Settings that INFO tells, and numbers of more than 32 bits for them."""
+"""Settings that INFO reports -> values of more than 32 bits."""
 REQUESTS = [
     ("SET", "key", "value", "PX", 1 << 40),
     ("GET", "key"),
@@ -34,7 +34,7 @@ REQUESTS = [
 FAR = 1 << 40
 """Milliseconds."""
 WAIT_SECONDS = 30.0
-"""Every tenth of a second a server looks for keys that have expired."""
+"""Time limit: a server looks for expired keys every tenth of a second."""
 NOT_COUNTED = re.compile(
     r"instantaneous|cpu|(?<!max)mem|rss|frag|alloc|fork|time|usec|seconds|clock|client|id\b|cow|reads_|writes_|net_|connections|"
     r"commands_processed|lazyfree|total_system|eventloop|duration|ttl|lua|script|vm_|functions|peak|io_threads|buffer|"
@@ -42,7 +42,7 @@ NOT_COUNTED = re.compile(
 )
 """Fields that depend on the machine, on time, or on what other tests did before."""
 _AVERAGE = re.compile(r",(avg_ttl|subexpiry|keys_with_volatile_items).*")
-"""What follows the numbers of keys of a database, and depends on the moment."""
+"""The part after a database's numbers of keys, which depends on the time."""
 
 
 def test_what_is_counted_is_the_same(both: PairedServers, cell: CellSpec) -> None:
@@ -51,7 +51,7 @@ def test_what_is_counted_is_the_same(both: PairedServers, cell: CellSpec) -> Non
         ours, theirs = (fields(client) for client in (both.guest, both.oracle))
     finally:
         both.ask([("CONFIG", "SET", "maxmemory", 0), ("CONFIG", "SET", "repl-backlog-size", 1 << 20)])
-    # INFO tells maxmemory since 3.2.
+    # INFO contains maxmemory since 3.2.
     settings = {name.replace("-", "_"): str(value) for name, value in WIDE.items()}
     settings = {name: value for name, value in settings.items() if name != "maxmemory" or cell.version >= (3, 2)}
     assert {name: theirs.get(name) for name in settings} == settings
@@ -77,7 +77,7 @@ def test_what_tracking_and_sanitising_count_is_the_same(both: PairedServers, cel
 
 
 def _tracked(client: Client, counted: tuple[str, ...]) -> list[int]:
-    """What a server counts once a client has read a tracked key, and has asked for what three prefixes begin."""
+    """A server's counts after a client has read a key with tracking on, and then tracks three prefixes."""
     redirect = ("CLIENT", "TRACKING", "ON", "REDIRECT", client.command("CLIENT", "ID"))
     client.pipeline([redirect, ("GET", "none"), ("CLIENT", "TRACKING", "OFF")])
     client.pipeline([(*redirect, "BCAST", "PREFIX", "a", "PREFIX", "b", "PREFIX", "c")])
@@ -108,14 +108,14 @@ def test_clients_tell_what_they_listen_to_and_what_they_queue(guest: Guest, orac
 
 
 def _average(client: Client) -> int:
-    """What a server tells of the time to live of database 7's keys; 0 before it has looked at one."""
+    """The average time to live of the keys of database 7, in milliseconds; 0 before the server has looked at one."""
     found = re.search(r"avg_ttl=(\d+)", info_fields(client.command("INFO", "keyspace"))["db7"])
     assert found is not None
     return int(found[1])
 
 
 def fields(client: Client) -> dict[str, str]:
-    """Field -> value, of the sections that count."""
+    """Field -> value, from the sections with counts."""
     found: dict[str, str] = {}
     for section in SECTIONS:
         found |= info_fields(client.command("INFO", section))

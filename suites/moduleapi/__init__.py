@@ -1,1 +1,1 @@
-"""The module API, called by a module of ours with numbers beyond 32 bits, negative numbers and binary strings."""
+"""The module API, called by Plumbline's module with numbers beyond 32 bits, negative numbers and binary strings."""

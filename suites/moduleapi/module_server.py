@@ -1,4 +1,4 @@
-"""Servers with the module, and what they are expected to reply."""
+"""Starts servers with the module, and compares their replies with a model's."""
 
 from __future__ import annotations
 

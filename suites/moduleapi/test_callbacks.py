@@ -1,4 +1,4 @@
-"""What a server calls a module back for: children, its event loop, keys that become ready, users, replicas."""
+"""The occasions on which a server calls a module back: children, the event loop, ready keys, users, replicas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 
 def test_a_child_tells_its_progress_and_how_it_ended(client: Client, with_module: Guest) -> None:
-    # It ends by itself only when its progress was seen: a machine may be slow.
+    # The child does not end by itself before the test has seen its progress, because a machine may be slow.
     child: Any = client.command("API.FORK", 0, 600_000)
 
     def progress() -> str:
@@ -32,7 +32,7 @@ def test_a_child_tells_its_progress_and_how_it_ended(client: Client, with_module
     assert progress() == "0.00"
     for status in (1, 127, 254, 0):
         client.command("API.FORK", status, 0)
-        # The data is -1 less the status, a pointer with the upper half set.
+        # The data is -1 minus the status: a pointer whose upper half is set.
         due: Reply = [status, 0, -1 - status]
         await_that(lambda due=due: client.command("API.FORK") == due, [with_module], f"a child to end with {status}")  # type: ignore[misc]
 
@@ -52,10 +52,11 @@ def test_the_event_loop_reads_what_it_wrote(client: Client, with_module: Guest) 
 
 def test_a_client_waits_for_keys(client: Client, with_module: Guest, cell: CellSpec) -> None:
     with server.client(with_module) as waiting:
-        # Longer than 32 bits of milliseconds: cut, it would end at once.
+        # More milliseconds than 32 bits hold: cut to 32 bits, the timeout would be 0.
         waiting.send(waiting.pack([("API.AWAIT", 1 << 32, "string", "list")]))
         await_that(lambda: link.info(with_module, "clients")["blocked_clients"] == "1", [with_module], "it to wait")
-        # It is asked about a key that is made, and goes on waiting; about one that grows only when it is told to.
+        # The server asks the module when a key is created, and the client continues to wait. When a key grows, it asks
+        # only after API.READY.
         client.command("RPUSH", "list", "one")
         client.command("RPUSH", "list", "two")
         client.command("API.READY", "list")
@@ -76,7 +77,7 @@ def test_a_client_has_a_modules_user_until_it_leaves(client: Client, cell: CellS
     assert [str(reply)[:6] for reply in refused[:2]] == ["NOPERM"] * 2, refused
     assert refused[2] == b"OK"
     client.command("AUTH", "default", "")
-    # The server calls the module with the client's number, to which the module adds its data.
+    # The server passes the client's number to the module, which adds its data.
     expect(client, cell, ("API.LOGIN",), [b"%d" % (number + 1), b"default"])
 
 

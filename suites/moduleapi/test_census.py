@@ -1,4 +1,6 @@
-"""Every function that the server offers to modules is called by the suite's module, or listed with the reason."""
+"""The suite's module calls every function that the server offers to modules, or the list gives the reason why it does
+not.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,20 @@ class Uncalled(Record, frozen=True):
     """Functions that the module does not call."""
 
     reason: str
-    """Why it does not."""
+    """Why the module does not call them."""
     functions: list[str]
     """Their names, without `RedisModule_`."""
 
 
 class UncalledList(Record, frozen=True):
-    """What a server offers to modules and suites/moduleapi/moduleapi.c does not call: uncalled.toml."""
+    """uncalled.toml: functions that a server offers to modules and that suites/moduleapi/moduleapi.c does not call."""
 
     uncalled: list[Uncalled]
     """One entry for each reason."""
 
 
 def test_every_function_of_the_api_is_called_or_listed(cell: CellSpec) -> None:
-    """A module asks for a function by its name, so that the server's program contains the names of all of them."""
+    """A module requests a function by its name, so the server's program contains the names of all functions."""
     assert cell.build is not None
     program = cell.build.server_binary.read_bytes()
     # Valkey offers each function under two names.

@@ -1,4 +1,4 @@
-"""Messages that a module sends to a node of another machine arrive as they were sent."""
+"""Messages that a module sends to a node on another machine arrive unchanged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 LONGER = [256, 1000, 2048, 4096, 65535, 65536, (1 << 20) + 1]
-"""Lengths beyond the server's own buffers: for a message on its stack, and for what it receives (1 KB, 1 MB)."""
+"""Lengths around and beyond the server's buffers: for a message on its stack, and for received bytes (1 KB, 1 MB)."""
 FIELDS = ["type", "length", "sum over the payload"]
 LAST = 255
-"""The last type: test_a_receiver_of_the_last_type_disturbs_nothing."""
+"""The last message type: test_a_receiver_of_the_last_type_disturbs_nothing."""
 ABSENT = "0" * 40
 
 
@@ -29,7 +29,7 @@ ABSENT = "0" * 40
 def pair(
     companion: str, start_guest: StartGuest, ports: Ports, cell: CellSpec
 ) -> Callable[[str], tuple[nodes.Node, nodes.Node]]:
-    """A node on the cell's target and one on the peer, joined, which load the module under a name."""
+    """A node on the cell's target and one on the peer, in one cluster. Both load the module under a name."""
 
     def made(name: str) -> tuple[nodes.Node, nodes.Node]:
         first, second = (
@@ -43,12 +43,12 @@ def pair(
 
 
 def expect(sender: nodes.Node, receiver: nodes.Node, messages: list[tuple[int, bytes]], goal: str) -> None:
-    """Send messages of these kinds with these payloads to one node or all, and have them arrive in their order."""
+    """Send messages of these kinds with these payloads to one node or all, and require that they arrive in order."""
     with server.client(sender.guest) as client, server.client(receiver.guest) as listening:
         listening.command("SUBSCRIBE", "sent")
         replies = client.pipeline([("API.SEND", goal, kind, payload) for kind, payload in messages])
         assert replies == [b"OK"] * len(messages)
-        # It takes the same way, so that the module's messages have arrived when it does.
+        # The PUBLISH uses the same link, so the module's messages have arrived when it does.
         client.command("PUBLISH", "sent", "")
         assert listening.receive() == [b"message", b"sent", b""]
     words = receiver.ask("API.HEARD")
@@ -76,16 +76,16 @@ def test_every_kind_and_every_length_of_a_message_arrive(
             "*",
         )
         assert sender.ask("API.SEND", ABSENT, 3, "lost") == b"ERR"
-        # The last number: a primary (REDISMODULE_NODE_MASTER), which itself has another bit.
+        # The last number has a bit for a primary (REDISMODULE_NODE_MASTER), and another one for the node itself.
         address = [b"OK", b"127.0.0.1", receiver.port, 2]
         told = sender.ask("API.NODE", receiver.identifier)
         assert told == [*address, 2, 2, sender.identifier.encode()]
         assert sender.ask("API.NODE", sender.identifier)[:4] == [b"OK", b"127.0.0.1", sender.port, 3]
 
 
-# The last ones, because some releases fail them, and a planted bug is looked for until the first failure.
+# These tests come last because some releases fail them, and the search for a planted bug ends at the first failure.
 def test_a_receiver_of_the_last_type_disturbs_nothing(start_guest: StartGuest, ports: Ports, cell: CellSpec) -> None:
-    """The server has a table of receivers. What follows it in memory differs between machines."""
+    """The server has a table of receivers. The memory after the table differs between machines."""
     module = str(cell.module_on(cell.runner.target.name))
     node = nodes.start(start_guest, ports, more=["--loadmodule", module])
     node.ask("API.HEAR", LAST)
@@ -96,7 +96,7 @@ def test_a_receiver_of_the_last_type_disturbs_nothing(start_guest: StartGuest, p
 def test_a_module_with_an_identifier_of_its_own_hears_the_other_machine(
     pair: Callable[[str], tuple[nodes.Node, nodes.Node]],
 ) -> None:
-    """A name of nine characters is a number of 64 bits on the bus."""
+    """On the bus, a name of nine characters becomes a 64-bit number."""
     first, second = pair("moduleapi")
     for sender, receiver in ((first, second), (second, first)):
         expect(sender, receiver, [(3, b"\x80\x00")], receiver.identifier)

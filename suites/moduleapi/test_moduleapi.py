@@ -1,4 +1,4 @@
-"""A module that calls the module API gets the same on every machine as in the native build, and what models say."""
+"""A module that calls the module API receives the same results on every machine as natively, and those of models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEAST, MOST, MOST_NATURAL = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
 # Around the limits of 31, 32, 53, 63 and 64 bits.
 NUMBERS = [0, 1, -1, *(sign * (1 << bits) + by for bits in (31, 32, 53) for sign in (1, -1) for by in (-1, 0, 1))]
 NUMBERS += [LEAST, LEAST + 1, MOST - 1, MOST]
-# The path of the module, and in the reply to HELLO the client's number and the modules, which have no order.
+# The path of the module and, in the reply to HELLO, the client's number and the modules, whose order varies.
 _OF_ONE_SERVER = re.compile(r"/[^\s']*moduleapi\.so|(?<=b'id'[,:] )\d+|(?<=b'modules').*")
 
 
@@ -43,7 +43,7 @@ class ApiRequests(Record, frozen=True):
 
 
 def shown(reply: Reply) -> str:
-    """A reply as text, without what differs between two servers."""
+    """A reply as text, without parts that differ between two servers."""
     return _OF_ONE_SERVER.sub("...", f"error: {reply}" if isinstance(reply, Exception) else repr(reply))
 
 
@@ -101,13 +101,13 @@ def test_a_timer_tells_what_remains_of_it(milliseconds: int, client: Client, cel
         message = f"of a timer of {milliseconds} ms remain {remaining} ms at once"
         request = ("API.TIMER", milliseconds)
         raise differing(request, remaining, milliseconds, cell.runner.target.name, message, reader="a model")
-    # The data of the timer, the sooner one's data when it is stopped, and that a stopped one is gone.
+    # The data of the timer, the data of the earlier timer when it is stopped, and that a stopped timer is gone.
     assert [reply[0], *reply[2:]] == [b"OK", 100, b"OK", 200, b"ERR"], reply
 
 
 def test_timers_fire_in_time(client: Client, with_module: Guest) -> None:
     client.command("API.TICK", 1 << 40)
-    # Alone with the one that does not end: if a timer has both fire, there are two at once.
+    # There is only one other timer, which never ends: if one event fired both, there would be two at once.
     client.command("API.TICK", 1)
     await_that(lambda: client.command("API.TICK", -1) == 1, [with_module], "one timer to fire")
     for milliseconds in (1, 20, 5):
@@ -118,7 +118,7 @@ def test_timers_fire_in_time(client: Client, with_module: Guest) -> None:
 def test_a_blocked_client_is_answered_by_a_thread_or_by_its_time_out(client: Client, cell: CellSpec) -> None:
     expect(client, cell, ("API.BLOCK", 0, 10, LEAST), LEAST)
     expect(client, cell, ("GET", "waited"), str(LEAST).encode())
-    # Longer than 32 bits of milliseconds: cut, it would end at once.
+    # More milliseconds than 32 bits hold: cut to 32 bits, the timeout would be 0.
     expect(client, cell, ("API.BLOCK", 1 << 32, 200, MOST), MOST)
     expect(client, cell, ("API.BLOCK", 10, 1500, 1), b"timed out")
 
@@ -211,7 +211,7 @@ def test_clocks_advance_and_random_bytes_differ(client: Client) -> None:
     assert all(re.fullmatch(rb"[0-9a-f]{32}", digits) for _, digits in drawn)
 
 
-# Last, because some servers fail them, and a planted bug is looked for until the first failure.
+# This test comes last because some servers fail it, and the search for a planted bug ends at the first failure.
 def test_a_negative_number_is_no_unsigned_one(client: Client) -> None:
     for number in (-1, LEAST, LEAST - 1, -MOST_NATURAL):
         reply: Any = client.command("API.CONVERT", number)

@@ -1,1 +1,1 @@
-"""Plumbline's own module in the server: every other machine must load what it saves through the module API."""
+"""Plumbline's own module: every machine must load what the module saves on another through the module API."""

@@ -25,17 +25,17 @@ VALUES = [
 NOTE = b"kept beside the keys \xff\x80"
 NOTED = 1 << 40
 SLACK_BYTES = 1000
-"""Memory that a key takes beside its value."""
+"""Maximum memory of a key in addition to its value, in bytes."""
 
 
 def start(start_guest: StartGuest, cell: CellSpec, target: str, *options: str, **more: object) -> Guest:
-    """A server with the module, and with more options."""
+    """A server with the module, and with further options."""
     options = (*server.OPTIONS, *options, "--loadmodule", str(cell.module_on(target)))
     return start_guest(target=target, options=options, **more)  # type: ignore[arg-type]
 
 
 def fill(guest: Guest) -> None:
-    """Write every value and the note."""
+    """Write all values and the note."""
     with server.client(guest) as client:
         for number, (whole, natural, real, text) in enumerate(VALUES):
             client.command("PLUMB.SET", f"value:{number}", whole, natural, repr(real), text)
@@ -105,22 +105,22 @@ def test_a_modules_values_are_written_as_commands_and_read_again(cell: CellSpec,
 
 
 def sha1(content: bytes) -> bytes:
-    """Its digest."""
+    """The SHA-1 digest of the content."""
     return hashlib.sha1(content, usedforsecurity=False).digest()
 
 
 def digest_of(whole: int, text: bytes) -> bytes:
-    """What DEBUG DIGEST-VALUE tells of a value that adds these two to its digest, one after the other."""
+    """The reply to DEBUG DIGEST-VALUE for a value that adds these two to its digest in order."""
 
     def added(digest: bytes, content: bytes) -> bytes:
-        """Exclusive or with the content's SHA-1."""
+        """The exclusive or of the digest and the content's SHA-1."""
         return bytes(one ^ other for one, other in zip(digest, sha1(content), strict=True))
 
     nothing, ordered = bytes(20), bytes(20)
     for part in (b"%d" % whole, text):
         ordered = sha1(added(ordered, part))
     kind = sha1(added(nothing, (5).to_bytes(4, "big")))
-    # The end of a sequence adds it to the others without an order.
+    # The end of an ordered sequence adds it to the unordered rest.
     return added(kind, added(nothing, ordered)).hex().encode()
 
 
@@ -166,7 +166,7 @@ def test_an_independent_reader_passes_over_what_a_module_saved_and_finds_its_num
         assert value.items[:2] == (whole % (1 << 64), natural)
         assert value.items[2:4] == (real, records.single(real))
         assert value.items[5] == text
-    # Before the keys and after them, each with the number of its position.
+    # Data before the keys and after them, each with the number of its position.
     assert found.modules == [
         Foreign("plumbline", 3, (1, NOTED, NOTE), when=1),
         Foreign("plumbline", 3, (2, NOTED, NOTE), when=2),

@@ -1,7 +1,6 @@
-"""A node of the cluster's bus that is not a server: it writes packets, and reads those of servers, byte by byte.
-
-The layout of packets is the bus' own, which has kept it since Redis 7.0: cluster.h, and cluster_legacy.h of Valkey.
-Numbers are in network order on every machine.
+"""A node on the cluster's bus that is not a server: it writes packets, and reads those of servers, byte by byte. The
+layout of packets is the same since Redis 7.0: cluster.h, and cluster_legacy.h of Valkey. Numbers are in network order
+on every machine.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ PING, PONG, MEET, PUBLISH, UPDATE = 0, 1, 2, 4, 7
 PRIMARY, MYSELF = 1, 16
 """Flags of a node."""
 EXTENDED = 4
-"""Flag of a message: extensions follow the gossip, and its sender reads them."""
+"""Flag of a message: extensions follow the gossip, and the sender understands extensions."""
 HOST_NAME = 0
 """Kind of an extension."""
 LONGEST_PACKET = 1 << 20
 
 
 class About(NamedTuple):
-    """What a packet's gossip tells of another node."""
+    """The entry for another node in a packet's gossip."""
 
     name: str
     port: int
@@ -59,14 +58,14 @@ class Packet(NamedTuple):
     slots: frozenset[int] = frozenset()
     flags: int = PRIMARY
     entries: int = 0
-    """How many nodes its gossip tells of."""
+    """Number of entries in the gossip."""
     extensions: int = 0
     message_flags: int = 0
     version: int = 1
     body: bytes = b""
 
     def encoded(self) -> bytes:
-        """Its bytes."""
+        """The packet's bytes."""
         empty = bytes(NAME_BYTES)
         header = HEADER.pack(
             MARK,
@@ -93,7 +92,7 @@ class Packet(NamedTuple):
         return header + self.body
 
     def gossip(self) -> list[About]:
-        """What it tells of other nodes."""
+        """The packet's entries for other nodes."""
         return [
             About(name.decode(), port, bus_port, flags, sent, received, address.rstrip(b"\0").decode())
             for name, sent, received, address, port, bus_port, flags, _, _ in (
@@ -103,7 +102,7 @@ class Packet(NamedTuple):
 
 
 def parsed(content: bytes) -> Packet:
-    """The packet of these bytes. Raises AssertionError if their mark or their length is not a packet's."""
+    """The packet in these bytes. Raises AssertionError if the signature or the length is wrong."""
     mark, length, version, port, kind, count, *words = HEADER.unpack_from(content)
     current, configured, offset, sender, slots, _, _, extensions, _, _, bus_port, flags, _, message_flags = words
     assert mark == MARK, f"a packet begins with {mark!r}, not with {MARK!r}"
@@ -127,7 +126,7 @@ def parsed(content: bytes) -> Packet:
 
 
 def told(nodes: Iterable[About]) -> bytes:
-    """The gossip of a packet."""
+    """The bytes of a packet's gossip."""
     return b"".join(
         GOSSIP.pack(
             each.name.encode(),
@@ -145,7 +144,7 @@ def told(nodes: Iterable[About]) -> bytes:
 
 
 def host_name(name: str) -> bytes:
-    """The extension of a packet that tells the sender's host name."""
+    """The extension of a packet that contains the sender's host name."""
     text = name.encode() + b"\0"
     text += bytes(-len(text) % 8)
     return EXTENSION.pack(EXTENSION.size + len(text), 0, 0) + text
@@ -172,12 +171,12 @@ def bitmap(slots: Iterable[int]) -> bytes:
 
 
 def slots_of(bits: bytes) -> frozenset[int]:
-    """The slots of a bitmap."""
+    """The slots in a bitmap."""
     return frozenset(slot for slot in range(8 * len(bits)) if bits[slot // 8] >> slot % 8 & 1)
 
 
 class Listener:
-    """The bus port of a node that is not a server: servers connect to it, and send packets."""
+    """The bus port of a node that is not a server. Servers connect to it and send packets."""
 
     def __init__(self, bus_port: int, *, deadline_seconds: float) -> None:
         self._socket = socket.create_server(("127.0.0.1", bus_port))
@@ -195,7 +194,7 @@ class Listener:
         self._socket.close()
 
     def receive(self, *kinds: int, answer: Packet | None = None) -> Packet:
-        """The next packet of one of these kinds. `answer` is sent to each PING and MEET. Raises TimeoutError."""
+        """The next packet of one of these kinds. Replies with `answer` to each PING and MEET. Raises TimeoutError."""
         deadline = time.monotonic() + self._deadline_seconds
         while True:
             packet = self._next(deadline)
@@ -205,7 +204,7 @@ class Listener:
                 return packet
 
     def send(self, packet: Packet) -> None:
-        """Send a packet to the server that has connected."""
+        """Send a packet to the connected server."""
         assert self._link is not None
         self._link.sendall(packet.encoded())
 
@@ -217,7 +216,7 @@ class Listener:
             self._link.settimeout(max(0.1, deadline - time.monotonic()))
             with contextlib.suppress(EOFError):
                 return received(self._link)
-            # A server opens a new link where it has waited too long.
+            # A server that has waited too long opens a new link.
             self._link.close()
             self._link = None
 

@@ -1,4 +1,4 @@
-"""A connection has two ends: the server tells the same addresses and ports of them as the client's own kernel."""
+"""The server reports the same addresses and ports for both ends of a connection as the client's kernel."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_both_ends_of_a_connection_tell_the_same_ports(
         (line,) = [each for each in listed.decode().splitlines() if "name=it" in each]
         told = dict(word.partition("=")[::2] for word in line.split())
         assert told["addr"] == written(address, own_port)
-        # Since 6.2 the server's own end is told, too.
+        # Since 6.2 the server also reports its own end.
         assert told.get("laddr", written(address, port)) == written(address, port)
         accepted = f"Accepted {address}:{own_port}\n".encode()
         if cell.machine is not None:
-            # Its log arrives later.
+            # The log line arrives later.
             link.await_that(
                 lambda: accepted in guest.evidence.log.read_bytes(), [guest], f"the log to say {accepted!r}"
             )

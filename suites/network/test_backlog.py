@@ -1,7 +1,7 @@
-"""The test is a replica: what it missed of the primary's stream comes again, byte for byte, from wherever it asks.
+"""The test plays a replica: the primary repeats the missed part of its stream byte for byte, from any offset.
 
-From 7.0 on, the primary keeps its stream in blocks and finds an offset by an index, which has an entry for every 64th
-of them. The stream here has several such entries, of which a primary that keeps little forgets the first.
+Since 7.0 a primary keeps its stream in blocks, and finds an offset with an index that has an entry for every 64th
+block. The stream here has several such entries. A primary with a small backlog forgets the first ones.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 20.0
 WRITES = 260
 VALUE_BYTES = 17_000
-"""More than a block of the stream, so that each write begins one."""
+"""More than a block of the stream, so that each write begins a new block."""
 PING = Client.pack([(b"PING",)])
-"""The primary's own command, which it sends in its first second and then once in the period that it was told. Valkey 9
-writes it in small letters.
+"""The primary's own command, which it sends in its first second and then once in each period of its setting. Valkey 9
+writes it in lower case.
 """
 ACKNOWLEDGED = [1, 0x7FFFFFFF, 0x80000000, 0x100000002, 0x0102030405060708]
-"""Offsets that a replica may have. A primary's own begins at nought, and none gets so far here."""
+"""Offsets that a replica may report. A primary's own offset begins at zero, and stays far below most of these here."""
 
 
 class PlayedReplica:
-    """A connection to a primary, on which the test speaks as replicas do."""
+    """A connection to a primary on which the test plays a replica."""
 
     def __init__(self, port: int, patience: float) -> None:
         self._connected = socket.create_connection(("127.0.0.1", port), timeout=patience)
@@ -49,21 +49,21 @@ class PlayedReplica:
         self._connected.close()
 
     def send(self, *words: bytes) -> None:
-        """Send a command whose answer, if any, is left in the stream."""
+        """Send a command. Its reply, if there is one, remains in the stream."""
         self._connected.sendall(Client.pack([words]))
 
     def line(self) -> bytes:
-        """The next line that is not empty: a primary that saves sends empty ones meanwhile."""
+        """The next line that is not empty. A primary sends empty lines while it saves."""
         while not (line := self._stream.readline()).strip():
             assert line, "the primary has closed the connection"
         return line.strip()
 
     def read(self, length: int) -> bytes:
-        """So many bytes of the stream."""
+        """The next `length` bytes of the stream."""
         return self._stream.read(length)
 
     def command(self) -> bytes:
-        """The next command of the stream, as it was sent."""
+        """The bytes of the next command in the stream."""
         sent = self._stream.readline()
         for _ in range(int(sent[1:])):
             head = self._stream.readline()
@@ -71,7 +71,7 @@ class PlayedReplica:
         return sent
 
     def synchronise(self) -> tuple[bytes, int]:
-        """Have the primary send all that it has, and return its identifier and the offset behind that."""
+        """Request a full synchronisation. Returns the primary's identifier, and its offset after the data set."""
         self.send(b"PSYNC", b"?", b"-1")
         answer, identifier, offset = self.line().split()
         assert answer == b"+FULLRESYNC"
@@ -83,9 +83,8 @@ class PlayedReplica:
 
 @pytest.fixture(params=["16mb", "1mb"])
 def primary(start_guest: StartGuest, ports: Ports, request: pytest.FixtureRequest) -> tuple[Guest, int, float]:
-    """A primary whose stream has little but what is written to it, its port, and a time limit for its answers.
-
-    It keeps all of the stream, or the last part.
+    """A primary that adds little to its stream by itself, its port, and a time limit in seconds for its replies. It
+    keeps the whole stream or the last part.
     """
     options = ("--repl-backlog-size", request.param, "--repl-ping-slave-period", "3600")
     guest, port = link.on_a_port(start_guest, ports, "", *options)
@@ -111,17 +110,17 @@ def test_a_stream_comes_again_from_every_offset(primary: tuple[Guest, int, float
         told = info_fields(client.command("INFO", "replication"))
         assert int(told["master_repl_offset"]) - begin in {len(whole), len(whole) + len(PING)}
         kept = int(told["repl_backlog_first_byte_offset"]) - begin - 1
-    assert kept <= len(whole) - 1_000_000, "the primary keeps less than it was told"
+    assert kept <= len(whole) - 1_000_000, "the primary keeps less than its setting says"
     starts = {0, 1, kept - 1, kept, *range(1_000_000, len(whole), 400_000), len(whole) - 5}
     for start in sorted(starts - {-1}, reverse=True):
         with PlayedReplica(port, patience) as replica:
-            # Offsets count from one: the next byte that a replica wants has the number behind its last.
+            # Offsets count from one: a replica requests the number after that of its last byte.
             replica.send(b"PSYNC", identifier, b"%d" % (begin + start + 1))
             answer = replica.line()
             if start < kept:
-                assert answer.startswith(b"+FULLRESYNC"), f"byte {start} is gone, and the answer is {answer!r}"
+                assert answer.startswith(b"+FULLRESYNC"), f"byte {start} is no longer kept, and the reply is {answer!r}"
                 break
-            assert answer.startswith(b"+CONTINUE"), f"nothing is continued at byte {start}: {answer!r}"
+            assert answer.startswith(b"+CONTINUE"), f"the primary does not continue at byte {start}: {answer!r}"
             again = replica.read(len(whole) - start)
             assert again == whole[start:], f"from byte {start} on, byte {_first_difference(again, whole[start:])}"
 
@@ -138,7 +137,7 @@ def test_the_primary_tells_each_offset_that_a_replica_acknowledges(primary: tupl
 
 
 def _tells(client: Client, offset: int) -> bool:
-    """Whether both answers have this offset for the only replica."""
+    """Whether both replies contain this offset for the only replica."""
     match client.command("ROLE"):
         case [b"master", _, [[_, _, bytes(acknowledged)]]]:
             listed = info_fields(client.command("INFO", "replication"))["slave0"]

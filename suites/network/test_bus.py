@@ -1,6 +1,5 @@
-"""The test is two nodes of a cluster: a server's packets say what it was told, and it believes what theirs say.
-
-All numbers have bytes that differ, so that each order of them is another number.
+"""The test plays two nodes of a cluster. A server's packets contain the values that it was given, and it accepts those
+in the test's packets. The bytes of all numbers differ, so that another byte order is another number.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ FIRST, SECOND = "a1" * 20, "b2" * 20
 OWN_HOST, FIRST_HOST = "a-server-with-a-name.example", "first.example"
 PATIENCE_SECONDS = 20.0
 CLOCK_SECONDS = 600
-"""How far apart a moment of the present may be: a swapped one is years away."""
+"""Maximum difference between two current times: a byte-swapped time is years away."""
 
 
 class PlayedNodes:
@@ -45,7 +44,7 @@ class PlayedNodes:
         self.ports = ports
 
     def of_first(self, kind: int, **changed: Any) -> Packet:
-        """A packet of the first node, which tells of the second one and of its own host name."""
+        """A packet of the first node, with an entry for the second one and its own host name."""
         other = About(SECOND, self.ports[1], self.ports[1] + BUS_DISTANCE)
         return Packet(
             kind=kind,
@@ -63,7 +62,7 @@ class PlayedNodes:
         )._replace(**changed)
 
     def of_second(self, kind: int, **changed: Any) -> Packet:
-        """A packet of the second node, which tells of no other."""
+        """A packet of the second node, without entries for other nodes."""
         port = self.ports[1]
         return Packet(
             kind=kind, sender=SECOND, port=port, bus_port=port + BUS_DISTANCE, slots=frozenset(SECOND_SLOTS)
@@ -73,12 +72,12 @@ class PlayedNodes:
         """Have the server meet the first node, and return the packet with which it does."""
         self.server.ask("CLUSTER", "MEET", "127.0.0.1", self.ports[0])
         met = self.first.receive(bus.MEET, answer=self.of_first(bus.PONG))
-        # From now on it knows the sender, and reads the rest of its packets.
+        # From now on the server knows the sender, and reads whole packets.
         self.first.send(self.of_first(bus.PING))
         return met
 
     def await_line(self, name: str, *expected: tuple[int, str]) -> list[str]:
-        """The words of a node's line in CLUSTER NODES, as soon as some of them are as expected: place, word."""
+        """The words of a node's line in CLUSTER NODES, once those at the given places are as expected."""
         wanted = dict(expected)
         line: list[str] = []
 
@@ -94,10 +93,10 @@ class PlayedNodes:
 
 @pytest.fixture
 def cluster(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> Iterator[PlayedNodes]:
-    """A server in cluster mode that knows no other node yet, and has slots, an epoch and a host name."""
+    """A server in cluster mode that has slots, an epoch and a host name, and knows no other node yet."""
     if cell.version < (7,):
         pytest.skip("packets have had extensions since 7.0")
-    # A node that is silent for a while is not suspected meanwhile.
+    # A long time-out: the server must not suspect a node that is silent for a while.
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"]
     options += ["--cluster-announce-hostname", OWN_HOST]
     guest, port = on_a_port(start_guest, ports, "", *options, files={"dump.rdb": of_primary(OWN_OFFSET)})
@@ -140,12 +139,12 @@ def test_gossip_says_what_its_sender_was_told(cluster: PlayedNodes) -> None:
     told: list[About] = packet.gossip()
 
     def waits_for_the_first() -> bool:
-        # A packet tells of nodes by chance, and of the node that receives it, too.
+        # A packet contains entries for random nodes, which may include its receiver.
         cluster.second.send(cluster.of_second(bus.PING))
         told.extend(cluster.second.receive(bus.PONG).gossip())
         return any(about.name == FIRST and about.ping_sent for about in told)
 
-    # The first node answers no PING of the server, which sends one every second.
+    # The server sends a PING every second, which the first node does not answer.
     await_that(waits_for_the_first, [cluster.server.guest], "gossip of a node that has not answered")
     for about in told:
         port = ports[about.name]
@@ -154,7 +153,7 @@ def test_gossip_says_what_its_sender_was_told(cluster: PlayedNodes) -> None:
         )
         assert about.flags & bus.PRIMARY
         for moment in (about.ping_sent, about.pong_received):
-            assert moment == 0 or abs(moment - time.time()) < CLOCK_SECONDS, f"a packet tells of the moment {moment}"
+            assert moment == 0 or abs(moment - time.time()) < CLOCK_SECONDS, f"a packet contains the time {moment}"
 
 
 def test_a_server_believes_what_packets_say(cluster: PlayedNodes) -> None:
@@ -183,7 +182,7 @@ def test_a_newer_owner_of_slots_is_told_of_and_believed(cluster: PlayedNodes) ->
     epoch, name, slots = bus.UPDATED.unpack(told.body)
     assert (epoch, name.decode()) == (OWN_EPOCH, cluster.server.identifier)
     assert bus.slots_of(slots) == OWN_SLOTS
-    # Slots that it had already remain its own.
+    # The server keeps the slots that it already had.
     newer = bus.UPDATED.pack(SECOND_EPOCH + 1, SECOND.encode(), bus.bitmap({2, 701, 4000}))
     update = cluster.of_first(bus.UPDATE, entries=0, extensions=0, message_flags=0, body=newer)
     cluster.first.send(update)

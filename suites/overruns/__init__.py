@@ -1,1 +1,1 @@
-"""What a server does where each of its blocks of memory ends before a guarded page."""
+"""Servers whose memory blocks all end before a guard page."""

@@ -1,6 +1,5 @@
-"""A server whose every block ends before a guarded page stores, changes, shows, saves and loads what any other does.
-
-The C library's blocks are longer than was asked for, which hides what reads or writes a little beyond. Here it faults.
+"""A server whose memory blocks all end before a guard page stores, changes, shows, saves and loads the same as any
+other. The C library's blocks are longer than requested, which hides accesses slightly beyond the end. Here they fault.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 LENGTHS = [1, 7, 8, 31, 32, 44, 45, 63, 64, 255, 256, 5000]
-"""Where strings get another header, or values another encoding."""
+"""Lengths around which strings get another header, or values another encoding."""
 FUNCTION = "#!lua name=overruns\nredis.register_function('first', function(keys, args) return args[1] end)"
 PROGRAM = """\
 local made = {}
@@ -30,7 +29,7 @@ return {#table.concat(made, ','), #packed, redis.sha1hex(packed), struct.pack('>
 """
 POINTS = [13.361389, 38.115556, "Palermo", 15.087269, 37.502669, "Catania"]
 NEAR = ["FROMLONLAT", 15, 37, "BYRADIUS", 300, "km", "ASC", "WITHCOORD", "WITHDIST", "WITHHASH"]
-# A release without a command or an option refuses it in the native build's words.
+# A release that lacks a command or an option refuses it with the native build's message.
 AFFAIRS: dict[str, list[Sequence[Any]]] = {
     "strings": [
         *(["SET", f"s{length}", "x" * length] for length in LENGTHS),
@@ -146,7 +145,7 @@ AFFAIRS: dict[str, list[Sequence[Any]]] = {
         ["LATENCY", "RESET", "command"],
         ["CONFIG", "SET", "latency-monitor-threshold", 0],
     ],
-    # Alone, since redis-8.0.6 does not reply to it behind other commands (docs/found/auth-refusal-lost.md).
+    # A separate list, because redis-8.0.6 does not reply to it after other commands (docs/found/auth-refusal-lost.md).
     "a wrong password": [["AUTH", "nobody", "wrong"]],
     "keys": [
         ["ACL", "LOG", "RESET"],

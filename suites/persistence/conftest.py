@@ -35,12 +35,12 @@ class Written(msgspec.Struct, frozen=True):
 
 
 FORMS = ("as it came", "rewritten as commands", "rewritten with a preamble")
-"""Forms of append-only files: the original commands; one command for each key; an RDB file in front (since 4.0)."""
+"""Forms of append-only files: the original commands; one command for each key; with an RDB preamble (since 4.0)."""
 
 
 @pytest.fixture
 def written(cell: CellSpec, start_guest: StartGuest, family: str) -> Callable[[str], Written]:
-    """Target -> its files and payloads. The first cell of a run that needs them makes them."""
+    """Returns a target's files and payloads. The first cell of a run that needs them creates them."""
 
     def by(target: str) -> Written:
         cell.shared.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """A server's child processes write the stored data: by BGSAVE, BGREWRITEAOF and a transfer without a file.
 
 A child is a separate process: a fault ends only the child, and the server continues. The quick tier tests each of the
-three here; `replication` tests the transfer between all machines. A file of many megabytes takes calls of the kernel
-that a small one does not.
+three here; `replication` tests the transfer between all machines. Only files of many megabytes need some of the system
+calls.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_what_a_child_saves_of_a_pending_entry_is_what_was_claimed(cell: CellSpe
     group = saved_stream(guest).groups[b"group"]
     (saved,) = group.pending[b"me"]
     assert (saved, saved.delivered) == (claimed, claimed.delivered)
-    # The server looks at the clock now and then.
+    # The server reads the clock only occasionally.
     assert begun - 1000 <= group.seen[b"me"] <= ended + 1000
 
 
@@ -70,7 +70,7 @@ def test_what_a_child_saves_of_a_pending_entry_is_what_was_claimed(cell: CellSpe
 def test_what_a_child_writes_of_a_streams_history_is_what_was_set(
     cell: CellSpec, start_guest: StartGuest, *, rewrites: bool
 ) -> None:
-    """Numbers that take years to grow, of more than 32 bits."""
+    """The numbers exceed 32 bits; real streams would take years to reach them."""
     if cell.version < (7,):
         pytest.skip("streams keep their history since 7.0")
     appends = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"] if rewrites else []
@@ -91,7 +91,7 @@ def test_what_a_child_writes_of_a_streams_history_is_what_was_set(
 
 
 def history(stream: Stream) -> tuple[Identifier, Identifier, int, int, int]:
-    """What a stream tells of its past, and its two groups of theirs."""
+    """The history numbers of a stream and of its two groups."""
     return stream.last, stream.deleted, stream.added, stream.groups[b"group"].read, stream.groups[b"another"].read
 
 
@@ -99,10 +99,10 @@ def history(stream: Stream) -> tuple[Identifier, Identifier, int, int, int]:
 def test_what_a_child_saves_of_a_keys_use_is_loaded_again(
     policy: str, option: str, used: int, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    """How long nobody used a key, and how often it was used."""
+    """A key's idle time and its frequency."""
     if cell.version < (5,):
         pytest.skip("files have it since 5.0")
-    # Without a limit a server of 32 bits evicts nothing, whatever its policy.
+    # Without a memory limit a 32-bit server evicts nothing, whatever its policy.
     options = ["--maxmemory", "1gb", "--maxmemory-policy", f"allkeys-{policy}", "--lfu-decay-time", "0"]
     guest = start_guest(options=[*server.OPTIONS, *options])
     with guest.client() as client:
@@ -113,7 +113,7 @@ def test_what_a_child_saves_of_a_keys_use_is_loaded_again(
         (saved,) = rdb.read(server.saved_by_a_child(guest)).hints
         assert client.command("DEBUG", "RELOAD") == b"OK"
         told: Any = client.command("OBJECT", option, "key")
-    # Time passes, for idle keys alone. Before 7.0 half of what the clock of 24 bits can tell may take the time's place.
+    # The idle time grows during the test. Before 7.0 it may instead be half the period of the 24-bit clock.
     least = used if policy == "lfu" or cell.version >= (7,) else 1 << 23
     most = used + 600 if policy == "lru" else used
     assert least <= saved <= most
@@ -121,7 +121,7 @@ def test_what_a_child_saves_of_a_keys_use_is_loaded_again(
 
 
 def test_packed_numbers_that_a_child_rewrites_are_what_was_stored(cell: CellSpec, start_guest: StartGuest) -> None:
-    """Members of sorted sets, and names and values of fields, are numbers in a packed encoding, up to 64 bits."""
+    """Members of sorted sets, and names and values of fields, are numbers of up to 64 bits in a packed encoding."""
     mixed = ["--aof-use-rdb-preamble", "no"] if cell.version >= (4,) else []
     guest = start_guest(options=[*server.OPTIONS, "--appendonly", "yes", *mixed])
     numbers = [b"%d" % number for number in dataset.INTEGERS]
@@ -141,7 +141,7 @@ def test_packed_numbers_that_a_child_rewrites_are_what_was_stored(cell: CellSpec
 
 
 def milliseconds(client: Client) -> int:
-    """The server's clock, since 1970."""
+    """The server's clock, in milliseconds since 1970."""
     seconds, microseconds = (int(part) for part in client.command("TIME"))  # type: ignore[union-attr,arg-type]
     return seconds * 1000 + microseconds // 1000
 
@@ -180,7 +180,9 @@ def test_what_a_child_sends_without_a_file_is_what_was_stored(
 
 
 def test_what_a_child_saves_is_synchronised_meanwhile(cell: CellSpec, start_guest: StartGuest) -> None:
-    """From the second piece on, the child also waits for the one before: three whole ones take every such call."""
+    """From the second piece on, the child also waits for the piece before. Three whole pieces need all of these system
+    calls.
+    """
     if SWITCH not in cell.abilities.options:
         pytest.skip("a file is saved in pieces since 5.0")
     guest = start_guest(options=[*server.OPTIONS, "--rdbcompression", "no"])

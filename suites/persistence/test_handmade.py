@@ -1,4 +1,4 @@
-"""Files that no server of today writes are taken or refused as on this machine, and with the same words."""
+"""The target loads or refuses files that no current server writes as this machine does, with the same message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_file_made_by_hand_is_taken_as_on_this_machine(
 
 
 def taken(start_guest: StartGuest, target: str, content: bytes) -> dict[Key, KeyEntry] | str:
-    """What a server loads from a file, or why it refuses the file."""
+    """The data that a server loads from a file, or the message with which it refuses the file."""
     try:
         guest = start_guest(target=target, options=OPTIONS, files={"dump.rdb": content}, may_refuse=True)
     except StartError as error:

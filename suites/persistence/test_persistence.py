@@ -1,4 +1,4 @@
-"""Every machine, and a reader that is not a server, reads what any other machine has written, to the last bit."""
+"""Every machine, and an independent reader, reads what any other machine has written, to the last bit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 PORTABLE_TIMES = 9
-"""The first RDB version that stores times in one byte order (Redis 5.0, rdb.c)."""
+"""The first RDB version that stores times in a fixed byte order (Redis 5.0, rdb.c)."""
 
 
 def assert_same(expected: dict[Key, KeyEntry], actual: dict[Key, KeyEntry]) -> None:
@@ -124,7 +124,7 @@ def test_an_append_only_file_of_a_peer_is_loaded_whole(
 def test_a_file_with_a_command_that_lacks_its_words_is_refused(
     own: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    """DEL reads none of the missing words; what other commands find after the end of their words is undefined."""
+    """DEL does not read the missing words. Other commands read past the end of their words, with undefined results."""
     if cell.tier in {"quick", "kernel"}:
         pytest.skip("every Redis takes it, on every machine (docs/FOUND.md): nothing to hold up a merge for")
     options = [*server.OPTIONS, "--appendonly", "yes"]
@@ -156,7 +156,9 @@ def test_a_file_with_a_command_that_lacks_its_words_is_refused(
 def test_a_file_of_long_ago_is_loaded_whole(
     path: Path, examined: bool, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    """Native builds wrote these files once. A server that examines them reads each entry of encodings of long ago."""
+    """Native builds of old releases wrote these files. A server that sanitises them reads each entry of old
+    encodings.
+    """
     if examined and "sanitize-dump-payload" not in cell.abilities.options:
         pytest.skip("servers examine what they load since 6.2")
     written_by, _, digits = path.stem.partition("-")
@@ -171,8 +173,7 @@ def test_a_file_of_long_ago_is_loaded_whole(
     guest = start_guest(options=[*server.OPTIONS, *examining], files={"dump.rdb": content})
     loaded = server.snapshot(guest)
     if found.version < PORTABLE_TIMES and cell.runner.target.endianness is Endianness.BIG:
-        # Every server reads the times of such a file in its own byte order (docs/FOUND.md), and these times are
-        # swapped.
+        # Every server reads the times of such a file in its own byte order (docs/FOUND.md), so here they are swapped.
         lasting = {key for key, entry in expected.items() if entry.expires is None}
         expected, loaded = ({key: each[key] for key in lasting & each.keys()} for each in (expected, loaded))
     assert_same(server.without_times(expected, cell.version), loaded)
@@ -186,7 +187,7 @@ def test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file(
         pytest.skip("before 4.0 the tools are programs of their own; on a machine there is no shell")
     assert cell.build is not None
     files = written(writer)
-    # The server's program acts as the tool when it runs under the tool's name.
+    # The server's program acts as the tool if it runs under the tool's name.
     program = tmp_path / f"{family}-{tool}"
     shutil.copy2(cell.build.server_binary, program)
     contents = {"dump.rdb": files.rdb} if tool == "check-rdb" else files.append_only[FORMS[1]]

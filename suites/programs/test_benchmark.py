@@ -1,4 +1,4 @@
-"""The benchmark sends as many requests as it is told, and says so, whatever the machine on which it runs."""
+"""The benchmark sends the requested number of requests, and reports that number, on every machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAYS = {
     "as it is": ["-c", "5"],
     "pipelines": ["-c", "5", "-P", "16"],
     "threads": ["-c", "8", "--threads", "3"],
-    # LRANGE fetches a hundred of them.
+    # LRANGE fetches a hundred elements.
     "large values": ["-c", "5", "-d", "20000", "-n", "100"],
     "resp3": ["-c", "5", "-3"],
 }
@@ -90,7 +90,7 @@ def test_its_report_adds_up(programs: Programs, oracle: Guest, cell: CellSpec) -
             assert numbers[-1][2] == REQUESTS, report
             if part.startswith("Cumulative"):
                 assert all(share == pytest.approx(100 * count / REQUESTS) for share, _, count in numbers), report
-        # In the order: average, least, 50 %, 95 %, 99 %, most.
+        # The order is: average, least, 50 %, 95 %, 99 %, most.
         average, *percentiles = (float(word) for word in report.split("max\n")[1].split()[:6])
         assert percentiles == sorted(percentiles), report
         assert percentiles[0] <= average <= percentiles[-1], report
@@ -102,7 +102,7 @@ def test_its_report_adds_up(programs: Programs, oracle: Guest, cell: CellSpec) -
 def test_its_last_argument_comes_from_the_standard_input(programs: Programs, oracle: Guest, cell: CellSpec) -> None:
     if cell.version < (7,):
         pytest.skip("-x came with 7.0")
-    # It ends an argument at the first NUL.
+    # The benchmark ends an argument at the first NUL.
     content = bytes(range(1, 256)) * 300
     with server.client(oracle) as client:
         client.command("FLUSHALL")

@@ -1,4 +1,4 @@
-"""The client prints and sends on the target what it prints and sends on this machine, in each of its modes."""
+"""In each of its modes, the client prints and sends the same on the target as on this machine."""
 
 from __future__ import annotations
 
@@ -148,15 +148,15 @@ SCRIPT = b"return {KEYS[1], KEYS[2], ARGV[1] + ARGV[2], redis.call('GET', KEYS[1
 
 
 def filled(oracle: Guest, family: str) -> None:
-    """Give the native server the data set."""
+    """Write the data set to the native server."""
     with server.client(oracle) as client:
-        # A release before 7.0 refuses the second.
+        # Releases before 7.0 refuse the second one.
         client.pipeline([["FLUSHALL"], ["FUNCTION", "FLUSH"]])
     server.write(oracle, family)
 
 
 def without_durations(output: bytes) -> bytes:
-    """The output without the lines that tell how long a slow reply took."""
+    """The output without the lines that report the duration of a slow reply."""
     return re.sub(rb"^\(\d+\.\d\ds\)\n", b"", output, flags=re.MULTILINE)
 
 
@@ -173,9 +173,8 @@ def test_replies_are_printed_as_on_this_machine(
 
 
 def without_order(output: bytes) -> bytes:
-    """The lines in a fixed order: the client's table of types has another one on big-endian machines.
-
-    SipHash is another function there (docs/found/siphash-byte-order.md).
+    """The lines in a fixed order. On big-endian machines the client's table of types has another order, because SipHash
+    is another function there (docs/found/siphash-byte-order.md).
     """
     return b"\n".join(sorted(output.splitlines()))
 
@@ -195,7 +194,7 @@ def test_a_command_line_does_what_it_does_on_this_machine(
         )
 
 
-# The session ends by `quit`: where the script ends it, the client is sometimes ended by SIGPIPE on every machine.
+# `quit` ends the session: if the end of the script did, SIGPIPE would sometimes end the client, on every machine.
 @pytest.mark.parametrize("mode", ["--ldb", "--ldb-sync-mode"])
 def test_a_script_is_debugged_as_on_this_machine(programs: Programs, oracle: Guest, family: str, mode: str) -> None:
     programs.file("script", DEBUGGED)
@@ -239,7 +238,7 @@ def test_a_file_that_the_client_fetches_holds_what_was_stored(
 ) -> None:
     filled(oracle, family)
     with server.client(oracle) as client:
-        # No other replica comes that the server could wait for.
+        # The server must not wait for another replica: there is none.
         client.pipeline([["CONFIG", "SET", "repl-diskless-sync-delay", 0]])
     path = programs.file("fetched.rdb", b"")
     result = programs.run("cli", *address(oracle), "--rdb", str(path))
@@ -254,7 +253,7 @@ def test_a_file_that_the_client_fetches_holds_what_was_stored(
 
 
 def assert_latencies(words: Sequence[str]) -> None:
-    """Least, most and average in milliseconds, and how many were measured."""
+    """Check the least, the greatest and the average latency in milliseconds, and the number of samples."""
     least, most, average, count = (float(word) for word in words)
     assert 0 <= least <= average <= most < 10_000, words
     assert count > 0, words

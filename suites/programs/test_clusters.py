@@ -1,4 +1,4 @@
-"""The client makes a cluster of native servers, checks it, and moves slots with their keys."""
+"""The client makes native servers a cluster, checks it, and moves slots with their keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOVED = 300
 
 
 class MadeCluster:
-    """Three native servers, of which the target's client makes a cluster."""
+    """Three native servers from which the target's client makes a cluster."""
 
     def __init__(self, start_guest: StartGuest, ports: Ports) -> None:
         self.nodes = [cluster_nodes.start(start_guest, ports, target=ORACLE) for _ in range(NODES)]
@@ -34,15 +34,15 @@ class MadeCluster:
 
     @property
     def addresses(self) -> list[str]:
-        """The nodes' addresses, as the client takes them."""
+        """The nodes' addresses, in the form that the client expects."""
         return [f"127.0.0.1:{node.port}" for node in self.nodes]
 
     def serves(self) -> bool:
-        """Whether every node thinks that the cluster works."""
+        """Whether every node reports that the cluster works."""
         return all(node.state()["cluster_state"] == "ok" for node in self.nodes)
 
     def counts(self) -> list[int]:
-        """How many slots each node says that it serves itself."""
+        """The number of slots that each node reports for itself."""
         return [len(own_slots(node)) for node in self.nodes]
 
     def fill(self) -> None:
@@ -52,12 +52,12 @@ class MadeCluster:
             assert owner[slot_of(b"%d" % number)].ask("SET", number, "v" * number) == b"OK"
 
     def found(self) -> dict[int, int]:
-        """Key -> the length of its value, of all nodes."""
+        """Key -> the length of its value, from all nodes."""
         return {int(name): node.ask("STRLEN", name) for node in self.nodes for name in node.ask("KEYS", "*")}
 
 
 def own_slots(node: Node) -> set[int]:
-    """The slots that a node serves, by CLUSTER NODES."""
+    """The slots that a node serves, according to CLUSTER NODES."""
     ranges = node.view()[node.identifier][8:]
     ends = [[int(part) for part in one.split("-")] for one in ranges if not one.startswith("[")]
     return {slot for one in ends for slot in range(one[0], one[-1] + 1)}
@@ -118,18 +118,18 @@ def test_what_is_broken_is_fixed(cluster: MadeCluster, programs: Programs) -> No
 
     def fix() -> None:
         assert programs.run("cli", "--cluster", "check", address).code == 1
-        # Its exit status tells what it has found, not what is left.
+        # The exit status of `fix` reports the problems that it found, not those that remain.
         programs.run("cli", "--cluster", "fix", address, sent=b"yes\n" * 3)
         await_that(lambda: programs.run("cli", "--cluster", "check", address).code == 0, cluster.guests, "all to agree")
         assert sum(cluster.counts()) == SLOTS
         assert cluster.found() == {number: number for number in range(KEYS)}
 
-    # A move that was begun and never done.
+    # A slot whose move has begun but not ended.
     slot = next(slot_of(b"%d" % number) for number in range(KEYS) if slot_of(b"%d" % number) in own_slots(second))
     first.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", second.identifier)
     second.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", first.identifier)
     fix()
-    # Slots that nobody serves, some of them with keys.
+    # Slots that no node serves, some of them with keys.
     lost = sorted(own_slots(last))[:100]
     for node in cluster.nodes:
         node.ask("CLUSTER", "DELSLOTS", *lost)

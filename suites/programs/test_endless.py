@@ -1,4 +1,4 @@
-"""The client's modes that end only when the server ends them print what happened there, whatever the machine."""
+"""The client's modes that only the server ends print the server's events, on every machine."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ CHANGES: list[tuple[str | bytes | int, ...]] = [
 
 
 Step = tuple["Callable[[Client], bool]", "Sequence[Sequence[str | bytes | int]]"]
-"""When the server is ready for requests, and the requests."""
+"""A condition under which the server is ready for requests, and the requests."""
 
 
 @pytest.fixture
 def native(start_guest: StartGuest) -> Guest:
-    """A native server of this test alone."""
+    """A native server for one test."""
     return start_guest(target=ORACLE, options=[*server.OPTIONS, "--repl-diskless-sync-delay", "0"])
 
 
 def in_turn(native: Guest, *steps: Step) -> Callable[[], None]:
-    """What a program does not wait for: sends the requests of each step as soon as the server is ready for them."""
+    """Returns a function to call while a program runs: it sends the requests of each step once the server is ready for
+    them.
+    """
     left = list(steps)
 
     def send() -> None:
@@ -57,7 +59,7 @@ def in_turn(native: Guest, *steps: Step) -> Callable[[], None]:
 
 def test_a_replica_prints_what_its_primary_does(programs: Programs, native: Guest) -> None:
     def listening(client: Client) -> bool:
-        # The last that it sends is an acknowledgement of the file.
+        # The replica's last command acknowledges the file.
         replicas: Any = client.command("CLIENT", "LIST", "TYPE", "replica")
         return b"cmd=replconf" in replicas
 
@@ -65,7 +67,7 @@ def test_a_replica_prints_what_its_primary_does(programs: Programs, native: Gues
     for target in (ORACLE, programs.target):
         with server.client(native) as client:
             client.command("FLUSHALL")
-        # The server writes the changes before it answers another client.
+        # The server sends the changes to the replica before it answers another client.
         end = (listening, [("CLIENT", "KILL", "TYPE", "replica")])
         change = in_turn(native, (listening, CHANGES), end)
         words = [*address(native), "--replica"]
@@ -108,7 +110,7 @@ def test_statistics_are_those_of_the_server(programs: Programs, native: Guest) -
     assert counts[1] - counts[0] == int(rows[1][5].strip("(+)")), output
 
 
-# A machine of 32 bits writes a limit of 3 GB where none is given.
+# Without `maxmemory` a 32-bit server writes a limit of 3 GB into the file.
 WATCHED = """bind 127.0.0.1
 maxmemory 1gb
 sentinel monitor watched 127.0.0.1 1 2
@@ -121,11 +123,13 @@ BEYOND = (1 << 40) + 1
 
 
 def watching(programs: Programs, port: int, target: str) -> dict[bytes, bytes]:
-    """Run a sentinel with the file sentinel.conf: what it tells of what it watches before it is told another time."""
+    """Run a sentinel with the file sentinel.conf. Returns what it reports about the watched primary before the test
+    sets another time.
+    """
     replies: list[Reply] = []
 
     def ask() -> None:
-        # It does not listen yet, or no more.
+        # The sentinel does not listen yet, or no longer.
         with (
             contextlib.suppress(ConnectionError),
             Client(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)) as client,
@@ -154,7 +158,7 @@ def test_a_sentinel_writes_what_it_is_told(programs: Programs, ports: Ports) -> 
     assert kept[1] == kept[0]
 
 
-# Last, because every release fails it, and a planted bug is looked for until the first failure.
+# This test comes last because every release fails it, and the search for a planted bug ends at the first failure.
 def test_a_sentinel_reads_what_it_wrote(programs: Programs, ports: Ports) -> None:
     port = ports.free()
     programs.file("sentinel.conf", f"port {port}\n{WATCHED}".encode())

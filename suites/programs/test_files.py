@@ -1,4 +1,4 @@
-"""Files are checked and repaired on the target as on this machine, and what is left of them is what was whole."""
+"""The target checks and repairs files as this machine does, and the intact part of each file remains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NEAR_MOMENTS = [1, 1_650_000_000, (1 << 31) - 2]
 FAR_MOMENTS = [(1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40]
-"""Seconds since 1970 around the ends of a signed and of an unsigned number of 32 bits, and beyond."""
+"""Seconds since 1970 around the limits of signed and unsigned 32-bit numbers, and beyond."""
 LONGEST = 120
 WHOLE = [
     "a list of strings",
@@ -35,7 +35,7 @@ WHOLE = [
     "idle times",
     "sizes of tables",
 ]
-"""Files that are cut at every byte: one of each way of reading."""
+"""Files that are cut at every byte: one for each way in which the tool reads values."""
 DAMAGES = ["none", "the last byte", "the second half", "a byte in the middle", "the version"]
 APPEND_ONLY_DAMAGES = ["none", "the last byte", "the second half", "a command in the middle"]
 
@@ -59,7 +59,7 @@ def damaged(content: bytes, how: str) -> bytes:
 
 
 def without_processes(output: bytes) -> bytes:
-    """The output without the process and the time that begin a line of the server's log: some checks log (Valkey 9)."""
+    """The output without the process number and time of log lines, which some checkers write (Valkey 9)."""
     return re.sub(rb"^\d+:[A-Z] [^*#.-]*\.\d{3} ", b"", output, flags=re.MULTILINE)
 
 
@@ -94,15 +94,15 @@ def test_a_snapshot_that_ends_anywhere_is_checked(programs: Programs, cell: Cell
 
 
 CHECK_SECONDS = 2.0
-"""Time limit of a check of a few bytes, which takes some milliseconds."""
+"""Time limit of a check of a few bytes, which takes a few milliseconds."""
 
 
 def test_a_module_s_value_that_ends_anywhere_is_refused(programs: Programs, cell: CellSpec) -> None:
-    """Every release's tool never ends where a value's next part is missing (docs/FOUND.md)."""
+    """The tool of every release never ends if the next part of a value is missing (docs/FOUND.md)."""
     if cell.version < (6, 2):
         pytest.skip("earlier releases examine little")
     whole = FILES["a value of a module"]
-    # In front of the first part, after it, and within it.
+    # The file ends before the first part, after it, or within it.
     for end in (23, 25, 24):
         programs.file("dump.rdb", whole[:end])
         assert programs.run("check-rdb", "dump.rdb", seconds=CHECK_SECONDS).code == 1
@@ -135,25 +135,25 @@ def test_an_append_only_file_is_checked_and_repaired(
 
     programs.same("check-aof", f"files/{first}", before=renew)
     programs.same("check-aof", "--fix", f"files/{first}", sent=b"y\n", before=renew)
-    # What the repair on this machine left was there before the last run, and what the target left is there now.
+    # The last run began with the files that the repair on this machine left; now those that the target left are there.
     assert repaired[3] == (folder / last).read_bytes()
     assert (repaired[3] == files[last]) == (damage == "none")
     assert programs.run("check-aof", f"files/{first}").code == 0
 
 
 def timed(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> tuple[Path, bytes, bytes]:
-    """A file of these moments, its content, and what is due to be left of it once it is cut at one moment."""
+    """A file with these times, its content, and the content that must remain after a cut at one time."""
     if cell.version < (7,):
         pytest.skip("files have timestamps since 7.0")
     parts = [b"#TS:%d\r\n" % one + Client.pack([("SET", "k", one)]) for one in moments]
     whole = b"".join(parts)
     due = b"".join(part for one, part in zip(moments, parts, strict=True) if one <= moment)
-    # The tool refuses to cut everything away.
+    # The tool refuses to remove everything.
     return programs.file("timed.aof", whole), whole, due or whole
 
 
 def expect_cut(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> None:
-    """Cut a file of these moments at one moment; compare what is told, and what is left with what was before."""
+    """Cut a file with these times at one time. Compare the tool's output, and the content that remains."""
     path, whole, due = timed(programs, cell, moments, moment)
     programs.same(
         "check-aof", "--truncate-to-timestamp", str(moment), "timed.aof", before=lambda: path.write_bytes(whole)
@@ -168,7 +168,7 @@ def test_a_file_is_cut_at_a_moment(programs: Programs, cell: CellSpec, moment: i
 
 @pytest.mark.parametrize("moment", [0, *NEAR_MOMENTS])
 def test_what_was_written_after_a_moment_is_cut(programs: Programs, cell: CellSpec, moment: int) -> None:
-    """Whatever is told: a wrong number there must not hide a cut at a wrong place."""
+    """The tool's output is not compared, so that a wrong number in it does not hide a cut at a wrong place."""
     path, _, due = timed(programs, cell, NEAR_MOMENTS, moment)
     programs.run("check-aof", "--truncate-to-timestamp", str(moment), "timed.aof")
     assert path.read_bytes() == due

@@ -1,6 +1,5 @@
-"""A replica whose primary talks nonsense keeps its keys until it has better ones, and follows the next primary.
-
-The test plays the primary, so that each answer comes when and as it says.
+"""A replica whose primary replies with nonsense keeps its keys until it receives others, and follows the next primary.
+The test plays the primary, so that it controls the content and time of each reply.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ CLOSE = b""
 
 
 class Talk(NamedTuple):
-    """What a primary answers, and what the replica has after it."""
+    """The replies of a primary, and the state of the replica after them."""
 
     answers: Mapping[str, bytes]
-    """The first word of a request, or REPLCONF with its second one -> the answer. CLOSE ends the connection."""
+    """The first word of a request, or REPLCONF with its second word -> the reply. CLOSE ends the connection."""
     options: Sequence[str] = ()
     left: bytes | None = b"own"
-    """The value that the replica has then: its own, the primary's, or none."""
+    """The replica's value afterwards: its own, the primary's, or none."""
     stays: bool = False
-    """Whether the replica continues with the connection."""
+    """Whether the replica keeps the connection."""
 
 
 MEMORY = ("--repl-diskless-load", "swapdb")
@@ -97,14 +96,14 @@ TALKS = {
 
 
 class Primary:
-    """A primary on loopback that answers as told."""
+    """A primary on loopback that replies as specified."""
 
     def __init__(self, answers: Mapping[str, bytes]) -> None:
         self._answers = answers
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.ended = threading.Event()
-        """Whether a connection has ended after the answers."""
+        """Set when a connection ends after the replies."""
         self.asked: list[str] = []
         self._thread = threading.Thread(target=self._serve)
         self._connections: list[socket.socket] = []
@@ -152,9 +151,8 @@ class Primary:
 
 
 def request(received: bytes) -> tuple[list[bytes], bytes] | None:
-    """The words of the first request, and what follows it; None while it is not whole.
-
-    A replica sends SYNC in a line, and empty lines while it loads.
+    """The words of the first request, and the bytes after it; None while the request is incomplete. A replica sends
+    SYNC as a line of text, and empty lines while it loads.
     """
     received = received.lstrip(b"\r\n")
     line, end, rest = received.partition(b"\r\n")
@@ -175,13 +173,13 @@ def request(received: bytes) -> tuple[list[bytes], bytes] | None:
 @pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
 def test_a_replica_survives_what_a_primary_says(talk: Talk, start_guest: StartGuest, cell: CellSpec) -> None:
     if cell.version < (7,):
-        pytest.skip("the order of a handshake is that of 7.0")
+        pytest.skip("these replies follow the handshake since 7.0")
     found = [after(talk, start_guest, target) for target in (ORACLE, "")]
     assert found[0] == found[1]
 
 
 def after(talk: Talk, start_guest: StartGuest, target: str) -> list[str]:
-    """What a replica has asked its primary for."""
+    """The requests that a replica sent to its primary, without repetitions."""
     replica = start_guest(target=target, options=[*server.OPTIONS, "--repl-timeout", "3600", *talk.options])
     with server.client(replica) as client, Primary(talk.answers) as primary:
         client.command("SET", "k", "own")

@@ -28,7 +28,7 @@ CHANNELS = {
     "redis": ("--repl-rdb-channel", b"(rdb-channel)"),
     "valkey": ("--dual-channel-replication-enabled", b"dual-channel"),
 }
-"""Family -> the setting that gives a file its own channel, and what the primary then logs."""
+"""Family -> the setting that gives the file a connection of its own, and a text that the primary then logs."""
 KEYS = 2000
 """Number of keys of a thousand bytes: twice as many as fit into memory in the eviction test."""
 BATCH = 100
@@ -92,7 +92,7 @@ def test_commands_arrive_as_they_are_executed_and_after_a_break_in_the_link(
     with server.client(primary) as client:
         client.pipeline([("DEL", "integer:0"), ("SETBIT", "bits", 77, 1), ("INCRBYFLOAT", "float", "0.1")])
         client.pipeline([("SET", "integer:0", 0), ("SETBIT", "bits", 77, 0), ("DEL", "float")])
-        # The string keeps the length that its last bit required.
+        # The string keeps the length that its last set bit required.
         client.pipeline([("DEL", "bits"), ("SETBIT", "bits", 32, 1)])
     link.await_in_step(replica, primary)
     link.await_that(
@@ -118,7 +118,7 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
     link.await_in_step(replica, primary)
     content = server.saved(replica)
     with server.client(primary) as client:
-        # The stream selects a database only where it changes: the file has to tell which one it was.
+        # The stream selects a database only when it changes, so the file must contain the last one.
         client.pipeline([("SELECT", 9), ("SET", "apart", "after")])
         client.pipeline([("SELECT", 0), ("SET", "integer:0", 1), ("SET", "integer:0", 0)])
     before = link.info(primary, "stats")
@@ -134,19 +134,19 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
     link.await_in_step(again, primary)
     assert_equal(primary, again, cell, family)
     after = link.info(primary, "stats")
-    assert int(after["sync_partial_ok"]) > int(before["sync_partial_ok"]), "its file's place in the stream was no use"
+    assert int(after["sync_partial_ok"]) > int(before["sync_partial_ok"]), "the file's offset was not accepted"
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_primary_evicts_its_replica_forgets(
     companion: str, role: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    # The backlog uses memory too, and grows with the writes.
+    # The backlog also uses memory, and grows with the writes.
     primary, replica = pair(start_guest, cell, companion, role, "--repl-backlog-size", "16kb")
     link.join(replica, primary)
     with server.client(primary) as client:
         client.command("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-        # A server's own memory differs by machine; the limit adds a fixed amount for keys.
+        # A server's own memory differs between machines; the limit adds a fixed amount for keys.
         used = int(link.info(primary, "memory")["used_memory"])
         client.command("CONFIG", "SET", "maxmemory", used + 1_000_000)
         content = dataset.noise(1000)
@@ -194,7 +194,9 @@ PACKED_TAIL = bytes.fromhex("ca3f000000 a4") + b"text"
 
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_group_remembers_arrives(companion: str, role: str, cell: CellSpec, start_guest: StartGuest) -> None:
-    """A primary tells of groups by commands that it makes itself, with numbers that take years to grow."""
+    """A primary replicates groups with commands that it makes itself. The numbers would take real streams years to
+    reach.
+    """
     if cell.version < (7,):
         pytest.skip("groups count what was read since 7.0")
     primary, replica = pair(start_guest, cell, companion, role)
@@ -224,7 +226,7 @@ def test_what_a_group_remembers_arrives(companion: str, role: str, cell: CellSpe
 def test_a_file_that_was_for_a_replica_alone_is_removed(
     companion: str, family: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    """A server that shall keep nothing keeps no file of a synchronisation either."""
+    """A server without persistence also keeps no file of a synchronisation."""
     if cell.version < (6,):
         pytest.skip("rdb-del-sync-files came with 6.0")
     primary = start_guest(options=[*OPTIONS, "--rdb-del-sync-files", "yes", "--repl-diskless-sync", "no"])
@@ -233,7 +235,7 @@ def test_a_file_that_was_for_a_replica_alone_is_removed(
     link.join(replica, primary)
     file = primary.folder / "dump.rdb"
     link.await_that(lambda: not file.exists(), [primary, replica], "the file to be removed")
-    # With a save point it is the server's own, too.
+    # With a save point the file is also the server's own snapshot.
     with server.client(primary) as client:
         client.command("CONFIG", "SET", "save", "3600 1000000")
     link.cut(replica)

@@ -1,4 +1,4 @@
-"""A sentinel of one byte order or width watches servers of another, and replaces a silent primary."""
+"""A sentinel watches servers of another byte order or width, and replaces a silent primary."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 OFFSET = 1 << 33
-"""A place in a primary's stream that needs more than 32 bits."""
+"""An offset in a primary's replication stream that needs more than 32 bits."""
 EPOCH = (1 << 40) + 3
-"""An epoch that needs as many."""
+"""An epoch that needs more than 32 bits."""
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000
-"""After this silence the sentinel considers the primary down; the emulators' slowdown stays far below it."""
+"""Silence after which the sentinel considers the primary down: far more than an emulator's delays."""
 DELAY = ["--repl-diskless-sync-delay", "0"]
 CONFIGURATION = """
 sentinel monitor watched 127.0.0.1 {port} {quorum}
@@ -35,7 +35,7 @@ CONFIGURATION += f"sentinel current-epoch {EPOCH}\n"
 
 
 def follow(primary: Guest, port: int, replica: Guest) -> None:
-    """Give the primary a value, and have the replica follow it until it is in step."""
+    """Write a value to the primary, and wait until the replica follows it and is up to date."""
     with server.client(primary) as client:
         client.command("SET", "noise", dataset.noise(300))
     with server.client(replica) as client:
@@ -50,7 +50,7 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
     served, watching = (companion, "") if own == "sentinel" else ("", companion)
-    # A primary goes on from the offset of its file since 7.0. Sentinels choose the replica that has the greatest.
+    # Since 7.0 a primary continues at the offset in its file. Sentinels choose the replica with the greatest offset.
     files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
     primary, port = link.on_a_port(start_guest, ports, served, *DELAY, files=files)
     replica, replica_port = link.on_a_port(start_guest, ports, served, *DELAY)
@@ -102,7 +102,7 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
 def test_sentinels_of_different_machines_vote(
     companion: str, leads: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
-    """Three sentinels need two votes; two of them, or one, run on the peer."""
+    """Three sentinels, of which two votes decide. One or two of them run on the peer."""
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
     if cell.tier == "quick" and not cell.patient:
@@ -140,7 +140,7 @@ def test_sentinels_of_different_machines_vote(
 
     link.await_that(told, [replica, *watching], "every sentinel to tell the new primary")
     epochs = {own_view(guest)["config-epoch"] for guest in watching}
-    assert len(epochs) == 1, f"the sentinels tell the epochs {epochs}"
+    assert len(epochs) == 1, f"the sentinels report the epochs {epochs}"
     # An election that no candidate wins is repeated in the next epoch.
     assert 1 <= int(epochs.pop()) - EPOCH < 10
     with contextlib.suppress(ServerGoneError), server.client(replica) as client:
@@ -148,7 +148,7 @@ def test_sentinels_of_different_machines_vote(
 
 
 def a_sentinel(start_guest: StartGuest, ports: Ports, target: str, port: int, *, quorum: int) -> tuple[Guest, int]:
-    """A sentinel on a loopback port, on which others find it, and the port."""
+    """A sentinel on a loopback port, and that port."""
     number = ports.free()
     text = CONFIGURATION.format(port=port, quorum=quorum, down=DOWN_MILLISECONDS)
     options = ["sentinel.conf", "--sentinel", "--port", str(number), "--bind", "127.0.0.1"]
@@ -156,19 +156,19 @@ def a_sentinel(start_guest: StartGuest, ports: Ports, target: str, port: int, *,
 
 
 def table(sentinel: Guest, what: str) -> list[dict[str, str]]:
-    """What a sentinel knows of the primary's replicas, or of other sentinels."""
+    """What a sentinel knows about the primary's replicas, or about other sentinels."""
     with server.client(sentinel) as client:
         reply: Any = client.command("SENTINEL", what, "watched")
     return [fields(one) for one in reply]
 
 
 def own_view(sentinel: Guest) -> dict[str, str]:
-    """What a sentinel knows of the primary."""
+    """What a sentinel knows about the primary."""
     with server.client(sentinel) as client:
         return fields(client.command("SENTINEL", "MASTER", "watched"))
 
 
 def fields(reply: Any) -> dict[str, str]:
-    """Names and values in turn, as a dictionary."""
+    """A reply in which names and values alternate, as a dictionary."""
     words = [bytes(word).decode() for word in reply]
     return dict(zip(words[::2], words[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""A sentinel alone answers what is asked of it as the native build does."""
+"""A single sentinel answers requests as the native build does."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ ROLE
 SET k v
 """
 TIMES = ("last-", "info-refresh", "role-reported-time", "s-down-time", "o-down-time", "link-", "leader")
-"""How the names of fields begin that tell how many milliseconds passed, and whether the link is up by now."""
+"""Prefixes of fields that contain elapsed milliseconds, or that depend on whether the link is up yet."""
 LONG_AGO = 1_000_000_000_000
-"""A time in milliseconds since 1970, and far more than any number of the requests."""
+"""A time in milliseconds since 1970, far above every other number in the replies."""
 STATES = {"flags", "runid", "num-link"}
 _DRAWN = re.compile(r"\b[0-9a-f]{40}\b")
 
 
 def shown(reply: Any) -> str:
-    """A reply as text, with a word for each of the times, and for numbers of sentinels drawn at random."""
+    """A reply as text, with words instead of times and of random identifiers."""
     if isinstance(reply, Exception):
         return f"error: {reply}"
     if isinstance(reply, list) and reply[:1] == [b"name"]:

@@ -1,4 +1,4 @@
-"""Strings of every header's length survive DUMP and RESTORE, on the server that made them and on the other one."""
+"""Strings of every header's length survive DUMP and RESTORE, on the same server and on the other one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMS = ["random", "compressible", "number"]
 
 
 def a_value(both: PairedServers, form: str, length: int) -> bytes:
-    """That many bytes: incompressible, compressible, or digits."""
+    """A value of that length: incompressible, compressible, or digits."""
     if form == "random":
         return both.some_bytes(length)
     if form == "compressible":

@@ -70,7 +70,9 @@ def test_a_string_that_doubles_passes_every_header(both: PairedServers) -> None:
 
 @pytest.mark.parametrize("length", [32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 40_000, 65_535, 65_536, 100_000])
 def test_a_large_argument_gives_back_the_room_it_was_read_with(both: PairedServers, length: int) -> None:
-    """The argument takes over the query buffer's string; storing it trims the free space, and with it the header."""
+    """The argument takes over the string of the query buffer. Storing it trims the free space, and thereby
+    the header.
+    """
     text, more = both.some_bytes(length), both.some_bytes(7)
     requests: list[list[Any]] = [["SET", "k", text], ["GET", "k"], ["APPEND", "k", more], ["GET", "k"]]
     both.expect(requests, [text, length + 7, text + more], f"{length} bytes")

@@ -25,7 +25,7 @@ HEADER_LIMIT = 2**32
 """From this length on a string needs the 17-byte header, which 32-bit machines do not have."""
 PATIENCE = 30
 COPIES = 3
-"""A growing string can exist twice, and the other server also holds it."""
+"""A growing string can exist twice, and the other server has a copy too."""
 
 
 def _needs_memory(length: int) -> None:
@@ -95,7 +95,7 @@ def patient(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServe
 
 def test_the_longest_string_that_needs_no_configuration(patient: PairedServers, cell: CellSpec) -> None:
     if cell.tier != "thorough":
-        pytest.skip("512 MiB in either server: the thorough tier's")
+        pytest.skip("512 MiB in each server: only in the thorough tier")
     _needs_memory(LARGEST)
     requests = [["SETBIT", "k", LARGEST * 8 - 1, 1], ["STRLEN", "k"], ["GETBIT", "k", LARGEST * 8 - 1]]
     requests += [["GETRANGE", "k", LARGEST - 3, -1], ["BITPOS", "k", 1], ["BITCOUNT", "k"], ["DEL", "k"]]
@@ -104,7 +104,7 @@ def test_the_longest_string_that_needs_no_configuration(patient: PairedServers, 
 
 def test_a_string_behind_the_largest_header(patient: PairedServers, cell: CellSpec) -> None:
     if cell.tier != "thorough" or cell.runner.target.width_bits == 32:
-        pytest.skip("4 GiB in either server: the thorough tier's, on 64-bit targets")
+        pytest.skip("4 GiB in each server: only in the thorough tier, on 64-bit targets")
     _needs_memory(HEADER_LIMIT)
     if patient.ask([["CONFIG", "SET", "proto-max-bulk-len", 2 * HEADER_LIMIT]])[0] != b"OK":
         pytest.skip("the server's longest string cannot be configured")

@@ -31,7 +31,7 @@ def test_a_value_is_stored_wherever_it_lies_in_the_query_buffer(both: PairedServ
 
 @pytest.mark.parametrize("header", LENGTHS_BY_HEADER)
 def test_every_part_of_a_value_begins_where_it_was_asked_for(both: PairedServers, header: str) -> None:
-    """GETRANGE makes a new string of another length, with another header."""
+    """GETRANGE makes a new string, whose length may need another header."""
     for length in LENGTHS_BY_HEADER[header]:
         text = both.some_bytes(length)
         ends = sorted({min(length, near) for near in (0, 1, 30, 31, 32, 44, 45, 254, 255, 256, 65534, 65535, length)})
@@ -65,7 +65,7 @@ def test_a_value_at_the_embedded_strings_limit_is_encoded_as_the_native_build_do
 
 
 def test_numbers_come_back_as_they_were_sent(both: PairedServers) -> None:
-    """A server stores a number that fits a `long` of the target as one, with another length than the native build."""
+    """A server stores a number as a `long` if it fits the target's, whose length may differ from the native build's."""
     for width in range(1, 22):
         for number in ("9" * width, "-" + "9" * width, "1" + "0" * (width - 1), "0" + "1" * width):
             both.expect_at_every_offset(["SET", "k", number], b"OK", number)

@@ -1,6 +1,6 @@
 """A release's own self-tests pass on the target as they do on this machine.
 
-If the same checks also fail natively, the failure does not concern the target: the test is skipped and shows the
+If the same checks also fail natively, the failure says nothing about the target: the test is skipped and shows the
 output.
 """
 
@@ -33,7 +33,7 @@ def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: C
         native = cell_run.run_unit_natively(selftest)
         if broken := selftests.complaints(native):
             pytest.skip(f"the native build, with which it is compared, fails: {'; '.join(broken)}")
-        assert selftests.printed(native), f"{selftest} prints nothing, so that nothing can be compared"
+        assert selftests.printed(native), f"{selftest} prints nothing, so there is nothing to compare"
         lost = selftests.missing(ran, native)
         if lost is not None:
             right = selftests.printed(native)

@@ -1,6 +1,5 @@
-"""Many clients at a time get the replies of one alone, and threads have served them and the suites before.
-
-These tests come last in a cell: the counters tell of all that came before. The tests of other suites have one client
+"""Many simultaneous clients get the same replies as a single one, and I/O threads serve them and the suites before.
+These tests come last in a cell, because the counters cover everything before. The tests of other suites have one client
 and two threads; many clients have more threads.
 """
 
@@ -28,21 +27,25 @@ CLIENTS = 6
 THREADS = 4
 BATCH = 200
 LARGE_LENGTHS = [16383, 16384, 32767, 32768, 1 << 18]
-"""Around the length that a read takes at once, and that of a buffer of a request's own; and many reads and writes."""
+"""Lengths around the limit of a single read, around the size from which a request has its own buffer, and beyond."""
 LEAST_SHARE = 0.5
-"""The smallest share of reads and writes that threads must serve: administrators' commands may be the main one's."""
+"""The smallest share of reads and writes that I/O threads must serve: the main thread may serve administrative
+commands.
+"""
 LEAST_SHARE_OF_FEW = 0.01
-"""The same of a new server with many clients, at least one of each: its threads sleep at first, and reads are few."""
+"""The same for a new server with many clients: its threads sleep at first, and there are few reads."""
 
 
 @pytest.fixture
 def crowded(start_guest: StartGuest) -> Guest:
-    """A server with more threads than machines that run these tests may have processors."""
+    """A server whose threads may outnumber the processors of this machine."""
     return start_guest(options=["--io-threads", str(THREADS)])
 
 
 def at_once(guest: Guest, streams: Sequence[Sequence[Sequence[Any]]]) -> list[list[Reply]]:
-    """Each stream's replies. All are sent at a time, each by its own client, in several writes."""
+    """The replies to each stream. Each stream has its own client, which sends it in several writes; all send at the
+    same time.
+    """
 
     def replies(stream: Sequence[Sequence[Any]]) -> list[Reply]:
         with server.client(guest) as client:
@@ -88,7 +91,7 @@ def test_values_of_every_length_come_back_to_many_from_every_offset(both: Paired
         requests = [request for value in values for request in (("SET", number, value), ("GET", number))]
         streams.append(moved_on(requests))
         replies = [reply for value in values for reply in (b"OK", value)]
-        # Each request follows an ECHO, which moves it.
+        # Each request follows an ECHO, which sets its offset.
         due.append(
             [
                 reply
@@ -101,7 +104,7 @@ def test_values_of_every_length_come_back_to_many_from_every_offset(both: Paired
 
 
 def served(guest: Guest) -> dict[str, int]:
-    """How much of each kind the server has done, and how much of it its threads."""
+    """The numbers of reads and writes of the server, and the numbers of those that its I/O threads served."""
     stats = link.info(guest, "stats")
     return {
         f"{who}_{what}_processed": int(stats[f"{who}_{what}_processed"])
@@ -122,7 +125,7 @@ def test_threads_serve_a_client_alone(both: PairedServers, guest: Guest) -> None
 
 
 def assert_served(guest: Guest, least: float) -> None:
-    """Compare what threads have done with all that the server has."""
+    """Require that the I/O threads served at least this share of the server's reads and writes."""
     done = served(guest)
     for what in ("reads", "writes"):
         threaded, total = done[f"io_threaded_{what}_processed"], done[f"total_{what}_processed"]

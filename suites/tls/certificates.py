@@ -1,4 +1,4 @@
-"""Certificates that a run makes for itself: an authority, and keys that it has signed or has not."""
+"""Certificates that each run makes for itself: an authority, and keys with and without its signature."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 ADDRESS = "127.0.0.1"
 AUTHORITY = "authority.crt"
 STRANGER = "stranger"
-"""The name of a key that another authority has signed."""
+"""The name of a key that a different authority has signed."""
 VALID_DAYS = 3
 
 
 @cache
 def files() -> Mapping[str, bytes]:
-    """Name -> content: `authority.crt`, and for each kind of key and for the stranger `KIND.crt` and `KIND.key`."""
+    """Name -> content: `authority.crt`, and `NAME.crt` and `NAME.key` for each kind of key and for the stranger."""
     authority = ec.generate_private_key(ec.SECP256R1())
     found = {AUTHORITY: _pem(_signed(authority, authority, "authority", "authority"))}
     keys: dict[str, PrivateKey] = {

@@ -1,4 +1,6 @@
-"""A client that speaks TLS gets the answers that a plain one gets, whatever they are long; a stranger gets none."""
+"""A TLS client gets the same replies as a plain one, whatever their length; a client with a wrong certificate gets
+none.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 RECORD = 16384
-"""The most bytes of a TLS record (RFC 8446, 5.1)."""
+"""Maximum number of bytes in a TLS record (RFC 8446, 5.1)."""
 LENGTHS = [0, 1, 2, 3, 7, 255, 4095, RECORD - 9, RECORD - 1, RECORD, RECORD + 1, 3 * RECORD + 5, 300_001]
 WAITING = 8
-"""Large replies that a client lets wait, so that the server must continue with what a full socket did not take."""
+"""Number of large replies that a client does not read at once, so that the server must retry writes to a full
+socket.
+"""
 LARGE = 700_001
 
 
@@ -61,7 +65,7 @@ def test_the_data_set_is_the_same_by_both_ways(start_guest: StartGuest, ports: P
 
 
 def _both(clients: list[Client], requests: list[tuple[Any, ...]]) -> list[Any]:
-    """The replies that both clients get, for requests whose replies do not depend on what was asked before."""
+    """The replies of both clients, which must be equal, to requests whose replies do not depend on earlier ones."""
     plain, speaking = (client.pipeline(requests) for client in clients)
     assert [_sorted(reply) for reply in plain] == [_sorted(reply) for reply in speaking]
     return plain
@@ -109,7 +113,7 @@ def test_clients_are_let_in_by_their_certificates(
         with tls_server.client(guest, port, by) as stranger:
             assert stranger.command("PING") == b"PONG"
     else:
-        # In version 1.3 a client's handshake is done before the server has looked at the certificate.
+        # In version 1.3 a client completes its handshake before the server has checked the certificate.
         with pytest.raises((ssl.SSLError, ConnectionError)), tls_server.client(guest, port, by) as stranger:
             stranger.command("PING")
     _still_serves(guest, port)
@@ -145,7 +149,7 @@ def test_a_server_takes_another_certificate_while_it_runs(start_guest: StartGues
 
 
 def _shown(guest: Guest, port: int) -> bytes | None:
-    """The certificate that a server shows."""
+    """The certificate that a server presents."""
     with tls_server.connected(guest, port) as connection:
         return connection.getpeercert(binary_form=True)
 

@@ -1,4 +1,4 @@
-"""Machines of different byte order and width that speak TLS with each other: replicas, and nodes of a cluster."""
+"""Replicas and cluster nodes of different byte order and width communicate over TLS."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--tls-replicatio
 def test_a_replica_follows_over_tls(
     companion: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest, ports: Ports
 ) -> None:
-    """The primary has no other port, so that nothing but TLS can have carried the data."""
+    """The primary has no other port, so only TLS can have carried the data."""
     targets = ("", companion) if role == "primary" else (companion, "")
     more = [*OPTIONS, *TRANSFERS[transfer]]
     primary, port = tls_server.start(start_guest, ports, *more, target=targets[0])
@@ -54,7 +54,7 @@ def test_a_replica_follows_over_tls(
 
 
 def test_a_plain_replica_does_not_follow(start_guest: StartGuest, ports: Ports) -> None:
-    """What proves that the other test's replicas spoke TLS."""
+    """The test proves that the replicas of the other test used TLS."""
     primary, port = tls_server.start(start_guest, ports)
     replica, _ = tls_server.start(start_guest, ports, "--tls-replication", "no")
     with server.client(replica) as client:
@@ -76,7 +76,7 @@ def test_a_cluster_speaks_tls(companion: str, start_guest: StartGuest, ports: Po
         values = {f"{{{tag}}}:{length}".encode(): dataset.noise(length) for length in (0, 1, 44, 16384, 70_000)}
         for name, content in values.items():
             source.ask("SET", name, content)
-        # Keys move over TLS, too, since their nodes have no other port.
+        # Keys also move over TLS, because the nodes have no other port.
         nodes.move_key_by_key(slot, values, source, goal)
         nodes.await_agreement(pair)
         assert {name: goal.ask("GET", name) for name in values} == values

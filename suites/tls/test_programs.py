@@ -1,6 +1,5 @@
-"""The release's client and benchmark, on the target, speak TLS with a server of the target.
-
-What they store, fetch and are refused is seen by the server's Unix socket, and their output is that of this machine's.
+"""The release's client and benchmark on the target use TLS with a server on the target. The tests check the stored data
+through the server's Unix socket, and compare the output with that on this machine.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 VERSIONS = ["TLSv1.2", "TLSv1.3"]
 LARGE = 70_001
-"""Bytes: several records, and reads of the client."""
+"""Bytes of a value that takes several TLS records, and several reads of the client."""
 REQUESTS = 100
 
 
 def words(programs: Programs, port: int, *, authority: str = certificates.AUTHORITY) -> list[str]:
-    """What a program needs to speak TLS with a server, whose certificate that authority must have signed."""
+    """The options with which a program uses TLS, and accepts only certificates of that authority."""
     for name, content in certificates.files().items():
         programs.file(name, content)
     keys = ["--cert", "ec.crt", "--key", "ec.key"]
@@ -50,7 +49,7 @@ def test_the_client_stores_and_fetches(
     assert programs.same("cli", *over_tls, "--raw", "GET", "large") == large + b"\n"
     with server.client(guest) as plain:
         plain.command("FLUSHALL")
-        # No other replica comes that the server could wait for.
+        # The server must not wait for another replica: there is none.
         plain.pipeline([("CONFIG", "SET", "repl-diskless-sync-delay", 0)])
     items = [item for item in dataset.items(cell.version, family) if item.key.database == 0]
     requests = [command for item in items for command in item.commands]
@@ -71,7 +70,7 @@ def test_the_client_trusts_its_authority_alone(programs: Programs, start_guest: 
     assert programs.same("cli", *words(programs, port), "PING") == b"PONG\n"
     distrustful = words(programs, port, authority=f"{certificates.STRANGER}.crt")
     assert b"certificate verify failed" in programs.same("cli", *distrustful, "PING")
-    # One that speaks no TLS is told nothing.
+    # A client without TLS gets no reply.
     assert b"PONG" not in programs.same("cli", *words(programs, port)[:4], "PING")
 
 

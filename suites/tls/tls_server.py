@@ -1,4 +1,6 @@
-"""Servers that listen for TLS alone, and clients that speak it. The Unix socket of each stays: it is the plain way."""
+"""Starts servers that accept only TLS on the network, and connects clients to them. Their Unix sockets remain without
+TLS.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def options(port: int, *, key: KeyKind = "ec") -> list[str]:
-    """What a server needs to listen for TLS on a port, with a key of its folder."""
+    """The options with which a server listens for TLS on a port, with a key in its folder."""
     named = ["--tls-cert-file", f"{key}.crt", "--tls-key-file", f"{key}.key"]
     return ["--tls-port", str(port), "--bind", ADDRESS, *named, "--tls-ca-cert-file", certificates.AUTHORITY]
 
@@ -28,19 +30,19 @@ def options(port: int, *, key: KeyKind = "ec") -> list[str]:
 def start(
     start_guest: StartGuest, ports: Ports, *more: str, target: str = "", key: KeyKind = "ec"
 ) -> tuple[Guest, int]:
-    """A server that listens for TLS on a port and for nothing else on the network, and the port."""
+    """A server that listens for TLS on one port and on no other, and that port."""
     port = ports.free()
     return start_guest(target=target, options=[*options(port, key=key), *more], files=certificates.files()), port
 
 
 def context(*, name: str = "ec", version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    """A client's context with the certificate of that name; with none, if the name is empty."""
+    """A client's context with the certificate of that name, or without a certificate if the name is empty."""
     files = certificates.files()
     made = ssl.create_default_context(cadata=files[certificates.AUTHORITY].decode())
     if version is not None:
         made.minimum_version = made.maximum_version = version
     if name:
-        # Python takes a client's key from files alone.
+        # Python reads a client's key only from files.
         with tempfile.TemporaryDirectory() as folder:
             for file in (f"{name}.crt", f"{name}.key"):
                 (Path(folder) / file).write_bytes(files[file])
@@ -49,7 +51,7 @@ def context(*, name: str = "ec", version: ssl.TLSVersion | None = None) -> ssl.S
 
 
 def connected(guest: Guest, port: int, by: ssl.SSLContext | None = None) -> ssl.SSLSocket:
-    """A connection whose handshake is done and whose certificate is the authority's. Raises OSError."""
+    """A connection after the handshake, with a server certificate from the authority. Raises OSError."""
     plain = connect((ADDRESS, port), deadline_seconds=guest.deadline_seconds)
     try:
         return (by or context()).wrap_socket(plain, server_hostname=ADDRESS)
@@ -59,5 +61,5 @@ def connected(guest: Guest, port: int, by: ssl.SSLContext | None = None) -> ssl.
 
 
 def client(guest: Guest, port: int, by: ssl.SSLContext | None = None) -> Client:
-    """A client that speaks TLS."""
+    """A client that uses TLS."""
     return Client(connected(guest, port, by))

@@ -1,4 +1,4 @@
-"""The expected output of the containers' drivers: judges that remember the elements."""
+"""The expected output of the drivers for containers: judges that remember the elements."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def is_integer(text: bytes) -> bool:
 
 
 class List:
-    """A ziplist or a listpack: every stored element must be in the blob, and must come out again."""
+    """A ziplist or a listpack: the blob must contain every stored element, and reading must return it."""
 
     def __init__(self, _: Endianness, *, decode: Callable[[bytes], list[bytes]], heads: bool, texts: bool) -> None:
         self.decode = decode
@@ -156,7 +156,7 @@ class Zipmap:
 
 
 def sds(key: str, values: list[str]) -> str:
-    """Strings that are made, grown, cut and compared."""
+    """Strings that the driver makes, grows, cuts and compares."""
     verb, *words = key.split()
     size = int(words[0])
     if verb == "new":
@@ -176,14 +176,14 @@ def sds(key: str, values: list[str]) -> str:
 
 
 def _header(bits: int, word_bits: int, values: list[str]) -> str:
-    """What a string's header holds at most: two lengths of its size, its type, and nothing between them."""
+    """The largest length that a string's header holds. It has two lengths and its type, and nothing between them."""
     most = (1 << min(bits, word_bits)) - 1
     kind = {8: 1, 16: 2, 32: 3, 64: 4}[bits]
     return exactly(values, [*map(str, (most - 9, most, 9, most - 4)), str(kind), str(2 * bits // 8 + 1)])
 
 
 class Rax:
-    """A radix tree: keys and the numbers that they map to."""
+    """A radix tree: keys, and the numbers to which they map."""
 
     def __init__(self, _: Endianness) -> None:
         self.values: dict[bytes, int] = {}
@@ -260,11 +260,11 @@ _COMPARISONS: dict[str, Callable[[bytes, bytes], bool]] = {
 
 
 WORDS = ["o", "gr", "grape", "grapefruit", "graph", "green", "orange", "organ", "grapes", "z"]
-"""The words of unit_rax.c; each leads to its place in this list, counted from one."""
+"""The keys of unit_rax.c. The value of each is its position in this list, counted from one."""
 
 
 def _drawn(count: int, values: list[str]) -> str:
-    """Judge the drawing of a tree that has the first words."""
+    """Judge the drawing of a tree with the first `count` words."""
     expected = {word: number for number, word in enumerate(WORDS[:count], 1)}
     if not values:
         return "nothing was drawn"
@@ -283,10 +283,9 @@ _VALUE = re.compile(r"=0x([0-9a-f]+)")
 
 
 def keys_of_drawing(text: str, before: str = "") -> tuple[dict[str, int], str]:
-    """The keys of a drawn radix tree and the numbers they lead to, and the text behind it (rax.c tells how it draws).
-
-    A node is a chain of characters in quotes, or its branches in brackets. If it ends a key, the key's value follows.
-    An only child stands behind an arrow; several have a line each, with the character that leads to them. Raises
+    """The keys of a drawn radix tree with their values, and the text after the drawing (rax.c defines the format). A
+    node is a chain of characters in quotes, or its branches in brackets. If a key ends there, its value follows. An
+    only child follows an arrow; several children have a line each, with the character that leads to them. Raises
     ValueError.
     """
     node = _NODE.match(text)
@@ -309,9 +308,9 @@ def keys_of_drawing(text: str, before: str = "") -> tuple[dict[str, int], str]:
 
 
 def _branch_bytes(keys: Iterable[bytes]) -> int:
-    """The sum of the bytes by which keys differ behind beginnings that they share."""
+    """The sum of the bytes in which keys differ directly after a common prefix."""
     branches: dict[bytes, set[int]] = {}
-    # Of the keys that share a beginning, those next to each other in order show where it ends.
+    # In sorted order, two adjacent keys show where the longest common prefix of a group ends.
     for key, following in itertools.pairwise(sorted(keys)):
         shared = next((at for at, byte in enumerate(key) if byte != following[at]), len(key))
         branches.setdefault(key[:shared], set()).update(key[shared : shared + 1], following[shared : shared + 1])

@@ -1,6 +1,5 @@
-"""The expected output of the drivers: each unit has a judge, which receives one line after the other.
-
-A judge receives a line's key and values, and returns a complaint, or an empty string for a correct line.
+"""The expected output of the drivers. Each unit has a judge, which receives one line after the other, as key and
+values, and returns a complaint, or an empty string for a correct line.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CRC64_START = 0x0123456789ABCDEF
 
 
 def judge_of(unit: str, endianness: Endianness) -> Callable[[str, list[str]], str]:
-    """A fresh judge of a unit's lines on a target. Raises KeyError for an unknown unit."""
+    """A new judge of a unit's lines on a target. Raises KeyError for an unknown unit."""
     return _JUDGES[unit](endianness)
 
 
@@ -39,8 +38,8 @@ def units() -> list[str]:
 def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple[str, str] | None:
     """The line to report from a unit's output, and its complaint; None if all lines are correct.
 
-    A reversed byte order is one fault in every line, and so is a size that wraps. Any other wrong line takes
-    precedence, so that no fault hides it.
+    A reversed byte order affects every line, and so does a size that wraps. Any other wrong line takes precedence, so
+    that these faults do not hide it.
     """
     judge = judge_of(unit, endianness)
     alike = None
@@ -55,13 +54,13 @@ def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple
 
 
 def _length(key: str) -> tuple[int, bytes]:
-    """The length in `length N …`, and the data that a driver makes from it."""
+    """The length in `length N …`, and the data that a driver derives from it."""
     length = int(key.split()[1])
     return length, pattern(length, length)
 
 
 def _siphash(_: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
-    """A 64-bit number as the paper defines it, not as bytes: it is the same on all machines."""
+    """The result is a 64-bit number as the paper defines it, not bytes: it is the same on all machines."""
 
     def judge(key: str, values: list[str]) -> str:
         _, data = _length(key)
@@ -72,7 +71,7 @@ def _siphash(_: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
 
 
 def _of_bytes(model: Callable[[bytes], str]) -> Callable[[Endianness], Callable[[str, list[str]], str]]:
-    """The judge of a function whose result depends only on bytes, and is the same on all machines."""
+    """The judge of a function whose result depends only on the input bytes, and is the same on all machines."""
     return lambda _: lambda key, values: everywhere(values, model(_length(key)[1]))
 
 
@@ -123,7 +122,7 @@ def _endianconv(endianness: Endianness) -> Callable[[str, list[str]], str]:
             data = pattern(int(size), 3)
             return everywhere(values, hexadecimal(data[::-1] if endianness is Endianness.BIG else data))
         data = bytes(range(1, int(size) + 1))
-        # In the other byte order the same bytes are the other number.
+        # In the other byte order the same bytes are a different number.
         read = int.from_bytes(data, "big" if endianness is Endianness.LITTLE else "little")
         return exactly(values, [str(read)])
 
@@ -152,7 +151,7 @@ def _bits(value: float) -> int:
 
 
 def _d2string(_: Endianness) -> Callable[[str, list[str]], str]:
-    """17 digits, or as few as identify the double, and whole numbers as integers: any text that reads back the same."""
+    """Accept any text that reads back as the same double: 17 digits, fewer that identify it, or a whole number."""
 
     def judge(key: str, values: list[str]) -> str:
         bits = int(key.removeprefix("double "), 16)
@@ -192,7 +191,7 @@ def _cmsgpack(_: Endianness) -> Callable[[str, list[str]], str]:
 
 
 def _memtest(_: Endianness) -> Callable[[str, list[str]], str]:
-    """A comparison tells 1 where the halves differ. Every other number counts faults."""
+    """A comparison prints 1 if the halves differ. All other numbers count faults."""
 
     def judge(key: str, values: list[str]) -> str:
         faults = {"compare": 1, "numbers": 4, "values": 3, "addresses": 3, "preserve": 2}
@@ -204,7 +203,9 @@ def _memtest(_: Endianness) -> Callable[[str, list[str]], str]:
 
 
 def _timers(_: Endianness) -> Callable[[str, list[str]], str]:
-    """Numbers are told as distances from the first. The second timer is deleted; one 2^32 further is not there."""
+    """Numbers of timers are relative to the first. The second timer is deleted; one whose number is 2^32 higher does
+    not exist.
+    """
 
     def judge(key: str, values: list[str]) -> str:
         if key.startswith("delay"):
@@ -216,7 +217,7 @@ def _timers(_: Endianness) -> Callable[[str, list[str]], str]:
 
 
 def _slowlog(_: Endianness) -> Callable[[str, list[str]], str]:
-    """Of an argument the log keeps 128 bytes, and tells how many more there were."""
+    """The log keeps 128 bytes of an argument, and the number of bytes that it omitted."""
 
     def judge(key: str, values: list[str]) -> str:
         length = int(key.rpartition(" ")[2])
@@ -227,7 +228,7 @@ def _slowlog(_: Endianness) -> Callable[[str, list[str]], str]:
 
 
 def _reader(_: Endianness) -> Callable[[str, list[str]], str]:
-    """The values of the reply that the input is, twice: read as a whole, and byte by byte."""
+    """The values of the reply in the input, twice: read at once, and byte by byte."""
 
     def judge(key: str, values: list[str]) -> str:
         data = bytes.fromhex(key.removeprefix("input "))
@@ -237,7 +238,7 @@ def _reader(_: Endianness) -> Callable[[str, list[str]], str]:
 
 
 def _reply(data: bytes) -> tuple[list[str], bytes]:
-    """A reply in RESP, as its type in hiredis.h and its value, and what follows it."""
+    """The first reply in RESP data, as its type in hiredis.h and its value, and the data after it."""
     head, _, rest = data.partition(b"\r\n")
     kind, text = head[:1], head[1:]
     if kind == b":":
@@ -257,14 +258,14 @@ def _reply(data: bytes) -> tuple[list[str], bytes]:
 
 
 def _refused(byte: int) -> str:
-    """The error for a first byte that the protocol does not have, which is shown as a C string has it."""
+    """The error for an unknown first byte, which it shows in the notation of C."""
     names = {ord("\\"): "\\\\", ord('"'): '\\"', 7: r"\a", 8: r"\b", 9: r"\t", 10: r"\n", 13: r"\r"}
     shown = names.get(byte, chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}")
     return hexadecimal(f'Protocol error, got "{shown}" as reply type byte'.encode())
 
 
 def _syncio(_: Endianness) -> Callable[[str, list[str]], str]:
-    """A call's result, whether its time was over, and whether it came back before that."""
+    """A call's result, whether it timed out, and whether it returned before its timeout."""
 
     def judge(key: str, values: list[str]) -> str:
         ended = {
@@ -280,7 +281,7 @@ def _syncio(_: Endianness) -> Callable[[str, list[str]], str]:
 
 
 def _twister(_: Endianness) -> Callable[[str, list[str]], str]:
-    """Numbers of 64 bits; or a number of 63 bits and two fractions, by turns, from numbers one after the other."""
+    """64-bit numbers; or a 63-bit number and two fractions in turn, each from the next number."""
 
     def judge(key: str, values: list[str]) -> str:
         what, _, seed = key.split()

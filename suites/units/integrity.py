@@ -1,4 +1,6 @@
-"""The expected answers of the servers' own checks of containers: whether bytes are a container, whole or its head."""
+"""The expected results of the servers' own integrity checks: whether bytes are a valid container, judged by its head or
+by all entries.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Endianness
 
 Check = tuple["Callable[[bytes], bool]", "Callable[[bytes], bool]"]
-"""Whether bytes pass as a container by their head, and by every entry."""
+"""Whether bytes are valid according to the head, and according to every entry."""
 
 
 def judge(
@@ -24,10 +26,9 @@ def judge(
     undecided: Callable[[bytes], bool] = lambda _: False,
     wraps: Callable[[bytes], bool] = lambda _: False,
 ) -> Callable[[Endianness], Callable[[str, list[str]], str]]:
-    """The judge of a check's answers to `shallow BYTES` and `deep BYTES`.
-
-    A check by every entry may refuse bytes that pass and are `undecided`, if it does so at every offset. A complaint
-    about bytes that pass where sizes have 32 bits begins with WRAPS: `wraps`.
+    """The judge of a check's results for `shallow BYTES` and `deep BYTES`. A deep check may refuse valid bytes that are
+    `undecided`, if it refuses them at every offset. If bytes pass because a size `wraps` in 32 bits, the complaint
+    begins with WRAPS.
     """
     shallow, deep = check
 
@@ -62,13 +63,13 @@ def _intset_head(blob: bytes) -> bool:
 
 
 def intset_wraps(blob: bytes) -> bool:
-    """Whether an intset has the size that its head says in 32 bits, and not in more."""
+    """Whether an intset has the size that its head says only in 32-bit arithmetic."""
     width, count = struct.unpack_from("<II", blob) if len(blob) >= 8 else (0, 0)
     return width in {2, 4, 8} and len(blob) == (8 + width * count) % 2**32 != 8 + width * count
 
 
 def ziplist_wraps(blob: bytes) -> bool:
-    """Whether a ziplist has a string so long that its size and that of its head are a small number in 32 bits."""
+    """Whether a ziplist has a string so long that the sum of its length and its header wraps in 32 bits."""
     places = (at + 1 for at, byte in enumerate(blob) if byte == 0x80)
     return any(int.from_bytes(blob[at : at + 4]) > 2**32 - len(blob) for at in places)
 
@@ -82,7 +83,7 @@ def _intset(blob: bytes) -> bool:
 
 
 def _ziplist_head(blob: bytes) -> bool:
-    """Its last entry begins within it (ziplist.c, head comment)."""
+    """Whether the head is valid: the last entry must begin within the list (ziplist.c, head comment)."""
     if len(blob) < 11 or blob[-1] != 255:
         return False
     total, tail = struct.unpack_from("<II", blob)
@@ -98,11 +99,11 @@ ZIPLIST: Check = (_ziplist_head, _decodes(lambda blob: encodings.ziplist(blob, u
 LISTPACK: Check = (_listpack_head, _decodes(lambda blob: encodings.listpack(blob, uncounted=True)))
 ZIPMAP: Check = (
     lambda blob: len(blob) >= 2 and blob[-1] == 255,
-    # An empty one is whole, but no key has an empty value.
+    # An empty zipmap is well-formed, but no key has an empty value.
     lambda blob: blob[1:2] != b"\xff" and _decodes(lambda one: encodings.zipmap(one, uncounted=True))(blob),
 )
 
 
 def longer_than_needed(zipmap: bytes) -> bool:
-    """Whether a whole zipmap has a length in five bytes that one holds: Valkey 9 refuses it, the others do not."""
+    """Whether a valid zipmap has a length in five bytes that fits in one. Valkey 9 refuses it, other servers do not."""
     return not _decodes(lambda one: encodings.zipmap(one, uncounted=True, shortest=True))(zipmap)

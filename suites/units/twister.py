@@ -15,12 +15,12 @@ _SIZE, _SHIFT, _LOW = 312, 156, 31
 _MATRIX = 0xB5026F5AA96619E9
 _FACTOR = 6364136223846793005
 _FIRST = 19650218
-"""The seed of a state that keys are then mixed into."""
+"""The seed of a state into which keys are then mixed."""
 _KEYED, _LAST = 3935559000370003845, 2862933555777941757
 
 
 def from_seed(seed: int) -> list[int]:
-    """The state that a seed makes."""
+    """The state that a seed determines."""
     state = [seed & _BITS]
     for at in range(1, _SIZE):
         before = state[-1]
@@ -29,7 +29,7 @@ def from_seed(seed: int) -> list[int]:
 
 
 def from_keys(keys: Sequence[int]) -> list[int]:
-    """The state that several keys make."""
+    """The state that several keys determine."""
     state = from_seed(_FIRST)
     at, key = 1, 0
     for _ in range(max(_SIZE, len(keys))):
@@ -49,7 +49,7 @@ def from_keys(keys: Sequence[int]) -> list[int]:
 
 
 def numbers(state: list[int]) -> Iterator[int]:
-    """The numbers that follow from a state."""
+    """The numbers that a state generates."""
     low = (1 << _LOW) - 1
     while True:
         for at in range(_SIZE):

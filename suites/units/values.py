@@ -15,7 +15,7 @@ OFFSETS = 16
 
 def pattern(length: int, seed: int) -> bytes:
     """The drivers' fill pattern (drivers/main.c): all byte values, determined by seed and position."""
-    # 256 bytes have the same step, and only their first one differs from block to block.
+    # The step between bytes is the same within 256 bytes; only the first byte differs between blocks.
     blocks = (_block((number * 29 + seed * 89 + 7) & 255) for number in range((length + 255) >> 8))
     return b"".join(blocks)[:length]
 
@@ -40,7 +40,7 @@ OPPOSITE = "its bytes are in the opposite order everywhere"
 
 
 WRAPS = "a size in 32 bits wraps"
-"""The start of the complaint about a container that passes by a size that has wrapped."""
+"""The start of the complaint about a container that passes because a size wraps."""
 
 
 def everywhere(values: Sequence[str], expected: str) -> str:

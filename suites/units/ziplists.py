@@ -1,4 +1,4 @@
-"""The expected output of the drivers that draw pairs from ziplists, and that merge them."""
+"""The expected output of the drivers that draw random pairs from ziplists, and of those that merge ziplists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Pairs:
-    """Pairs drawn from a ziplist: random ones, so that only what must hold for any draw is asked."""
+    """Random pairs from a ziplist. The judge checks only what must hold for any draw."""
 
     def __init__(self, _: Endianness) -> None:
         self.keys: list[str] = []
@@ -26,7 +26,7 @@ class Pairs:
         if verb == "pairs":
             return self._begin(int(words[0]), words[1:], values)
         if verb == "room":
-            # Up to 2^30 bytes, with those that are there.
+            # A ziplist may grow to 2^30 bytes, including those that it has.
             return exactly(values, ["1", "1", "0", "1", "0"])
         only_keys = words[-1] == "keys"
         drawn = values if only_keys else values[::2]
@@ -50,19 +50,19 @@ class Pairs:
 
 
 def merge(key: str, values: list[str]) -> str:
-    """Two ziplists that become one, and one that is longer than its count can say."""
+    """Two merged ziplists, and a ziplist with more entries than its count can hold."""
     verb, *words = key.split()
     if verb == "refused":
         return exactly(values, ["1"] * 5)
     if verb == "sevens":
         return _sevens(int(words[0]), values, counted=words[-1] == "again")
     entries = [pattern(int(size), int(size)) for size in words]
-    # One of the two is the result, and the other is gone.
+    # One of the two becomes the result, and the other is freed.
     return exactly(values[1:], ["1", "1"]) or _is_list(values[0], entries)
 
 
 def _sevens(count: int, values: list[str], *, counted: bool) -> str:
-    """A ziplist of the number 7: a byte for the length before, and one with the number itself."""
+    """A ziplist whose entries are all 7: a byte with the previous entry's length, and a byte with the number itself."""
     known = count if counted else 65535
     head = struct.pack("<IIH", 11 + 2 * count, 10 + 2 * (count - 1), known)
     return exactly(values, [str(count), digest(head + b"\0\xf8" + b"\2\xf8" * (count - 1) + b"\xff")])

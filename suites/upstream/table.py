@@ -1,4 +1,4 @@
-"""The tests of upstream's that a target cannot pass, each with its reason: differences.toml."""
+"""The release's own tests that a target cannot pass, each with its reason: differences.toml."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 
 
 class ListedTest(Record, frozen=True):
-    """Tests that fail on a target for a reason that is not a bug of the server's."""
+    """Tests that fail on a target for a reason other than a bug of the server."""
 
     tests: list[str]
     """Globs for `FILE::TEST`. In a name, `?` may stand for a character that a glob would interpret."""
@@ -27,7 +27,7 @@ class ListedTest(Record, frozen=True):
     because_of: Literal[
         "emulation", "allocator", "compiler", "libc", "word-size", "byte-order", "floating-point", "speed"
     ]
-    """What the test depends on that the target has otherwise."""
+    """The property on which the test depends, and in which the target differs."""
     targets: list[str] = msgspec.field(default_factory=lambda: ["*"])
     """Globs of targets. `32-bit` and `big-endian` are all targets of that width or byte order."""
     families: list[str] = msgspec.field(default_factory=lambda: ["redis", "valkey"])
@@ -38,7 +38,7 @@ class ListedTest(Record, frozen=True):
     """Whether the test may also pass, because it depends on timing."""
 
     def covers(self, test: str, target: Target, family: str, version: tuple[int, ...]) -> bool:
-        """Whether it speaks of a test on a target and release."""
+        """Whether the entry covers a test on a target and release."""
         names = {*target.aliases, target.variant_of}
         if self.because_of == "emulation":
             # What a user-mode emulator cannot do, a kernel can.

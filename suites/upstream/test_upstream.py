@@ -40,7 +40,7 @@ def test_upstream(upstream_test: str, cell_run: CellSession, cell: CellSpec, fam
 def excuse(entry: table.ListedTest, result: UpstreamResult) -> None:
     """Skip a listed test that failed. One that passed must leave the list.
 
-    A fault is no difference of the target's, unless the test announced a crash: what it did not announce is a separate
+    A fault does not count as such a difference, unless the test announced a crash: an unannounced fault is a separate
     finding.
     """
     if result.verdict.outcome == "failed" and (result.event.announced or not result.event.guests):

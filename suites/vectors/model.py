@@ -1,8 +1,7 @@
-"""Calculates what vector sets must answer, in Python's floats, and reads what a server saves of one.
-
-Sources: https://redis.io/docs/latest/develop/data-types/vector-sets/ and the pages of its commands say what a
-similarity is, what the kinds of quantisation keep, and in which byte order a blob is; the servers' vset.c and hnsw.c
-specify the projection and the saved form.
+"""Calculates the replies of vector sets with Python's floats, and reads the saved form of a vector set. Sources:
+https://redis.io/docs/latest/develop/data-types/vector-sets/ and the pages of its commands define the similarity, the
+kinds of quantisation, and the byte order of a blob; the servers' vset.c and hnsw.c specify the projection and the saved
+form.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ Vector = tuple[float, ...]
 
 
 def some_vectors(draw: random.Random, count: int, dimension: int) -> list[Vector]:
-    """Vectors of every direction, whose components a single-precision number holds."""
+    """Vectors of random directions, whose components fit single precision exactly."""
     return [tuple(single(draw.gauss(0, 1)) for _ in range(dimension)) for _ in range(count)]
 
 
 def blob(vector: Vector) -> bytes:
-    """A vector in the form that FP32 announces: little-endian, whatever the machine."""
+    """A vector in the form of FP32: little-endian on every machine."""
     return struct.pack(f"<{len(vector)}f", *vector)
 
 
@@ -37,13 +36,13 @@ def length(vector: Vector) -> float:
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """The similarity of two vectors: 1 for one direction, 0 for opposite ones. A zero vector has no direction: 0.5."""
+    """The similarity of two vectors: 1 for equal directions, 0 for opposite ones, and 0.5 for a zero vector."""
     lengths = length(one) * length(other)
     return (1 + math.fsum(x * y for x, y in zip(one, other, strict=True)) / lengths) / 2 if lengths else 0.5
 
 
 def agreement(one: Vector, other: Vector) -> float:
-    """The similarity of two vectors of which only the signs were kept: the share of components that agree."""
+    """The similarity of two vectors of which only the signs are stored: the share of components with equal signs."""
     return sum((x > 0) == (y > 0) for x, y in zip(one, other, strict=True)) / len(one)
 
 
@@ -58,18 +57,18 @@ def projected(vector: Vector, dimension: int) -> Vector:
 
 @dataclass(frozen=True)
 class Quantisation:
-    """How a vector set keeps its vectors."""
+    """How a vector set stores its vectors."""
 
     option: str
-    """The word of VADD."""
+    """The option of VADD."""
     name: str
-    """The word of VINFO."""
+    """The name in VINFO."""
     similarity: Callable[[Vector, Vector], float]
     tolerance: float
-    """The largest difference of a similarity from the exact one."""
+    """The largest allowed difference between a similarity and the exact value."""
 
     def kept(self, vector: Vector) -> tuple[Vector, float]:
-        """The components that VEMB returns, and the largest difference of one."""
+        """The components that VEMB returns, and the largest allowed difference of a component."""
         largest = max(map(abs, vector))
         if self.option == "BIN":
             return tuple(1.0 if x > 0 else -1.0 for x in vector), 0.0
@@ -88,10 +87,10 @@ KINDS = {
 
 
 def agrees(actual: Any, expected: Sequence[float], tolerance: float) -> bool:
-    """Whether a reply is a list of numbers that are as near to the expected ones as the tolerance says."""
+    """Whether a reply is a list of numbers that differ from the expected ones by no more than the tolerance."""
     if not isinstance(actual, list) or len(actual) != len(expected):
         return False
-    # A difference from NaN is smaller than nothing.
+    # Comparisons with NaN are false.
     return all(abs(float(one) - due) <= tolerance for one, due in zip(actual, expected, strict=True))
 
 
@@ -102,7 +101,7 @@ class SavedSet:
     dimension: int
     option: str
     matrix: bytes
-    """The projection's, row by row; empty without a projection."""
+    """The matrix of the projection, row by row; empty without a projection."""
     vectors: dict[bytes, bytes] = field(default_factory=dict)
     attributes: dict[bytes, bytes] = field(default_factory=dict)
     norms: dict[bytes, bytes] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A vector set that one machine saved is the same set on every other."""
+"""A vector set that one machine saved is the same set on every other machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from suites.vectors.model import Vector
 
 DIMENSION = 70
-"""More than a word of signs."""
+"""More than the 64 signs that fit a word."""
 COUNT = 12
 REDUCED = 9
 ATTRIBUTE = b'{"year": 1999}'
@@ -32,7 +32,7 @@ ATTRIBUTED = (0, 5)
 
 
 class Carried(NamedTuple):
-    """A set: how VADD makes it."""
+    """A set, by the options with which VADD makes it."""
 
     option: str
     reduced: int = 0
@@ -53,7 +53,7 @@ def vectors() -> list[Vector]:
 
 
 def making(name: str) -> list[tuple[Any, ...]]:
-    """The commands that make a set under its name."""
+    """The commands that make the set of that name."""
     option, reduced = SETS[name]
     before = ("REDUCE", reduced) if reduced else ()
     found: list[tuple[Any, ...]] = []
@@ -64,7 +64,7 @@ def making(name: str) -> list[tuple[Any, ...]]:
 
 
 def check_set(client: Client, name: str, *, writer: str, reader: str) -> None:
-    """Require that a server has a set: its elements, their vectors and attributes, and what a search finds."""
+    """Require that a server has a set: its elements, their vectors and attributes, and the results of a search."""
     option, reduced = SETS[name]
     kind = KINDS[option]
     assert client.pipeline([("VCARD", name), ("VDIM", name)]) == [COUNT, reduced or DIMENSION]
@@ -85,7 +85,7 @@ def check_set(client: Client, name: str, *, writer: str, reader: str) -> None:
         assert attribute == (ATTRIBUTE if number in ATTRIBUTED else None)
         assert isinstance(similar, list)
         assert similar[0] == b"%d" % number
-        # The projected query is calculated from the matrix that was saved.
+        # The server projects the query with the saved matrix.
         assert abs(float(similar[1]) - 1) <= kind.tolerance, f"{similar!r} is the nearest to itself"  # type: ignore[arg-type]
 
 
@@ -123,12 +123,12 @@ def test_what_a_dump_holds_has_one_byte_order(name: str, cell: CellSpec, guest: 
 
 
 class Piece(NamedTuple):
-    """Some bytes of what was saved, and the numbers in them."""
+    """Bytes of a saved set, and the numbers that they must hold."""
 
     what: str
     content: bytes
     form: str
-    """A number's letter in `struct`."""
+    """The number's format character in `struct`."""
     numbers: list[float]
     tolerance: float
 
@@ -166,7 +166,7 @@ def test_a_dump_of_a_peer_is_restored(
 
 
 def test_a_file_of_a_peer_is_loaded(writer: str, cell: CellSpec, start_guest: StartGuest) -> None:
-    """A file has what a dump has: here it is the kind that every machine reads."""
+    """A file has the same content as a dump, so one kind of set suffices."""
     source = start_guest(target=writer)
     with server.client(source) as client:
         client.pipeline(making("bytes"))

@@ -1,4 +1,4 @@
-"""What is added to a vector set is in it: vectors in both forms and of every kind, attributes, links."""
+"""A vector set contains what was added: vectors in both forms and of every kind, attributes, links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
     from suites.vectors.model import Vector
 
-# Sums go by 8, 4 and 1 components; a word of signs has 64.
+# The server adds 8, 4 or 1 components at a time; a word of signs has 64.
 DIMENSIONS = [1, 3, 4, 7, 8, 9, 33, 64, 65, 300]
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -63,7 +63,7 @@ def test_a_blob_of_vadd_is_little_endian_at_every_offset(both: PairedServers, di
 
 @pytest.mark.parametrize("dimension", [1, 5, 64])
 def test_raw_components_are_little_endian(both: PairedServers, dimension: int) -> None:
-    """RAW returns the bytes as the server keeps them: the same on every machine, as FP32 takes them."""
+    """RAW returns the stored bytes: the same on every machine, in the form that FP32 accepts."""
     (vector,) = some_vectors(both.random, 1, dimension)
     request = ["VEMB", "k", "e", "RAW"]
     for kind in KINDS.values():
@@ -117,7 +117,7 @@ def test_attributes_are_set_told_and_counted(both: PairedServers) -> None:
 
 
 def about(both: PairedServers) -> dict[Any, Any]:
-    """VINFO's reply for the key k."""
+    """The reply to VINFO for the key k."""
     (flat,) = both.guest.pipeline([["VINFO", "k"]])
     assert isinstance(flat, list)
     return dict(zip(flat[::2], flat[1::2], strict=True))
@@ -133,7 +133,7 @@ def test_a_set_tells_its_settings(both: PairedServers, kind: Quantisation) -> No
     expected = {b"quant-type": kind.name.encode(), b"hnsw-m": 7, b"vector-dim": 5, b"projection-input-dim": 9}
     expected |= {b"size": 20, b"attributes-count": 0, b"hnsw-max-node-uid": 20}
     assert {name: told[name] for name in expected} == expected
-    # Levels are drawn at random, each with a quarter of the last one's elements.
+    # Levels are random: each has about a quarter of the elements of the level below.
     assert 0 <= told[b"max-level"] <= 16
 
 
@@ -200,7 +200,7 @@ def test_wrong_words_are_refused_in_the_same_words(both: PairedServers) -> None:
 
 
 def test_every_command_of_the_module_is_known_here(both: PairedServers) -> None:
-    """Somebody must look at what a release adds. The server lists the module's commands, but not their options."""
+    """A new command needs a test. The server lists the module's commands, but not their options."""
     (known,) = both.oracle.pipeline([["COMMAND", "LIST", "FILTERBY", "MODULE", "vectorset"]])
     assert isinstance(known, list)
     assert sorted(known) == sorted(  # type: ignore[type-var]

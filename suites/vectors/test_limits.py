@@ -1,4 +1,4 @@
-"""Sizes that wrap where a machine's word ends are refused, or do what they say."""
+"""Sizes that wrap at the end of a machine's word are refused, or have their full effect."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
 
-# With fewer bits an effort of 2^30 wraps as well. It is not sent: the server would overwrite its heap, and what follows
-# says nothing of this suite.
+# With 32 bits an effort of 2^30 also wraps. It is not sent, because the server would overwrite its heap, and all later
+# results would mean nothing.
 WRAPPING: dict[str, list[Any]] = {
     "effort": ["VSIM", "k", "ELE", "0", "EF", 1 << 62],
     "dimension": ["VADD", "new", "VALUES", (1 << 63) - 1, 1, "0"],
 }
-"""Requests for which the size of the memory wraps in 64 bits."""
+"""Requests for which the size of an allocation wraps in 64 bits."""
 
 
 @pytest.mark.parametrize("name", WRAPPING)

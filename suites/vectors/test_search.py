@@ -1,4 +1,4 @@
-"""VSIM returns the nearest elements, nearest first, as similar as a model says, by every option."""
+"""VSIM returns the nearest elements, nearest first, with the similarities of a model, for every option."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DIMENSION = 20
 COUNT = 60
-"""So few that a search that visits 100 elements, which is the least, visits all: it is exact."""
+"""A search visits at least 100 elements, so with this number it visits all and is exact."""
 DEFAULT_COUNT = 10
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -48,13 +48,13 @@ def expect_nearest(
 def check_nearest(
     both: PairedServers, request: list[Any], reply: Reply, due: dict[bytes, float], kind: Quantisation, *, count: int
 ) -> None:
-    """The same for a reply that has arrived."""
+    """Require the same of an existing reply."""
     ranks = sorted(due.items(), key=lambda one: -one[1])[:count]
     found = list(zip(reply[::2], map(float, reply[1::2]), strict=True)) if isinstance(reply, list) else []  # type: ignore[arg-type]
     right = (
         len(found) == len(ranks) == len(dict(found))
         and [score for _, score in found] == sorted((score for _, score in found), reverse=True)
-        # Elements that are about as similar as each other may change places.
+        # Elements with almost the same similarity may change places.
         and all(abs(score - best) <= kind.tolerance for (_, score), (_, best) in zip(found, ranks, strict=True))
         and all(name in due and abs(score - due[name]) <= kind.tolerance for name, score in found)
     )
@@ -81,7 +81,7 @@ def test_a_search_returns_the_nearest_first(both: PairedServers, kind: Quantisat
 def test_a_search_returns_nothing_beyond_epsilon(both: PairedServers, kind: Quantisation, cell: CellSpec) -> None:
     vectors = fill(both, kind)
     (query,) = some_vectors(both.random, 1, DIMENSION)
-    # Until 8.0.2 a distance from 0 to 2 was compared, which is twice what the documentation says.
+    # Up to 8.0.2 the server compared a distance from 0 to 2, twice the documented one.
     scale = 1 if cell.version > (8, 0, 2) else 2
     for epsilon in (0.3, 0.5, 0.6):
         request = ["VSIM", "k", "VALUES", DIMENSION, *map(repr, query), "COUNT", COUNT, "EPSILON", scale * epsilon]
@@ -126,7 +126,7 @@ def test_a_zero_vector_is_half_as_similar_to_all(both: PairedServers) -> None:
 
 
 def test_what_was_removed_is_found_no_more(both: PairedServers) -> None:
-    """A removal links the neighbours of the removed element to each other, so that all remain within reach."""
+    """A removal links the neighbours of the removed element to each other, so that all remain reachable."""
     kind = KINDS["Q8"]
     vectors = fill(both, kind)
     names = list(vectors)
@@ -145,7 +145,7 @@ def test_what_was_removed_is_found_no_more(both: PairedServers) -> None:
 def test_a_search_of_a_large_set_finds_most_of_the_nearest(
     both: PairedServers, kind: Quantisation, cell: CellSpec
 ) -> None:
-    """Here a search visits a part of the elements only."""
+    """Here a search visits only a part of the elements."""
     if cell.tier in {"quick", "kernel"}:
         pytest.skip("it takes a target half a minute")
     vectors = fill(both, kind, 400)
@@ -197,7 +197,7 @@ FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
     ".some > 0": lambda one: "some" in one,
     ".none > 0": lambda _: False,
 }
-"""Expressions, and what they say of an element's attributes by the rules of the documentation."""
+"""Expression -> its value for an element's attributes, according to the documentation."""
 
 
 @pytest.mark.parametrize("expression", FILTERS)
@@ -211,7 +211,7 @@ def test_a_filter_passes_what_fits_its_expression(both: PairedServers, expressio
             for name, one in vectors.items()
         ]
     )
-    # Elements without attributes, and with what is no JSON, fit nothing.
+    # No expression selects elements without attributes, or with attributes that are not JSON.
     both.ask(
         [["VADD", "k", "VALUES", 4, 1, 2, 3, 4, name] for name in ("bare", "odd")] + [["VSETATTR", "k", "odd", "{"]]
     )

@@ -1,4 +1,4 @@
-"""What the requests leave out of a release's table of commands."""
+"""Finds the commands and options of a release that the requests omit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def asked(known: Mapping[str, set[str]]) -> Commands:
-    """The commands of a release's table that the requests contain, each with the words that follow it."""
+    """The commands of a release that the requests contain, each with the words that follow it."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for group in table.requests().groups:
         for command in group.commands:
@@ -27,10 +27,10 @@ def asked(known: Mapping[str, set[str]]) -> Commands:
 
 
 def missing(known: Commands) -> list[str]:
-    """The commands and options of a release that are neither asked nor listed as unasked."""
+    """The commands and options of a release that no request contains and `unasked` does not list."""
     sent = asked(known)
     unasked = table.requests().unasked
-    # A table without subcommands knows of `CLIENT` what the list says of its subcommands.
+    # In a table without subcommands, entries for subcommands of `CLIENT` stand for `CLIENT` itself.
     left_out = {part for one in unasked for name in one.commands for part in (name, name.partition(" ")[0])}
     names = sorted(set(known) - set(sent) - left_out)
     excused = {(name, option) for one in unasked for name, options in one.options.items() for option in options}

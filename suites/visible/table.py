@@ -39,7 +39,7 @@ class RequestGroup(Record, frozen=True):
 
 
 class Unasked(Record, frozen=True):
-    """Commands and options that no group contains."""
+    """Commands and options that no group of requests contains."""
 
     reason: str
     commands: list[str] = msgspec.field(default_factory=list)
@@ -47,7 +47,7 @@ class Unasked(Record, frozen=True):
     options: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """Command -> the words of its options."""
     suites: list[str] = msgspec.field(default_factory=list)
-    """The suites that send them."""
+    """The suites that send these commands."""
 
 
 class Requests(Record, frozen=True):
@@ -65,9 +65,9 @@ class Listed(Record, frozen=True):
     targets: list[str]
     """Globs of the targets on which it differs; `32-bit` and `big-endian`: all targets of that width or byte order."""
     native: str
-    """The reply of x86-64, in the form of `shown`."""
+    """The reply of x86-64, in the form that `shown` returns."""
     there: list[str]
-    """The possible replies there."""
+    """The possible replies on these targets."""
     reason: str
     fault: bool = False
     """Whether the difference is a bug of the server (docs/FOUND.md)."""
@@ -79,8 +79,8 @@ class Listed(Record, frozen=True):
         """Whether the reply to a command must differ on a target; for a development tree, whether it may.
 
         Such a tree has the changes of one release but not yet those of the next, so `since` and `until` do not decide.
-        A native build replies as the target that is named like this machine's processor: `aarch64` on AArch64. A target
-        of the kernel tier replies as the target whose builds it runs.
+        A native build replies like the target that is named after this machine's processor: `aarch64` on AArch64. A
+        target of the kernel tier replies like the target whose builds it runs.
         """
         names = [*target.aliases, *([target.machine] if target.emulator.runs_here else [])]
         here = any(fnmatch.fnmatchcase(name, glob) for name in names for glob in self.targets)
@@ -89,7 +89,7 @@ class Listed(Record, frozen=True):
 
 
 class AllowedReplies(NamedTuple):
-    """The replies that a target and the native build may give, where the list says that machines differ."""
+    """The allowed replies of a target and of the native build to a request on which machines differ."""
 
     guest: Collection[str]
     native: Collection[str]
@@ -100,16 +100,15 @@ class AllowedReplies(NamedTuple):
         return not {*self.guest} & {*self.native}
 
     def fits(self, guest: Reply, native: Reply) -> bool:
-        """Whether the two replies differ, and each is listed for its machine."""
+        """Whether the two replies differ, and each is one of those for its machine."""
         return shown(guest) != shown(native) and shown(guest) in self.guest and shown(native) in self.native
 
 
 def expected(
     command: Command, guest: Target, native: Target, version: tuple[int, ...], *, development: bool = False
 ) -> AllowedReplies | None:
-    """What the list allows a target and the native build to reply; None if it names neither of them.
-
-    A development tree may reply as x86-64 does, too.
+    """The replies that the list allows a target and the native build; None if it covers neither of them. A development
+    tree may also reply like x86-64.
     """
     listed = [
         [one for one in table().differences if one.covers(command, target, version, development=development)]
@@ -148,7 +147,7 @@ def requests() -> Requests:
 
 @cache
 def table() -> RequestTable:
-    """The differences that are allowed."""
+    """The allowed differences."""
     return read_toml(FOLDER / "differences.toml", RequestTable)
 
 

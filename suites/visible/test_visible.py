@@ -1,4 +1,4 @@
-"""The bytes of a reply must not depend on the machine; the list names every exception with its reason."""
+"""The bytes of a reply must not depend on the machine. The list contains every exception with its reason."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_a_reply_has_the_same_bytes_as_on_this_machine_or_is_listed(
         command, guest, native = unlisted[0]
         message = f"{len(unlisted)} replies differ, and are not listed so: " + "; ".join(lines[:SHOWN])
         raise differing(command.words, guest, native, both.target, message)
-    assert not gone, f"listed in suites/visible/differences.toml, and the same now: {gone}"
+    assert not gone, f"listed in suites/visible/differences.toml, but the same now: {gone}"
 
 
 def test_every_command_is_asked_or_there_is_a_reason(both: PairedServers, cell: CellSpec) -> None:
-    """A developer must look at what is new in each release."""
+    """New commands and options of a release need requests, or a reason for their absence."""
     known = of_release(both.oracle, cell)
     missing = census.missing(known)
     assert not missing, f"neither asked nor excused in suites/visible/requests.toml: {', '.join(missing)}"

@@ -1,6 +1,5 @@
-"""Requests whose reply may depend neither on the width of `long`, `size_t` and `time_t`, nor on the sign of `char`.
-
-Groups of (first release, requests). A request that a target refuses because its number does not fit a `long` of 32 bits
+"""Requests whose replies must not depend on the width of `long`, `size_t` and `time_t`, or on the sign of `char`. They
+are groups of (first release, requests). A request that a target refuses because its number does not fit a 32-bit `long`
 changes nothing that another request reads. The groups cover every number in harness/protocol/refusals.toml. The
 expected replies are the native build's; where the documentation fixes a reply, test_width.py states it.
 """
@@ -12,7 +11,9 @@ from typing import Any
 Requests = list[tuple[Any, ...]]
 
 WORDS = [(1 << bits) + offset for bits in (7, 8, 15, 16, 31, 32, 33, 53, 62, 63) for offset in (-1, 0, 1)]
-"""Around every limit of a signed or unsigned word of 8 to 64 bits, and of the integers that a double holds exactly."""
+"""Numbers around every limit of signed and unsigned words of 8 to 64 bits, and of the integers that a double holds
+exactly.
+"""
 SIGNED = sorted({n for word in WORDS for n in (word, -word)} | {0})
 SMALL = list(range(-130, -120)) + list(range(-5, 5)) + list(range(120, 260))
 """Numbers for which a byte's sign matters."""
@@ -54,7 +55,7 @@ def _byte_offsets() -> list[tuple[tuple[int, ...], Requests]]:
     chosen: Requests = [("SET", "k", LONG_TEXT)]
     for n in SIGNED:
         chosen += [("GETRANGE", "k", n, -1), ("GETRANGE", "k", 0, n), ("GETRANGE", "k", n, n)]
-    # Servers refuse a string beyond the size limit; they must not wrap its length to a short one.
+    # Servers refuse a string beyond the size limit. Its length must not wrap to a short one.
     chosen += [("SETRANGE", "k", n, "x") for n in SIGNED if not 0 <= n < 1 << 29] + [("GET", "k")]
     return [((2, 8), chosen)]
 
@@ -63,8 +64,7 @@ def _list_indices() -> list[tuple[tuple[int, ...], Requests]]:
     chosen: Requests = [("RPUSH", "l", *"abcdef")]
     for n in SIGNED:
         chosen += [("LINDEX", "l", n), ("LRANGE", "l", n, -1), ("LRANGE", "l", 0, n), ("LREM", "l", n, "none")]
-        # On 64 bits some releases cut the index to 32 bits (docs/FOUND.md): test_width.py has a test for the other
-        # indices.
+        # Some 64-bit releases cut the index to 32 bits (docs/FOUND.md): test_width.py tests the other indices.
         if -(1 << 31) <= n < -6 or 6 <= n < 1 << 31:
             chosen += [("LSET", "l", n, "x")]
     chosen += [("LTRIM", "l", 0, n) for n in SIGNED if n >= 5] + [("LRANGE", "l", 0, -1)]
@@ -127,8 +127,8 @@ def _small_numbers() -> list[tuple[tuple[int, ...], Requests]]:
 
 
 def _counts() -> list[tuple[tuple[int, ...], Requests]]:
-    # One key only, because each server chooses the order of several. No key for a cursor that names the last bucket
-    # alone, because a random seed determines that bucket's keys.
+    # There is only one key, because the order of several would differ between servers. A cursor for the last bucket
+    # alone gets an empty database, because a random seed determines that bucket's keys.
     chosen: Requests = [("SCAN", (1 << 64) - 1), ("SADD", "s", 1, 2, 3)]
     chosen += [("SCAN", 0, "COUNT", n) for n in SIGNED if n <= 0 or n >= 1 << 62]
     chosen += [("SRANDMEMBER", "s", n) for n in SIGNED if n == 0 or n >= 1 << 62]
@@ -137,7 +137,7 @@ def _counts() -> list[tuple[tuple[int, ...], Requests]]:
 
 
 def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
-    """Counts for absent keys: a command that pops or moves elements changes nothing, refused or not."""
+    """Counts for absent keys: commands that pop or move elements change nothing, whether refused or not."""
     old: Requests = [("SRANDMEMBER", "none", n) for n in SIGNED]
     old += [("LTRIM", "none", n, n) for n in SIGNED]
     old += [("HSET", "hash", "f", "v"), ("ZADD", "sorted", 1, "m"), ("SADD", "set", 1)]
@@ -147,7 +147,8 @@ def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
         old += [("ZUNIONSTORE", "to", n, "none"), ("ZINTERSTORE", "to", n, "none"), ("BITPOS", "none", n)]
         old += [("ZREVRANGEBYSCORE", "none", 1, 0, "LIMIT", n, n), ("ZRANGE", "none", 0, n)]
         old += [("ZREVRANGE", "none", n, 0), ("ZREMRANGEBYRANK", "none", 0, n)]
-        # In an empty table a scan reads no word after its cursor; a few elements are returned whatever the count.
+        # On an absent key a scan would ignore the words after its cursor. Of a few elements it returns all, whatever
+        # the count.
         old += [("HSCAN", "hash", 0, "COUNT", n), ("ZSCAN", "sorted", 0, "COUNT", n), ("SSCAN", "set", 0, "COUNT", n)]
         lexical += [(name, "none", "-", "+", "LIMIT", n, n) for name in ("ZRANGEBYLEX", "ZREVRANGEBYLEX")]
         lexical += [("SPOP", "none", n)]
@@ -171,7 +172,7 @@ def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
                     (f"B{name}", "0.01", 1, "none", where, "COUNT", n),
                 ]
         popping_many += [("SORT_RO", "none", "LIMIT", n, n)]
-    # For more replicas than there are it would wait.
+    # WAIT for more replicas than exist would wait.
     waiting: Requests = [("WAIT", n, 1) for n in SIGNED if n <= 0]
     return [
         ((2, 8, 19), old),
@@ -217,7 +218,8 @@ def _scripts() -> list[tuple[tuple[int, ...], Requests]]:
         "return redis.call('INCRBY', 'n', ARGV[1])",
         "return string.format('%d %.17g', tonumber(ARGV[1]), tonumber(ARGV[1]))",
     ]
-    # The documentation defines `l` and `L` as the machine's own long, and `%d` converts through it: 32 bits must do.
+    # The documentation defines `l` and `L` as the machine's `long`, through which `%d` converts: numbers must fit 32
+    # bits.
     chosen: Requests = [("EVAL", program, 0, n) for n in numbers for program in programs[:-1]]
     chosen += [("EVAL", programs[-1], 0, n) for n in (0, -1, (1 << 31) - 1, -(1 << 31))]
     bits = ("band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror")

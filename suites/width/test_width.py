@@ -1,4 +1,4 @@
-"""Every machine gives the replies of a 64-bit machine, and those that the documentation fixes."""
+"""Every machine replies like a 64-bit machine, and as the documentation specifies."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SHOWN = 6
 def test_answers_do_not_depend_on_the_width_of_the_machine(
     both: PairedServers, group: str, cell: CellSpec, release: Release
 ) -> None:
-    """The exceptions are the refusals in harness/protocol/refusals.toml, and each of these must occur."""
+    """The exceptions are the refusals in harness/protocol/refusals.toml, each of which must occur."""
     chosen = [one for since, some in requests.groups()[group] if cell.version >= since for one in some]
     if not chosen:
-        pytest.skip("the commands are of later releases")
+        pytest.skip("the commands came with later releases")
     width_bits = cell.runner.target.width_bits
     wrong, taken = [], []
     for at in range(0, len(chosen), BATCH):
@@ -64,7 +64,9 @@ def error_of(reply: Reply) -> str | None:
 def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
     both: PairedServers, cell: CellSpec, release: Release
 ) -> None:
-    """The width makes no difference. The oracle is not compared, because it may cut the index itself."""
+    """The reply does not depend on the width. There is no comparison with the oracle, because it may cut the
+    index too.
+    """
     elements = [b"a", b"b", b"c"]
     both.ask([("RPUSH", "l", *elements)])
     for index in requests.SIGNED:
@@ -140,22 +142,24 @@ def test_an_absolute_time_of_restore_is_kept_to_the_millisecond(both: PairedServ
 def test_a_payload_with_a_string_longer_than_it_is_refused(
     both: PairedServers, cell: CellSpec, before: bytes, length: int
 ) -> None:
-    """The payload ends after three bytes. With a header's size added, or cut to 32 bits, such a length is small."""
+    """The payload ends after three bytes. In 32 bits such a length, or its sum with a header's size, wraps to a small
+    number.
+    """
     payload = longer_than_it_is(both, cell, before, length)
     both.expect([("RESTORE", "k", 0, payload, "REPLACE")], [b"error: ERR Bad data format"], "a string too long")
 
 
 def test_a_payload_with_a_string_as_long_as_64_bits_can_say_is_refused(both: PairedServers, cell: CellSpec) -> None:
-    """The same sum for a `size_t` of 64 bits. The oracle does not receive the payload, because it would crash."""
+    """The same sum wraps in a 64-bit `size_t`. The oracle does not receive the payload, because it would crash."""
     payload = longer_than_it_is(both, cell, b"\0", (1 << 64) - 16)
     (reply,) = both.guest.pipeline([("RESTORE", "k", 0, payload, "REPLACE")])
     assert str(reply) == "ERR Bad data format"
 
 
 def longer_than_it_is(both: PairedServers, cell: CellSpec, before: bytes, length: int) -> bytes:
-    """A payload of a type's first bytes, then a string of three bytes whose length field is larger."""
+    """A payload with the first bytes of a type, then a string of three bytes whose length field is larger."""
     if cell.version < (6, 2):
-        pytest.skip("before 6.2 a payload with the right checksum is believed")
+        pytest.skip("servers before 6.2 trust every payload with the right checksum")
     both.ask([("SET", "k", "v")])
     (payload,) = both.ask([("DUMP", "k")])
     assert isinstance(payload, bytes)
