@@ -203,12 +203,16 @@ def test_an_entry_is_for_targets_by_name_width_order_of_bytes_and_toolchain(
 
 @pytest.mark.parametrize(
     ("family", "meant"),
-    [("clang-*", ["armeb", "loongarch64"]), ("clang-musl", ["armeb", "loongarch64"]), ("gcc", ["armv7"])],
+    [
+        ("clang-*", ["aarch64_be", "armeb", "loongarch64"]),
+        ("clang-musl", ["aarch64_be", "armeb", "loongarch64"]),
+        ("gcc", ["armv7"]),
+    ],
 )
 def test_a_target_that_the_distribution_has_no_compiler_for_is_of_the_family_of_its_own(
     tmp_path: Path, family: str, meant: list[str]
 ) -> None:
-    machines = {name: Catalog().targets[name] for name in ("armeb", "armv7", "loongarch64")}
+    machines = {name: Catalog().targets[name] for name in ("aarch64_be", "armeb", "armv7", "loongarch64")}
     path = fakes.write(tmp_path / "known.toml", f"[[findings]]\n{ENTRY}toolchain = '{family}'\n")
     assert [entry.targets for entry in load_known(path, machines, Settings()).findings] == [meant]
 

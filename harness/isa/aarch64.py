@@ -9,6 +9,7 @@ import capstone
 from harness.isa.architecture import FIRST_32, AccessNotation, Architecture, CallFrames, InstructionSet, Variant
 
 _A64 = InstructionSet((capstone.CS_ARCH_ARM64, capstone.CS_MODE_LITTLE_ENDIAN))
+_FRAMES = CallFrames(30, 31, FIRST_32)
 
 
 def _operand_bytes(instruction: str) -> int:
@@ -43,7 +44,11 @@ _NOTATION = AccessNotation(
 AARCH64 = Architecture(
     isas=("aarch64",),
     macros="arm64|aarch64",
-    variants={"aarch64": Variant(8, False, CallFrames(30, 31, FIRST_32), _A64)},
+    # The byte order is that of data: instructions are always little-endian (ARM DDI 0487, B2: instruction endianness).
+    variants={
+        "aarch64": Variant(8, False, _FRAMES, _A64),
+        "aarch64_be": Variant(8, True, _FRAMES, _A64, meson_family="aarch64"),
+    },
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[
         # What plain accesses may do everywhere fails through a stack pointer that is misaligned.

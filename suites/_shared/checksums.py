@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
+from typing import Literal
 
 _64 = (1 << 64) - 1
 _32 = (1 << 32) - 1
@@ -14,12 +15,24 @@ def lower(data: bytes) -> bytes:
     return bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in data)
 
 
-def siphash(data: bytes, key: bytes, *, compressions: int = 1, finalizations: int = 2) -> int:
-    """SipHash-c-d (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012); servers use 1-2."""
-    k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
+def siphash(
+    data: bytes,
+    key: bytes,
+    *,
+    compressions: int = 1,
+    finalizations: int = 2,
+    key_words: Literal["little", "big"] = "little",
+    data_words: Literal["little", "big"] = "little",
+) -> int:
+    """SipHash-c-d (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012); servers use 1-2.
+
+    `key_words` and `data_words`: the byte order in which words of 8 bytes are read. It is little-endian by definition.
+    An incomplete last word is always little-endian.
+    """
+    k0, k1 = int.from_bytes(key[:8], key_words), int.from_bytes(key[8:16], key_words)
     state = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
     whole = len(data) // 8 * 8
-    words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, whole, 8)]
+    words = [int.from_bytes(data[at : at + 8], data_words) for at in range(0, whole, 8)]
     words.append(int.from_bytes(data[whole:], "little") | (len(data) & 255) << 56)
     for word in words:
         state[3] ^= word

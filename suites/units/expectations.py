@@ -14,7 +14,17 @@ from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
 from suites.units import containers, integrity, twister, ziplists
-from suites.units.values import OPPOSITE, WRAPS, digest, everywhere, exactly, hexadecimal, number_everywhere, pattern
+from suites.units.values import (
+    BIG_WORDS,
+    OPPOSITE,
+    WRAPS,
+    digest,
+    everywhere,
+    exactly,
+    hexadecimal,
+    number_everywhere,
+    pattern,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,15 +48,15 @@ def units() -> list[str]:
 def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple[str, str] | None:
     """The line to report from a unit's output, and its complaint; None if all lines are correct.
 
-    A reversed byte order affects every line, and so does a size that wraps. Any other wrong line takes precedence, so
-    that these faults do not hide it.
+    A reversed byte order is one fault in every line, and so are words of the wrong byte order and a size that wraps.
+    Any other wrong line takes precedence, so that no fault hides it.
     """
     judge = judge_of(unit, endianness)
     alike = None
     for line in lines:
         key, _, values = line.partition(":")
         complaint = judge(key, values.split())
-        if complaint and not complaint.startswith((OPPOSITE, WRAPS)):
+        if complaint and not complaint.startswith((OPPOSITE, BIG_WORDS, WRAPS)):
             return line, complaint
         if complaint:
             alike = alike or (line, complaint)
@@ -59,13 +69,20 @@ def _length(key: str) -> tuple[int, bytes]:
     return length, pattern(length, length)
 
 
-def _siphash(_: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
+def _siphash(endianness: Endianness, *, nocase: bool) -> Callable[[str, list[str]], str]:
     """The result is a 64-bit number as the paper defines it, not bytes: it is the same on all machines."""
 
     def judge(key: str, values: list[str]) -> str:
         _, data = _length(key)
-        hashed = checksums.siphash(checksums.lower(data) if nocase else data, SIPHASH_KEY)
-        return number_everywhere(values, hashed, size_bytes=8)
+        text = checksums.lower(data) if nocase else data
+        hashed = checksums.siphash(text, SIPHASH_KEY)
+        complaint = number_everywhere(values, hashed, size_bytes=8)
+        if complaint and endianness is Endianness.BIG:
+            # Servers read lowered text byte by byte, and its key in words.
+            other = checksums.siphash(text, SIPHASH_KEY, key_words="big", data_words="little" if nocase else "big")
+            if not everywhere(values, str(other)):
+                return f"{BIG_WORDS}: it is {other}; the model says {hashed}"
+        return complaint
 
     return judge
 

@@ -39,6 +39,10 @@ OPPOSITE = "its bytes are in the opposite order everywhere"
 """The start of the complaint about a line whose values all equal the model's in reversed byte order."""
 
 
+BIG_WORDS = "it reads whole words in big-endian order everywhere"
+"""The start of the complaint about a hash whose values all follow from words of the wrong byte order."""
+
+
 WRAPS = "a size in 32 bits wraps"
 """The start of the complaint about a container that passes because a size wraps."""
 

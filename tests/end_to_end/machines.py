@@ -44,7 +44,7 @@ OTHERS = [
 ]
 """The other strict or big-endian targets: `ci/test --all` runs them. Each costs a compiler of 150 MB and a minute of
 building."""
-ACCESSES_ALONE = ["armeb"]
+ACCESSES_ALONE = ["armeb", "aarch64_be"]
 """Targets whose accesses of the canary alone are tested. Their programs are Clang's, and static: the sweep of all
 encodings is written for GNU's assembler, and other tests' programs for shared C libraries or GCC's options."""
 COMPILE_SECONDS = 600
