@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
+from harness.core import json_codec
 from harness.plan.catalog import Catalog
 from suites.upstream import table
 
@@ -25,5 +25,5 @@ def test_a_kernel_target_is_as_its_userland_except_for_what_an_emulator_cannot_d
     because_of: str, targets: list[str], *, kernel: bool
 ) -> None:
     entry = {"tests": ["unit/type/hash::*"], "reason": "one", "because_of": because_of, "targets": targets}
-    one = msgspec.convert(entry, table.ListedTest)
+    one = json_codec.convert(entry, table.ListedTest)
     assert one.covers("unit/type/hash::HSET", TARGETS["s390x-kernel"], "redis", (7, 0, 15)) is kernel
