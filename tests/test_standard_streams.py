@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 PLUMB = [sys.executable, "-m", "harness.cli"]
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of the test's own: of the user's, which may be above its limit, a command would say so."""
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+
+
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`plumb` in a shell's line, as "$@"."""
     return subprocess.run(
