@@ -16,8 +16,16 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
 
 
+NO_ROOM = "no room for "
+"""How a driver begins a line about memory that it could not have."""
+
+
 def test_unit(unit: str, unit_lines: Callable[[str], list[str]], cell: CellSpec) -> None:
     lines = unit_lines(unit)
+    lacking = [line for line in lines if line.startswith(NO_ROOM)]
+    # An emulated machine has some 256 MiB. Everywhere else, an argument that needs room without filling it gets it.
+    assert not lacking or cell.runner.target.emulator.has_kernel, f"{unit}: {'; '.join(lacking)}"
+    lines = [line for line in lines if line not in lacking]
     assert lines, f"{unit} wrote nothing"
     if wrong := wrong_line(unit, cell.runner.target.endianness, lines):
         raise WrongLineError(unit, *wrong)
