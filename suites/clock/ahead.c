@@ -1,8 +1,8 @@
-/* Clocks ahead of the machine's, as the file `ahead` in the working folder says: by how many seconds the wall clock, and by
- * how many the monotonic one.
+/* Sets clocks ahead of the machine's. The file `ahead` in the working folder contains two numbers of seconds: for the wall
+ * clock, and for the monotonic clock.
  *
- * A server preloads it. A sleep of more than a minute returns at once, and all clocks are as much further: so DEBUG SLEEP
- * moves the clocks of a server that runs, also where its commands are sent again. Shorter sleeps are the machine's own. */
+ * A server preloads it. A sleep of more than a minute returns at once and moves all clocks by its length, so that DEBUG SLEEP
+ * moves the clocks of a running server, also when its commands are replayed. Shorter sleeps take their time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Where a time_t of 64 bits was asked for and a long has 32, each function below is compiled under the name that the C
- * library has for such times (__clock_gettime64 and so on), and the system call is another. */
+/* With a 64-bit time_t and a 32-bit long, the C library's headers give each function below another name
+ * (__clock_gettime64 and so on), and the system call is a different one. */
 #ifdef SYS_clock_gettime64
 enum { GET_TIME = sizeof(time_t) > sizeof(long) ? SYS_clock_gettime64 : SYS_clock_gettime };
 #else
@@ -22,10 +22,10 @@ enum { GET_TIME = SYS_clock_gettime };
 
 enum { LONG_SLEEP = 60 };
 
-/* What was slept through, in seconds. */
+/* Total length of the skipped sleeps, in seconds. */
 static long long slept;
 
-/* Plain system calls: the allocator may ask for the time before it can allocate. */
+/* Only system calls, because the allocator may need the time before it can allocate. */
 static long long seconds_ahead(int monotonic) {
     static long long wall = -1, other;
     if (wall < 0) {

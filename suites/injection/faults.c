@@ -1,9 +1,9 @@
-/* Calls to the system that fail when a test says so.
+/* Makes system calls fail as a test requests.
  *
- * A server preloads it. The file `faults` in the working folder has 32-bit words in the machine's byte order, which the test
- * and every process of the server share: what is to fail (enum order), and how often each kind was called.
+ * A server preloads it. The file `faults` in the working folder contains 32-bit words in the machine's byte order, which the
+ * test and every process of the server share: which call must fail (enum order), and how often each kind was called.
  *
- * Only what concerns the server's files and its pipes counts: no socket, no standard stream, nothing of /proc and /dev. */
+ * Only calls on the server's files and pipes count: no sockets, no standard streams, and nothing in /proc, /dev and /sys. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The same order as in faults.py. */
+/* In the order of faults.py. */
 enum kind { OPEN = 1, OPEN_TO_READ, READ, WRITE, FREAD, FWRITE, FFLUSH, FSYNC, RENAME, FTRUNCATE, FORK, PIPE, READ_PIPE, WRITE_PIPE };
 enum order { KIND, FIRST, TIMES, ERROR, SHORT, FAILED, CALLS = 16, WORDS = 64 };
 
@@ -33,7 +33,7 @@ __attribute__((constructor)) static void begin(void) {
     close(file);
 }
 
-/* Whether this call fails; errno is then set. */
+/* Whether this call must fail. Sets errno if it must. */
 static int fails(enum kind kind) {
     if (!words) return 0;
     int32_t number = __atomic_add_fetch(&words[CALLS + kind], 1, __ATOMIC_SEQ_CST);
@@ -47,7 +47,7 @@ static int is_a_file(const char *path) {
     return strncmp(path, "/proc/", 6) && strncmp(path, "/dev/", 5) && strncmp(path, "/sys/", 5);
 }
 
-/* 0 for a descriptor that is not of interest. */
+/* 0 for a descriptor whose calls do not count. */
 static int kind_of(int descriptor, enum kind of_file, enum kind of_pipe) {
     struct stat about;
     int saved = errno;

@@ -1,7 +1,7 @@
-/* A module without a data type, whose commands call the module API of Redis 7.0 with the numbers and bytes that they
- * are given, and reply with everything that it returns. test_moduleapi.py has the models, requests.toml the requests.
+/* A module without a data type. Its commands pass their numbers and bytes to the module API of Redis 7.0, and reply with
+ * everything that it returns. test_moduleapi.py has the models, requests.toml the requests.
  *
- * Doubles are replied as text of 17 digits, and errno by name, because its numbers differ between machines.
+ * Replies contain doubles as text of 17 digits, and errno by name, because its numbers differ between machines.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -73,7 +73,7 @@ static void reply_errno(Context *context, int number) {
     RedisModule_ReplyWithSimpleString(context, name);
 }
 
-/* What a call that changes a key has answered, errno after it, and the key's length now. */
+/* Replies with the result of a call that changes a key, errno after it, and the key's new length. */
 static int reply_change(Context *context, int status, RedisModuleKey *key) {
     int number = errno;
     RedisModule_ReplyWithArray(context, 3);
@@ -87,7 +87,7 @@ static RedisModuleKey *opened(Context *context, Text *name) {
     return RedisModule_OpenKey(context, name, REDISMODULE_READ | REDISMODULE_WRITE);
 }
 
-/* Replies with a reply of RM_Call: its type and its value. */
+/* Replies with the type and the value of a reply of RM_Call. */
 static void tell(Context *context, RedisModuleCallReply *reply) {
     const char *text, *format;
     size_t length;
@@ -277,7 +277,7 @@ static int reply(Context *context, Text **words, int count) {
         return REDISMODULE_OK;
     }
     if (is(words[1], "attribute")) {
-        /* A client of RESP2 is sent no attribute. */
+        /* A RESP2 client receives no attribute. */
         if (RedisModule_ReplyWithAttribute(context, 1) == REDISMODULE_OK) {
             RedisModule_ReplyWithCString(context, "number");
             RedisModule_ReplyWithLongLong(context, number_of(word));
@@ -287,7 +287,7 @@ static int reply(Context *context, Text **words, int count) {
     return RedisModule_ReplyWithError(context, "ERR no such kind");
 }
 
-/* API.PASS COMMAND WORD...: another command's reply as it came. */
+/* API.PASS COMMAND WORD...: another command's reply, unchanged. */
 static int pass(Context *context, Text **words, int count) {
     RedisModuleCallReply *passed;
     if (count < 3) return RedisModule_WrongArity(context);
@@ -297,7 +297,7 @@ static int pass(Context *context, Text **words, int count) {
     return RedisModule_ReplyWithCallReply(context, passed);
 }
 
-/* API.CONVERT TEXT: as a number of each kind, or ERR. */
+/* API.CONVERT TEXT: the text as a number of each kind, or ERR. */
 static int convert(Context *context, Text **words, int count) {
     long long whole;
     unsigned long long natural;
@@ -323,7 +323,7 @@ static int convert(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
-/* API.COMPOSE NUMBER REAL: strings made of numbers. */
+/* API.COMPOSE NUMBER REAL: strings made from numbers. */
 static int compose(Context *context, Text **words, int count) {
     long long whole;
     double real;
@@ -590,7 +590,7 @@ static int key_facts(Context *context, Text **words, int count) {
     RedisModule_ReplyWithArray(context, 7);
     RedisModule_ReplyWithLongLong(context, RedisModule_KeyType(key));
     RedisModule_ReplyWithLongLong(context, (long long)RedisModule_ValueLength(key));
-    /* Seconds pass between two machines' replies; hours seldom do. */
+    /* Seconds pass between two machines' replies; hours rarely do. */
     RedisModule_ReplyWithLongLong(context, moment >> 50 ? moment : moment / HOUR);
     RedisModule_ReplyWithLongLong(context, (RedisModule_GetExpire(key) + HOUR / 2) / HOUR);
     RedisModule_ReplyWithLongLong(context, (idle + HOUR / 2) / HOUR);
@@ -644,14 +644,14 @@ static int timer(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
-/* API.TICK MILLISECONDS: has a timer count; API.TICK -1: the count. */
+/* API.TICK MILLISECONDS: starts a timer that counts; API.TICK -1: the count. */
 static int count_ticks(Context *context, Text **words, int count) {
     if (count != 2) return RedisModule_WrongArity(context);
     if (number_of(words[1]) >= 0) RedisModule_CreateTimer(context, number_of(words[1]), tick, (void *)(intptr_t)1);
     return RedisModule_ReplyWithLongLong(context, ticks);
 }
 
-/* What happened since it was last asked: the names of events, with their numbers. */
+/* The events since the last request: their names, with their numbers. */
 static char events[2000];
 
 static void happened(const char *format, const char *name, long long number) {
@@ -1004,7 +1004,7 @@ static int replicate(Context *context, Text **words, int count) {
     return RedisModule_ReplyWithSimpleString(context, "OK");
 }
 
-/* API.VERBATIM WORD...: appends the words to the list `verbatim`, and is replicated as it came. */
+/* API.VERBATIM WORD...: appends the words to the list `verbatim`, and is replicated verbatim. */
 static int replicate_verbatim(Context *context, Text **words, int count) {
     if (count < 2) return RedisModule_WrongArity(context);
     RedisModule_AutoMemory(context);
@@ -1032,8 +1032,8 @@ static int tell_protocol(Context *context, Text **words, int count) {
 
 enum { BLOCKS = 64, EVENTS = 16 /* Of Redis 7.0. */ };
 
-/* API.MEMORY: how many blocks of the pool are misaligned, how many lost what was written, and whether a block is as
- * large as it was asked to be and keeps its beginning when it grows.
+/* API.MEMORY: how many blocks of the pool are misaligned, how many lost their content, and whether a block is at least
+ * as large as requested and keeps its content when it grows.
  */
 static int use_memory(Context *context, Text **words, int count) {
     unsigned char *blocks[BLOCKS + 1], *grown;
@@ -1088,7 +1088,7 @@ static int about_server(Context *context, Text **words, int count) {
         RedisModuleEvent event = {id, 1};
         long long parts = 0;
         for (int bit = 0; bit < 16; bit++) parts |= (long long)RedisModule_IsSubEventSupported(event, bit) << bit;
-        /* Beyond 32 bits: none. */
+        /* A part number beyond 32 bits: no event has such a part. */
         parts += RedisModule_IsSubEventSupported(event, INT64_C(1) << 32);
         RedisModule_ReplyWithLongLong(context, parts);
     }
@@ -1213,8 +1213,8 @@ static void on_end(int status, int signal, void *data) {
     ended[2] = (long long)(intptr_t)data;
 }
 
-/* API.FORK STATUS MILLISECONDS: a child says that it is a quarter done, and ends with this status after this time;
- * API.FORK: how the last one ended; API.FORK CHILD: ends it.
+/* API.FORK STATUS MILLISECONDS: a child reports that it is a quarter done, and ends with this status after this time;
+ * API.FORK: how the last child ended; API.FORK CHILD: ends the child.
  */
 static int fork_child(Context *context, Text **words, int count) {
     int child, status;
@@ -1259,7 +1259,7 @@ static void write_once(void *data) {
     if (write(pipe->ends[1], &pipe->number, sizeof(pipe->number)) != sizeof(pipe->number)) abort();
 }
 
-/* API.LOOP NUMBER: has the server's loop write a number into a pipe and read it, which API.EVENTS tells. */
+/* API.LOOP NUMBER: the server's event loop writes a number into a pipe and reads it, which API.EVENTS reports. */
 static int use_loop(Context *context, Text **words, int count) {
     struct pipe *made;
     if (count != 2) return RedisModule_WrongArity(context);
@@ -1281,7 +1281,7 @@ static int on_ready(Context *context, Text **words, int count) {
     (void)words;
     (void)count;
     if (key) RedisModule_CloseKey(key);
-    /* It goes on waiting for more. */
+    /* The client continues to wait. */
     if (length < 2) return REDISMODULE_ERR;
     RedisModule_ReplyWithArray(context, 3);
     RedisModule_ReplyWithString(context, name);
@@ -1298,7 +1298,7 @@ static int await_key(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
-/* API.READY KEY: has those that wait for the key look again. */
+/* API.READY KEY: makes the clients that wait for the key check it again. */
 static int make_ready(Context *context, Text **words, int count) {
     if (count != 2) return RedisModule_WrongArity(context);
     RedisModule_SignalKeyAsReady(context, words[1]);
@@ -1325,7 +1325,7 @@ static int find_keys(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
-/* API.SOURCE.OF WORD KEY...: tells the server its keys when it is asked for them. */
+/* API.SOURCE.OF WORD KEY...: reports its keys when the server requests them. */
 static int tell_keys(Context *context, Text **words, int count) {
     if (RedisModule_IsKeysPositionRequest(context)) {
         RedisModule_KeyAtPosWithFlags(context, 2, REDISMODULE_CMD_KEY_OW | REDISMODULE_CMD_KEY_UPDATE);
@@ -1419,14 +1419,14 @@ static int send_message(Context *context, Text **words, int count) {
     return REDISMODULE_OK;
 }
 
-/* API.HEAR KIND: hears messages of this kind too. Those of every kind but the last are heard from the beginning. */
+/* API.HEAR KIND: also receives messages of this kind. From the start it receives every kind but the last. */
 static int hear_kind(Context *context, Text **words, int count) {
     if (count != 2) return RedisModule_WrongArity(context);
     RedisModule_RegisterClusterMessageReceiver(context, (uint8_t)number_of(words[1]), hear);
     return RedisModule_ReplyWithSimpleString(context, "OK");
 }
 
-/* API.HEARD: sender, kind, length and sum of every message since it was last asked. */
+/* API.HEARD: sender, kind, length and sum of every message since the last request. */
 static int tell_heard(Context *context, Text **words, int count) {
     (void)words;
     if (count != 1) return RedisModule_WrongArity(context);
@@ -1506,7 +1506,7 @@ static int set_text(const char *name, Text *value, void *data, Text **error) {
 static int configure(Context *context) {
     static const char *names[] = {"least", "none", "most"};
     static const int values[] = {INT32_MIN + 1, 0, INT32_MAX};
-    /* INT32_MIN is the server's sign for a name that is none. */
+    /* INT32_MIN is the server's mark for an unknown name. */
     static const char *bits[] = {"first", "middle", "last"};
     static const int positions[] = {1, 1 << 16, 1 << 30};
     int failed = 0;

@@ -1,9 +1,9 @@
-/* A module with a data type of its own, for any server that has the module API of Redis 6.0: what it saves through
- * the API on one machine, it must load on every other. Compiled for the target against the header of the server's tree.
+/* A module with its own data type, for any server with the module API of Redis 6.0. Every machine must load the data that
+ * the module saves through the API on another. It is compiled for the target against the header of the server's tree.
  *
- * PLUMB.SET KEY SIGNED UNSIGNED DOUBLE TEXT, PLUMB.GET KEY, PLUMB.NOTE TEXT and PLUMB.NOTE: the note is kept beside the
- * keys, as auxiliary data of an RDB file. PLUMB.PACK KEY and PLUMB.UNPACK KEY BYTES: a value as a string, and back.
- * PLUMB.UNLINKED: the effort of freeing all values that were unlinked.
+ * PLUMB.SET KEY SIGNED UNSIGNED DOUBLE TEXT, PLUMB.GET KEY. PLUMB.NOTE TEXT and PLUMB.NOTE: write and read a note, which
+ * is auxiliary data of an RDB file. PLUMB.PACK KEY and PLUMB.UNPACK KEY BYTES: convert a value to a string, and back.
+ * PLUMB.UNLINKED: the total effort of freeing the values that were unlinked.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static void save(RedisModuleIO *io, void *content) {
 
 static void *load(RedisModuleIO *io, int version) {
     struct value *value;
-    /* RM_LoadDataTypeFromString tells no version. */
+    /* RM_LoadDataTypeFromString passes no version. */
     if (version != ENCODING && version != 0) return NULL;
     value = RedisModule_Calloc(1, sizeof(*value));
     value->whole = RedisModule_LoadSigned(io);
