@@ -19,6 +19,12 @@ REJECTED = [
     "apart by spaces",
     "is to be so quick that people run it",
     "what has no end goes on",
+    "a test waits in vain",
+    "what a server tells of its memory",
+    "the primary goes on as before",
+    "a machine's own byte order",
+    "servers take the variants by turns",
+    "whoever visits more",
 ]
 ACCEPTED = [
     "Both install everything they need",
@@ -31,6 +37,11 @@ ACCEPTED = [
     "space-separated",
     "must be fast enough to run before every push",
     "time limit for open-ended suites",
+    "a test waits without result, until the time limit",
+    "what a server reports about its memory",
+    "the primary continues as before",
+    "the machine's byte order",
+    "servers alternate between the variants",
 ]
 
 
@@ -78,7 +89,7 @@ def test_a_list_of_values_counts_as_one_word() -> None:
 
 def test_the_documents_satisfy_it() -> None:
     read = {str(path.relative_to(ROOT)) for path in prose.pages()}
-    assert {"README.md", "CONTRIBUTING.md", "docs/FOUND.md", "harness/README.md"} <= read
+    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/FOUND.md", "harness/README.md"} <= read
     assert {"docs/cli.md", "docs/toml.md", "docs/DIFFERENCES.md", "docs/support.md"} <= read, "generated pages"
     found = [
         f"{path}:{one.line}: {one.words}" for path in read for one in prose.problems((ROOT / path).read_text("utf-8"))

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "*/README.md", "suites/*/README.md", "toolchains/*/README.md")
+PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/**/*.md",
+    "*/README.md",
+    "suites/*/README.md",
+    "toolchains/*/README.md",
+)
 LONGEST_SENTENCE_WORDS = 36
 
 PHRASES = {
@@ -53,6 +61,12 @@ PHRASES = {
     r"nobody (guards|looks at)": "name what is missing",
     r"comes? upon": "find",
     r"by its source": "according to its source",
+    r"in vain": "without result, until the time limit",
+    r"(tells?|told) of": "reports, describes",
+    r"go(es)? on as": "continues as",
+    r"a machine's own": "the machine's",
+    r"by turns": "alternately",
+    r"whoever": "anyone who …",
 }
 """A regular expression for a phrase -> what to write instead. A space stands for any white space."""
 
