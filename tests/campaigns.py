@@ -100,7 +100,7 @@ def machines(folder: Path, workers: int, program: list[str], **settings: Any) ->
 
 
 def drive(campaign: CampaignFolder, local: LocalMachines, **settings: Any) -> list[str]:
-    """Carry a campaign out. Returns what it said."""
+    """Run a campaign. Returns its output."""
     said: list[str] = []
     Drive(campaign, local.cluster, said.append, **{"mend": local.mend, **settings}).run()
     return said

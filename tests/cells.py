@@ -1,4 +1,4 @@
-"""Cells without a server to run: their specification, and what pytest records of them."""
+"""Cells that run without a server: their specification, and what pytest records about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:
 
 
 def recorded(spec: CellSpec) -> tuple[str, dict[str, run_folder.TestEvent]]:
-    """Run a cell as `plumb check` does: what pytest said, and parameter of a test -> what was recorded of it."""
+    """Run a cell as `plumb check` does. Returns pytest's output, and parameter of a test -> its record."""
     write_cell(spec.folder / "cell.json", spec)
     result = process.run(
         pytest_command([spec.suite], spec.folder / "cell.json"),

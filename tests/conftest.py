@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from tests.fakes import Plumb
 
-# A busy machine is no fault of what is tested: an example's time by the clock says nothing.
+# On a busy machine an example may take long, which says nothing about the tested code.
 hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What is left out unless it is asked for, and what only a user can fetch."""
+    """Options for tests that do not run by default, and for archives that only a user can fetch."""
     parser.addoption("--all", action="store_true", help="run the tests marked slow as well")
     parser.addoption("--trees", metavar="FOLDER", help="checkouts of servers, for the test of development trees")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow, unless all is asked for."""
+    """Deselect slow tests, unless all are requested."""
     if config.getoption("--all"):
         return
     left_out = [item for item in items if item.get_closest_marker("slow")]
@@ -101,7 +101,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def fake_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbolizer that looks up what a stored run says of its addresses."""
+    """A symbolizer that looks up addresses in a stored run."""
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
 
 

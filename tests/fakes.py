@@ -42,7 +42,7 @@ LDR = "001093e5"
 
 
 def quiet() -> Progress:
-    """Progress that nobody sees."""
+    """Progress without output."""
     return Progress(Console(file=io.StringIO()))
 
 
@@ -176,7 +176,7 @@ done
 
 
 PID = 100
-"""Of a guest's first process, where a test has no other in mind."""
+"""The number of a guest's first process, unless a test chooses another."""
 
 
 def fault(

@@ -1,4 +1,4 @@
-"""Judged runs for histories: what a run folder comes to, with the findings and cells that a test names."""
+"""Judged runs for histories, with the findings and cells that a test names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judgements to report on: what a run with a finding, a cell of each verdict, and a hostile server comes to."""
+"""Judgements for reports: of a run with a finding, a cell of each verdict, and a hostile server."""
 
 from __future__ import annotations
 

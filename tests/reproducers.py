@@ -1,4 +1,4 @@
-"""Reproducers for tests: one with the usual fields, of which a test says only what matters to it."""
+"""Reproducers for tests: a test sets only the fields that matter to it."""
 
 from __future__ import annotations
 

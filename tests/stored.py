@@ -1,4 +1,4 @@
-"""Stored runs: evidence as `plumb check` leaves it, and what it is judged as."""
+"""Stored runs: evidence as `plumb check` leaves it, and its judgement."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class StoredRun:
         self.real_kernels: set[str] = set()
         self.events: dict[tuple[str, str], list[run_folder.Event]] = {}
         self.processor_seconds: dict[str, float] = {}
-        """Target -> what the tests of each of its cells cost."""
+        """Target -> processor seconds of the tests of each of its cells."""
         self.processor: dict[tuple[str, str], run_folder.ProcessorTime] = {}
-        """Cell -> what took its processor time."""
+        """Cell -> its processor time by program."""
 
     def binary(self, target: str) -> Path:
         """Where the target's server binary is; it exists, and holds nothing."""
@@ -232,7 +232,7 @@ class StoredRun:
     def problem(
         self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash", "units", "absent"]
     ) -> None:
-        """Why a cell has no results of its own."""
+        """The reason why a cell has no results."""
         self.problems[target, suite] = (text, kind)
 
     def finish(self) -> Path:

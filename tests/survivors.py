@@ -16,7 +16,7 @@ WAIT_SECONDS = 10.0
 
 
 SLEEP = "86399"
-"""Seconds that nothing else on a machine sleeps, so that a survivor is ours."""
+"""Seconds that no other process of the machine sleeps, so that a survivor is one of the test's."""
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Allocators: what is preloaded and what is linked, where an address lies, and what is refused."""
+"""Allocators: which are preloaded and which are linked, the block at an address, and refused combinations."""
 
 from __future__ import annotations
 

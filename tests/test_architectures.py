@@ -14,7 +14,7 @@ from tests.code_names import named_in, named_outside
 
 CATALOG = Catalog()
 FURTHER_NAMES = {"arm64", "parisc", "powerpc", "riscv", "s390", "thumb", "x86", "amd64", "i386", "loongarch"}
-"""What architectures are called besides the names of their targets' instruction sets and emulators."""
+"""Names of architectures besides those of their targets' instruction sets and emulators."""
 NAMES = FURTHER_NAMES.union(*({*each.isas, *each.variants} for each in registry.ARCHITECTURES))
 _NAMED = re.compile(rf"(?<![a-z])({'|'.join(sorted(NAMES, key=len, reverse=True))})(v?\d\w*)?(?![a-z])")
 

@@ -295,13 +295,15 @@ exit 1
 
 
 def planned_at(folder: Path) -> str:
-    """The program that stands for apt-get, and reads and writes in a folder."""
+    """A stand-in for apt-get that reads and writes in a folder."""
     return APT_GET.replace("$SEEN", str(folder / "seen")).replace("$PLANNED", str(folder / "planned"))
 
 
 @pytest.fixture
 def ubuntu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A host whose apt knows Ubuntu's archive alone: the file that gets the sources which apt was asked to read."""
+    """A host whose apt knows only Ubuntu's archive. Returns the file to which the stand-in copies the sources that apt
+    reads.
+    """
     fakes.write(tmp_path / "bin" / "apt-get", planned_at(tmp_path), mode=0o755)
     fakes.write(
         tmp_path / "planned", "'http://archive.ubuntu.example/ubuntu/dists/noble/InRelease' ubuntu_InRelease 0\n"
@@ -350,7 +352,7 @@ def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:
 def test_an_index_that_cannot_be_read_again_is_not_taken_for_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """apt-get itself ends with 0 then, and a package would count as what the suite has now."""
+    """apt-get itself exits with 0 then, and an old package would count as the suite's current one."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         # Nobody listens there.

@@ -113,7 +113,7 @@ def test_a_score_with_its_bytes_turned_is_told_as_a_double() -> None:
 def test_a_listpack_that_contradicts_itself_is_told_by_its_record() -> None:
     key = Key(0, b"list:one")
     part = next(one for one in FOUND.parts if one.what == "listpack" and one.start >= FOUND.places[key].start)
-    # The count of elements, behind four bytes of length: two bytes, little-endian.
+    # The count of elements after four bytes of length: two bytes, little-endian.
     at = part.start + 4
     body = GOOD[:at] + GOOD[at : at + 2][::-1] + GOOD[at + 2 : -8]
     difference = the_error(body + crc64(body).to_bytes(8, "little")).difference

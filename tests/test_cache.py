@@ -1,4 +1,4 @@
-"""The cache: published whole or not at all, once, under keys that tell contents apart."""
+"""The cache: entries are published complete or not at all, once, under keys that distinguish contents."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def cut_in_half(entry: Path) -> None:
 
 
 def flip_a_bit(file: Path) -> None:
-    """Of what nothing but the content tells: size and times are as they were."""
+    """Flip a bit without changing size and times, so that only the content shows it."""
     status = file.stat()
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4

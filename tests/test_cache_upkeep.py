@@ -1,4 +1,6 @@
-"""What is removed from the cache: the least recently used, and never what a running command uses or an entry needs."""
+"""The cache removes the least recently used entries, and never one that a running command uses or another
+entry needs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ SIZE = 1000
 
 
 def add(cache: Cache, name: str, *, days: float = 0, content: bytes = b"x" * SIZE) -> Path:
-    """An entry that was used last so many days ago."""
+    """An entry whose last use was that many days ago."""
     kind, _, key = name.partition("/")
 
     def fill(into: Path) -> None:
@@ -233,7 +235,9 @@ for name, days in (("used-0123-45", 1), ("left-0123", 40)): add(cache, f"sources
 
 
 def test_a_removal_that_is_killed_anywhere_leaves_whole_entries_and_no_litter(filled: Path) -> None:
-    """The renames are killed one after the other: what is left is used, made anew, and swept."""
+    """The removal is killed at one rename after the other: the remaining entries are usable, can be made again, and are
+    swept.
+    """
     for call in ("rename", "unlink", "rmtree"):
         code = f"""
 import os, signal, shutil

@@ -1,4 +1,4 @@
-"""Campaigns: what a folder keeps, which workers are refused, and that no fault of a machine changes a verdict."""
+"""Campaigns: the content of a folder, refused workers, and verdicts that no fault of a machine changes."""
 
 from __future__ import annotations
 
@@ -389,7 +389,7 @@ def test_a_stopped_campaign_goes_on_with_what_is_missing(tmp_path: Path) -> None
     with machines(tmp_path / "machines", 2, program) as local:
         with pytest.raises(KeyboardInterrupt):
             campaigns.drive(campaign, local, watch=stop_soon)
-        # Nobody waits for what was begun: the workers end it.
+        # The scheduler does not wait for begun jobs: the workers end them.
         assert eventually(lambda: not any(lives(pid) for _, pid in started(tmp_path / "standin")))
         before = set(campaign.arrived())
         number = len(started(tmp_path / "standin"))

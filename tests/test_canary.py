@@ -1,4 +1,4 @@
-"""What the canary program is made of, and what is said when it or the log disagrees with what is prescribed."""
+"""The sources of the canary program, and the messages if it or the log contradicts the prescribed outcome."""
 
 from __future__ import annotations
 

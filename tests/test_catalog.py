@@ -1,4 +1,4 @@
-"""The catalog is strict, suggests what was meant, and is documented."""
+"""The catalog is strict, suggests the nearest known key, and is documented."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def damage(path: Path, old: str, new: str) -> Path:
 def test_what_runs_without_an_emulator_is_of_the_machine_that_it_runs_on(
     monkeypatch: pytest.MonkeyPatch, machine: str, debian: str
 ) -> None:
-    """The oracle of a distribution's package is the host's package, and makefiles are told the host's name."""
+    """The oracle of a distribution's package is the host's package, and makefiles get the host's name."""
     monkeypatch.setattr("platform.machine", lambda: machine)
     catalog = Catalog()
     here = [target for target in catalog.targets.values() if target.emulator.runs_here]
     assert {target.machine for target in here if target.width_bits == 64} == {machine}
-    # A compiler of its own makes programs of 32 bits, for a machine that its name tells.
+    # A separate compiler makes 32-bit programs, for a machine that its name gives.
     assert {target.machine for target in here if target.width_bits == 32} == {"i686"}
     hosts = [target for target in here if target.width_bits == 64]
     assert {catalog.toolchain_of(target).debian_architecture for target in hosts} == {debian}
@@ -304,7 +304,7 @@ def test_what_a_target_names_and_is_not_there_is_an_error_that_suggests_one(
     ],
 )
 def test_a_variant_stands_for_no_machine(copied: Path, file: str, named: str, variant: str) -> None:
-    """A canary would have half of the accesses, and nothing would say so."""
+    """Otherwise a canary would silently lack half of the accesses."""
     damage(copied / "targets" / f"{file}.toml", named, variant)
     with pytest.raises(UsageError, match="a variant is named where a target must be"):
         Catalog(copied, copied / "harness").select_targets(["all"])
@@ -375,7 +375,7 @@ def test_every_target_is_in_the_group_all_and_the_required_group_has_the_six_of_
     assert {"armv5", "armv6", "armv7", "aarch64", "sparc32plus", "sparc64"} == set(groups["required"])
 
 
-# Documentation cannot rot: what can be typed, selected or returned is written down.
+# Documentation stays complete: everything that a user can type, select or receive is documented.
 
 
 @functools.cache

@@ -144,12 +144,12 @@ INTERRUPTED = bytes(range(256))
     [
         # The handler's frames are below, and all that it interrupted is above them.
         (0x6FC0, bytes(0x40) + INTERRUPTED, True),
-        # It returned: the stack pointer is where it was. It jumped out: the stack pointer is further up.
+        # After a return the stack pointer is where it was. After a jump out of the handler it is further up.
         (0x7000, INTERRUPTED, False),
         (0x7080, INTERRUPTED[0x80:], False),
         # It jumped out, and other calls have been made since.
         (0x6FC0, bytes(0x40) + bytes(0x80) + INTERRUPTED[0x80:], False),
-        # It runs on a stack of its own, or so deep that the record ends before what it interrupted.
+        # The handler runs on a separate stack, or so deep that the record ends before the interrupted code.
         (0x40000000, bytes(64), True),
         (0x6000, bytes(0x800), True),
     ],
@@ -250,7 +250,7 @@ def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
     log = run.cell("armv5", "bitops") / "guest-1" / "log"
     log.write_bytes(b"1:M # ready\n" + output + b"\n1:M # crashed\n")
     (finding,) = judged(run)[0]
-    # No debug information here: tests/end_to_end/test_placement.py has it tell the function.
+    # There is no debug information here: tests/end_to_end/test_placement.py tests the function with it.
     subject = file if function == "??" else function
     assert (finding.id, finding.kind) == (f"assertion-{subject}", "assertion")
     assert finding.title == f"assertion failed in {subject}"
@@ -293,7 +293,7 @@ def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run
 def test_a_server_that_survived_a_fault_ends_of_something_else(
     run: StoredRun, end: Literal["exit", "signal"], detail: str, test: str, found: list[str]
 ) -> None:
-    """The fault may be known, and must not excuse what happened later."""
+    """The fault may be known, but must not excuse a later failure."""
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand")))
     outcome: Literal["failed", "passed"] = "failed" if test == "test_bitop" else "passed"
     run.test("armv5", "bitops", "test_bitop", outcome=outcome, message="closed", guest="guest-1", faults=(0, 1))
@@ -512,7 +512,7 @@ def test_a_wrong_answer_of_a_tests_only_server_is_replayed_with_what_that_was_as
     kept = reproducer(finding)
     assert (finding.command, kept.chunks[0].content) == ("TIME", asked["transcript"])
     assert (list(kept.files), kept.options, kept.preload) == (["ahead"], ("--hz", "1"), "bitops")
-    # Of two servers, nobody knows which one's reply was wrong.
+    # With two servers it is unknown whose reply was wrong.
     run.own_guest("armv5", "bitops", "armv5", **asked)  # type: ignore[arg-type]
     (finding,) = judged(run)[0]
     assert (finding.command, reproducer(finding).chunks) == ("", [])

@@ -1,4 +1,4 @@
-"""Findings are read by cause: the most direct evidence first, and what may follow from it below it."""
+"""Findings are grouped by cause: the most direct evidence first, and the findings that may follow from it below."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_fault_of_the_crash_handler_follows_from_the_fault_that_it_reports() -
 def test_what_a_child_did_not_save_follows_from_the_fault_that_killed_it(
     tmp_path: Path, test: str, policy_event: Literal["fault", "access"], causes: int
 ) -> None:
-    """In the same test alone. The finding stays, because the parent may have a fault of its own."""
+    """The rule holds only within a test. The finding remains, because the parent may have another fault."""
     stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")
     pc = stored.place("armv5", "rdbSaveRio", "src/rdb.c", 1)

@@ -103,7 +103,7 @@ def test_a_suite_runs_the_tests_of_others_that_it_names_and_no_more(tmp_path: Pa
 
 @pytest.mark.parametrize("name", [name for name, suite in Catalog().suites.items() if suite.only])
 def test_each_name_of_a_test_that_a_suite_runs_stands_for_one(name: str, tmp_path: Path) -> None:
-    """A test that is renamed in its own suite would be lost here without a word."""
+    """Otherwise a test that is renamed in its own suite would silently be lost here."""
     suite = Catalog().suites[name]
     targets = Catalog().targets
     peers = {ORACLE: PeerServer(runner=fakes.unemulated(targets[ORACLE]), build=fakes.build(tmp_path))}
@@ -334,7 +334,7 @@ class SilentMachine(Machine):
         return os.getpid()
 
     def endpoint(self, port: int) -> tuple[str, int]:
-        """An address at which nobody listens."""
+        """An address at which no process listens."""
         del port
         return "127.0.0.1", 9
 

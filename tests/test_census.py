@@ -1,4 +1,4 @@
-"""The list of what no request asks is exact, and who is said to ask it does."""
+"""The list of commands that no request contains is exact, and the named suites do send them."""
 
 from __future__ import annotations
 

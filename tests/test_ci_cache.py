@@ -1,4 +1,4 @@
-"""Keys of a CI system's cache change with what is kept, and with nothing else."""
+"""Keys of a CI system's cache change with the cached content, and with nothing else."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_the_overview_is_grouped_and_cuts_no_summary_off_at_80_columns(plumb: Pl
 
 
 def test_plumb_alone_shows_the_overview_and_is_no_pass(plumb: Plumb) -> None:
-    """A script that lost the command's name has checked nothing."""
+    """A script that lost the name of the command has checked nothing."""
     assert plumb() == (ExitCode.USAGE, plumb("--help")[1], "")
 
 
@@ -101,7 +101,7 @@ HELP_SECONDS = 0.35
 
 
 def test_the_overview_costs_at_most_a_third_of_a_second_of_processor_time() -> None:
-    """0.12 s where all commands imported at once took 0.55 s; the least of three, which load does not change."""
+    """0.12 s, where importing all commands took 0.55 s. The minimum of three runs does not depend on the load."""
     command = [sys.executable, "-m", "harness.cli", "--help"]
     taken = []
     for _ in range(3):
@@ -215,7 +215,7 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
 def test_a_wrong_request_is_exit_4_and_says_what_to_type(plumb: Plumb, words: tuple[str, ...], error: str) -> None:
     code, out, err = plumb(*words)
     assert (code, out) == (ExitCode.USAGE, "")
-    # What `plumb` was doing may be told before.
+    # Progress messages may precede it.
     assert f"\n{error}" in f"\n{err}", err
 
 
@@ -342,9 +342,9 @@ def test_debug_after_the_command_is_no_secret_option(plumb: Plumb) -> None:
 
 
 def test_every_command_that_tells_something_can_tell_it_as_json() -> None:
-    # These print one document by their nature, in a format of its own; `shell` is a conversation.
+    # These print a single document in its own format; `shell` is interactive.
     others = {"report", "schema", "completion", "shell"}
-    # These tell nothing: they make files, or go on until they are stopped.
+    # These print no result: they make files, or run until they are stopped.
     others |= {"campaign keys", "campaign scheduler", "campaign worker"}
     lacking = {name for name, command in commands().items() if "as_json" not in {one.name for one in command.params}}
     assert lacking == others
@@ -386,7 +386,7 @@ def test_tab_offers_the_catalogs_names(
 
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
-    """In a real bash, by the real command. The cache is its own: another one may be full, which is told meanwhile."""
+    """In a real bash, with the real command and a separate cache: another one may be full, which causes a message."""
     folder = Path(sys.executable).parent
     script = f"""export PATH={folder}:$PATH PLUMBLINE_CACHE={tmp_path}; eval "$(plumb completion bash)"
 COMP_WORDS=(plumb check --target armv5) COMP_CWORD=3; _plumb_completion plumb; echo "${{COMPREPLY[@]}}" """

@@ -1,4 +1,4 @@
-"""Command streams: text, wire and back, and what redis-cli and the server would read."""
+"""Command streams as text and on the wire: conversions in both directions, as redis-cli and the server read them."""
 
 from __future__ import annotations
 

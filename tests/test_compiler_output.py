@@ -97,7 +97,7 @@ Makefile:106: *** googletest not found. Install gtest or set GTEST_LIBS explicit
 make[1]: Leaving directory '/w/src/unit'
 make: [Makefile:787: distclean] Error 2 (ignored)
 """
-"""Valkey 9's makefile cleans its tests before it compiles the server, and goes on."""
+"""Valkey 9's makefile cleans its tests before it compiles the server, and continues."""
 
 
 @pytest.mark.parametrize("ignored", [IGNORED, IGNORED.replace("Makefile:787: ", "")])

@@ -1,4 +1,6 @@
-"""What a compiler warns of on a target alone: noted by default, failing where asked to, never unknown in silence."""
+"""Warnings that a compiler gives only on a target: notes by default, failures on request, and never silently
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def warning(
 
 
 def passed(tmp_path: Path, *, wanted: CompilerWarnings, **reports: CompilerReport) -> Path:
-    """A run that passed, with what compilers said."""
+    """A run that passed, with its compiler output."""
     stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
     for name in stored.targets:
         stored.canary(name)

@@ -1,4 +1,4 @@
-"""What is concluded of a run: known findings are expected, for a time, where their entries say."""
+"""The conclusion of a run: known findings are expected where their entries match, until the entries expire."""
 
 from __future__ import annotations
 

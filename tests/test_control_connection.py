@@ -1,4 +1,4 @@
-"""The connection beside the clients survives what ends all connections, and no answer is taken for a later one."""
+"""The control connection survives commands that end all connections, and never takes a late reply for a later one's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def control(server: RecordedServer, *, deadline_seconds: float = 5.0) -> Control
 
 
 def closing_at(*questions: int) -> tuple[Callable[[bytes], bytes | None], list[bytes]]:
-    """What a server answers that closes the connection at these questions, counted from 0, and what it was asked."""
+    """Replies of a server that closes the connection at these questions, counted from 0; and the questions it
+    received.
+    """
     asked: list[bytes] = []
 
     def answer(question: bytes) -> bytes | None:

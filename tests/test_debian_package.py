@@ -1,4 +1,4 @@
-"""Source packages of Debian: their names, how a tree is built, and what is refused before anything is built."""
+"""Debian's source packages: their names, how a tree is built, and what is refused before the build."""
 
 from __future__ import annotations
 

@@ -431,7 +431,7 @@ def test_a_member_access_that_nobody_else_saw_stands_alone(run: StoredRun) -> No
 
 
 def test_a_test_that_fails_beside_a_report_is_a_finding_of_its_own(run: StoredRun) -> None:
-    """A report stops nobody: what was answered wrong is another observation, and may have another cause."""
+    """A report does not stop the server: a wrong reply is another observation, and may have another cause."""
     reported(run, MISALIGNED, outcome="failed")
     assert [finding.kind for finding in judge(stored_run.read(run.finish()))[0]] == ["alignment", "wrong-result"]
 

@@ -1,4 +1,4 @@
-"""Stored fault records become instructions and access shapes; what is not known stays unknown."""
+"""Stored fault records become instructions and shapes of accesses; unknown ones stay unknown."""
 
 from __future__ import annotations
 

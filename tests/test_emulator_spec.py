@@ -1,4 +1,4 @@
-"""The way a target's programs run is asked by what follows from it, and only EmulatorSpec compares the word."""
+"""Code asks EmulatorSpec for properties of a target's emulator, and only EmulatorSpec compares its kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulators of an installed wheel serve where they are those of these sources, and nowhere else."""
+"""Plumbline uses the emulators of an installed wheel if they were built from these sources, and no others."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def identify(folder: Path, **other: Any) -> None:
-    """Write the identity of what is there; `other`: fields that are not as they should be."""
+    """Write the wheel's identity; `other`: fields with wrong values."""
     programs = {path.name.removeprefix("qemu-"): sha256_of(path) for path in (folder / PROGRAMS).iterdir()}
     whole = EmulatorWheel(
         key=KEY,
@@ -64,7 +64,9 @@ def identify(folder: Path, **other: Any) -> None:
 
 
 def prepared(tmp_path: Path, *targets: str) -> tuple[dict[str, Path], str]:
-    """The emulators of targets in an empty cache, and what was said. Without a network: nothing can be compiled."""
+    """Prepare the emulators of targets in an empty cache, without a network: nothing can be compiled. Returns the
+    messages.
+    """
     cache, progress = Cache(tmp_path / "cache"), fakes.quiet()
     emulators = Emulators(cache, Fetcher(cache, fakes.quiet(), offline=True), progress)
     specs = [Catalog().targets[name].emulator for name in targets]

@@ -1,4 +1,4 @@
-"""What objdump writes becomes encodings; what programs contain is proved by canaries or exempt for a reason."""
+"""objdump's output becomes encodings; canaries prove those that programs contain, or an exemption gives the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of the caller's environment reaches what we start, but what is on a list; and the list is documented."""
+"""Started processes get only the listed variables of the caller's environment, and the list is documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose fault it is: what the operating system refuses is the machine's, whatever was asked of it."""
+"""Blame: an error of the operating system is the machine's fault, whatever Plumbline requested."""
 
 from __future__ import annotations
 

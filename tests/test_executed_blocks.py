@@ -1,4 +1,4 @@
-"""What counts for which test. tests/end_to_end/test_executed_blocks.py checks what the emulator notes."""
+"""Which executed blocks count for which test. tests/end_to_end/test_executed_blocks.py tests the emulator's records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def block_of(name: str) -> Block:
 
 
 def execute(path: Path, *names: str, beside: bool = False, inside: int = 0) -> None:
-    """As the emulator's plugin does it, through the file: a block of 8 bytes, so far inside each function."""
+    """Execute a block of 8 bytes at an offset in each function, as the emulator's plugin records it in the file."""
     with path.open("r+b") as file:
         _, places, begin, *_, used = struct.unpack("<7Q", file.read(56))
         for name in names:
@@ -96,7 +96,7 @@ class NotedCell:
         return found
 
     def addresses(self) -> dict[str, set[int]]:
-        """Test -> where the blocks begin that it executed."""
+        """Test -> the addresses of the blocks that it executed."""
         self.recorder.finish()
         return {one.test: {each for each in one.addresses if each % 8 == 0} for one in read_executed(self.folder)}
 

@@ -1,4 +1,4 @@
-"""docs/found: the data agree with the pages, with what exists, and with what releases answered."""
+"""docs/found: the data agree with the pages, with existing files, and with the answers of releases."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_every_page_has_data_and_all_data_have_a_page() -> None:
 def test_the_data_say_what_the_page_says(bug: bugs.Bug) -> None:
     text = page(bug)
     assert text.startswith(f"# {bug.title}\n")
-    # Releases stand in ranges such as `redis-6.2.14 to 8.0.6`, so only those of places must be named whole.
+    # Releases appear in ranges such as `redis-6.2.14 to 8.0.6`, so only those with a place must appear in full.
     assert all(place.server.rpartition("-")[2] in text for place in bug.places)
     words = " ".join(text.split())
     assert [place for place in bug.places if place.file and place.file.rpartition("/")[2] not in words] == []
@@ -463,7 +463,7 @@ def test_a_release_with_a_patch_may_show_other_bugs_alone(
     question = found.Question(bug=FIXED, check=FIXED.proofs(PATCH)[1], server="redis-7.0.15", patch=PATCH)
     judged = judgement(cells, findings)
     judged = msgspec.structs.replace(judged, cells=list(map(with_failures, judged.cells)))
-    # `finding` gives them no suite of their own.
+    # `finding` gives them no suite.
     shown = [
         msgspec.structs.replace(one, witnesses=[msgspec.structs.replace(each, suite="life") for each in one.witnesses])
         for one in judged.findings

@@ -96,7 +96,7 @@ def test_a_frame_without_lines_has_the_name_of_the_symbol_that_covers_it(
 
 
 def test_a_descriptor_stands_for_the_code_that_it_names(tmp_path: Path) -> None:
-    """Of 64-bit PowerPC, big-endian (ELFv1): `call` has a descriptor, `_start` none, and `end` lies behind them."""
+    """64-bit big-endian PowerPC (ELFv1): `call` has a descriptor, `_start` has none, and `end` follows them."""
     names = b"\0.opd\0.symtab\0.strtab\0call\0_start\0end\0"
     descriptors = struct.pack(">3Q3Q", 0, 0, 0, 0xA5140, 0x2C7E00, 0)
     values = {"call": 0x9018, "_start": 0x2000, "end": 0x9030}

@@ -1,4 +1,4 @@
-"""The fuzz suite's pure parts: what is drawn, damaged, kept, and how a failing stream is made small."""
+"""The fuzz suite's pure parts: drawing, damage, the corpus, and the shrinking of failing streams."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_what_a_stream_shows_later_is_added_to_what_it_showed_first(tmp_path: Pa
     stream = from_text("GET k\n")
     kept = corpus.Corpus(tmp_path, "one")
     assert kept.offer(stream, {"a"})
-    # As where another server process had shown the rest before.
+    # As if another server process had shown the rest before.
     assert kept.offer(stream, {"a", "b"})
     assert corpus.Corpus(tmp_path, "one").features == 2
 
@@ -392,7 +392,7 @@ class _Listening(NamedTuple):
 
 @pytest.fixture
 def listening() -> Iterator[tuple[_Listening, list[str]]]:
-    """A server that says OK to every command, and the names of what it received since the list was cleared.
+    """A server that replies OK to every command, and the names of the commands since the list was cleared.
 
     No client of it is blocked, ever.
     """

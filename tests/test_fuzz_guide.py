@@ -1,4 +1,4 @@
-"""The fuzzer's guide: it goes where something new was found, and never gives a way up."""
+"""The fuzzer's guide prefers ways that found something new, and never abandons a way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOME = from_text("SET s:one value\nAPPEND s:one more\nRPUSH list 1 2 3\nGET s:on
 
 
 def ways_of(guide: Guide, kept: list[Stream], paying: str, *, streams: int) -> dict[str, int]:
-    """How often each way is taken where only one of them ever finds something."""
+    """How often the guide takes each way if only one of them ever finds something."""
     taken = dict.fromkeys(guide.payoffs, 0)
     for _ in range(streams):
         stream = guide.next()

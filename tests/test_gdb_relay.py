@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 PACKETS = st.binary(max_size=20).map(lambda data: b"$" + data.replace(b"#", b"}") + b"#\x03\x03")
-"""With the byte of an interrupt in the data, and in what stands for a checksum."""
+"""Packets with the byte of an interrupt in the data, and in place of the checksum."""
 
 
 @given(parts=st.lists(st.one_of(PACKETS, st.just(b"\x03"), st.just(b"+")), max_size=8), cut=st.integers(1, 7))
@@ -38,7 +38,7 @@ def test_an_interrupt_is_found_between_packets_and_never_in_one_however_the_byte
 
 
 class Stub:
-    """Listens where an emulator's stub would, and repeats what it hears."""
+    """Listens like an emulator's stub, and sends back what it receives."""
 
     def __init__(self, path: Path) -> None:
         self.heard = b""

@@ -1,4 +1,4 @@
-"""A checkout: what it is compared with, what changed since, and the tree of then. The repositories are real."""
+"""A checkout: its base, the changes since, and the tree of the base. The repositories are real."""
 
 from __future__ import annotations
 
@@ -294,7 +294,9 @@ def test_committed_staged_untracked_and_removed_files_have_changed_and_ignored_o
 
 
 def test_what_a_link_leads_to_has_changed_under_the_links_name_as_well(clone: Path) -> None:
-    """A compiler reads it there: what lies in a folder that no build sees was taken for part of no program."""
+    """A compiler reads the target of a link. A defect: a target in a folder that no build reads counted as part of no
+    program.
+    """
     fakes.write(clone / "utils" / "real.c", "int real;\n")
     fakes.write(clone / "utils" / "part" / "more.c", "int more;\n")
     (clone / "src" / "linked.c").symlink_to("../utils/real.c")
@@ -351,7 +353,7 @@ def test_what_git_is_told_to_take_for_unchanged_has_changed_all_the_same(clone: 
     assert checkout.changed(checkout.base("HEAD")) == []
     assert revision_of(clone) == head
     fakes.write(clone / "src" / "bitops.c", "int hidden;\n")
-    # A sparse checkout marks what it lacks.
+    # A sparse checkout marks missing files.
     (clone / "src" / "version.h").unlink()
     assert checkout.changed(checkout.base("HEAD")) == ["src/bitops.c"]
     assert Checkout(clone / "src").changed(checkout.base("HEAD")) == ["bitops.c"]

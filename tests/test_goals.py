@@ -1,4 +1,4 @@
-"""The figures of docs/BENCH.md: what a run of `fuzz` did, medians beside goals, and commits side by side."""
+"""The figures of docs/BENCH.md: the work of a run of `fuzz`, medians with goals, and commits side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Environments: who can have which, what becomes of the command line, and what Debian's service allows."""
+"""Environments: the targets that support each, the resulting command line, and the calls that Debian's
+service allows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server hangs if it does not answer: not every test that waits in vain says so."""
+"""A server hangs if it does not answer. A test that reaches its time limit does not prove that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAITED = "TimeoutError: timed out waiting for the nodes to agree"
 
 
 class Answering(socketserver.ThreadingUnixStreamServer):
-    """A socket that answers what it is asked."""
+    """A socket that answers requests."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), OnePong)

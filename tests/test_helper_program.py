@@ -1,4 +1,4 @@
-"""Programs of ours: compiled once of the same content, told apart by any other, and not kept if they do not compile."""
+"""Helper programs: compiled once for the same content, again for any other, and not kept if they do not compile."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ grep -h 'no C' *.c && exit 1
 for last; do :; done
 echo "$@" >"$last"
 """
-"""Refuses what holds `no C`; else the program is the words that it was called with."""
+"""Refuses a source that contains `no C`; otherwise the program consists of the compiler's arguments."""
 
 
 class HelperBench:
-    """One small program, and what it is made of."""
+    """One small program, and its sources."""
 
     def __init__(self, folder: Path) -> None:
         self.calls = folder / "calls"

@@ -1,4 +1,4 @@
-"""Frames survive any cut and any noise between them, and a channel says what is wrong with its other end."""
+"""Frames survive any cut and any noise between them, and a channel reports errors of its other end."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_field_cannot_hold_what_ends_it() -> None:
 
 
 class InitDouble:
-    """The other end: answers each request with what it was told to."""
+    """The other end, which answers each request as the test specifies."""
 
     def __init__(self, path: Path, *answers: bytes) -> None:
         self._listener = socket.socket(socket.AF_UNIX)

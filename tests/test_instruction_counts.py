@@ -1,4 +1,4 @@
-"""The harness' side of the counter: what it reads of the shared file, and how it hears that a server has ended."""
+"""The harness' side of the counter: how it reads the shared file, and how it learns that a server has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict follows from whole evidence alone: what is cut, lost or changed is UNKNOWN.
+"""Only complete evidence gives a verdict: evidence that is cut, lost or changed is UNKNOWN.
 
 A known finding excuses itself, and nothing else.
 """
@@ -70,7 +70,7 @@ EVIDENCE = [
 def test_evidence_that_was_cut_anywhere_or_is_gone_never_passes(clean: StoredRun, tmp_path: Path, name: str) -> None:
     file = clean.finish() / name
     content = file.read_bytes()
-    # Every byte of what is short; a step that no record's length is a multiple of elsewhere.
+    # Every byte of short files; in others, a step that divides the length of no record.
     for cut in range(0, len(content), 1 if len(content) < 500 else 13):
         file.write_bytes(content[:cut])
         verdict, why = verdict_of(clean.folder, tmp_path)

@@ -94,7 +94,7 @@ COMMAND = re.compile(r"(?<![\w./-])plumb ([a-z][a-z-]*)((?: (?:--?[a-z-]+|[a-z]+
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:
-    """The literal texts of an expression, with `{}` for what is filled in."""
+    """The literal texts of an expression, with `{}` in place of the values."""
     if isinstance(node, ast.JoinedStr):
         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):

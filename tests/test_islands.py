@@ -1,4 +1,4 @@
-"""Fuzzing on many machines: what jobs learn from each other, and what of it is kept."""
+"""Fuzzing on many machines: what jobs learn from each other, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_one_target_found_is_tried_on_the_others_and_kept_where_it_shows_so
     # `long` showed nothing there. It is not sent there again, and stays where it counts.
     assert given_to(islands, BIG_2, tmp_path) == {"short": [7]}
     assert given_to(islands, LITTLE_2, tmp_path) == {"long": [1, 2], "short": [2, 3]}
-    # What an entry shows later is added to what it showed first.
+    # Later features of an entry are added to its first ones.
     bring(campaign, BIG_2, short=("", [8]))
     islands.learn(BIG_2)
     assert given_to(islands, BIG, tmp_path) == {"short": [7, 8]}
@@ -139,7 +139,7 @@ def test_what_one_target_found_is_tried_on_the_others_and_kept_where_it_shows_so
     learned = [(one.target, one.features, one.kept) for one in campaign.journal() if one.what == "learned"]
     assert learned == [("little", 3, 2), ("big", 1, 1), ("big", 2, 1), ("little", 3, 1)]
     assert told[-1] == "little: generation 2 shows 3 features with 1 entries"
-    # The campaign stops and goes on: it begins where it was, and nothing that was dropped comes back.
+    # The campaign stops and resumes: it begins where it was, and no dropped stream returns.
     before = {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()}
     again = Islands(begin(campaign.path, JOBS), tmp_path / "corpora", told.append)
     assert {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()} == before

@@ -1,4 +1,4 @@
-"""The bug report about one finding: what it says of each kind, and that it obeys nothing that a server said."""
+"""The bug report about one finding: its text for each kind, in which a server's output has no effect."""
 
 from __future__ import annotations
 

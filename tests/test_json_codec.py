@@ -46,7 +46,7 @@ def read():
 read()
 others[0].join()
 """
-"""A thread that reads a struct while another finds out what it is: not now and then, but always."""
+"""Makes a thread read a struct while another one examines its type: not occasionally, but always."""
 
 SWITCHED_QUICKLY = """
 import sys

@@ -1,4 +1,4 @@
-"""Stored evidence and the verdict on it. Silence is never PASS; what is judged twice is judged the same."""
+"""Stored evidence and its verdict. Silence is never PASS, and judging twice gives the same result."""
 
 from __future__ import annotations
 

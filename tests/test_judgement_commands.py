@@ -1,4 +1,4 @@
-"""The commands that judge, report, join and replay what was run: exit codes, and one document on standard output."""
+"""The commands that judge, report, join and replay runs: exit codes, and one document on standard output."""
 
 from __future__ import annotations
 

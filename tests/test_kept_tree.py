@@ -1,4 +1,6 @@
-"""A build goes on with the tree of the one before it: it compiles only what a change concerns, and makes the same."""
+"""A build continues with the tree of the one before it: it compiles only what a change affects, with the same
+result.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ LONG_AGO = 1_000_000_000
 
 
 class _Place:
-    """A user's tree, and a cache of its own."""
+    """A user's tree, and a separate cache."""
 
     def __init__(self, folder: Path) -> None:
         self.tree = fakes.server_tree(folder / "redis")
@@ -215,7 +217,7 @@ def test_a_release_keeps_no_tree(tmp_path: Path) -> None:
 
 
 class _Beside:
-    """Objects beside a tree, of which one reads a header of the tree."""
+    """Objects beside a tree. One of them reads a header of the tree."""
 
     def __init__(self, work: Path) -> None:
         self.work = work

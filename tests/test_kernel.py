@@ -1,4 +1,4 @@
-"""Kernels' configurations are whole and explained; the archive that they boot is made of bytes alone."""
+"""Kernels' configurations are complete and explained; the archive that they boot depends only on its files' content."""
 
 from __future__ import annotations
 

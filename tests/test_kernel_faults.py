@@ -95,7 +95,7 @@ def a_run_on_a_kernel(folder: Path) -> StoredRun:
         run.test(target, "bitops", "test_bitop", outcome="failed", guest="guest-1", faults=(0, 1), counters=totals)
         run.guest(target, "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_bitop")
         run.test(target, "bitops", "test_more", counters=totals and (totals[1], counters(6, word=2)))
-        # A machine that was started anew counts from zero: nothing can be said of that test.
+        # A restarted machine counts from zero, so nothing is known about that test.
         run.test(target, "bitops", "test_anew", counters=totals and (counters(6, word=2), counters(0)))
     return run
 
@@ -112,7 +112,7 @@ def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path
     assert judgement.kernel_counters == {"armv5-kernel": counters(3, word=2)}
     shown = io.StringIO()
     terminal.show(Console(file=shown, width=400), judgement)
-    # Markdown and HTML have their own escapes for what is no word.
+    # Markdown and HTML have their own escapes for special characters.
     summary = html.unescape(markdown.render(judgement).replace("\\", ""))
     page = html.unescape(formats.render(folder, judgement, "html"))
     for text in (shown.getvalue(), summary, page):

@@ -78,7 +78,7 @@ def test_a_class_name_is_used_once() -> None:
 
 
 def listed_in(registry: Path) -> set[str]:
-    """The modules of its own package that a registry imports as a whole; none where there is no registry."""
+    """The modules of its own package that a registry imports as a whole; empty if there is no registry."""
     if not registry.is_file():
         return set()
     own = ".".join(registry.parent.relative_to(ROOT).parts)

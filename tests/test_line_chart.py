@@ -1,4 +1,4 @@
-"""A chart of lines is well-formed SVG, keeps to its frame, skips what is missing, and its labels do not collide."""
+"""A line chart is well-formed SVG, stays within its frame, skips missing values, and has no colliding labels."""
 
 from __future__ import annotations
 

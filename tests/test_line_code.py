@@ -1,4 +1,4 @@
-"""The code of lines of a source, and that a line counts as a function where it is noted. This machine compiles it."""
+"""The code of a source's lines; a line counts like a function in records. This machine compiles the sources."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_line_has_the_code_that_its_debug_information_names(tmp_path: Path) ->
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_source_that_another_one_includes_has_its_code_there(tmp_path: Path, version: int) -> None:
-    """A driver of units includes the source, so that nothing was known of the lines that units execute."""
+    """A driver of units includes the source. A defect: nothing was known about the lines that units execute."""
     tree = tmp_path / COMPILED_IN
     fakes.write(tree / SOURCE, TEXT)
     fakes.write(tmp_path / "drivers" / "unit.c", '#include "a.c"\n')

@@ -1,4 +1,4 @@
-"""tools/lines_left: why lines do not run. Its classes are guesses by words; what fits none is counted as well."""
+"""tools/lines_left: why lines do not run. It guesses classes from words; lines without a class are counted too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/MATRIX.md: which cells there are, what proves their verdicts, what is left to ask, and what others found."""
+"""docs/MATRIX.md: its cells, the proofs of their verdicts, the open cells, and other projects' results."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_an_answer_replaces_its_predecessor_and_keeps_what_others_have_stored(tm
     lto = answer(msgspec.structs.replace(ARMV7, way="gcc-lto"))
     document.store(lto, path)
     document.store(answer(commit="old"), path)
-    # Another tool stores meanwhile: what this one has read is not what it writes.
+    # Another tool stores in the meantime: this one must not write back what it read before.
     document.store(answer(msgspec.structs.replace(ARMV7, target="armv5")), path)
     after = document.store(answer(commit="new", hours=1), path)
     assert after == document.read(path)

@@ -1,4 +1,4 @@
-"""Runs of several jobs as one judgement: the worst counts, and what nobody ran is unknown."""
+"""Runs of several jobs as one judgement: the worst verdict counts, and a cell that no job ran is unknown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_finding_of_two_targets_is_one() -> None:
     (joined,) = join([other, first]).findings
     assert (joined.targets, joined.occurrences) == (["sparc64", "armv5"], 4)
     assert [one.target for one in joined.witnesses] == ["sparc64", "armv5"]
-    # Known on one of the targets alone, it is news.
+    # A finding that is known only on one of its targets is new.
     assert joined.known == ""
     assert join([other, other]).findings[0].known == "fixed upstream"
 

@@ -1,4 +1,4 @@
-"""Mutants by rule: what each operator changes and leaves alone, names that stay, and samples that a seed decides."""
+"""Mutants by rule: what each operator changes and does not change, stable names, and samples that a seed determines."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_a_function_is_understood_where_alternatives_part_a_statement(tmp_path: 
     dropped = [(name, line) for name, line in found if name.startswith("drop-network-swap")]
     assert dropped == [(f"drop-network-swap-part-f-{number}", line) for number, line in enumerate([7, 9, 11, 18], 1)]
     assert ("narrow-to-int-part-f-1", 5) in found
-    # What stands as a whole is still read as it stands.
+    # Complete files are still read unchanged.
     assert ("forget-machine-part-file-1", 1) in found
     for mutant in mutants(tmp_path, PARTED):
         text = f"{mutant.before}\n{mutant.after}"

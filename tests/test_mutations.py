@@ -1,4 +1,4 @@
-"""Mutations: data that is whole, edits that fit exactly or are refused, and what counts as having been found."""
+"""Mutations: complete data, edits that fit exactly or are refused, and which findings count as found."""
 
 from __future__ import annotations
 

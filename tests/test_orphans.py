@@ -1,4 +1,4 @@
-"""After any command nothing lives: what called setsid, what was orphaned twice over, what emptied its environment."""
+"""No process survives a command: not one that called setsid, was orphaned twice, or emptied its environment."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_a_server_left_behind_is_killed_with_it(tmp_path: Path, way: str) -
 
 
 def test_the_end_of_one_command_is_not_the_end_of_another_ones_daemon(tmp_path: Path) -> None:
-    """A compiler's cache may well be a daemon, and its make goes on."""
+    """A compiler's cache may be a daemon, which another make still uses."""
     pids = tmp_path / "pids"
     pids.touch()
     go = tmp_path / "go"

@@ -185,7 +185,7 @@ def test_an_entry_for_a_range_of_releases_is_for_trees_and_releases(
 
 
 def test_a_shared_list_can_name_a_release_that_a_checkout_counts_as(tmp_path: Path, tree_run: StoredRun) -> None:
-    """A checkout of 7.0 had two findings that the list excuses for redis-7.0.15 alone."""
+    """A defect: a checkout of 7.0 had two findings that the list excuses only for redis-7.0.15."""
     entry_of = 'id = "{}"\nrelease = "redis >=7.0, <7.2"\nreason = "waits for upstream"\nexpires = {}'
     line = entry_of.format(FAULT, LATER)
     assert judged(recorded(tree_run, "", release="7.0.15"), tmp_path, line)[1] == ExitCode.PASS
@@ -301,7 +301,7 @@ def test_what_was_added_of_an_unusual_run_is_new_in_a_usual_one(
 
 
 def test_another_line_of_a_function_is_new(plumb: Plumb, tmp_path: Path, occasions: StoredRun) -> None:
-    """An identity names the function alone, of which an entry that was added may not excuse all accesses."""
+    """An identity names only the function. An added entry must not excuse all accesses of that function."""
     path, folder = tmp_path / "checkout" / IN_TREE, occasions.finish()
     judgement, _ = judged(folder, tmp_path)
     (witness, *_) = judgement.findings[0].witnesses

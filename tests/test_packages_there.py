@@ -1,4 +1,4 @@
-"""Which Debian packages count as installed, by what dpkg says of them."""
+"""Which Debian packages count as installed, according to dpkg."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_an_installed_package_provides_is_there() -> None:
 
 @pytest.mark.usefixtures("asks_dpkg")
 def test_a_machine_of_aarch64_has_the_compiler_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its packages gcc and g++ are what the toolchain names, and dpkg-query tells nothing of the names themselves."""
+    """There the packages gcc and g++ provide the toolchain's names, about which dpkg-query reports nothing."""
     states = tmp_path / "states"
     script = f'shift 3\n[ $# -gt 0 ] || exec cat {states}\nfor name; do grep "^$name " {states}; done\nexit 1\n'
     fakes.write(states, OF_ARM64)

@@ -165,7 +165,7 @@ def test_source_and_instructions_are_shown_with_the_place_marked(tmp_path: Path)
 
 
 def test_history_tells_what_came_and_what_went(tmp_path: Path) -> None:
-    """Runs beside this one, of the same server, policy and cells; damaged and foreign folders are passed over."""
+    """Runs beside this one with the same server, policy and cells; damaged and unrelated folders are ignored."""
     whole = judgement()
     for name, findings in (("20260101-000000", []), ("20260102-000000", whole.findings)):
         older = StoredRun(tmp_path / name).finish()
@@ -200,7 +200,7 @@ def test_a_page_without_findings_says_its_verdict(tmp_path: Path, verdict: str) 
 
 
 def test_the_misaligned_sites_and_their_chart_show_every_target_that_an_audit_saw(tmp_path: Path) -> None:
-    """Also one without a cell, where a test had a server of its own."""
+    """Even a target without a cell, on which a test started a server."""
     whole = judgement()
     witness = whole.findings[0].witnesses[0]
     audited = [

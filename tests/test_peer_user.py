@@ -1,4 +1,4 @@
-"""Nobody else's connection reaches a guest: the kernel is asked whose it is, and a cell is alone in its network."""
+"""No other user's connection reaches a guest: the kernel reports the owner, and a cell is alone in its network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 STRANGER = 65534
-"""Debian's nobody; any number does, whether a user has it or not."""
+"""Debian's user `nobody`; any other number works too, even one without a user."""
 ATTEMPTS = 40
 
 AS_A_STRANGER = f"""
@@ -53,7 +53,7 @@ for attempt in range(attempts):
 
 
 class EchoServer:
-    """Says OK to everything, and keeps what it was told."""
+    """Replies OK to everything, and stores what it received."""
 
     def __init__(self, path: Path) -> None:
         self.received: list[bytes] = []
@@ -96,7 +96,7 @@ def test_another_users_connection_reaches_no_guest(
 ) -> None:
     peer_user.way_to_ask()
     if os.geteuid() != 0:
-        # No user but root can become another: here it is the recorder that takes itself for somebody else's.
+        # Only root can become another user, so here the recorder believes that it belongs to another user.
         monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
     program = [sys.executable, "-I", "-c", AS_A_STRANGER, str(recorder.port), str(ATTEMPTS)]
     ended = process.run(program, deadline_seconds=SECONDS)

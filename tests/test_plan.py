@@ -1,4 +1,4 @@
-"""A plan has the asked cells, the canary before any of its target, and no other."""
+"""A plan has the requested cells, the canary before the other cells of its target, and nothing else."""
 
 from __future__ import annotations
 

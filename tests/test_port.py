@@ -1,4 +1,4 @@
-"""The parts of a porting report that need no compiler: what was said and compiled, what follows, in which order."""
+"""The parts of a porting report that need no compiler: messages, compiled code, items, and their order."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ int statfs_there;
 
 
 def regions() -> list[Region]:
-    # The first line of the marker's text is line 1, as in a real output; the guard stands in line 2.
+    # The first line of the marker's text is line 1, as in real output; the guard is in line 2.
     text = PASSED.replace('# 1 "endian.h"', '# 2 "endian.h"', 1)
     lines = conditionals.passed(text.encode(), f"{TREE}/src", TREE)
     assert lines == {"src/endian.h": {2, 3, 7, 18}}
@@ -288,7 +288,7 @@ def test_of_a_source_line_the_worst_access_counts() -> None:
 
 
 def test_what_would_be_worse_at_another_address_is_unsure() -> None:
-    """BITPOS of redis-2.8.17, noted at 2 mod 8, is also at 1 mod 8."""
+    """BITPOS of redis-2.8.17, recorded at 2 mod 8, is also at 1 mod 8."""
     catalog = Catalog()
     places = {"src/bitops.c:139": [Access(direction="load", size_bytes=8, modulo=2, access_class="dword")]}
     rows = {row.policy: row for row in xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], places)}

@@ -1,4 +1,4 @@
-"""Ports of loopback: no two tests beside each other are given the same."""
+"""Loopback ports: no two simultaneous tests get the same one."""
 
 from __future__ import annotations
 

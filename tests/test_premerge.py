@@ -1,4 +1,4 @@
-"""`plumb premerge` up to the run: what it says of a checkout, refuses, and finds nothing to run for."""
+"""`plumb premerge` before its run: messages about a checkout, refusals, and changes for which nothing must run."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_a_program_that_is_attended_has_our_group_and_environment_and_its_status
 
 
 def test_ctrl_c_is_the_attended_programs_own() -> None:
-    """It gets the signal itself, by the terminal; here nothing happens, and afterwards everything as before."""
+    """The terminal sends the signal to the program. Plumbline ignores it, and afterwards handles signals as before."""
     before = signal.getsignal(signal.SIGINT)
     code = f"import os, signal, sys; os.kill({os.getpid()}, signal.SIGINT); "
     kept = "sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
@@ -255,7 +255,7 @@ SPAWNERS = ROOT / "harness" / "core" / "processes"
 
 
 def spawning(path: Path) -> list[str]:
-    """Where a module could start a process by itself. Imports for annotations alone are allowed."""
+    """The places where a module could start a process by itself. Imports only for annotations are allowed."""
     tree = ast.parse(path.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -335,7 +335,7 @@ def test_a_deadline_of_usable_time_waits_for_what_waits_for_a_processor(monkeypa
     monkeypatch.setattr(process, "WATCH_SECONDS", 0.05)
     pinned = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
     others = [process.start([*pinned, "sh", "-c", "while :; do :; done"]) for _ in range(4)]
-    # As a cell's guests do, the loop has a session of its own.
+    # Like a cell's guests, the loop has a separate session.
     command = ["sh", "-c", f"setsid --wait {' '.join(pinned)} sh -c 'while :; do :; done'"]
     try:
         for usable, least, most in ((False, 0.5, 1.0), (True, 1.0, 20.0)):

@@ -1,4 +1,4 @@
-"""Processor time is counted for every process that ends, however it ends, and told by suite and program."""
+"""Processor time is counted for every process that ends, however it ends, and reported by suite and program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_SECONDS = BUSY_SECONDS * 0.9
 
 
 def program(folder: Path, code: str = BUSY) -> Path:
-    """A program with a name of its own, which the kernel does not cut."""
+    """A program with a unique name, which the kernel does not cut."""
     path = folder / f"busy-{folder.name[-8:]}"
     path.write_text(f"#!{sys.executable} -SE\n{code}", "utf-8")
     path.chmod(0o755)
@@ -138,7 +138,7 @@ def test_time_that_no_processor_worked_is_waiting_and_the_rest_of_the_run_is_tol
     folder = profiled_run(tmp_path / "run")
     text = page.render(folder, run_folder.read_run(folder))
     assert "| `bitops` | 0.1 | 0.4 | 0.1 | 0.2 | 0.0 | 0.0 | 0.0 | 0.8 | 1.5 | 0.7 |" in text
-    # 0.8 s of cells, 0.5 of its own and 0.3 of gcc, of two processors' 2 s each.
+    # 0.8 s of cells, 0.5 s of plumb itself and 0.3 s of gcc, out of 2 s on each of two processors.
     assert "2.0 s of the clock on 2 processors, which worked for the run\n  1.6 s, and for 2.4 s did not." in text
     assert "`plumb` itself: 0.5 s of processors (judge 0.2 s). Its other programs:\n  0.3 s." in text
     assert "(PSS): 300 MiB in\n  7 processes: qemu-arm 200 MiB, plumb 100 MiB." in text

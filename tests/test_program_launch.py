@@ -1,4 +1,4 @@
-"""What a traced command leaves is read as it was written, and the printed environment is what a shell takes over."""
+"""The files of a traced command are read as they were written, and a shell accepts the printed environment."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: Store
     assert provenance.is_ours(Cache.default(), path.read_bytes())
     plumb("judge", run.folder)
     assert provenance.is_ours(Cache.default(), path.read_bytes())
-    # A transcript that somebody changes makes it another's.
+    # A changed transcript makes the reproducer foreign.
     transcript = run.folder / "armv5" / "bitops" / "guest-1" / "transcript-0.jsonl"
     transcript.write_bytes(transcript.read_bytes() * 2)
     plumb("judge", run.folder)
@@ -223,7 +223,9 @@ def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: Store
 
 @pytest.mark.usefixtures("fake_symbols")
 def test_what_an_audit_shows_is_replayed_by_the_audits_policy_whatever_saw_it(run: StoredRun) -> None:
-    """A crash in the audit, where misaligned accesses succeed, does not come about where they end the server."""
+    """A crash in an audit, where misaligned accesses succeed, does not occur under a policy that ends the server at
+    them.
+    """
     run.audited.add(("armv5", "bitops"))
     audit = run.cell("armv5", "bitops") / run_folder.AUDIT
     (audit / "guest-1").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The independent reader of RDB files: what the format says, said by hand, and what it must refuse."""
+"""The independent reader of RDB files: handwritten files of the format, and files that it must refuse."""
 
 from __future__ import annotations
 

@@ -47,7 +47,9 @@ KEPT = KeptReach(code=NO_CODE, native=NO_CODE, reach=REACH, functions=[], run="/
 def chosen(
     functions: Iterable[str], *elsewhere: str, reached: Iterable[str] = (), kept: KeptReach = KEPT
 ) -> tuple[list[str], LeftOut | None]:
-    """The tests that do not run, and what is told of them. `reached`: by tests of the target's other cells."""
+    """The tests that do not run, and the message about them. `reached`: what tests of the target's other
+    cells reach.
+    """
     change = CodeChange(functions=frozenset(functions), elsewhere=list(elsewhere))
     found = selected(kept, change, {*change.functions, *reached}, set())
     return found.without, found.left_out
@@ -97,7 +99,7 @@ def test_a_test_that_failed_of_what_is_known_stops_there_again() -> None:
 
 
 def test_where_servers_are_compared_a_failed_test_is_left_out_if_it_passed_elsewhere_and_is_not_reached_there() -> None:
-    """The native build goes on where the target stops, and the change may be reached there."""
+    """The native build continues where the target stops, and may reach the change there."""
     failing = msgspec.structs.replace(
         KEPT, functions=["bitopCommand", "hsetCommand", "evalCommand"], excused=["script"]
     )
@@ -168,7 +170,7 @@ BITOPS, UNITS, ELSEWHERE = (
 
 
 def of_cells(functions: Iterable[str], *, unknown: bool = False) -> dict[Cell, list[str]]:
-    """Cell -> what does not run, where these functions differ in all programs."""
+    """Cell -> the tests that do not run if these functions differ in all programs."""
     names = {name for entered in REACH.tests.values() for name in entered} | {"unitMain", "printBits"}
     bitops = msgspec.structs.replace(KEPT, functions=sorted(names - ({"printBits"} if unknown else set())))
     unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, failed={}, skipped={}, count=1)
@@ -193,7 +195,7 @@ def test_what_tests_alone_enter_that_did_not_pass_is_not_reached() -> None:
 
 
 def test_a_function_of_no_program_may_be_reached_by_any_test() -> None:
-    """As one of a module: nobody noted what enters it."""
+    """For example a module's function: there is no record of what enters it."""
     assert of_cells(["bitopCommand", "printBits"])[UNITS] == ["unit"]
     assert of_cells(["bitopCommand", "printBits"], unknown=True) == {}
 

@@ -1,4 +1,4 @@
-"""The recorder changes no byte and no close, and what it recorded can be read, kept and sent again."""
+"""The recorder changes no bytes and no closes, and its records can be read, kept and sent again."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def command(*words: str | bytes) -> bytes:
         ([("request", command("A") + command("B")), ("reply", b"$3\r\nab")], ["A", "B"]),
         ([("request", command("A") + command("B")), ("reply", b"*2\r\n:1\r\n:2\r\n")], ["B"]),
         ([("request", command("A") + command("B")), ("reply", b"$-1\r\n")], ["B"]),
-        # RESP3's false is a reply as any other.
+        # RESP3's false is a reply like any other.
         ([("request", command("A") + command("B")), ("reply", b"#f\r\n")], ["B"]),
         ([("request", command("A") + command("B")), ("reply", b"#f\r\n:1\r\n")], []),
         ([("request", b"\x00garbage\r\n")], []),

@@ -1,4 +1,4 @@
-"""Three answers of a replay: what came again in the same way, what was looked for and did not come, and all else."""
+"""Three answers of a replay: the finding recurred in the same way, it could have recurred but did not, or neither."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding
         (EXIT, ended(started=False, detail="exit status 3; ")),
         (CRASH, ended(started=False, detail="killed by SIGABRT; ")),
         (HANG, ended(started=False, hung=True)),
-        # The same kind, elsewhere or of another sort.
+        # The same kind, but elsewhere or with another access.
         (ALIGNMENT, ended(detail="killed by SIGBUS", faults=(segv("bitopCommand"),))),
         (
             ALIGNMENT,

@@ -1,4 +1,4 @@
-"""A stored run is judged by what it recorded, whatever the checkout has become."""
+"""A stored run is judged by its own records, whatever the state of the checkout."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_changed_policy_changes_no_judgement_of_a_run_that_recorded_it(
     changed = forgiving()
     monkeypatch.setattr(Catalog, "policies", changed)
     assert document(now, tmp_path) == expected
-    # The change matters: what did not record its policies is judged by those of the checkout.
+    # The change has an effect: a run that did not record its policies is judged by those of the checkout.
     assert document(before, tmp_path) != expected
 
 

@@ -38,7 +38,7 @@ BUILD_FAILS = 9
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout of version 0.1.0, whose build fails: nothing behind it is of interest here."""
+    """A checkout of version 0.1.0, whose build fails: the steps after it do not matter here."""
     (tmp_path / "ci").mkdir()
     shutil.copy(ROOT / "ci" / "release", tmp_path / "ci")
     (tmp_path / "ci" / "setup").write_text("root=.\nsay() { printf '%s\\n' \"$*\" >&2; }\n", "utf-8")
@@ -77,7 +77,7 @@ def test_a_version_without_a_section_is_refused(checkout: Path) -> None:
 
 
 def test_a_folder_with_something_in_it_is_refused(checkout: Path) -> None:
-    """What lies there would be uploaded and attested with the rest."""
+    """Existing files would be uploaded and attested with the rest."""
     (checkout / "out").mkdir()
     (checkout / "out" / "plumbline-old.whl").touch()
     ended = release(checkout, "out")

@@ -1,4 +1,6 @@
-"""When do two servers agree? Order where it has none, errors by their text, excuses only where they are listed."""
+"""When two servers agree: replies without an order, errors by their text, and differences only where they are
+listed.
+"""
 
 from __future__ import annotations
 
@@ -236,7 +238,7 @@ def test_what_may_have_any_content_may_have_another() -> None:
 @pytest.mark.parametrize(
     ("guest", "native", "added", "same"),
     [
-        # The longer may be either: more bits are nearer to what is meant, and shorter.
+        # Either may be longer: with more bits a number is nearer to the intended one, and its text is shorter.
         (b"13.365", b"13.36499999999999999", "259.62", True),
         (b"13.3650000001", b"13.365", "259.62", False),
         # What is left of a large number is as inexact as that was.

@@ -1,4 +1,4 @@
-"""The report's files hold what architecture.md promises to programs, and what people need."""
+"""The report's files contain what the reference promises to programs, and what people need."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_junit_names_no_line_of_code_without_debug_information(tmp_path: Path) -
 
 
 def test_junit_is_valid_for_the_strictest_reader(tmp_path: Path) -> None:
-    """Jenkins' own schema (tests/data/schemas); others take what it takes."""
+    """Jenkins' own schema (tests/data/schemas); other readers accept what Jenkins accepts."""
     folder = run_folder(tmp_path)
     formats.write(folder, judgement(title=HOSTILE, reason=HOSTILE))
     xmlschema.XMLSchema(str(fakes.DATA / "schemas" / "junit-10.xsd")).validate(str(folder / "junit.xml"))

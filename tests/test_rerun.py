@@ -132,7 +132,7 @@ def test_a_fault_log_that_was_cut_short_is_not_believed(short: Path, act: str, r
 
 
 def sent(*turns: tuple[int, str, bytes]) -> Reproducer:
-    """A wrong result of what several connections sent and received."""
+    """A wrong result with the conversation of several connections."""
     chunks = [
         Chunk(connection=connection, direction="reply" if direction == "<" else "request", data=encoded(content))
         for connection, direction, content in turns
@@ -183,7 +183,7 @@ def test_a_clients_number_is_its_name_for_another_server() -> None:
         )
     )
     assert text_of(found) == "CLIENT UNBLOCK <client-2>\nSET k 18\n@2 CLIENT ID\n"
-    # A lone client asks for what it says.
+    # With a single client the commands stay unchanged.
     assert text_of(comparable_stream(sent((1, ">", asked), (1, "<", b":17\r\n")))) == "CLIENT ID\n"
 
 

@@ -1,4 +1,4 @@
-"""The small client tells replies from silence, and a dead server from a slow one."""
+"""The small client distinguishes replies from silence, and a dead server from a slow one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A campaign judges again what its workers judged: a worker's word excuses nothing that the evidence shows."""
+"""A campaign judges its workers' results again: a worker's verdict excuses nothing that the evidence shows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_skipped(stored: StoredRun) -> None:
 
 
 def misaligns(stored: StoredRun) -> None:
-    """And nothing fails, as where a child of the server died."""
+    """Adds a misaligned access without a failed test, as if a child of the server had died."""
     stored.fault("armv5", "bitops", "guest-1", fault(pc=stored.place("armv5", "bitopCommand")))
     stored.test("armv5", "bitops", "test_one", guest="guest-1", faults=(0, 1))
 
@@ -146,5 +146,5 @@ def test_a_worker_that_lies_changes_no_verdict(tmp_path: Path) -> None:
     checked(campaign, jobs, finds)
     refused = [entry for entry in campaign.journal() if "contradicts its evidence" in entry.why]
     assert {entry.worker for entry in refused} == {"local-1"}, said
-    # The other worker does what was refused, and nobody tries the liar twice.
+    # The other worker repeats the refused job, and the lying worker gets no second one.
     assert len({entry.job for entry in refused}) == len(refused)

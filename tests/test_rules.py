@@ -45,7 +45,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
 @pytest.mark.parametrize(
     ("target", "policy", "kind", "modulo", "expected"),
     [
-        # Linux arch/arm/mm/alignment.c: mode 2 repairs what its handlers decode; VFP is not among it.
+        # Linux arch/arm/mm/alignment.c: mode 2 repairs the instructions that its handlers decode, which exclude VFP.
         ("armv5", "linux-arm-2", "word", 1, "done"),
         ("armv5", "linux-arm-2", "vfp", 2, "signal"),
         ("armv6", "linux-arm-2", "dword", 1, "done"),
@@ -59,7 +59,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("armv5", "linux-arm-0", "multi", 3, "truncated"),
         ("armv6", "linux-arm-0", "multi", 3, "done"),
         ("armv6", "linux-arm-0", "vfp", 2, "signal"),
-        # arch/arm64/kernel/compat_alignment.c repairs doubles and multiples, and what hardware does needs nobody.
+        # arch/arm64/kernel/compat_alignment.c repairs doubles and multiples; hardware does the other accesses itself.
         ("armv7", "linux-arm64-compat", "multi", 1, "done"),
         ("armv7", "linux-arm64-compat", "word", 1, "done"),
         ("armv7", "linux-arm64-compat", "vfp", 2, "signal"),
@@ -72,7 +72,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("mips", "linux-mips", "linked", 1, "signal"),
         ("mips", "linux-mips-nofixade", "word", 1, "signal"),
         ("mips64", "linux-mips", "dword", 4, "done"),
-        # arch/alpha/kernel/traps.c, do_entUnaUser(): what it has no case for is SIGBUS; UAC_SIGBUS is SIGBUS for all.
+        # arch/alpha/kernel/traps.c, do_entUnaUser(): an access without a case is SIGBUS; UAC_SIGBUS is SIGBUS for all.
         ("alpha", "linux-alpha", "double", 4, "done"),
         ("alpha", "linux-alpha", "linked", 2, "signal"),
         ("alpha", "linux-alpha-sigbus", "half", 1, "signal"),
@@ -80,7 +80,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("hppa", "linux-parisc", "word", 2, "done"),
         ("hppa", "linux-parisc", "swap", 2, "signal"),
         ("hppa", "linux-parisc-sigbus", "double", 4, "signal"),
-        # arch/loongarch/kernel/unaligned.c: what emulate_load_store_insn() has no case for is SIGBUS.
+        # arch/loongarch/kernel/unaligned.c: an access without a case in emulate_load_store_insn() is SIGBUS.
         ("loongarch64", "signal", "word", 2, "signal"),
         ("loongarch64", "linux-loongarch", "double", 4, "done"),
         ("loongarch64", "linux-loongarch", "linked", 2, "signal"),
@@ -98,7 +98,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("s390x", "signal", "dword", 1, "done"),
         ("s390x", "signal", "cas", 2, "signal"),
         ("m68k", "signal", "word", 1, "done"),
-        # -xmemalign: i repairs, s does not; 4 has a compiler split what is wider than 4; nobody splits an atomic.
+        # -xmemalign: i repairs, s does not; with 4 a compiler splits accesses wider than 4, but never an atomic.
         ("sparc64", "solaris-8i", "dword", 4, "done"),
         ("sparc64", "solaris-8s", "dword", 4, "signal"),
         ("sparc64", "solaris-4s", "dword", 4, "done"),
@@ -119,7 +119,7 @@ def test_a_documented_outcome(target: str, policy: str, kind: AccessClass, modul
 
 
 def test_only_a_load_is_rotated() -> None:
-    """And what SWP loads is (ARM DDI 0100I, A4.1.108)."""
+    """SWP rotates what it loads, too (ARM DDI 0100I, A4.1.108)."""
     assert outcome("armv5", "ignore", "word", 1, direction="store") == "truncated"
     assert outcome("armv5", "ignore", "swap", 1, direction="load") == "rotated"
     assert outcome("armv5", "ignore", "swap", 1, direction="store") == "truncated"
@@ -142,7 +142,7 @@ def test_only_a_load_is_rotated() -> None:
         ("sparc64", "signal", "double", 8, 64, 0, "done"),
         ("sparc64", "solaris-1s", "double", 8, 64, 8, "signal"),
         ("sparc64", "solaris-8i", "double", 8, 64, 8, "done"),
-        # An access through SP: arch/arm64/mm/fault.c, do_sp_pc_abort(). No policy but an audit goes on.
+        # An access through SP: arch/arm64/mm/fault.c, do_sp_pc_abort(). Only an audit continues.
         ("aarch64", "signal", "stack", 16, 0, 8, "signal"),
         ("aarch64", "fixup", "stack", 16, 0, 8, "signal"),
         ("aarch64", "strict", "stack", 16, 0, 8, "signal"),

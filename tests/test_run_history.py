@@ -1,4 +1,4 @@
-"""The history of many runs: its order, what counts as first, last, gone and flaky, and the site that shows it.
+"""The history of many runs: its order, first, last, gone and flaky findings, and the site that shows them.
 
 What a browser makes of the site is tests/end_to_end/test_history_in_browser.py.
 """

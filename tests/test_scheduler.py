@@ -1,4 +1,4 @@
-"""Cells beside each other: what waits takes no place from what calculates."""
+"""Parallel cells: a waiting cell takes no place from a computing one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECONDS = 10.0
-"""How long a meeting may take: nothing of it is needed where all who are due can come."""
+"""Time limit of a meeting, which takes no time if all expected cells can come."""
 
 
 class Meeting:
-    """Counts who is there at once, and lets nobody go before as many have come as are due."""
+    """Counts the cells that are present at once, and lets none go before the expected number has come."""
 
     def __init__(self, due: int) -> None:
         self.most = 0

@@ -1,4 +1,4 @@
-"""The published schema is current, and what is written keeps to it."""
+"""The published schema is current, and written documents follow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is here selects what plumb self-test proves. It names the rest, and an empty cache proves nothing."""
+"""plumb self-test proves the targets whose emulators are in the cache, and names the others. An empty cache proves
+nothing.
+"""
 
 from __future__ import annotations
 

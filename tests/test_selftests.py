@@ -1,4 +1,4 @@
-"""Self-tests: which a tree has, what one says of itself, and what is judged of it. The programs are fakes."""
+"""Self-tests: those of a tree, their output, and its judgement. The programs are fakes."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ NAMES = ("bad", "crc64", "dies", "fewer", "good", "sha1test", "worse", "zipmap")
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run_folder.TestEvent]:
-    """Self-test -> what was recorded of it, in a cell whose target and native programs differ as above."""
+    """Self-test -> its record, in a cell whose target and native programs differ as above."""
     folder = tmp_path_factory.mktemp("cell")
 
     def made(name: str, text: str) -> unit_drivers.Units:

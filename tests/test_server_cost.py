@@ -1,4 +1,4 @@
-"""What rounds come to: medians with a spread, and no figure where they differ too much."""
+"""The result of rounds: medians with a spread, and no figure if they differ too much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of what servers cost: tables, and charts that a browser needs no script for."""
+"""The page about the cost of servers: tables, and charts that need no script in a browser."""
 
 from __future__ import annotations
 

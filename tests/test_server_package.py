@@ -1,4 +1,4 @@
-"""Servers of a distribution's packages: their names, what they refuse, and where their programs find libraries."""
+"""Servers from a distribution's packages: their names, refused options, and where their programs find libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every test that only `ci/test --all` runs is in the table that says what shows its property otherwise."""
+"""Every test that only `ci/test --all` runs is in the table, which names a faster test of its property."""
 
 from __future__ import annotations
 

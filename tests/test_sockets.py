@@ -45,7 +45,9 @@ def test_a_socket_that_does_not_connect_is_closed(tmp_path: Path, monkeypatch: p
 
 
 def test_a_held_port_is_free_for_a_server_alone() -> None:
-    """The kernel gives it to nobody else, and nobody answers there before the server does and after its end."""
+    """The kernel gives the port to no other process, and nothing answers there before the server starts and after it
+    ends.
+    """
     with held_port("127.0.0.1") as holder:
         place = holder.getsockname()
         with socket.socket() as stranger, pytest.raises(OSError, match="in use"):

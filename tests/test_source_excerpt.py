@@ -88,7 +88,7 @@ def elf(path: Path, code: bytes, *, address: int) -> Path:
 
 
 def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> source_excerpt.Listing:
-    """What is kept of an instruction that faulted, at so many bytes into some code."""
+    """The record of an instruction that faulted, at an offset into some code."""
     binary = elf(run.binary("armv5"), code, address=0x10000)
     maps = [fault_log.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
     record = fakes.fault(pc=0x10000 + offset, maps=maps, **fault)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A tree is recognised, told apart by its sources alone, copied without products, and never written to."""
+"""A tree is recognised, distinguished only by its sources, copied without products, and never written to."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_trees_folder_is_told_from_the_top_of_its_repository(
 
 
 def linked_tree(tmp_path: Path) -> Path:
-    """A tree with links of every kind, and what is behind those that lead out of it."""
+    """A tree with links of every kind, and the targets of those that lead out of it."""
     tree = fakes.server_tree(tmp_path / "tree")
     outside = tmp_path / "outside"
     fakes.write(outside / "shared.h", "#define SHARED 1\n")
@@ -261,7 +261,7 @@ def test_a_copy_has_what_was_digested_and_no_link_leads_out_of_it(tmp_path: Path
     before = digest_of(tree)
     copy = tmp_path / "elsewhere" / "copy"
     assert copy_tree(tree, copy) == before
-    # Whatever becomes of the tree and of what was behind its links:
+    # Whatever happens to the tree and to the targets of its links:
     for path in (tree, tmp_path / "outside"):
         path.rename(path.with_name(f"{path.name}-gone"))
     assert (copy / "src" / "shared.h").read_text("utf-8") == "#define SHARED 1\n"

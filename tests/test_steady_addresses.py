@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def runner_in(cache: Path, *, keeps: bool) -> Runner:
-    """With an emulator that says what personality it has."""
+    """A runner with an emulator that prints its personality."""
     emulator = fakes.write(cache / "emulators" / "says", "#!/bin/sh\ncat /proc/self/personality\n", mode=0o755)
     runner = fakes.unemulated(fakes.target())
     return msgspec.structs.replace(runner, program=emulator, translations=cache / "translations" if keeps else None)

@@ -1,4 +1,6 @@
-"""Suites stand alone: a suite imports what suites share and itself, never another suite, and the harness names none."""
+"""Suites are independent: a suite imports itself and the shared code, never another suite, and the harness names no
+suite.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ SHARED = "_shared"
 
 
 def trespasses(folder: Path) -> list[str]:
-    """Each import by which a suite below `folder`, or what suites share, depends on a suite that is another one."""
+    """Each import through which a suite below `folder`, or the shared code, depends on another suite."""
     found = []
     for path in sorted(folder.rglob("*.py")):
         file = path.relative_to(folder)
@@ -80,7 +82,7 @@ ENGLISH = {
     "visible",
     "width",
 }
-"""Suite names that are words of the field as well: what a program calls so need not be the suite."""
+"""Suite names that are also common words: such a name in a program need not mean the suite."""
 PROGRAMS = {"units", "selftests"}
 """The kinds of core.model.Program, which run folders record; the suites that run them have the same names."""
 EXCUSED = {

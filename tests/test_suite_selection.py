@@ -1,4 +1,4 @@
-"""Which suites a changed file asks for: what suites cover, what no build sees, and everything for the rest."""
+"""The suites that a changed file requires: those that cover it, none for a file that no build reads, otherwise all."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_what_the_units_call_is_never_left_to_others() -> None:
 
 
 def test_no_header_is_covered_but_those_of_one_algorithm() -> None:
-    """A suite that said `src/*` would take all others away from what is in a header."""
+    """A suite with the glob `src/*` would exclude all other suites from a change to a header."""
     for header in ("server", "redis", "sds", "dict", "zmalloc", "util", "config", "endianconv", "listpack", "rax"):
         assert chosen(f"src/{header}.h").suites == QUICK, header
 
@@ -174,7 +174,9 @@ def looked_at_by(file: str) -> str:
     ("file", "covering"), [("deps/hiredis/hiredis.c", "replication"), ("src/crc16_slottable.h", "cluster")]
 )
 def test_what_the_client_and_the_benchmark_use_beside_a_server_asks_for_them(file: str, covering: str) -> None:
-    """A fault in what the client alone uses of deps/hiredis passed: no suite ran that starts a client."""
+    """A defect: a fault in code of deps/hiredis that only the client uses passed, because no suite ran that starts a
+    client.
+    """
     (change,) = chosen(file).changes
     assert change.suites == [*QUICK, covering, "programs"]
     assert (change.covering, change.partial) == ([covering], ["programs"])
@@ -182,7 +184,7 @@ def test_what_the_client_and_the_benchmark_use_beside_a_server_asks_for_them(fil
 
 @pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
 def test_every_source_file_of_a_release_is_looked_at_as_a_reader_agreed_or_said_to_be_unchecked(table: Path) -> None:
-    """A star stands for all files of the folder. A change of `source_globs` or ignored_paths.toml shows here."""
+    """An asterisk stands for all files of the folder. Changes of `source_globs` or ignored_paths.toml appear here."""
     rows = [line.split("  ") for line in table.read_text("utf-8").splitlines()]
     wrong = {file: found for file, agreed in rows if (found := looked_at_by(file.replace("*", "any.c"))) != agreed}
     assert wrong == {}

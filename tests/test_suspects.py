@@ -1,4 +1,4 @@
-"""The ranking of functions behind a wrong result. tests/end_to_end/test_suspects.py makes one of a planted bug."""
+"""The ranking of functions for a wrong result. tests/end_to_end/test_suspects.py makes one for a planted bug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of encodings, what is prescribed for them, and how tables of decoders are read."""
+"""The data about encodings, their prescribed effects, and how tables of decoders are read."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_encodings_parts_fit_together(name: str) -> None:
     every = program.encodings(CATALOG.targets[name])
     assert len({one.name for one in every}) == len(every)
     for one in every:
-        # What sweep.c keeps before and behind the 64 places of an access.
+        # The bytes that sweep.c keeps before and after the 64 places of an access.
         assert all(move.memory >= 0 and move.memory + move.size <= 128 for move in one.moves), one.name
         assert one.moves or one.results, one.name
         stores = any(move.direction == "store" for move in one.moves)
@@ -87,7 +87,7 @@ def test_an_encodings_parts_fit_together(name: str) -> None:
         ("sparc64", "signal", "ldd [%o4], %o2", "dsssssss"),
         ("sparc64", "strict", "ldd [%o4], %f34", "dsssssss"),
         ("sparc32plus", "solaris-4s", "ldx [%o4], %o2", "dsssdsss"),
-        # What drops the low bits of its address does so under every policy.
+        # An access that drops the low bits of its address does so under every policy.
         ("mips", "signal", "luxc1 $f2, $5($4)", "dttttttt"),
         ("mips64", "strict", "suxc1 $f2, $5($4)", "dttttttt"),
         ("mips", "signal", "lwl $2, 0($4); lwr $2, 3($4)", "dddddddd"),

@@ -1,4 +1,4 @@
-"""Addresses become functions and places, and whose code it is is told; what is not known stays unknown."""
+"""Addresses become functions, places and origins; unknown ones stay unknown."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ first:
 second:
 \t@echo 'y.c:9:9: error: another'; exit 1
 """
-"""Two errors: the first comes for one machine alone, if that is named; make stops at one of them, as a rule."""
+"""Two errors. The first occurs only on the named machine, if there is one. Normally make stops at one of them."""
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_what_fails_for_the_target_alone_is_its_finding_though_something_else_fa
 ) -> None:
     tree = tree_that_says(tmp_path, "x.c:3:5: error: of ARM alone", machine="armv5tel")
     prepared = failed(bench, tree)
-    # One job at a time would meet this one alone.
+    # With one job at a time, make would reach only this error.
     prepared["armv5"] = msgspec.structs.replace(
         prepared["armv5"], complaints=frozenset({"x.c:3:5: error: of ARM alone"})
     )
@@ -124,7 +124,7 @@ def test_this_machine_is_built_first_and_a_run_that_needs_it_stops_there(
     fakes.write(tmp_path / "bin" / "gcc", "#!/bin/sh\necho 'gcc 1.0'\n", mode=0o755)
     setup = run_setup(bench, tree_that_says(tmp_path, "x.c:3:5: error: boom", machine=""))
     setup.request = msgspec.structs.replace(setup.request, needs_native=needs_native)
-    # A run that goes on comes to the emulators, which are not there.
+    # A run that continues needs the emulators, which do not exist here.
     with pytest.raises(InconclusiveError if needs_native else InfrastructureError) as caught:
         setup.prepare()
     assert "building redis-7.0.15 for native -O2 …" in fakes.printed(bench.progress)

@@ -1,4 +1,4 @@
-"""The client of Tcl suites (resp.c), against servers of canned bytes: what it returns, and how failures differ."""
+"""The client of Tcl suites (resp.c), against servers that send fixed bytes: its results, and its errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def client() -> Path:
 
 @pytest.fixture
 def served(client: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Runs a script with `connection`, whose server answers anything with the pieces, and then closes it if told so."""
+    """Runs a script with `connection`, whose server replies to anything with the pieces, and then closes it
+    on request.
+    """
     servers: list[socket.socket] = []
 
     def run(script: str, *pieces: bytes, closes: bool = True, deadline: str = DEADLINE) -> str:

@@ -248,7 +248,7 @@ test planted-2.2 {another} -constraints {fullTier knowsObjects} -body { set x 1 
 
 @pytest.fixture
 def needing(tmp_path: Path) -> Iterator[Callable[[str, bytes, bytes], str]]:
-    """Runs a planted test whose guest and oracle lack a command each; what tcltest printed."""
+    """Runs a planted test whose guest and oracle each lack a command. Returns tcltest's output."""
     file = fakes.write(tmp_path / "planted.testsuite", NEEDS)
     servers: list[Pong] = []
     interpreters: list[Interpreter] = []
@@ -290,7 +290,7 @@ def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
 
 
 def joined(chunks: list[Chunk]) -> dict[str, bytes]:
-    """What was sent on all connections in turn, and what was received."""
+    """The bytes sent on all connections in order, and the bytes received."""
     return {
         direction: b"".join(chunk.content for chunk in chunks if chunk.direction == direction)
         for direction in ("request", "reply")
@@ -313,7 +313,7 @@ def test_a_client_that_records_by_itself_records_what_the_proxy_does(
     by_proxy, by_itself = recorded
     assert joined(by_itself) == joined(by_proxy)
     assert b"PING" in joined(by_itself)["request"]
-    # Each on connections of its own.
+    # Each test has its own connections.
     numbers = [{chunk.connection for chunk in chunks} for chunks in recorded]
     assert len(numbers[0]) == len(numbers[1]) == 2
     recorder.close()

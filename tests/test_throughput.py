@@ -1,4 +1,4 @@
-"""Throughput: what a run's guests said they carried out, by the cells' time."""
+"""Throughput: the commands that a run's guests report, divided by the cells' time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as agreement of the tiers, and what explains a difference."""
+"""Agreement of the tiers, and the explanations of a difference."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_difference_with_a_reason_is_explained_and_no_agreement() -> None:
         differing(reason=""),
         # Both the same, and both wrong.
         differing(user="done", reason=""),
-        # The model is not what is prescribed: no reason for the kernel's answer excuses that.
+        # The model differs from the prescribed outcome, which no explanation of the kernel's answer excuses.
         differing(user="signal"),
     ],
 )

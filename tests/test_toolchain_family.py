@@ -1,4 +1,4 @@
-"""Families of toolchains: which targets they have, where their compilers come from, and what a run remembers."""
+"""Families of toolchains: their targets, the sources of their compilers, and what a run records about them."""
 
 from __future__ import annotations
 

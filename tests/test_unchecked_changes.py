@@ -188,7 +188,7 @@ def entered(tmp_path: Path, *unnoted: str, **targets: tuple[str, int, bool]) -> 
 
 
 def test_targets_on_which_a_change_alters_nothing_are_named(tmp_path: Path) -> None:
-    """Such as code for another machine alone: it passed without a word."""
+    """For example code only for another machine. A defect: such a change passed without a message."""
     told = "the change does not alter the server's code on armv5, armv6"
     nothing = ("", 0, False)
     assert entered(tmp_path, armv5=nothing, armv6=nothing, armv7=("", 2, False)) == ([], [told])
@@ -215,7 +215,7 @@ def test_what_no_test_enters_of_a_change_is_not_checked_and_what_some_enter_is_a
 def of_lines(
     tmp_path: Path, *lines: str, of: int, whole: bool = True, unnoted: str = ""
 ) -> tuple[list[str], list[str]]:
-    """What is said of edited lines that no test executed, where a test enters a function that differs."""
+    """The messages about edited lines that no test executed, when a test enters a changed function."""
     record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
     armv5 = Unentered(
         functions=[], of=1, data_differ=True, unnoted=unnoted.split(), lines=[*lines], of_lines=of, whole=whole
@@ -225,7 +225,7 @@ def of_lines(
 
 
 def test_edited_lines_that_no_test_executes_are_named_and_alone_they_are_not_checked(tmp_path: Path) -> None:
-    """A fault in a branch that no test takes passed without a word, where tests enter its function."""
+    """A defect: a fault in a branch that no test takes passed without a message if tests enter its function."""
     lines = ("src/a.c:9", "src/a.c:10", "src/b.c:7")
     told = "no test executes any changed line on armv5: src/a.c:9-10, src/b.c:7"
     assert of_lines(tmp_path, *lines, of=3) == ([f"NOT CHECKED: {told}"], [])
@@ -237,7 +237,7 @@ def test_edited_lines_that_no_test_executes_are_named_and_alone_they_are_not_che
 
 
 def beside_the_server(tmp_path: Path, *lines: str, of: int, whole: bool = True, differs: bool = False) -> list[str]:
-    """What is said of edited lines of the client that no test executed."""
+    """The messages about edited lines of the client that no test executed."""
     record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
     armv5 = Unentered(
         functions=[], of=int(differs), data_differ=False, unnoted=[], beside=[*lines], of_beside=of, whole_beside=whole
@@ -247,7 +247,7 @@ def beside_the_server(tmp_path: Path, *lines: str, of: int, whole: bool = True, 
 
 
 def test_edited_lines_of_the_client_alone_that_no_test_executes_are_not_checked(tmp_path: Path) -> None:
-    """All that was said was that the server is the base's."""
+    """A defect: the only message was that the server equals the base's."""
     lines = ("src/redis-cli.c:9", "src/redis-cli.c:10")
     told = "NOT CHECKED: no test executes any changed line on armv5: src/redis-cli.c:9-10"
     assert beside_the_server(tmp_path, *lines, of=2) == [told]
@@ -259,7 +259,9 @@ def test_edited_lines_of_the_client_alone_that_no_test_executes_are_not_checked(
 
 
 def test_where_nobody_can_compare_with_the_base_that_is_said(tmp_path: Path) -> None:
-    """A base that does not compile, or objects that cannot be read: it passed without a word of what no test enters."""
+    """The base does not compile, or objects cannot be read. A defect: code that no test enters passed without a
+    message.
+    """
     record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
     assert unchecked_changes.not_compared(record, changes("src/bitops.c")) == [], "a run of before, which did not say"
     record = msgspec.structs.replace(record, uncompared=True)

@@ -1,4 +1,4 @@
-"""Units: what is compiled, what is left out and what is broken; what their runs left, and what is judged of it.
+"""Units: compiled, omitted and broken ones; the output of their runs, and its judgement.
 
 The compiler is a fake.
 """
@@ -46,7 +46,7 @@ def test_every_unit_has_a_driver_with_its_function_and_a_judge() -> None:
 
 
 def test_no_driver_is_named_as_a_file_of_a_server() -> None:
-    """Its object may land beside the server's own."""
+    """Otherwise its object could replace the server's."""
     for path in (unit_drivers.folder() / "drivers").glob("*.c"):
         assert re.match(r"unit_|main\.c", path.name)
 
@@ -253,7 +253,7 @@ esac
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, run_folder.TestEvent]]:
-    """What pytest said of a cell with that program, and unit -> what was recorded."""
+    """The output of pytest for a cell with that program, and unit -> its record."""
     folder = tmp_path_factory.mktemp("cell")
     program = fakes.write(folder / "units", PROGRAM, mode=0o755)
     spec = cells.spec_of("units", folder, fakes.unemulated(fakes.target("native")))

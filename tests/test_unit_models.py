@@ -46,7 +46,7 @@ def test_siphash_2_4_is_that_of_the_reference_at_every_length() -> None:
 
 @pytest.mark.parametrize("data", [b"a", b"plumbli", b"plumblin", b"plumbline", bytes(range(256))])
 def test_siphash_1_3_is_that_of_this_python(data: bytes) -> None:
-    """PEP 456: CPython hashes bytes so since 3.11, with a key of nought where PYTHONHASHSEED is 0."""
+    """PEP 456: CPython hashes bytes in this way since 3.11, with a zero key if PYTHONHASHSEED is 0."""
     if sys.hash_info.algorithm != "siphash13":
         pytest.skip(f"this Python hashes with {sys.hash_info.algorithm}")
     program = f"print(hash(bytes.fromhex('{data.hex()}')))"
@@ -69,7 +69,7 @@ SIPHASH_1_2 = {
     15: 0xEC8F61BC1C8966A6,
     63: 0xFF6D07AFACBAD6D9,
 }
-"""The authors publish none. These were worked out by the model when it gave what the two tests above demand, and are
+"""The authors publish no values. The model computed these when it passed the two tests above, and they are
 what redis-7.0.15 gives on x86-64."""
 
 
@@ -416,7 +416,7 @@ def test_a_header_that_holds_less_than_its_size_is_a_complaint(strings: str) -> 
 
 
 def test_a_drawing_of_a_radix_tree_is_read_by_its_definition() -> None:
-    """Chains in quotes, branches in brackets, values behind an equals sign."""
+    """Chains in quotes, branches in brackets, values after an equals sign."""
     drawing = """\
 [go]
  `-(g) "r" -> [ae]=0x2

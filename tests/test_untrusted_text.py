@@ -1,4 +1,4 @@
-"""Whatever a server wrote, what is shown of it has no effect, and what is plain is shown as it is."""
+"""A server's output has no effect where it is shown, and plain text is shown unchanged."""
 
 from __future__ import annotations
 

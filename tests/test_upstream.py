@@ -1,4 +1,4 @@
-"""The suite of upstream's own tests: what the overlay notes, what the launcher becomes, and what follows from both.
+"""The suite of upstream's own tests: the overlay's records, the programs that the launcher starts, and the results.
 
 The tests run the real overlay and launcher against a test program of our own, which has the procedures that upstream's
 programs have.

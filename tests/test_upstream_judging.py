@@ -1,4 +1,4 @@
-"""Stored evidence of upstream's own tests: whose fault it is, what follows from it, and which crash was on purpose."""
+"""Stored evidence of upstream's own tests: blame, findings, and intended crashes."""
 
 from __future__ import annotations
 

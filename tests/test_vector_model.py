@@ -1,4 +1,4 @@
-"""The model of vector sets: known similarities and projections, what each kind keeps, and the saved form."""
+"""The model of vector sets: known similarities and projections, stored components of each kind, and the saved form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in the workflow files: whose actions they use, and that the how-to tells every input."""
+"""The workflow files: the actions that they use, and inputs, all of which the how-to describes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PINNED = r"uses: ((?:actions|github)/[\w-]+)((?:/[\w-]+)?)@([0-9a-f]{40} # v\d+\
 
 
 def test_only_githubs_own_actions_are_used_each_by_one_commit_with_its_version() -> None:
-    """Repositories may demand commits of everything that they call, and of what that calls."""
+    """A repository may require commits for every action that it calls, directly or indirectly."""
     commits: dict[str, set[str]] = {}
     for path in FILES:
         text = path.read_text("utf-8")

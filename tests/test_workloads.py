@@ -1,4 +1,4 @@
-"""Workloads are read strictly, and what cannot be sent is refused before any server starts."""
+"""Workloads are read strictly, and requests that cannot be sent are refused before any server starts."""
 
 from __future__ import annotations
 

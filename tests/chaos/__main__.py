@@ -20,7 +20,7 @@ from tests.chaos.rounds import Chaos, rounds
 @click.option("--cuts", default=20_000, show_default=True, help="How many times to cut a run's evidence.")
 @click.option("--seed", default=1, show_default=True, help="What decides which, where and when.")
 def main(faults: int, cuts: int, seed: int) -> None:
-    """Inject faults into checks of a clean server, and cut what they recorded."""
+    """Inject faults into checks of a clean server, and cut the files that they recorded."""
     with tempfile.TemporaryDirectory(prefix="plumbline-chaos-", ignore_cleanup_errors=True) as folder:
         chaos = Chaos(Path(folder), seed=seed)
         codes: Counter[tuple[str, int]] = Counter()

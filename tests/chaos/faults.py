@@ -1,4 +1,4 @@
-"""The faults: what is done to a running check, to its environment, or to a cache before it begins.
+"""The faults: damage to a running check, to its environment, or to a cache before the check begins.
 
 Each is one function; those of a running check are told its process and its run folder, and are called when its cell has
 recorded some of its tests. All draw from a seeded generator, so that a round can be repeated.

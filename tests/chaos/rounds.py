@@ -1,4 +1,4 @@
-"""One round: a fault, a check of a clean server, and what may be believed of it. The judge of the judgement.
+"""One round: a fault, a check of a clean server, and a test of whether the check's result is true.
 
 The server is clean, so that every finding is false; and a PASS is false unless it tells of just the tests that pass
 when nobody interferes.
@@ -47,7 +47,7 @@ class Outcome:
     code: int
     verdict: str
     lies: tuple[str, ...]
-    """What was wrong with it: a false PASS, a false finding, an orphan; nothing when the fault was withstood."""
+    """The wrong results: a false PASS, a false finding, an orphan; empty if the check withstood the fault."""
 
 
 Counts = dict[str, tuple[str, int, int, int]]
@@ -69,7 +69,7 @@ class Chaos:
             for path in chosen:
                 into = self.cache / kind / path.name
                 shutil.copytree(path, into, symlinks=True) if path.is_dir() else shutil.copy2(path, into)
-        # Nobody interferes: this is what a check comes to.
+        # A check without a fault shows the normal result.
         run = self._finished()
         self.usual = counts(self._document(run))
         assert {verdict for verdict, *_ in self.usual.values()} == {"PASS"}, self.usual
@@ -111,7 +111,9 @@ class Chaos:
         return self._outcome(name, plumb.returncode, run)
 
     def cached(self, what: str, how: str) -> Outcome:
-        """A check with a cache in which one file was damaged: without the network it is mended from what is there."""
+        """A check with one damaged file in the cache: without the network, Plumbline must repair it from the other
+        entries.
+        """
         path = self.used[what]
         entry = path.parent
         self._give_objects()
@@ -125,18 +127,18 @@ class Chaos:
             return self._outcome(f"{what} {how}", plumb.returncode, run)
         finally:
             if not entry.is_dir():
-                # It could not be made anew: the next round has it again.
+                # The entry could not be made again: the next round gets it back.
                 shutil.copytree(kept, entry, symlinks=True)
                 seal = Cache.default().root / entry.parent.name / f"{entry.name}.seal"
                 shutil.copy2(seal, entry.with_name(f"{entry.name}.seal"))
             shutil.rmtree(kept)
 
     def damaged_entries(self) -> list[str]:
-        """What of the cache is not as it was sealed, after all rounds."""
+        """The cache entries that differ from their seals after all rounds."""
         return Cache(self.cache).damage(read_again=True)
 
     def cuts(self, most: int) -> Iterator[str]:
-        """Cut every file of a run's evidence, at as many bytes as fit; tells where a cut passed."""
+        """Cut every file of a run's evidence, about `most` times in all. Yields the cuts that passed."""
         run = self._finished()
         known = fakes.write(self.folder / "known.toml", "findings = []\n")
         seals = sorted(run.rglob(evidence_seal.NAME))
@@ -156,7 +158,7 @@ class Chaos:
         assert _passes(run, known), "whole again, it does not pass"
 
     def _give_objects(self) -> None:
-        """What ccache keeps, so that a server is not compiled for a minute where it is built anew."""
+        """Provide ccache's objects, so that a new build of a server does not compile for a minute."""
         kept = Cache.default().root / "ccache"
         if kept.is_dir() and not (self.cache / "ccache").exists():
             # Others may remove an object in the meantime.
@@ -171,7 +173,7 @@ class Chaos:
     def _started(
         self, run: Path, more: Mapping[str, str], *, before: Callable[[], None] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A check, which is waited for; a file has what it prints."""
+        """A running check, whose output goes to a file."""
         with (
             _output(run).open("wb") as out,
             _output(run).with_suffix(".err").open("wb") as err,
@@ -189,7 +191,7 @@ class Chaos:
             plumb.wait(SECONDS)
 
     def _finished(self) -> Path:
-        """The run folder of a check that nobody interfered with."""
+        """The run folder of a check without a fault."""
         run = self._fresh()
         with self._started(run, {}):
             pass

@@ -1,4 +1,4 @@
-"""A page in a real browser: headless Chromium, its document after rendering, and what it complained of."""
+"""A page in a real browser, headless Chromium: the rendered document, and the browser's complaints."""
 
 from __future__ import annotations
 

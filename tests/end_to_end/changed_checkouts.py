@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OF = ("--base", "HEAD", "--server")
 UNITS = ("--suite", "units")
-"""The quickest that sees what is planted."""
+"""The quickest suite that finds the planted bugs."""
 
 
 def git(folder: Path, *words: str) -> None:
@@ -27,7 +27,9 @@ def git(folder: Path, *words: str) -> None:
 
 
 def commit(folder: Path) -> None:
-    """Commit all. The time makes another commit of the same tree, whose seed, and so whose kept cells, are others."""
+    """Commit all changes. The time makes a different commit of the same tree, with a different seed and different kept
+    cells.
+    """
     git(folder, "add", "--all", "--force")
     git(folder, "commit", "--quiet", "--message", f"more at {time.time_ns()}")
 

@@ -1,4 +1,4 @@
-"""Follows a document to the letter: types its commands, and compares what it shows of their output.
+"""Follows a document to the letter: types its commands, and compares their output with the document.
 
 A fenced block of `sh` is typed line by line; `# exit N` behind a command is what it must exit with, else 0. A block of
 `text` that follows must be found in the output of the block before: its lines in order, `…` for anything.
@@ -35,7 +35,9 @@ def follow(document: Path, folder: Path) -> None:
 
 
 def first_absent(shown: str, output: str) -> str:
-    """The first line that the output does not have behind those before it; empty where all are there."""
+    """The first of the lines that the output does not contain after the lines before it; empty if it contains all in
+    order.
+    """
     lines = iter(output.splitlines())
     for line in filter(str.strip, shown.splitlines()):
         parts = [re.escape(" ".join(part.split())) for part in line.split("…")]

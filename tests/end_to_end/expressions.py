@@ -19,7 +19,7 @@ _LITERALS = {"true": True, "false": False, "null": None}
 
 
 class ExpressionError(Exception):
-    """What is no expression, or names what is not there."""
+    """The text is not an expression, or names something that does not exist."""
 
 
 def expand(text: str, contexts: dict[str, Any], functions: dict[str, Callable[..., Any]] | None = None) -> Any:
@@ -51,7 +51,9 @@ def text_of(value: Any) -> str:
 
 
 def is_true(value: Any) -> bool:
-    """As GitHub takes a value for a condition: objects are true, and so is every text but the empty one."""
+    """Whether GitHub treats a value as true in a condition: objects are true, and so is every text except the empty
+    one.
+    """
     return isinstance(value, (dict, list)) or bool(value)
 
 
@@ -179,4 +181,4 @@ class _Reader:
 
 
 class Strict(dict[str, Any]):
-    """A context whose names are all declared, so that another one is a mistake: inputs, steps, jobs that are needed."""
+    """A context whose names are all declared, so that any other name is an error: inputs, steps, needed jobs."""

@@ -1,4 +1,4 @@
-"""Builds Plumbline's wheel, and installs it in an environment that holds nothing but what the wheel requires."""
+"""Builds Plumbline's wheel, and installs it in an environment that contains only what the wheel requires."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def built_wheel(folder: Path, checkout: Path = ROOT) -> Path:
 
 
 def install(folder: Path, wheel: Path, *others: Path) -> Installation:
-    """An environment with the wheel, with what it requires, and with other wheels.
+    """An environment with the wheel, its requirements, and other wheels.
 
     That is taken from the environment of the tests, which is locked: an installation needs no network. A package that
     Plumbline uses and does not require is missing.

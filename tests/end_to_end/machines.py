@@ -1,4 +1,4 @@
-"""What an end-to-end test needs to run programs of its own on a target: emulator, toolchain, cache."""
+"""What an end-to-end test needs to run its own programs on a target: emulator, toolchain, cache."""
 
 from __future__ import annotations
 

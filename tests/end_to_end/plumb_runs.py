@@ -1,4 +1,4 @@
-"""Runs `plumb` as a user would, in a process of its own, and finds what it leaves behind."""
+"""Runs `plumb` as a user would, in a separate process, and finds the processes and files that it leaves behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIXUP_FOR_SIGNAL = (
     "emulator.alignment_option = lambda policy: honest(Catalog().policies['fixup']); "
     "from harness.cli.console_script import main; main()"
 )
-"""A sabotaged harness: the emulator repairs what it was asked to trap."""
+"""A sabotaged harness: the emulator repairs accesses that it should trap."""
 
 
 def run(*words: object, program: list[str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Builds what the end-to-end tests have in common before the first of them, and says what it builds, and why.
+"""Builds what several end-to-end tests need before the first test, and prints what it builds and why.
 
 `ci/test` calls it: inside tests nobody would see it, and several would wait for one. `--all` adds what the extended
 tests need. What is in the cache already takes no time.
@@ -36,7 +36,7 @@ AT_A_TIME = 2
 def steps(
     catalog: Catalog, cache: Cache, progress: Progress, *, everything: bool
 ) -> list[tuple[str, Callable[[], object]]]:
-    """What there is to build, in order: why, and how."""
+    """The steps of the preparation in order, each with its reason."""
     fetcher = Fetcher(cache, progress)
     emulators, kernels, builder = (
         Emulators(cache, fetcher, progress),

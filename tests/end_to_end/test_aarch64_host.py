@@ -103,7 +103,7 @@ CASES = {
         "guest /t/odd",
     ],
 }
-"""Command -> what is seen of it: lines of its own, and what the tracer left."""
+"""Command -> the expected lines of its output and of the tracer's files."""
 INIT = """\
 #!/bin/busybox sh
 /bin/busybox --install -s /bin

@@ -1,4 +1,4 @@
-"""Streams on real servers, one after the other: none finds what another left, and every end and lost reply is seen."""
+"""Consecutive streams on real servers do not affect each other, and every death and every lost reply is noticed."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_an_end_is_that_of_the_command_that_brings_it(mortal_pair: Pair) -> None
 
 
 def spoiling(guest: Guest, spoil: Callable[[bytes, bytes], bytes | None]) -> RecordedServer:
-    """Something between a server and its clients that changes what the server replies to a write; None: it hangs up."""
+    """A proxy between a server and its clients that changes the replies to a write; None: it closes the connection."""
 
     def answer(write: bytes) -> bytes | None:
         count = len(from_wire(write))

@@ -82,7 +82,7 @@ def test_a_call_to_a_misaligned_function_is_a_bus_error_with_a_record(
     ran = Ran(programs, tmp_path, target, "signal", "jump")
     assert ran.code == -signal.SIGBUS, ran.text
     (fault,) = ran.log.faults
-    # Linux arch/loongarch/kernel/traps.c, do_ade(): what is misaligned is no data.
+    # Linux arch/loongarch/kernel/traps.c, do_ade(): the misaligned address is not that of data.
     code = BUS_ADRERR if target == "loongarch64" else fault_log.BUS_ADRALN
     assert (fault.signal, fault.code) == (signal.SIGBUS, code)
     # An instruction of m68k may begin at any even address.

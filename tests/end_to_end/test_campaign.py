@@ -54,7 +54,7 @@ def test_a_check_on_workers_says_what_the_same_check_says_alone(tmp_path: Path) 
     assert (spread.returncode, alone.returncode) == (1, 1), spread.stderr
     assert told(plumb_runs.document(spread)) == told(plumb_runs.document(alone))
     assert told(plumb_runs.document(alone))["findings"], "nothing to compare"
-    # The reproducers are where the commands name them.
+    # The reproducers are at the paths in the commands.
     for finding in plumb_runs.document(spread)["findings"]:
         assert str(tmp_path / "spread" / "jobs") in finding["replay"]
     # What has arrived is not run again, and says the same.
@@ -76,10 +76,10 @@ def test_what_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: 
     first, second = (
         corpus_folder.tried(campaign.run_of(entry.job) / LEARNED / f"redis-7.0.15-{entry.target}") for entry in learned
     )
-    # Jobs draw different streams: what both tried, the second one was given.
+    # Jobs draw different streams: the second job received the streams that both tried.
     given = [name for name in first.keys() & second.keys() if second[name].new]
     assert given, "nothing that the first target found shows anything on the second"
-    # What the second one drew itself is in turn what the first one tries next time: on a slow machine perhaps nothing.
+    # The first job tries the second one's own streams next time: on a slow machine there may be none.
     theirs = tmp_path / "corpora" / f"redis-7.0.15-{learned[0].target}"
     untried = [entry.name for entry in corpus_folder.entries(theirs) if corpus_folder.features_of(entry) is None]
     assert set(untried) == {name for name in second.keys() - first.keys() if second[name].new}

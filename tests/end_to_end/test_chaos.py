@@ -1,4 +1,4 @@
-"""Some rounds of chaos, seeded: `python -m tests.chaos` goes on for hours (docs/RELIABILITY.md)."""
+"""Some seeded rounds of chaos: `python -m tests.chaos` runs for hours (docs/RELIABILITY.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real compilers say of a tree in which casts and shifts are planted that fit this machine alone."""
+"""Warnings of real compilers for a tree with planted casts and shifts that are right only on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every access of every target, at every offset, under every policy: the emulator does what is prescribed.
+"""The emulator does what is prescribed for every access of every target, at every offset, under every policy.
 
 And it is noticed when it does not: each way of breaking it fails.
 """
@@ -87,7 +87,7 @@ def test_the_emulator_does_what_is_prescribed(name: str, policy: str, tmp_path: 
 
 
 def broken(prescribed: Policy, target: Target, runner: Runner) -> list[Policy]:
-    """What differs from a policy in one thing, each of which makes a difference on the target."""
+    """Variants of a policy with one change each, all of which have an effect on the target."""
     change = msgspec.structs.replace
     concerned = {
         case.access.access_class
@@ -127,7 +127,7 @@ def test_every_access_that_must_raise_a_signal_kills_a_process_without_a_handler
 
 
 def test_the_program_tells_of_each_access_as_soon_as_it_has_made_it() -> None:
-    """By that its deadline begins anew. A socket of this kind keeps apart what a program writes at once."""
+    """Each line restarts the deadline. A socket of this kind keeps separate writes apart."""
     target = CATALOG.targets["armv5"]
     program, runner, _ = prepared("armv5", CATALOG.policies["signal"])
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -142,7 +142,7 @@ def test_the_program_tells_of_each_access_as_soon_as_it_has_made_it() -> None:
 
 
 def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
-    """-xmemalign=8i repairs and goes on, 8s raises SIGBUS (Sun Studio 12 C User's Guide, B.2.111)."""
+    """-xmemalign=8i repairs and continues, 8s raises SIGBUS (Sun Studio 12 C User's Guide, B.2.111)."""
     outcomes = {}
     for policy in ("solaris-8i", "solaris-8s"):
         chosen = rules.policy_for(CATALOG.policies, policy, CATALOG.targets["sparc64"])
@@ -155,10 +155,10 @@ def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
 
 
 def test_an_access_that_never_ends_is_told_and_soon() -> None:
-    """As on ARMv5's kernel in mode 0, where the same fault comes again for ever."""
+    """As with ARMv5's kernel in mode 0, where the same fault recurs without end."""
     target = CATALOG.targets["armv5"]
     ldr = next(one for one in access_table.plain_accesses(target) if one.name == "ldr")
-    # Endless but where the address is a multiple of 4.
+    # Endless unless the address is a multiple of 4.
     code = ["tst %0, #3", "1: bne 1b", *ldr.code]
     accesses = [msgspec.structs.replace(ldr, name="endless", code=code), ldr]
     program = canary.compile_canary(Cache.default(), target, CATALOG.toolchain_of(target), accesses=accesses)

@@ -1,4 +1,4 @@
-"""Two clients of a real server take turns: what each is answered and hears does not depend on how fast it is."""
+"""Two clients of a real server take turns: the replies and messages of each do not depend on the server's speed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
 
 
 def replies_to(server: Guest, text: str) -> list[Reply]:
-    """What an empty server answers two clients."""
+    """The replies of an empty server to two clients."""
     replies: list[Reply] = []
     with contextlib.ExitStack() as connections:
         clients = [
@@ -71,7 +71,7 @@ def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(serv
     with contextlib.ExitStack() as connections:
         earlier = connections.enter_context(Client.at_socket(server.upstream, deadline_seconds=20))
         earlier.send(wire(from_text("BLPOP elsewhere 0\n")))
-        # A server may read what came first from a new connection after what came later from an old one.
+        # A server may read an earlier request of a new connection after a later request of an old one.
         deadline = time.monotonic() + 20
         while emptying.control(server).blocked_clients() != 1:
             assert time.monotonic() < deadline, "the client does not block"

@@ -1,4 +1,4 @@
-"""plumb deb builds source packages for a target and tells what their tests show, and how far a build came.
+"""plumb deb builds source packages for a target, and reports the results of their tests, and how far a build came.
 
 The packages are made here by dpkg-source, and lie in the cache as apt would leave them. One test asks the archive.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 RELEASED, PATCHED = 1577836800, 1609459200
-"""Times of files: a patch of Debian's comes later than what upstream generated."""
+"""Times of files: Debian's patches are later than upstream's generated files."""
 BUILDS = "all: odd\nodd: odd.c\n\t$(CC) -O1 -pthread -o $@ $<\n"
 CONFIGURE = """\
 #!/bin/sh
@@ -121,7 +121,7 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
         ({"Makefile": BUILDS}, "neither a goal `check` nor a goal `test`"),
         ({"Makefile": BUILDS, "odd.c": "int main(void) { return 0 }\n"}, "does not build for the target"),
         ({"configure": "#!/bin/sh\nexit 1\n"}, "could not be configured"),
-        # Programs of this machine alone prove nothing about the target.
+        # A build that runs only programs of this machine proves nothing about the target.
         ({"Makefile": f"{BUILDS}check:\n\ttrue\n"}, "no program of armv5 ran below it"),
         # Nor does one that the build itself runs.
         ({"Makefile": f"{BUILDS}\t./odd\ncheck:\n\ttrue\n"}, "no program of armv5 ran in its tests"),
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_what_its_description_says_is_refused(tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_package_of_the_archive_is_fetched_and_its_tests_pass(tmp_path: Path) -> None:
-    """A release that nobody here wrote, as apt fetches and verifies it."""
+    """A third party's release, as apt fetches and verifies it."""
     finished = plumb(tmp_path, "deb", "--target", "sparc64", "--json", "zlib")
     assert finished.returncode == ExitCode.PASS, finished.stderr
     found = json.loads(finished.stdout)

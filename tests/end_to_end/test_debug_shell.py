@@ -98,7 +98,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def expect(self, pattern: str) -> re.Match[str]:
-        """Wait until what was said since the last match has it."""
+        """Wait until the output since the last match contains the text."""
         deadline = time.monotonic() + SECONDS
         while not (found := re.search(pattern, self.output)):
             assert time.monotonic() < deadline, f"no {pattern} in:\n{self.output}"
@@ -115,7 +115,7 @@ class Terminal:
 
 
 LEAD = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-"""Makes the terminal the session's own, as it is in a terminal's window, so that Ctrl-C is a signal."""
+"""Makes the terminal the session's controlling terminal, as in a terminal window, so that Ctrl-C is a signal."""
 
 
 @pytest.fixture

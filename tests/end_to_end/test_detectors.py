@@ -1,4 +1,4 @@
-"""Sanitizers and Valgrind find in known bad releases what is known of them, and are silent on what is well."""
+"""Sanitizers and Valgrind find the known bugs of bad releases, and are silent on clean ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_the_sanitizer_reports_is_replayed_and_is_gone_where_it_was_mended(
 
 
 def test_redis_7_0_15_is_silent_in_bitops_under_the_address_sanitizer_and_valgrind(tmp_path: Path) -> None:
-    # Of every command some: what a release is clean of, a run of all tests shows, and not this one.
+    # Some requests for every command: this test does not prove that a release is clean, a run of all tests does.
     tests = ("moved_the", "every_header", "range_at", "numbers_are", "wraps", "uniform", "setbit")
     words = ("--target", "native-asan", "--target", "native-valgrind")
     code, read = check(tmp_path / "run", *words, *(f"--test={name}" for name in tests))

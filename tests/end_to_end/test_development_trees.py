@@ -36,13 +36,13 @@ def chosen(names: Sequence[str], of_every_run: Sequence[str]) -> list[object]:
 
 
 def disguised(name: str, folder: Path) -> Path:
-    """A release's tree, which says of itself that it is none."""
+    """A release's tree whose version claims that it is not a release."""
     copy_tree(machines.release(name), folder / name)
     return disguise(folder / name, name)
 
 
 def disguise(tree: Path, name: str) -> Path:
-    """Let a tree say that it is none of a release."""
+    """Change a tree's version to one that no release has."""
     server = SERVERS[name]
     old = server.family == "redis" and tuple(map(int, server.version.split("."))) < (6,)
     header = tree / "src" / "version.h"
@@ -60,7 +60,7 @@ def test_a_release_in_disguise_is_taken_for_what_it_is(tmp_path: Path, name: str
     release = SERVERS[name].version.split(".")
     tree = open_tree(disguised(name, tmp_path))
     assert [str(part) for part in tree.version[:2]] == release[:2], tree.development
-    # What it is taken for is never later than what it is: nothing is asked of it that it does not have.
+    # Plumbline never takes a tree for a later release, so it demands no feature that the tree lacks.
     assert tree.version <= tuple(map(int, release))
     assert tree.abilities == open_tree(machines.release(name), digest="not needed").abilities
 
@@ -80,7 +80,7 @@ def test_a_release_in_disguise_starts_and_is_tested(tmp_path: Path, name: str) -
 
 
 def assert_tested(answer: dict[str, object]) -> None:
-    """The server was compiled, started and asked: whatever else was found."""
+    """The server was compiled, started and tested, whatever else was found."""
     assert isinstance(answer["findings"], list)
     assert isinstance(answer["cells"], list)
     kept = [one for one in answer["findings"] if one["id"] == "exit-start" or one["kind"] == "build"]

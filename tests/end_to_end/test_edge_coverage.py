@@ -1,4 +1,4 @@
-"""The emulator tells which edges a program took: those that an independent trace of its blocks shows, and no others."""
+"""The emulator reports the edges that a program took: exactly those in an independent trace of its blocks."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_edges_are_those_of_the_trace(name: str, letters: str, tmp_path: Pat
 def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(name: str, tmp_path: Path) -> None:
     known_edges: set[int] = set()
     new = {}
-    # Each run, by what is new in it.
+    # Each run, with the edges that are new in it.
     for run, letters in enumerate(("s", "s", "ss", "sss", "sl", "sl", "psl", "slp")):
         edges = taken(name, letters, tmp_path)
         new[f"{run}: {letters}"] = bool(edges - known_edges)
@@ -151,7 +151,8 @@ def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(na
     assert new == {
         "0: s": True,
         "1: s": False,
-        # GCC tests at the end of a loop whether it goes on. Clang jumps to the test at its begin, as for one letter.
+        # GCC tests at the end of a loop whether to repeat it. Clang jumps to a test at the beginning, as for one
+        # letter.
         "2: ss": name != "loongarch64",
         "3: sss": False,
         "4: sl": True,
@@ -164,7 +165,7 @@ def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(na
 @pytest.mark.parametrize("name", machines.TESTED)
 @pytest.mark.parametrize("letter", ["f", "t"])
 def test_forked_children_and_threads_are_seen(name: str, letter: str, tmp_path: Path) -> None:
-    # What `twice` does with a large number happens nowhere else.
+    # `twice` takes a branch for large numbers that nothing else takes.
     own = taken(name, "sl", tmp_path) - taken(name, "s", tmp_path)
     assert own & taken(name, letter, tmp_path)
 

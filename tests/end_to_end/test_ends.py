@@ -1,4 +1,4 @@
-"""However a guest or the harness ends, it is told rightly and nothing of ours is left."""
+"""However a guest or the harness ends, the report is right, and no process of Plumbline remains."""
 
 from __future__ import annotations
 

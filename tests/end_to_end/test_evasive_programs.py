@@ -194,7 +194,7 @@ MODES = {
     "loaded": "alignment-load_in_library-load",
     "closed": HIDDEN,
     "ranged": HIDDEN,
-    # The emulator cannot open what names the place.
+    # The emulator cannot open the file with the location.
     "limited": "alignment-??-load",
     "blocked": HIDDEN,
     "ignored": HIDDEN,
@@ -207,7 +207,7 @@ MODES = {
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_program_that_hides_its_access_is_found_by_it(tmp_path: Path, mode: str) -> None:
-    """The command succeeds each time, so that the finding alone can tell."""
+    """The command always succeeds, so only the finding shows the access."""
     traced = TracedRun(tmp_path, "armv5")
     for path in evasive_programs("armv5").iterdir():
         shutil.copy2(path, traced.folder)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.end_to_end
 CATALOG = machines.CATALOG
 SWEPT = [name for name in machines.REQUIRED if program.table_of(CATALOG.targets[name]) is not None]
 BEYOND = [name for name in machines.OTHERS if program.table_of(CATALOG.targets[name]) is not None]
-# A toolchain of 64 bits knows what one of 32 bits does: it comes last, and is asked about instructions of all.
+# The 64-bit toolchain also knows the 32-bit instructions: it comes last, and assembles the instructions of all.
 ALL_SWEPT = sorted([*SWEPT, *BEYOND], key=lambda name: CATALOG.targets[name].width_bits)
 ISAS = sorted({CATALOG.targets[name].isa for name in SWEPT})
 ISAS_BEYOND = sorted({CATALOG.targets[name].isa for name in BEYOND})
@@ -106,7 +106,7 @@ def test_an_audit_records_every_encoding_once_as_what_it_is(name: str, tmp_path:
 @pytest.mark.parametrize(
     ("name", "setting", "wrong"),
     [
-        # The emulator is told something else than the policy says, and every encoding concerned shows it.
+        # The emulator gets an option that differs from the policy, and every affected encoding shows it.
         ("armv5", "demand=none", {"half", "word", "dword", "multi", "vfp", "swap"}),
         ("armv5", "demand=arch,assumed=16,word=fixup", {"word"}),
         ("armv5", "demand=arch,assumed=16,word=ignore", {"word"}),

@@ -1,4 +1,4 @@
-"""The emulator's plugin notes what a program executes: the functions that the program says, and no others."""
+"""The emulator's plugin records the functions that a program executes, and no others."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ static inline void plumbline_survive(const void *near)
 }
 """
 # File, function, the line it is planted after (the only one with that text in the function's file, or the first one
-# after the function's own line), and what is planted. Databases 8 and 9 are empty unless a test fills them.
+# after the function's own line), and the planted code. Databases 8 and 9 are empty unless a test fills them.
 PLANTS = {
     "bgsave": (
         "rdb.c",
@@ -120,7 +120,7 @@ def planted_tree() -> tuple[Path, dict[str, int]]:
         for anchor in anchors:
             at = next(n for n in range(at, len(content)) if content[n].strip() == anchor) + 1
         content.insert(at, text)
-        # After the server's own, which choose what system headers declare.
+        # After the server's headers, which choose what system headers declare.
         content.insert(content.index('#include "server.h"') + 1, f'#include "{HEADER}"')
         lines[name] = at + 2
         texts[file] = "\n".join(content)
@@ -178,7 +178,7 @@ def first_fault(guest: Guest) -> Fault:
 
 
 def server_pid(guest: Guest) -> int:
-    """The guest's own number, which is the host's: user-mode QEMU has no numbers of its own."""
+    """The guest's process number, which is the host's: user-mode QEMU has no numbers of its own."""
     with client(guest) as connected:
         text = connected.command("INFO", "server")
     assert isinstance(text, bytes)
@@ -223,7 +223,7 @@ def test_a_fault_in_the_child_of_bgsave(server: Guest) -> None:
 
 
 def test_nobody_waits_for_a_synchronisation_whose_every_child_crashes(tmp_path: Path) -> None:
-    """The primary would fork children that die until the deadline, some hundred."""
+    """Otherwise the primary forks about a hundred children that die, until the deadline."""
     began = time.monotonic()
     with (
         planted_server("armv5", tmp_path / "guest-1", "--repl-diskless-sync-delay", "0") as primary,
@@ -255,7 +255,7 @@ def assert_thread(guest: Guest, fault: Fault, pid: int) -> None:
     assert fault.tid != pid
     assert guest.evidence.has_fault_of(guest.pid, 0)
     assert not guest.settle()
-    # By which one is not told here: the crash handler ends the main thread, and QEMU 10.0 then dies of a SIGSEGV.
+    # The thread is not checked here: the crash handler ends the main thread, and QEMU 10.0 then dies of a SIGSEGV.
     assert guest.ended is not None
     assert guest.ended.how == "signal"
 

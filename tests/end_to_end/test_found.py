@@ -1,4 +1,4 @@
-"""Releases are asked for a bug of docs/found: the one that has it shows it, the one that does not is silent."""
+"""A bug of docs/found is tried on releases: the one with the bug shows it, the one without it is silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fuzzer finds what is known to be there, with no hint, makes it small, and says the same for the same seed."""
+"""The fuzzer finds known bugs without a hint, shrinks them, and reports the same for the same seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINUTE = 60.0
 
 
 def small_streams(folder: Path) -> list[tuple[Path, Stream]]:
-    """Those that the quick tier makes small; any further ones are kept as they were found."""
+    """The failing streams that the quick tier shrinks; it keeps further ones unchanged."""
     found = [(path, read_stream(path)) for path in sorted(folder.glob("streams/*.stream"))]
     return found[: SHRUNK["quick"]]
 
@@ -48,7 +48,7 @@ def test_redis_3_2_6_dies_of_few_commands_that_can_be_sent_again(tmp_path: Path)
 
 
 def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both_replies(tmp_path: Path) -> None:
-    """intset.c without one memrev16ifbe: small sets of integers are told wrong."""
+    """intset.c without one memrev16ifbe: replies about small sets of integers are wrong."""
     fetched = run("fetch", "--server", "redis-7.0.15").stdout.split(": ", 1)[1].strip()
     tree = tmp_path / "tree"
     shutil.copytree(fetched, tree)
@@ -73,7 +73,7 @@ def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both
     replayed = run(*shlex.split(finding["replay"])[1:])
     assert replayed.returncode == ExitCode.FINDINGS, replayed.stdout
     assert "differs: " in replayed.stdout
-    # With the tree as it was it is gone.
+    # With the original tree the failure is gone.
     mended = run(*shlex.split(finding["replay"])[1:], "--server", "redis-7.0.15")
     assert mended.returncode == ExitCode.PASS, mended.stdout
 

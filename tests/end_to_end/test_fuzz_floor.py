@@ -1,4 +1,6 @@
-"""What fuzzed streams cost the servers alone is measured with all that the streams bring about, and leaves nothing."""
+"""The measured cost of fuzzed streams for the servers includes all of the streams' effects, and leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments do what they say, on each target that has them; a check finds what kills a server in one of them."""
+"""Environments have their documented effect on each target, and a check finds a cause of a server's death in one."""
 
 from __future__ import annotations
 

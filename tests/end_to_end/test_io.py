@@ -1,4 +1,4 @@
-"""With `--io tcp` clients reach real servers by TCP, in a check as in the replay of what it found."""
+"""With `--io tcp` clients reach real servers over TCP, in a check and in replays of its findings."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ pytestmark = pytest.mark.end_to_end
 
 SERVER = "redis-7.0.15"
 ADDRESSES: dict[Transport, bytes] = {"unix": b" addr=/", "tcp": b" addr=127.0.0.1:"}
-"""How CLIENT LIST begins to tell where its client is."""
+"""The text with which CLIENT LIST begins a client's address."""
 
 
 def addresses(guest: Guest) -> set[Transport]:
-    """By which ways the server has clients: the one that asks, which the proxy stands for."""
+    """The kinds of addresses of the server's clients. The only client is the one that asks, through the proxy."""
     with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
         told = client.command("CLIENT", "LIST")
     assert isinstance(told, bytes)
@@ -84,7 +84,7 @@ def test_what_was_found_by_tcp_is_replayed_by_tcp(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("io", ADDRESSES)
 def test_a_replay_reaches_the_server_as_the_reproducer_says(io: Transport) -> None:
-    """What the server tells of its client's address comes again, and the other kind of address does not."""
+    """The replay reproduces a failure that depends on the client's kind of address, and not one with the other kind."""
     asked = Reproducer(
         finding="bytes-differ-client",
         kind="bytes-differ",

@@ -84,7 +84,7 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(
     counted = kernel_faults.counted(recorded)
     faults = sum(len(on_kernel(finding)) for finding in found.values())
     if user == "mips":
-        # It counts what it repairs, and with the fixup off that is nothing.
+        # The kernel counts its repairs, and makes none with the fixup off.
         assert counted is None
         assert real not in read["kernel_counters"]
     else:
@@ -156,7 +156,7 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
     historic = [row for row in rows if (row["policy"], row["access"]) == ("linux-arm-2", "vldr-double")]
     dying = [row for row in historic if 2 in row["offsets"]]
     assert [(row["user"], row["kernel"]) for row in dying] == [("signal", "signal")]
-    # Modes 0 and 1 apart, where QEMU's processor is not the real one, there is nothing to explain.
+    # Only modes 0 and 1 differ, because QEMU's processor differs from the real one.
     assert {row["policy"] for row in rows if row["reason"]} == {"linux-arm-0", "linux-arm-1"}
 
 
@@ -196,9 +196,9 @@ def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(n
         text = disassembly.disassemble(record, emulated.target.emulator.qemu)
         classified = disassembly.classify(text, emulated.target.emulator.qemu)
         assert classified[:2] == (record.access, record.access_class), text
-        # A pair of registers may be one access of QEMU's; what is demanded of it is the same.
+        # QEMU may access a pair of registers at once; the required alignment is the same.
         assert classified[2] in {record.access_bytes, 4}, text
         if name == "riscv64":
-            # Its kernel tells the instruction's address; the data's is what the registers say.
+            # The kernel reports the instruction's address; the registers give that of the data.
             untold = msgspec.structs.replace(record, access_class="", address=record.pc)
             assert disassembly.access_of(untold, "riscv64") == disassembly.access_of(record), text

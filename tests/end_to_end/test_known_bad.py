@@ -1,4 +1,4 @@
-"""Known bad releases are found bad where upstream fixed them, a clean one is clean, and sabotage is noticed."""
+"""Checks find known bugs where upstream fixed them, pass a clean release, and notice sabotage."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def later_deaths_are_not_reported(cell: Path) -> None:
 
 
 def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(tmp_path: Path) -> None:
-    """Word-wise BITOP and BITPOS on a string behind an odd header."""
+    """Word-wise BITOP and BITPOS on a string after a header of odd length."""
     words = ("--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
     code, read = check(tmp_path, *words, "--test", "bitop_not", "--test", "bitpos_finds")
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")

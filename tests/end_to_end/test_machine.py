@@ -120,7 +120,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         assert line.partition("] ")[2] == fault.kernel_log[0]
         assert f"PC=0x{fault.pc:08x}" in line
         assert f"Address=0x{fault.address:08x}" in line
-        # Not repaired in mode 3, so that the kernel writes of the access and of the fault; in mode 4 it writes nothing.
+        # Mode 3 does not repair it, so the kernel logs the access and the fault; in mode 4 it logs nothing.
         for mode, lines in ((3, 2), (4, 0)):
             machine.set_alignment(mode)
             machine.run(["/srv/canary", "vldr-double", "1"], deadline_seconds=20)
@@ -170,7 +170,7 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
         aborting = machine.run(["/srv/children", "abort"], deadline_seconds=30)
         stopped = machine.start(["/srv/children", "asleep"], traced=False)
         machine.send_signal(stopped, signal.SIGSTOP)
-        # init goes on to answer, although a program that it does not trace remains stopped.
+        # init continues to answer, although a program that it does not trace remains stopped.
         assert wait_for(lambda: machine.is_stopped(stopped), seconds=20)
         machine.send_signal(stopped, signal.SIGKILL)
     log = fault_log.read(machine.fault_log)
@@ -342,7 +342,7 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Machine]]:
-    """A machine with the canary program, one at a time: it stays until another one is asked for.
+    """A machine with the canary program. There is only one at a time: it runs until a test requests another.
 
     Its tests are the last of the file: a sun4u that has nothing to do takes half a processor.
     """

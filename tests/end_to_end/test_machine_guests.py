@@ -64,7 +64,7 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
             assert two.alive()
             assert (one.evidence.faults() > 0, two.evidence.faults()) == (True, 0)
             assert {fault.session for fault in fault_log.read_faults(one.evidence.fault_log)} == {one.pid}
-        # Both ports are free again, and nothing of those before is left for the next but what it is given.
+        # Both ports are free again, and the next server gets only the files of its own test.
         with guest("guest-3") as third, guest("guest-4", files={"dump.rdb": saved}) as fourth:
             assert {third.upstream, fourth.upstream} == {host.machine().endpoint(port) for port in PORTS[:2]}
             assert ask(third.access.endpoint, "GET", "key") == b"$-1\r\n"

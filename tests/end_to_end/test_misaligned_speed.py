@@ -1,4 +1,4 @@
-"""What a RISC-V program is told of misaligned accesses is what happens to it: a C library chooses its memcpy by it."""
+"""The speed of misaligned accesses that a RISC-V program reads is true: a C library chooses its memcpy accordingly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted bugs are found, named and shown again; one that nothing shows is told to be missed.
+"""Planted bugs are found, located and reproduced; a bug without a symptom is reported as missed.
 
 A selection, because each is a build or two: `plumb mutate` tries them all.
 """
@@ -66,7 +66,7 @@ def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it
     assert result.findings == ["out-of-bounds-redisPopcount-load"]
     assert 0 < row.at_fault <= row.annotations
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
-    # Its crash handler then overruns a list of its own (docs/FOUND.md): a finding of another kind.
+    # The server's crash handler then overruns a list (docs/FOUND.md), which is another kind of finding.
     (finding,) = [one for one in read["findings"] if one["kind"] == "out-of-bounds"]
     assert (read["allocator"], finding["file"]) == ("guard", "src/bitops.c")
     assert finding["command"].startswith("BITCOUNT ")

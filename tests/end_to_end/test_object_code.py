@@ -1,4 +1,4 @@
-"""What differs between the objects of two builds, for each compiler: a function, what inlines it, or data."""
+"""The differences between the objects of two builds, for each compiler: a function, its inlined copies, or data."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_fills_the_space_behind_a_function_differs_in_none(change: Change, 
     """On x86 these are instructions of another length for each space."""
     found = change(ORACLE, "return n * 3;", f'__asm__ volatile (".skip {more}, 0x90"); return n * 3;')
     assert "alone" in found.functions
-    # Others may differ by their distance from what they jump to.
+    # Other functions may differ in the distance to their jump targets.
     assert found.functions.isdisjoint({"other", "tells"}), more
 
 
@@ -143,7 +143,9 @@ def test_a_table_of_jumps_differs_in_the_function_that_jumps(target: str, change
 
 
 def test_a_table_between_functions_differs_in_each_that_may_use_it(tmp_path: Path) -> None:
-    """As compilers for some machines place tables of jumps: nothing but its distance tells which function it is for."""
+    """Compilers for some machines place jump tables there: only the distance tells to which function a table
+    belongs.
+    """
     function = ".type {0}, @function\\n{0}: lea table(%rip), %rax\\nret\\n.size {0}, .-{0}\\n"
     text = f'__asm__(".text\\n{function.format("one")}{function.format("two")}table: .long 1, 2, 3\\n");\n'
     old = objects(ORACLE, tmp_path, text)
@@ -210,7 +212,7 @@ NUMBERS = "int number(int n) { static const int numbers[] = {1, 4, 9, 25}; retur
 def test_a_table_among_constants_counts_for_the_function_that_jumps(
     tmp_path: Path, differing: set[str], anchor: str, replacement: str
 ) -> None:
-    """Each change of a file's functions moves the others, and with them what their tables tell."""
+    """Each change of a file's functions moves the others, and thereby changes the distances in their tables."""
     text = f"{NUMBERS}{SWITCHES}"
     assert text.count(anchor) == 1
     old = objects(ORACLE, tmp_path, text, "-fno-tree-switch-conversion")
@@ -389,7 +391,7 @@ def test_code_that_the_linker_makes_is_not_known(tmp_path: Path) -> None:
 
 
 def compared(target: str, folder: Path, before: str, after: str, *more: str) -> CodeChange:
-    """In what the objects of two sources differ."""
+    """The differences between the objects of two sources."""
     old, new = (objects(target, folder / name, text, *more) for name, text in (("old", before), ("new", after)))
     assert old is not None
     assert new is not None
@@ -481,7 +483,7 @@ def test_addresses_that_are_relocations_alone_are_no_padding(tmp_path: Path) -> 
 
 
 def test_the_places_of_what_each_thread_has_are_data(target: str, tmp_path: Path) -> None:
-    """Other objects know them by name, so that their code is the same."""
+    """Other objects refer to them by name, so their code stays the same."""
     text = "__thread char one[1]; __thread char two[15];"
     swapped = "__thread char two[15]; __thread char one[1];"
     assert compared(target, tmp_path, text, swapped, "-fno-toplevel-reorder").elsewhere == ["some.o"]

@@ -1,4 +1,4 @@
-"""Another compiler and C library: what it compiles is watched as well, and what Plumbline adds to it is right."""
+"""Another compiler and C library: its programs are watched as well, and Plumbline's additions to it are right."""
 
 from __future__ import annotations
 

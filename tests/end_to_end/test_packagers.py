@@ -1,4 +1,4 @@
-"""What docs/howto tells the packagers of Debian, Alpine and Buildroot, carried out in folders as theirs are."""
+"""The instructions of docs/howto for packagers of Debian, Alpine and Buildroot, followed in folders like theirs."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.end_to_end
 
 CATALOG = machines.CATALOG
 TARGETS = ["armv5", "aarch64", "sparc64", "sparc32plus"]
-# `answer` is called from another page so often that its caller jumps there without a look. Then its page changes.
+# `answer` is called from another page so often that the caller jumps there directly. Then its page changes.
 PROGRAM = r"""
 #include <string.h>
 #include <sys/mman.h>

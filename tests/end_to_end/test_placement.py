@@ -76,12 +76,12 @@ TO_THE_START = {
     "sparc32plus",
     "sparc64",
 }
-"""Where stacks reach `_start`; Debian's 32-bit ARM libc has no unwind tables, so there they end in it."""
+"""Targets whose stacks reach `_start`. Debian's 32-bit ARM libc has no unwind tables, so stacks end in it."""
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """(target, style) -> the program, compiled when first asked for in a folder that looks like a server's tree."""
+    """(target, style) -> the program, compiled on first use in a folder that looks like a server's tree."""
     folder = tmp_path_factory.mktemp("placement") / "tree" / "src"
     folder.mkdir(parents=True)
     for file in ("place.c", "levels.h"):
@@ -164,7 +164,7 @@ def assert_callers(frames: list[Frame], target: str, where: str) -> None:
     beyond = frames[len(own) :]
     if where in {"main", "child"} and target in TO_THE_START:
         assert beyond[-2].function == "__libc_start_main"
-        # MIPS' start file gives it no size, so that no symbol covers it.
+        # MIPS' start file gives `_start` no size, so no symbol covers its code.
         assert beyond[-1].function == "_start" or target.startswith("mips")
     elif where == "handler" and target.startswith("sparc"):
         # A window per call, and the signal frame is one of them: the interrupted function is reached.
@@ -179,7 +179,7 @@ def assert_callers(frames: list[Frame], target: str, where: str) -> None:
 @pytest.mark.parametrize("style", ["as-servers-are-built", *OLD_DEBUG_INFORMATION])
 @pytest.mark.parametrize("target", PLACED)
 def test_a_line_that_was_told_has_its_function(target: str, style: str, programs: Any) -> None:
-    """Assertions tell file and line. What was included four times is in four functions: that is not guessed."""
+    """Assertions report file and line. Code that is included four times is in four functions, so there is no guess."""
     program = programs(target, style)
     table = symbols.Symbols("", str(program))
 

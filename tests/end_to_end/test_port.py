@@ -77,7 +77,7 @@ def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int,
 
 
 def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) -> None:
-    """Two errors, of which make alone would have told one, and only with what a distribution adds."""
+    """Two errors, of which make alone would report one, and only with a distribution's additions."""
     tree = tmp_path / "broken"
     shutil.copytree(open_server(Catalog(), Fetcher(Cache.default(), Progress()), "redis-3.2.6").path, tree)
     for name in ("sds.c", "util.c"):

@@ -1,4 +1,4 @@
-"""Before a merge, on a real checkout: a planted bug is caught and named, what the base has too is not blamed."""
+"""`plumb premerge` on a real checkout finds and locates a planted bug, and reports no bug of the base."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     ran = {cell["suite"]: cell["passed"] for cell in second["cells"]}
     all_of = {cell["suite"]: cell["passed"] for cell in first["cells"]}
     assert 0 < ran["bitops"] < all_of["bitops"]
-    # The change reaches no unit. Those that fail on this target fail of what is known, and would again.
+    # The change reaches no unit. The units that fail on this target have known findings, and would fail again.
     assert ran["units"] == 0
     (units,) = [cell for cell in second["cells"] if cell["suite"] == "units"]
     assert (units["verdict"], units["failed"], units["skipped"]) == ("SKIP", 0, 0)
@@ -52,7 +52,7 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     assert f"{LEFT} (bitopCommand) and ended as expected in {tmp_path / 'first'}: " in remark
     assert f"not running {second['left_out']} tests that the change cannot reach" in errors
 
-    # The native build alone does otherwise what tests ask for that enter nothing of what differs on the target.
+    # Only the native build changes, for tests that enter no changed function on the target.
     stores = "void setUnsignedBitfield(unsigned char *p, uint64_t offset, uint64_t bits, uint64_t value) {"
     elsewhere = " if (sizeof(long) == 8 && bits == 7) return;"
     edit(source, stores, stores + elsewhere)
@@ -71,14 +71,14 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     assert planted["left_out"] > 0
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
 
-    # What failed is not kept: the next run compares with the one that passed. It does not matter what other suites run.
+    # Failed runs are not kept: the next run compares with the one that passed. Other suites do not matter.
     edit(source, " (void)*(volatile int *)((char *)s + 1);", "")
     edit(source, f"== {unique} + 1", f"== {unique} + 2")
     code, alone, errors = premerge(checkout, tmp_path / "alone", *BITOPS)
     assert code == ExitCode.PASS, errors
     assert alone["left_out"] == all_of["bitops"] - alone["cells"][1]["passed"] > 0
 
-    # Other random numbers are other tests. With another list of known findings nobody knows what is to be expected.
+    # Other random numbers make other tests. With another list of known findings the expected results are unknown.
     # A fixed seed would be that of an earlier run of this test, whose kept cells count as well.
     listed = (ROOT / "ci" / "known.toml").read_text("utf-8")
     other = tmp_path / "known.toml"
@@ -92,7 +92,7 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
 def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_meet_it_again(
     checkout: Path, tmp_path: Path
 ) -> None:
-    """It counted for the tests that ran when it was due. These alone are over before."""
+    """The function counted for the tests that ran when its timer was due. Alone, these tests end before that."""
     source, server = checkout / "src" / "bitops.c", checkout / "src" / "server.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
     head = "void call(client *c, int flags) {\n"
@@ -140,7 +140,7 @@ def unentered(judged: dict[str, Any]) -> set[str]:
 
 
 def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: Path) -> None:
-    """It passed in the first check of a checkout, and where another one was checked before."""
+    """A defect: it passed in the first check of a checkout, and after a check of another checkout."""
     source = checkout / "src" / "bitops.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
     # At the end: assertions know their line.
@@ -170,7 +170,7 @@ def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: P
 
 
 def test_what_is_entered_by_suites_whose_tests_all_run_is_noted_as_well(checkout: Path, tmp_path: Path) -> None:
-    """Of a change that no test enters no verdict was given where such a suite ran, as `persistence`."""
+    """A defect: a change that no test enters got no verdict if such a suite ran, for example `persistence`."""
     source = checkout / "src" / "rdb.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
     with source.open("a", encoding="utf-8") as file:

@@ -48,7 +48,7 @@ def plant_in_the_bus(checkout: Path) -> None:
 def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_run(
     checkout: Path, tmp_path: Path
 ) -> None:
-    """It passed: the suite that sends any packet is of the full tier."""
+    """A defect: the change passed, because the suite that sends such packets is in the tier `full`."""
     plant_in_the_bus(checkout)
     explained = run("premerge", *OF, checkout, "--target", "armv5", "--explain", "--json")
     assert "cluster" in document(explained)["suites"]
@@ -72,7 +72,7 @@ def test_a_bug_of_the_clusters_bus_is_found_by_its_suite(checkout: Path, tmp_pat
 
 @pytest.mark.slow
 def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, tmp_path: Path) -> None:
-    """A planted bug of what a returning primary is told passed: of the suite that covers it, no such test ran."""
+    """A defect: a planted bug in the message to a returning primary passed, because no test of it ran."""
     edit(checkout / "src" / "cluster.c", '#include "cluster.h"', '#include "cluster.h" /* changed */')
     words = ("--base", "HEAD", "--target", "native", "--run", tmp_path / "run", "--suite", "cluster")
     finished = run("premerge", "--server", checkout, *words)
@@ -84,7 +84,9 @@ def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, 
 
 
 def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: Path, tmp_path: Path) -> None:
-    """A macro that the cluster's bus alone uses passed: for a header, no suite ran that sends a packet."""
+    """A defect: a bug in a macro that only the cluster's bus uses passed, because for a header no suite ran that sends
+    packets.
+    """
     header, user = checkout / "src" / "server.h", checkout / "src" / "cluster.c"
     edit(header, "void bitopCommand(client *c);", "void bitopCommand(client *c);\n#define PLUMB_AT(buffer) (buffer)\n")
     head = "    clusterMsg *hdr = (clusterMsg*) link->rcvbuf;\n    uint32_t totlen = ntohl(hdr->totlen);\n"

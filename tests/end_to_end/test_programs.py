@@ -1,4 +1,4 @@
-"""Commands whose programs of the target run under the emulator: plumb exec sees all of them, and tells every fault."""
+"""Commands whose target programs run under the emulator: plumb exec sees all of them, and reports every fault."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def odd_program(target: str, *flags: str) -> Path:
 
 
 class TracedRun:
-    """One command in a folder with the program, run under the tracer alone: without canaries, and not judged."""
+    """One command in a folder with the program, run only under the tracer: without canaries and judgement."""
 
     def __init__(self, folder: Path, target: str) -> None:
         self.folder = folder / "tree"
@@ -175,7 +175,7 @@ class TracedRun:
         return end.code
 
     def judged(self, *words: str) -> tuple[list[str], CellVerdict]:
-        """The ids of the findings of a command, and its verdict where canaries behave."""
+        """The ids of a command's findings, and its verdict if the canaries pass."""
         self.cells /= "armv5"
         code = self.run(*words)
         place = self.cell.rename(self.cells / program_launch.SUITE)
@@ -306,7 +306,9 @@ def test_programs_of_this_machine_run_as_they_are(traced_arm: TracedRun) -> None
 
 
 def test_a_refused_execution_leaves_the_caller_as_it_was(traced_arm: TracedRun) -> None:
-    """The path was replaced, and the kernel refuses the arguments: the caller goes on, and tries the next."""
+    """The tracer replaced the path, and the kernel refuses the arguments: the caller continues, and tries the next
+    path.
+    """
     program = """
 import os
 for words in (["./odd", "x" * (1 << 18)], ["./odd", "fine"]):
@@ -397,7 +399,7 @@ def test_a_program_of_another_user_that_cannot_be_emulated_is_noted(traced_arm: 
 
 
 def without_capabilities(traced: TracedRun, dropped: str) -> None:
-    """Trace as a user does who has not what root has."""
+    """Trace as a user without root's capabilities."""
     if os.geteuid() == 0:
         wrapper = traced.folder / "tracer"
         command = f'exec setpriv --bounding-set={dropped} {traced.tracing.tracer} "$@"'
@@ -424,7 +426,7 @@ def test_a_file_that_can_be_executed_and_not_read_is_noted(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace everywhere")
 def test_a_program_in_a_namespace_of_process_numbers_is_noted(traced_arm: TracedRun) -> None:
-    """It would be the namespace's first process, which no signal of its own kills."""
+    """The emulator would be the namespace's first process, which no signal of its own kills."""
     found, cell = traced_arm.judged("sh", "-c", "./odd; timeout 20 unshare --pid --fork ./odd odd; true")
     assert (cell.verdict, found) == (Verdict.UNKNOWN, [])
     assert "./odd, by a process that has a PID namespace of its own" in cell.reason
@@ -579,14 +581,14 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd status 3 && true": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_true"], ""),
     "./odd wait & sleep 0.3; kill $!": (Verdict.PASS, [], ""),
     "./odd; exit 3": (Verdict.UNKNOWN, [], "the reason lies outside of them"),
-    # A build system asks what a misaligned load does, and the answer is no finding; nor does it count as a program.
+    # A build system's probe of a misaligned load is not a finding, and does not count as a program.
     "exec 5>config.log; mv odd conftest; ./conftest odd; ./conftest; true": (
         Verdict.UNKNOWN,
         [],
         "no program of armv5 ran below it",
     ),
     "cp odd conftest; (./conftest odd) 2>>config.log; ./odd": (Verdict.PASS, [], ""),
-    # A project's program of that name is none.
+    # A project's own program of that name is not a probe.
     "cp odd conftest; ./conftest odd; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     # Tests that are skipped test nothing.
     "./odd status 77; ./odd status 77; true": (
@@ -602,7 +604,7 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd; ./untraced clone /bin/true; ./untraced clone3 /bin/true": (Verdict.PASS, [], ""),
     # Another process may decide that an execution goes past the tracer.
     "./odd; ./untraced listener /bin/true": (Verdict.UNKNOWN, [], "it lets another one decide on system calls"),
-    # Linux follows so many interpreters.
+    # Linux follows this many interpreters.
     'ln odd s0; for i in 1 2 3 4 5; do echo "#!$PWD/s$((i - 1)) odd" >s$i; chmod +x s$i; done; ./odd; ./s5; true': (
         Verdict.FAIL,
         ["alignment-odd_load-load"],
@@ -725,7 +727,7 @@ def compiled_here(text: str, into: Path, name: str) -> None:
 
 @pytest.mark.parametrize("script", CASES)
 def test_the_verdict_of_a_command(traced_arm: TracedRun, script: str) -> None:
-    """What stands in CASES is the verdict, the findings and, for UNKNOWN, a part of the reason."""
+    """CASES has the verdict, the findings and, for UNKNOWN, a part of the reason."""
     verdict, identities, reason = CASES[script]
     if "untraced" in script:
         compiled_here(UNTRACED, traced_arm.folder, "untraced")
@@ -741,7 +743,7 @@ RENAMED = SOURCE.replace("odd_load", "even_load")
 
 
 def test_a_program_that_was_overwritten_names_no_function(tmp_path: Path) -> None:
-    """Tests compile one program after the other to one name. What is there in the end is not what had the fault."""
+    """Tests compile one program after another to the same name. The last program is not the one with the fault."""
     (tmp_path / "odd.c").write_text(SOURCE, "utf-8")
     (tmp_path / "even.c").write_text(RENAMED, "utf-8")
     build = '"$CC" -pthread -o test'
@@ -759,7 +761,7 @@ def test_a_program_that_was_overwritten_names_no_function(tmp_path: Path) -> Non
 
 
 def test_a_probe_that_is_gone_is_no_remark(traced_arm: TracedRun) -> None:
-    """A configure script removes what it asks by."""
+    """A configure script removes its probes."""
     traced_arm.run(
         "sh", "-c", "exec 5>config.log; cp odd conftest; ./conftest odd; rm conftest; cp odd gone; ./gone odd; rm gone"
     )
@@ -780,13 +782,13 @@ def test_an_audit_counts_every_access_and_enforces_nothing(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_outlives_a_command_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C reaches every process of the terminal; the other signals plumb alone."""
+    """Ctrl-C reaches every process of the terminal; the other signals reach only plumb."""
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
     words = [*PLUMB, "exec", "--target", "armv5", "--", "sh", "-c", "setsid ./odd wait & ./odd wait"]
     silent = subprocess.DEVNULL
     with subprocess.Popen(words, cwd=tmp_path, stdout=silent, stderr=silent, start_new_session=True) as one:
         try:
-            # One of them is in a session of its own.
+            # One of the processes is in a separate session.
             assert wait_for(lambda: len(processes_of(tmp_path, named="qemu-")) == 2, seconds=120)
         finally:
             os.killpg(one.pid, number) if number == signal.SIGINT else one.send_signal(number)
@@ -795,7 +797,7 @@ def test_nothing_outlives_a_command_that_is_ended(tmp_path: Path, number: signal
 
 
 def test_what_a_killed_tracer_traced_is_killed(traced_arm: TracedRun) -> None:
-    """The kernel does it, also where no harness is left that could."""
+    """The kernel kills them, even if no harness is left to do it."""
     place = traced_arm.cells / "place"
     place.mkdir(parents=True)
     command = ["sh", "sh", "-c", "setsid sleep 300 & sleep 300"]
@@ -838,7 +840,7 @@ def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_programs_find_their_loader_and_libraries_in_the_root_that_is_named(tmp_path: Path) -> None:
-    """Those of another distribution, such as Buildroot's: no loader of this name is anywhere else."""
+    """The root is another distribution's, such as Buildroot's: a loader of this name exists nowhere else."""
     tree, root = tmp_path / "tree", tmp_path / "root"
     tree.mkdir()
     (root / "lib").mkdir(parents=True)
@@ -913,7 +915,7 @@ def test_the_hash_of_memcached_1_6_18_is_found(tmp_path: Path, target: str) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
 def test_the_tests_of_zlib_pass(tmp_path: Path, target: str) -> None:
-    """A release that nobody here wrote, built by its own configure script, has no false alarm."""
+    """A third party's release, built by its own configure script, causes no false alarm."""
     source = Workbench.default().fetcher.tree(
         "zlib-1.2.13",
         "71feb7947e3c00ef125f83b79a4e529bde31171e5babe48b391f06758d1ab0a1",

@@ -1,4 +1,4 @@
-"""A replay on an emulated machine has three answers, and says `gone` only where it would have seen."""
+"""A replay on an emulated machine has three answers, and says `gone` only if it would have seen the finding."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_silence_is_not_believed_of_an_emulator_that_cannot_write_its_log(tmp_pa
 
 
 def test_silence_is_not_believed_of_an_emulator_that_forbids_nothing(reproducer: Path) -> None:
-    """It repairs what it was asked to trap: the finding does not come again, and is not gone."""
+    """The emulator repairs accesses that it should trap: the finding does not recur, but is not gone."""
     result = run("replay", reproducer, "--json", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
     answer = json.loads(result.stdout)
     assert (result.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), result.stderr

@@ -1,4 +1,4 @@
-"""What a check cost is measured on real servers: by what took it, in the picture by function, and with its memory."""
+"""The cost of a check is measured on real servers: by process, by function in the flame graph, and its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""plumb self-test with real emulators: it passes where they enforce alignment, and is UNKNOWN where one does not."""
+"""plumb self-test with real emulators passes if they enforce alignment, and is UNKNOWN if one does not."""
 
 from __future__ import annotations
 

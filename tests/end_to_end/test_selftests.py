@@ -1,4 +1,6 @@
-"""The servers' own self-tests on real servers: a release passes, what is planted is found where it shows."""
+"""The servers' own self-tests on real servers: a release passes, and planted bugs are found where they have
+an effect.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def planted_tree(server: str, *edits: mutations.Edit) -> Path:
         name="selftests", title="", fault="byte-order", server=server, edits=list(edits), expected=[]
     )
     key = key_of([source.name, *(json_codec.encode(edit).decode() for edit in edits)])
-    # A tree by the release's name is compiled where the release is: what is not edited, the compiler's cache knows.
+    # A tree with the release's name is compiled at the same path, so the compiler's cache has all unedited files.
     make = functools.partial(mutations.plant, planted, source)
     return Cache.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server
 

@@ -63,7 +63,7 @@ def test_its_reproducer_starts_the_same_package_again(checked: tuple[Path, dict[
 
 
 def test_the_c_library_has_lines_and_the_stack_goes_on_into_the_server(tmp_path: Path) -> None:
-    """Debian's ARM libc has no table of its own for its frames: both come from libc6-dbg."""
+    """Debian's ARM libc contains no unwind table for its frames: the lines and the table come from libc6-dbg."""
     service = ["--environment", "debian-service", "--suite", "persistence", "--test", "synchronised_meanwhile"]
     finished = run("check", "--server", REDIS, "--target", "armv7", *service, "--json", "--run", tmp_path / "run")
     assert finished.returncode == ExitCode.FINDINGS, finished.stdout + finished.stderr

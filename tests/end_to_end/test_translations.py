@@ -1,4 +1,6 @@
-"""Translated code that an emulator keeps for the next: it is used, and only where the same code would be made again."""
+"""Translated code that an emulator keeps for the next process is used only where the emulator would make the same
+again.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ HOLDS = subprocess.run(["setarch", "--addr-no-randomize", "true"], check=False, 
 keeps = pytest.mark.skipif(
     not HOLDS, reason="seccomp keeps programs from holding addresses: this container keeps nothing"
 )
-# Enough code to be kept, of libc. What it ends with is a constant of its code, and so is the alignment of its load.
+# libc has enough code to be kept. The exit status is a constant in the code, and so is the alignment of its load.
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -96,7 +98,7 @@ class Kept:
         self.answer(7)
 
     def answer(self, number: int) -> None:
-        """Compiles it anew, at the same path: it ends with this status."""
+        """Compiles the program again at the same path: it exits with this status."""
         target = CATALOG.targets[self.target]
         source = self.folder / "program.c"
         source.write_text(PROGRAM, "utf-8")
@@ -145,7 +147,7 @@ def test_the_second_process_translates_next_to_nothing_and_does_the_same(kept: K
 
 
 ARENA_BYTES = 64 << 20
-"""What malloc maps for a thread that has an arena of its own, at a multiple of it: glibc's malloc/arena.c."""
+"""Size and alignment of the area that malloc maps for a thread's own arena: glibc's malloc/arena.c."""
 
 
 @keeps
@@ -196,9 +198,9 @@ def changed_at(content: bytes, *places: int) -> bytes:
 PAGE = 4096
 """Length of the file's header."""
 BLOCK = 64
-"""Translated blocks begin at a multiple of so many bytes."""
+"""Translated blocks begin at a multiple of this number of bytes."""
 ENTRY = 48
-"""Length of what the file has of each block: overlay/linux-user/translations.c, `struct entry`."""
+"""Length of a block's entry in the file: overlay/linux-user/translations.c, `struct entry`."""
 
 
 class Layout:
@@ -261,7 +263,7 @@ def test_a_damaged_block_costs_its_own_translation(on_arm: Kept) -> None:
     content = on_arm.file.read_bytes()
     _, left = on_arm.run()
     layout = Layout(content)
-    # About a tenth of the blocks: in their code, and in what is known of them.
+    # About a tenth of the blocks: in their code, and in their entries.
     for places in (layout.code[:: 100 * BLOCK], layout.entries[40 :: 10 * ENTRY]):
         on_arm.file.write_bytes(changed_at(content, *places))
         status, translated = on_arm.run()
@@ -306,7 +308,9 @@ def test_where_nothing_can_be_written_the_program_ends_as_it_does(on_arm: Kept) 
 
 
 def refuse_held_addresses() -> None:
-    """As Docker's default seccomp profile does: personality() may be asked, and not told to hold addresses."""
+    """As with Docker's default seccomp profile: personality() may read the flags, but not set the one for fixed
+    addresses.
+    """
     number = {"x86_64": 135, "aarch64": 92}[os.uname().machine]
     load, equal, answer = 0x20, 0x15, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM

@@ -1,4 +1,4 @@
-"""The unit suite on real servers: the known bad are found, what is planted too, and what is right passes."""
+"""The unit suite on real servers: it finds known and planted bugs, and correct servers pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ PLANTED = [
     # A number that is widened on the way in stays in the machine's own order.
     ("intset.c", "static void _intsetSet(", "        memrev32ifbe(((int32_t*)is->contents)+pos);\n", ""),
 ]
-"""File, after what, what is replaced, by what: each is silent on little-endian machines that allow misaligned loads."""
+"""File, text before it, replaced text, new text: each bug is silent on little-endian machines that allow misaligned
+loads.
+"""
 OVERREAD = [
     (
         "intset.c",
@@ -34,11 +36,11 @@ OVERREAD = [
         "    int64_t cur = -1;\n    (void)*(volatile char *)(is->contents + intsetBlobLen(is) - sizeof(intset));\n",
     )
 ]
-"""The byte behind the last element."""
+"""A read of the byte after the last element."""
 
 
 def planted_tree(edits: list[tuple[str, str, str, str]]) -> Path:
-    """redis-7.0.15 with what is planted."""
+    """redis-7.0.15 with the planted bugs."""
     source = release("redis-7.0.15")
 
     def fill(into: Path) -> None:
@@ -67,7 +69,7 @@ def replayed(finding: dict[str, Any]) -> int:
 
 
 def test_redis_3_2_6_hashes_keys_and_counts_bits_misaligned(tmp_path: Path) -> None:
-    """MurmurHash2, MurmurHash64A and BITPOS: what 4.0 mended, with its places, and shown again."""
+    """MurmurHash2, MurmurHash64A and BITPOS: the bugs that 4.0 fixed, with their locations, and reproduced."""
     code, read = check(tmp_path / "run", "--target", "armv5", "--server", "redis-3.2.6")
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     found = {f["id"]: (f["file"], f["line"], f["command"]) for f in read["findings"]}

@@ -42,7 +42,7 @@ def their_tree(name: str, into: Path) -> Path:
 
 
 def checkout(tree: Path, *inputs: str) -> Path:
-    """A repository of a tree, whose ci.yml has our job, with more inputs behind those that the page shows."""
+    """A repository of a tree, whose ci.yml has our job, with further inputs after those on the page."""
     text = (tree / CI).read_text("utf-8")
     (tree / CI).write_text(
         "\n".join([text.rstrip(), "", block_of(HOW_TO), *(f"      {one}" for one in inputs), ""]), "utf-8"
@@ -68,7 +68,7 @@ def test_our_job_is_one_that_github_takes_in_their_file(tmp_path: Path, name: st
     assert {"push", "pull_request"} <= set(own[True]), "the job asks which of both it is"
     top = checkout(their_tree(name, tmp_path / "after"))
     assert set(yaml.safe_load((top / CI).read_text("utf-8"))["jobs"]) == {*own["jobs"], "plumbline"}
-    # Both lack the called file, and know its inputs: ours is where theirs would be.
+    # Both checkers lack the called file, and need its inputs: ours is put in its place.
     called = top / ".github" / "workflows" / "check.yml"
     called.write_text(as_tags((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8")), "utf-8")
     text = (top / CI).read_text("utf-8")

@@ -1,4 +1,6 @@
-"""Upstream's own tests under real emulators: what passes has run, what is planted is found, and replays say so."""
+"""Upstream's own tests under real emulators: tests that pass have run, planted bugs are found, and replays confirm
+them.
+"""
 
 from __future__ import annotations
 

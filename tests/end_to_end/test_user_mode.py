@@ -1,4 +1,4 @@
-"""What programs get of the emulator's user mode as of a kernel, where QEMU's own gives them something else."""
+"""The emulator's user mode behaves like a kernel where unmodified QEMU does not."""
 
 from __future__ import annotations
 
@@ -136,7 +136,9 @@ int main(void)
 
 
 def output_of(target: str, text: str, folder: Path, *words: str, root: Path | None = None) -> str:
-    """What a program prints on a target. `root`: has what this machine lacks, beside the target's libraries."""
+    """A program's output on a target. `root`: a folder with files that this machine lacks, and the target's
+    libraries.
+    """
     source = folder / f"{target}.c"
     source.write_text("#define _GNU_SOURCE\n" + text, "utf-8")
     command = [str(machines.compiled(target, source, folder)), *words]
@@ -178,7 +180,7 @@ def test_the_first_place_where_a_loader_looks_is_in_the_folder_of_libraries(targ
     ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LATE_SECONDS)
     tried = re.findall(r"trying file=(\S+)", ended.stderr)
     (found,) = re.findall(r"calling init: (\S+/libc\.so\.6)", ended.stderr)
-    # Below a folder it looks for variants by what the CPU can do, which nobody has: tls/v5l, tls/aarch64.
+    # Below a folder the loader looks for variants for CPU features, which nobody installs: tls/v5l, tls/aarch64.
     assert found in tried, ended
     assert [one for one in tried if not Path(one).is_relative_to(Path(found).parent)] == []
 
@@ -190,5 +192,5 @@ def test_a_child_of_a_program_with_threads_starts_threads(target: str, tmp_path:
 
 @pytest.mark.parametrize("target", [machines.beyond("loongarch64")])
 def test_the_counter_of_loongarch_has_the_rate_that_its_cpu_tells(target: str, tmp_path: Path) -> None:
-    # Both clocks are this machine's; what lies between the two readings is far below a tenth of half a second.
+    # Both clocks are this machine's; the time between the two readings is far below a tenth of half a second.
     assert float(output_of(target, COUNTER, tmp_path)) == pytest.approx(1, rel=0.1)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.end_to_end
 SERVER = "redis-7.0.15"
 PLANTED = mutations.mutations()["bitcount-alignment"]
 FOLDER = f"vendor/{SERVER}"
-"""Where the repository has the server: paths must be told from the repository's top."""
+"""The server's folder in the repository: reported paths must begin at the repository's top."""
 WORKFLOWS = ROOT / ".github" / "workflows"
 
 
@@ -65,14 +65,14 @@ def test_the_workflow_finds_a_planted_bug_names_its_line_everywhere_and_fails(tm
     place = dict(word.split("=") for word in annotation.removeprefix("::error ").split("::")[0].split(","))
     assert (place["file"], place["title"]) == (f"{FOLDER}/src/bitops.c", "misaligned load in redisPopcount")
     assert "p4" in lines[int(place["line"]) - 1], "the annotation is not on a line that loads words"
-    # Two targets, one diff: a finding is told once.
+    # There are two targets but one diff: a finding is reported once.
     assert not [name for name, text in github.printed.items() if "::error" in text and name != "verdict/Join"]
 
     (alert,) = github.alerts
     document = json.loads(alert["text"])
     schema = json.loads((fakes.DATA / "schemas" / "sarif-schema-2.1.0.json").read_text("utf-8"))
     jsonschema.Draft4Validator(schema).validate(document)
-    # What compilers warn of is told beside it, as a note.
+    # Warnings of compilers are also reported, as notes.
     (result,) = [one for one in document["runs"][0]["results"] if one["level"] == "error"]
     physical = result["locations"][0]["physicalLocation"]
     assert (physical["artifactLocation"]["uri"], str(physical["region"]["startLine"])) == (place["file"], place["line"])
@@ -106,7 +106,7 @@ def git(top: Path, *words: str) -> None:
 
 
 def pull_request(folder: Path) -> GitHub:
-    """One for the branch `release` that changes words alone."""
+    """A pull request for the branch `release` that changes only documents."""
     top = repository(folder / "server", broken=False)
     git(top, "add", "--all", "--force")
     git(top, "commit", "--quiet", "--message", "base")
@@ -204,7 +204,7 @@ def test_a_command_that_the_workflow_does_not_know_ends_it(tmp_path: Path) -> No
 
 
 class Lossy(GitHub):
-    """Its job ends well, and what it made never arrives."""
+    """A GitHub whose job succeeds, but whose artifacts never arrive."""
 
     def _job(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
         if name == "check":

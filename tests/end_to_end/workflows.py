@@ -37,7 +37,7 @@ COMMIT = "0000007" + "0" * 33
 
 
 class GitHub:
-    """What jobs share: the repositories, caches, artifacts, alerts; and what every step said."""
+    """What jobs share: repositories, caches, artifacts and alerts; and the output of every step."""
 
     def __init__(self, folder: Path, repositories: dict[str, Path]) -> None:
         """`repositories`: name → folder; `` is the one that the workflow runs for."""
@@ -57,7 +57,7 @@ class GitHub:
         """Of uploads to code scanning: `file`, `root`."""
         self.summaries: dict[str, str] = {}
         self.printed: dict[str, str] = {}
-        """`JOB/STEP` → what it printed."""
+        """`JOB/STEP` → its output."""
         self.permissions: dict[str, str] = {}
         """What the token of the present job may."""
         self.results: dict[str, str] = {}
@@ -208,7 +208,7 @@ class CiMachine:
     def steps(
         self, steps: list[dict[str, Any]], contexts: dict[str, Any], action: Path | None = None
     ) -> tuple[Strict, bool]:
-        """Run steps, of a job or of a composite action: what they came to, and whether one failed."""
+        """Run the steps of a job or of a composite action. Returns their outputs, and whether one failed."""
         done = Strict({step["id"]: {"outputs": {}, "outcome": "skipped"} for step in steps if "id" in step})
         failed = False
         inside = {
@@ -236,7 +236,7 @@ class CiMachine:
         script = self.temporary / "step.sh"
         script.write_text(text_of(expand(step["run"], contexts)), "utf-8")
         environment = {key: text_of(expand(str(value), contexts)) for key, value in step.get("env", {}).items()}
-        # Composite actions must name their shell, and bash that is named also minds pipes.
+        # Composite actions must name their shell, and a named bash also fails if a command of a pipe does.
         assert action is None or step.get("shell") == "bash", f"{step.get('name')}: no shell"
         options = ["--noprofile", "--norc", "-eo", "pipefail"] if step.get("shell") == "bash" else ["-e"]
         finished = subprocess.run(
@@ -294,7 +294,7 @@ class CiMachine:
             if given.get("fetch-depth") != "0":
                 _forget_history(place)
             if os.geteuid() == 0:
-                # As in a container, where root works in what the runner's user owns.
+                # As in a container, where root works in a folder of the runner's user.
                 subprocess.run(["chown", "--recursive", str(RUNNER_USER), str(place)], check=True)
         return {}
 
