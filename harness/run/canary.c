@@ -3,15 +3,15 @@
  * 64-byte boundary.
  *
  *   canary all            every access at each of its offsets, from 0 on: a line `NAME OFFSET OUTCOME` for each
- *   canary NAME OFFSET    that one, with nothing in the signal's way
+ *   canary NAME OFFSET    only this one, without a signal handler
  *   canary deaths NAME OFFSET NAME OFFSET …
- *                         each of these in a child of its own: a line `NAME OFFSET SIGNAL` with the signal's name, or
- *                         `lived` for a child that ended by itself
+ *                         each of these in a separate child: a line `NAME OFFSET SIGNAL` with the signal's name, or
+ *                         `lived` for a child that exited
  *
  * OUTCOME: done; signal (SIGBUS, BUS_ADRALN, at the access's address, and no byte was moved; SIGILL, ILL_ILLOPN on
- * z/Architecture, which does not tell the address); unaddressed, at-pc (the same, but Linux on MIPS and on RISC-V tells
- * something else than the address); rotated, truncated (as harness/isa/rules.py has it); forever (no end within a quarter of a second of the processor's time, or where the
- * access has been so at two offsets, twice within 30 ms); anything else is said in words.
+ * z/Architecture, which does not report the address); unaddressed, at-pc (the same, but Linux on MIPS and on RISC-V reports
+ * another address); rotated, truncated (as harness/isa/rules.py defines them); forever (no end within a quarter of a second of processor time, or, if two
+ * offsets of the access had no end, twice within 30 ms); anything else is a description in words.
  *
  * The accesses are assembly, because a compiler that sees a misaligned object may emit byte accesses instead.
  */
@@ -31,7 +31,7 @@ enum { BOUNDARY = 64, MOST_OFFSETS = 64, WIDEST = 64 };
 static unsigned char memory[BOUNDARY + MOST_OFFSETS + WIDEST] __attribute__((aligned(64)));
 static unsigned char value[WIDEST] __attribute__((aligned(64)));
 static unsigned char memory_before[sizeof memory], value_before[sizeof value];
-/* An access may use the stack pointer, which then is no place for a handler's frame. */
+/* An access may change the stack pointer, which is then no place for a handler's frame. */
 static unsigned char signal_stack[1 << 16] __attribute__((aligned(16)));
 static sigjmp_buf before_access;
 static volatile char is_performing;
@@ -51,7 +51,7 @@ static void on_signal(int number, siginfo_t *information, void *context)
     (void)context;
 #endif
     if (is_copying || !is_performing) {
-        /* The policy forbids what the program itself does. With a stack and a handler of its own it would go on for ever. */
+        /* The policy forbids accesses of this program itself. With a separate stack and a handler it would never end. */
         _exit(EXIT_FAILURE);
     }
     is_copying = 1;
@@ -98,8 +98,8 @@ static int rotated(int offset)
 }
 
 /*
- * The outcome that the last signal tells; NULL if it is not that of a misaligned access. Real kernels tell the signal and
- * nothing else on MIPS, and the instruction's address on RISC-V.
+ * The outcome according to the last signal; NULL if it is not that of a misaligned access. Real kernels report only the
+ * signal on MIPS, and the instruction's address on RISC-V.
  */
 static const char *misaligned(const unsigned char *address)
 {
@@ -152,10 +152,10 @@ static const char *outcome_of(const struct access *access, int offset)
     return other;
 }
 
-/* In a function of its own, so that no variable lives across the jump. */
+/* A separate function, so that no variable lives across the jump. */
 static void perform(const struct access *access, int offset, long microseconds)
 {
-    /* Of the processor's time, so that a machine that is busy with other things makes nothing seem endless. */
+    /* Processor time, so that no access seems endless on a machine that is busy with other work. */
     const struct itimerval patience = {.it_value = {.tv_usec = microseconds}};
     static const struct itimerval none;
 
@@ -170,7 +170,7 @@ static void perform(const struct access *access, int offset, long microseconds)
     setitimer(ITIMER_PROF, &none, NULL);
 }
 
-/* Makes an access that may not end. `*endless`: at how many offsets it did not. */
+/* Makes an access that may not end. `*endless`: the number of offsets at which it did not. */
 static void perform_patiently(const struct access *access, int offset, int *endless)
 {
     if (*endless < 2) {
@@ -201,7 +201,7 @@ static void perform_all(void)
             perform_patiently(&accesses[i], offset, &endless);
             printf("%s %d %s\n", accesses[i].name, offset, outcome_of(&accesses[i], offset));
         }
-        /* Who waits for the end sees by it that something happens. */
+        /* The line shows the waiting harness that the program makes progress. */
         fflush(stdout);
     }
 }

@@ -1,9 +1,9 @@
 /*
- * One error of a named kind, or its well-behaved twin: `detector ERROR bad|good`. Exit status 0 when it was done, whatever
- * was reported on standard error; 4 when this program has no such error.
+ * One error of a named kind, or its correct twin: `detector ERROR bad|good`. Exit status 0 after the error, whatever the
+ * detector reported on standard error; 4 if this program does not have that error.
  *
- * Each error is in a function of its own name, because where it is reported counts as much as that it is. Memory and numbers
- * come from outside the functions, so that no compiler sees the error and removes it.
+ * Each error is in a function of the same name, because its place in the report matters as much as the report. Memory and
+ * numbers come from outside the functions, so that no compiler sees the error and removes it.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -29,7 +29,7 @@ APART static void misaligned_store(long off) { *(uint32_t *)(memory + off) = 1; 
 
 APART static void misaligned_member(long off) { sink = ((struct record *)(memory + off))->number; }
 
-/* Servers exempt their fast paths like this; the target must look all the same. */
+/* Servers exempt their fast paths in this way; the target must check them nevertheless. */
 __attribute__((no_sanitize("alignment"))) APART static void misaligned_exempt(long off)
 {
     sink = *(uint64_t *)(memory + off);
@@ -37,7 +37,7 @@ __attribute__((no_sanitize("alignment"))) APART static void misaligned_exempt(lo
 
 APART static void shift(long off) { sink = (uint64_t)(1 << (30 + 2 * off)); }
 
-/* A background save's errors come from a child. */
+/* Errors of a background save come from a child. */
 APART static void misaligned_in_child(long off)
 {
     pid_t child = fork();
@@ -59,7 +59,7 @@ APART static void overflow_copy(long off)
     size_t length = sizeof from;
 
     memset(from, 7, sizeof from);
-    /* A length that the compiler knows would become plain stores. */
+    /* For a known length the compiler would emit plain stores. */
     __asm__ volatile("" : "+r"(length));
     memcpy(memory + off, from, length);
     sink = (unsigned char)memory[1];
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: detector ERROR bad|good\n");
         return 4;
     }
-    /* Servers write their process title over the environment: options that are only there are lost. */
+    /* Servers overwrite the environment with their process title: options that exist only there are lost. */
     for (char **one = environ; *one != NULL; one++) {
         memset(*one, 0, strlen(*one));
     }

@@ -1,6 +1,6 @@
 /*
- * What a program needs that becomes another one by a list of words: the list, which is a file of words that a NUL byte
- * each ends, and a way to give up. The includer defines PROGRAM, its own name in messages.
+ * Code for a program that becomes another one, as a list of words says: it reads the list, a file of words that each end
+ * with a NUL byte, and gives up on errors. The includer defines PROGRAM, its own name in messages.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* As a shell that finds no program (POSIX, Exit Status for Commands). */
+/* The exit status of a shell that finds no program (POSIX, Exit Status for Commands). */
 #define NOT_EXECUTED 127
 
 static void fail(const char *what, const char *subject)
@@ -44,7 +44,7 @@ static char *content_of(const char *path, size_t *length)
     return content;
 }
 
-/* The words of a file. It is an error if there are more than fit: a list without its end would be another one. */
+/* The words of a file. More words than fit are an error, because a list without its end is another list. */
 static size_t words_in(const char *path, char **words, size_t most)
 {
     size_t length, count = 0;

@@ -1,21 +1,21 @@
 /*
- * malloc as an adversary: preloaded into a guest (LD_PRELOAD), it takes the place of libc's.
+ * malloc as an adversary: preloaded into a guest (LD_PRELOAD), it replaces libc's.
  *
- * Every block ends before a page that nobody may touch, so that what reads beyond it faults there and then; every
- * block has the alignment that is promised and, every second time, no more; memory is never zero by luck, neither
- * fresh nor freed; realloc always moves; malloc_usable_size tells what was asked for and not a byte more.
+ * Every block ends before an inaccessible page, so that a read beyond the block faults at once. Every block has the
+ * guaranteed alignment and, every second time, no more. Fresh and freed memory is never zero by luck. realloc always
+ * moves. malloc_usable_size returns the requested size and not a byte more.
  *
- * What is promised: C11 7.22.3, an alignment for any object with a fundamental alignment, that is max_align_t's: 8
+ * The guarantee: C11 7.22.3, an alignment for any object with a fundamental alignment, that is max_align_t's: 8
  * on 32-bit ARM (AAPCS32, Fundamental Data Types), SPARC and MIPS (System V psABI supplements), 16 on AArch64
- * (AAPCS64), SPARC V9 (SCD 2.4) and x86-64 (psABI 3.1.2). Compiled with -DNATURAL it is only what an object of the
- * block's size can need, the largest power of two that is not greater: C++ asks no more (CWG issue 2207).
+ * (AAPCS64), SPARC V9 (SCD 2.4) and x86-64 (psABI 3.1.2). With -DNATURAL it is only the alignment that an object of the
+ * block's size can need, the largest power of two that is not greater: C++ requires no more (CWG issue 2207).
  *
- * Where blocks lie: one range of addresses is reserved at the start, and its bounds are told on standard error, for
- * harness.judge.sightings to know an access to a guard page by. Its first part is slots of one page and a guard page, for
- * blocks of up to a page; a freed slot is taken again when all those freed before it have been. The rest gives whole
- * pages and a guard page to larger blocks, which are inaccessible once they are freed. Both are bounded, because
- * each block divides mappings and Linux grants a process 65530 of them (vm.max_map_count): what does not fit gets a
- * place without a guard page, with the same alignment. SLOTS and EXTENTS below keep to five sixths of that.
+ * Places of blocks: one range of addresses is reserved at the start, and its bounds are printed to standard error, so that
+ * harness.judge.sightings recognises an access to a guard page. Its first part is slots of one page and a guard page, for
+ * blocks of up to a page; a freed slot is used again after all slots that were freed before it. The rest gives whole
+ * pages and a guard page to larger blocks, which become inaccessible when they are freed. Both parts are bounded, because
+ * each block divides mappings, of which Linux grants a process 65530 (vm.max_map_count). Blocks beyond the bounds get a
+ * place without a guard page, with the same alignment. SLOTS and EXTENTS below use five sixths of that number.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,10 +41,10 @@
 /* Larger blocks are not filled: they are fresh mappings, and filling would make them resident. */
 #define FILLED_BYTES ((size_t)1 << 20)
 
-/* What precedes every block that is not in a slot: where it came from. */
+/* The header before every block that is not in a slot: the block's origin. */
 typedef struct {
-    size_t size;   /* what was asked for */
-    size_t length; /* of the mapping or the piece, in bytes, its guard page not counted */
+    size_t size;   /* the requested size */
+    size_t length; /* of the mapping or the piece, in bytes, without its guard page */
     char *start;
     uint32_t magic;
     uint32_t class; /* of a piece; EXTENT or MAPPING */
@@ -59,7 +59,7 @@ static uint32_t asked[SLOTS];     /* size of the block in a slot; VACANT of a fr
 static uint32_t place[SLOTS];     /* where in its page the block begins */
 static uint32_t next_free[SLOTS]; /* a queue of freed slots: number + 1 of the one freed after it */
 static uint32_t first_free, last_free, slots_made;
-static uint8_t *taken; /* one byte a page of the extents */
+static uint8_t *taken; /* one byte for each page of the extents */
 static size_t pages, cursor;
 static uint32_t extents_there;
 static Head *pieces[EXTENT]; /* free pieces without a guard page, by the power of two */
@@ -97,7 +97,7 @@ static bool prepare(void)
     return true;
 }
 
-/* The bounds are told before main(); a child that is forked has the parent's lock in a state that it can use. */
+/* Prints the bounds before main(). A forked child gets the parent's lock in a usable state. */
 __attribute__((constructor)) static void tell(void)
 {
     char line[128];
@@ -129,7 +129,7 @@ static size_t promised(size_t size)
 #endif
 }
 
-/* The last address before `limit` for a block; every second time one that is aligned to no more than it must be. */
+/* The last address before `limit` for a block; every second time one with no more than the required alignment. */
 static char *fit(char *limit, char *start, size_t size, size_t alignment)
 {
     uintptr_t at = ((uintptr_t)limit - size) & ~(uintptr_t)(alignment - 1);
@@ -169,7 +169,7 @@ static bool in_slot(const char *block) { return page && block >= slots && block 
 
 static uint32_t slot_of(const char *block) { return (uint32_t)((size_t)(block - slots) / (2 * page)); }
 
-/* What frees a block twice, or what is none, is told where it does: the emulator records the trap. */
+/* Reports the free of a block twice, or of something else, where it happens: the emulator records the trap. */
 static void refuse(const char *what)
 {
     ssize_t written = write(STDERR_FILENO, what, strlen(what));
@@ -197,7 +197,7 @@ static void to_slot(char *block)
     last_free = slot;
 }
 
-/* Free pages in a row, searched for from where the last ones were found; the number of the first, or `pages`. */
+/* Consecutive free pages, searched from where the last ones were found: the number of the first, or `pages`. */
 static size_t run_of(size_t wanted)
 {
     for (int round = 0; round < 2; round++) {
@@ -313,7 +313,7 @@ static void to_others(char *block)
     Head *head = head_of(block);
 
     if (head->magic != MAGIC) {
-        /* The dynamic linker has blocks from before anybody's malloc was there; they are left alone. */
+        /* The dynamic linker has blocks from before any malloc existed; they are ignored. */
         if (block >= extents && block < end) {
             refuse("plumbline-guard: what is freed is no block\n");
         }
@@ -366,12 +366,12 @@ PUBLIC void *calloc(size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    /* Of malloc and memset a compiler would make a call of this function. */
+    /* A compiler would turn malloc and memset into a call of this function. */
     void *block = allocate(bytes, promised(bytes));
     return block ? memset(block, 0, bytes) : NULL;
 }
 
-/* As glibc has it, a size of 0 frees. */
+/* As in glibc, a size of 0 frees. */
 PUBLIC void *realloc(void *block, size_t size)
 {
     if (!block) {

@@ -1,6 +1,6 @@
 /*
- * The canary of environments: uses as much stack in a thread as it is told, or makes a system call. Exit status 0 when
- * it lived, 2 when it could not try.
+ * The canary of environments: uses a given amount of stack in a thread, or makes a system call. Exit status 0 if it
+ * survived, 2 if it could not try.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -15,7 +15,7 @@ enum { LIVED = 0, UNTRIED = 2, FRAME_KIBIBYTES = 4 };
 
 static volatile unsigned char sum;
 
-/* Takes the stack a piece at a time, as calls do, and reads it again so that no compiler leaves it out. */
+/* Uses the stack in pieces, as calls do, and reads it again so that no compiler removes the accesses. */
 static __attribute__((noinline)) void use_stack(long kibibytes)
 {
     volatile unsigned char frame[FRAME_KIBIBYTES << 10];
@@ -39,7 +39,7 @@ static void *make_allowed_call(void *unused)
     return unused;
 }
 
-/* Asks for the processors of no process: whoever lets the call through does nothing. */
+/* Requests the processors of a process that does not exist: an allowed call has no effect. */
 static void *make_forbidden_call(void *unused)
 {
     syscall(SYS_sched_setaffinity, -1, 0, NULL);
@@ -59,7 +59,7 @@ static int in_thread(void *(*work)(void *), void *given)
     return pthread_create(&thread, NULL, work, given) || pthread_join(thread, NULL) ? UNTRIED : LIVED;
 }
 
-/* A child that dies of a signal takes its parent with it, so that its end is the program's. */
+/* If a child dies of a signal, the parent ends with the same signal, so that the child's end becomes the program's. */
 static int in_child(void *(*work)(void *))
 {
     int status;

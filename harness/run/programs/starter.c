@@ -1,16 +1,16 @@
 /*
- * Stands in for a program of the target that a traced command executes (tracer.c). It notes what was executed and how,
- * and becomes the emulator by execv. The process number therefore stays the one that the command knows.
+ * Replaces a program of the target that a traced command executes (tracer.c). It records what was executed and how, and
+ * becomes the emulator by execv. The process number therefore remains the one that the command knows.
  *
  * It was executed as PLACE/N, which it removes. PLACE/emulator holds words, each ended by a NUL byte: HOME, the emulator
- * and its options. PLACE/N.words holds those that come before the arguments: the program, or the interpreters of a
- * script with their arguments, and the script.
+ * and its options. PLACE/N.words holds the words before the arguments: the program, or the interpreters of a script with
+ * their arguments, and the script.
  *
  * HOME/guest-N/launch   words: process number, time in ms since 1970, working folder, program, the file that was
  *                       executed (the program, or a script), number of arguments, arguments, and the variables by
- *                       which its environment differs from PLACE/environment: NAME=VALUE, or NAME for one that is gone
- * HOME/guest-N/input    the rest of its standard input, where that is a short file
- * HOME/guest-N/configure  the log of the configure script that it is a probe of: the script has its config.log open
+ *                       which its environment differs from PLACE/environment: NAME=VALUE, or NAME if it was removed
+ * HOME/guest-N/input    the rest of its standard input, if that is a short file
+ * HOME/guest-N/configure  the log of the configure script of which it is a probe: the script has its config.log open
  */
 #define _GNU_SOURCE
 #define PROGRAM "starter"
@@ -34,7 +34,7 @@ static char *below(const char *folder, const char *name)
     return path;
 }
 
-/* Whether a list of variables has one, by its name or whole. */
+/* Whether a list of variables has one, by its name or in full. */
 static int has(char **variables, const char *one, size_t length, int whole)
 {
     for (; *variables; variables++)
@@ -78,7 +78,7 @@ static void keep_input(const char *folder)
     free(content);
 }
 
-/* Note the log that a script of Autoconf leaves open for everything that it executes. */
+/* Record the log that a script of Autoconf leaves open for everything that it executes. */
 static void note_configure(const char *folder)
 {
     static const char name[] = "/config.log";
@@ -99,7 +99,7 @@ static void note_configure(const char *folder)
         closedir(descriptors);
 }
 
-/* Remove the variables that QEMU takes for options, such as QEMU_CPU. They would change the machine that the canaries
+/* Remove the variables that QEMU treats as options, such as QEMU_CPU. They would change the machine that the canaries
  * have proved. */
 static void remove_options(void)
 {
@@ -122,7 +122,7 @@ static void note_launch(const char *folder, const char *place, char **first, siz
     char *path = below(folder, "launch"), here[PATH_MAX] = "";
     struct timespec now;
     FILE *note = fopen(path, "wxe");
-    /* A folder that was removed has no path, and a program runs there nevertheless. */
+    /* A removed folder has no path, but programs can still run there. */
     if (!getcwd(here, sizeof here))
         here[0] = 0;
     if (!note)
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
         *next++ = emulator[i];
     *next++ = "-fault-log";
     *next++ = below(folder, "faults.jsonl");
-    /* A script's interpreter is told its own path instead. */
+    /* A script's interpreter receives its own path instead. */
     *next++ = "-0";
     *next++ = first_count == 1 && argc ? argv[0] : first[0];
     for (size_t i = 0; i < first_count; i++)

@@ -1,6 +1,6 @@
 /*
- * The system calls that the tracer stops, and the registers of a thread that is stopped in one. Everything in which one
- * machine that the tracer runs on differs from another is here.
+ * The system calls that the tracer stops, and the registers of a thread that is stopped in one. This file contains
+ * everything that differs between the machines on which the tracer runs.
  */
 #ifndef SYSTEM_CALLS_H
 #define SYSTEM_CALLS_H
@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 
-/* The numbers by which programs of one kind call the kernel. */
+/* The numbers with which programs of one kind call the kernel. */
 typedef struct {
     unsigned arch, execve, execveat, clone, clone3, seccomp;
     int is_followed;
@@ -73,7 +73,7 @@ static int64_t returned_by(const struct user_regs_struct *now)
     return (int64_t)now->rax;
 }
 
-/* Make the registers of the call what they were, but for what it returned. A call that the kernel makes again keeps its
+/* Restore the registers of the call, except its result. A call that the kernel makes again keeps its
  * number. */
 static void put_back(pid_t tid, struct user_regs_struct *now, const struct user_regs_struct *before, int is_repeated)
 {

@@ -1,32 +1,32 @@
 /*
- * Runs a command of this machine and has every program of the target, wherever it is executed below the command, run
+ * Runs a command of this machine. Every program of the target, wherever the command or its children execute it, runs
  * under the emulator.
  *
  *   tracer PLACE HOME STARTER EMULATOR HEADERS FILE PROGRAM [ARGUMENT …]
  *
- * FILE is what is executed, and PROGRAM the name that it is given.
+ * FILE is the executed file, and PROGRAM the name that it receives.
  *
- * A filter stops execve(2) and execveat(2) of all processes, and nearly nothing else, so that other system calls cost
- * nothing. It stops what could take a process out of sight as well: clone(2) with CLONE_UNTRACED, which is cleared, and
- * a filter of the command's own that has another process decide on system calls.
- * The header of the file says whether it is a program of the target: HEADERS has the class, byte order and machine of
- * such programs, `1,1,40` (ELF, e_ident and e_machine), separated by spaces. A script counts as its interpreter does.
- * Then the path of the call is replaced by PLACE/N, a link to STARTER, which becomes the emulator. PLACE is short: its
- * name is written below the stack pointer of the caller, where no memory of it is in use.
+ * A filter stops execve(2) and execveat(2) of all processes, and almost nothing else, so that other system calls cost
+ * nothing. It also stops calls that could hide a process: clone(2) with CLONE_UNTRACED, which the tracer clears, and
+ * a filter of the command that lets another process decide on system calls.
+ * The header of the file shows whether it is a program of the target: HEADERS has the class, byte order and machine of
+ * such programs, `1,1,40` (ELF, e_ident and e_machine), separated by spaces. A script counts like its interpreter.
+ * The tracer then replaces the path of the call with PLACE/N, a link to STARTER, which becomes the emulator. PLACE is
+ * short: its name is written below the caller's stack pointer, in memory that is not in use.
  *
- * Another emulator of the target, which the command calls itself, would run programs unwatched. It is known by the name
- * of EMULATOR.
+ * Another emulator of the target that the command itself calls would run programs unwatched. The tracer recognises it by
+ * the name of EMULATOR.
  *
  * HOME/guest-N/       a ledger for the emulator's fault log
- * HOME/guest-N/refused  the kernel refused the execution, as it would have that of the program: the error's number
+ * HOME/guest-N/refused  the kernel refused the execution, as it would have refused the program: the error's number
  * HOME/guest-N/ends   a line for each end of a process that was guest N: `PID exited STATUS`, `PID killed SIGNAL`, and
- *                     `PID replaced` where it executed something else
+ *                     `PID replaced` if it executed something else
  * HOME/strangers      a line for each program of another machine: `MACHINE PATH`
- * HOME/trouble        what could not be traced, a line each
- * HOME/left           how many processes the command had left running; they are ended
- * PLACE/environment   the variables that the command began with
- * PLACE/N.words       what the starter puts before the arguments, see there
- * PLACE/status        how the command ended, and how many guests there were: `exited STATUS N` or `killed SIGNAL N`
+ * HOME/trouble        a line for everything that could not be traced
+ * HOME/left           the number of processes that the command left running, which the tracer ended
+ * PLACE/environment   the variables with which the command began
+ * PLACE/N.words       the words that the starter puts before the arguments, see there
+ * PLACE/status        how the command ended, and the number of guests: `exited STATUS N` or `killed SIGNAL N`
  */
 #define _GNU_SOURCE
 #include "system_calls.h"
@@ -54,8 +54,8 @@
 
 #define MOST_HEADERS 8
 #define LEDGER_BYTES 16
-#define SCRIPT_BYTES 256 /* of a script's first line that the kernel reads (BINPRM_BUF_SIZE) */
-#define MOST_INTERPRETERS 5 /* exec_binprm() of Linux begins a sixth program, and no seventh */
+#define SCRIPT_BYTES 256 /* that the kernel reads of a script's first line (BINPRM_BUF_SIZE) */
+#define MOST_INTERPRETERS 5 /* Linux' exec_binprm() begins a sixth program, but no seventh */
 #define SCRATCH_BYTES 96 /* for PLACE/N */
 #define BELOW_STACK 512  /* beyond the red zone of the x86-64 ABI, 128 bytes, with room to spare */
 #define GRACE_SECONDS 2
@@ -69,11 +69,11 @@ typedef struct {
 /* A thread that is traced. */
 typedef struct {
     pid_t tid, pid;
-    long guest, pending; /* `pending`: the guest that it is to become, while the kernel executes the starter */
+    long guest, pending; /* `pending`: the guest that it will become, while the kernel executes the starter */
     char *path;          /* of that execution */
-    const char *unread; /* why nobody can tell what it executes; NULL if that is known */
+    const char *unread; /* why it is unknown what it executes; NULL if that is known */
     int is_starting;    /* the starter runs, and is about to become the emulator */
-    int is_restored;    /* at the end of a system call its registers are to be put back */
+    int is_restored;    /* its registers must be restored at the end of the system call */
     struct user_regs_struct before;
 } Thread;
 
@@ -125,7 +125,7 @@ static Thread *thread_of(pid_t tid)
     return NULL;
 }
 
-/* The thread, which may be a new one: it is of the guest that its process or, of a new process, its parent is. */
+/* The thread, which may be new: it belongs to the guest of its process or, in a new process, of its parent. */
 static Thread *add_thread(pid_t tid)
 {
     char path[64], line[128];
@@ -166,7 +166,7 @@ static char *string_of(pid_t tid, uint64_t address, char *text)
     snprintf(path, sizeof path, "/proc/%d/mem", tid);
     int memory = open(path, O_RDONLY | O_CLOEXEC);
     while (memory >= 0 && length < PATH_MAX) {
-        /* Up to the next page: what follows may not be mapped. */
+        /* Only up to the next page: the page after it may not be mapped. */
         size_t most = 4096 - (address + length) % 4096;
         if (most > PATH_MAX - length)
             most = PATH_MAX - length;
@@ -184,7 +184,7 @@ static char *string_of(pid_t tid, uint64_t address, char *text)
     return NULL;
 }
 
-/* Read or write memory of the thread, also where it lets nobody write. */
+/* Read or write memory of the thread, even memory that is not writable. */
 static int move_memory(pid_t tid, uint64_t address, void *bytes, size_t length, int is_written)
 {
     char path[64];
@@ -223,7 +223,7 @@ static int is_of_this_machine(const Header *one)
     return one->order == own.order && (one->machine == own.machine || one->machine == EM_386);
 }
 
-/* The path by which this process reaches a file that the thread names. */
+/* The path under which this process reaches a file that the thread names. */
 static void seen_from_here(pid_t tid, const char *path, char *seen)
 {
     snprintf(seen, SEEN_BYTES, path[0] == '/' ? "/proc/%d/root%s" : "/proc/%d/cwd/%s", tid, path);
@@ -232,15 +232,15 @@ static void seen_from_here(pid_t tid, const char *path, char *seen)
 #define OF_TARGET (-1)
 #define UNREADABLE (-2)
 
-/* The kind of a file, `seen` from here: of the target, of another machine, or neither. `words` takes the interpreters of
- * a script and their arguments, each ended by a NUL byte. Returns the machine's number of a stranger, 0 for others,
- * OF_TARGET, or UNREADABLE where only the kernel can tell. */
+/* The kind of a file at the path `seen`: of the target, of another machine, or neither. `words` receives the interpreters
+ * of a script and their arguments, each ended by a NUL byte. Returns the machine's number for another machine, 0 for
+ * others, OF_TARGET, or UNREADABLE if only the kernel can read the file. */
 static int kind_of(pid_t tid, const char *seen, char *words, size_t *used, int depth)
 {
     unsigned char start[SCRIPT_BYTES + 1] = {0};
     struct stat status;
     Header header;
-    /* What cannot be executed is left to the kernel, which says why. */
+    /* The kernel refuses files that cannot be executed, with the reason. */
     if (stat(seen, &status) < 0 || !S_ISREG(status.st_mode) || !(status.st_mode & 0111))
         return 0;
     int file = open(seen, O_RDONLY | O_CLOEXEC);
@@ -276,7 +276,7 @@ static int kind_of(pid_t tid, const char *seen, char *words, size_t *used, int d
     return kind;
 }
 
-/* What follows the folder of /proc that each process sees as its own; NULL for another path. */
+/* The rest of a path after the folder of /proc for the process itself; NULL for another path. */
 static const char *own_entry(const char *path)
 {
     static const char *const own_folders[] = {"/proc/self/", "/proc/thread-self/"};
@@ -286,14 +286,14 @@ static const char *own_entry(const char *path)
     return !strncmp(path, "/dev/fd/", 8) ? path + 5 : NULL;
 }
 
-/* Whether an entry is a link to an open file, which may have no path: `exe`, `fd/3`. */
+/* Whether an entry links to an open file, which may have no path: `exe`, `fd/3`. */
 static int is_open_file(const char *entry)
 {
     return !strcmp(entry, "exe") || (!strncmp(entry, "fd/", 3) && !strchr(entry + 3, '/'));
 }
 
-/* The path of the file that a call names, and the one by which this process reaches the same file. Where the call names
- * an open file, `path` is what the kernel shows of it. */
+/* The path of the file that a call names, and the path under which this process reaches the same file. If the call names
+ * an open file, `path` is the one that the kernel shows. */
 static int path_of(const Thread *thread, const Call *call, char *path, char *seen)
 {
     char given[PATH_MAX], entry[PATH_MAX + 32];
@@ -316,11 +316,11 @@ static int path_of(const Thread *thread, const Call *call, char *path, char *see
             path[length] = 0;
         return length > 0;
     }
-    /* The number of the process stays, and that of a thread does not. */
+    /* The number of the process remains, unlike that of a thread. */
     return snprintf(path, PATH_MAX, "/proc/%d/%s", thread->pid, entry) < PATH_MAX;
 }
 
-/* Whether a path of the thread leads to a file that is seen from here: one that was removed has none. */
+/* Whether a path of the thread leads to the file at the path `seen`: a removed file has no path. */
 static int leads_to(pid_t tid, const char *path, const char *seen)
 {
     struct stat named, file;
@@ -330,7 +330,7 @@ static int leads_to(pid_t tid, const char *path, const char *seen)
            named.st_ino == file.st_ino;
 }
 
-/* Whether a program has the name of the target's emulator, as a distribution has it. */
+/* Whether a program has the name that distributions give to the target's emulator. */
 static int is_emulator(const char *path)
 {
     const char *name = strrchr(path, '/'), *ours = strrchr(emulator, '/');
@@ -382,7 +382,7 @@ static int shares(pid_t tid, const char *entry)
     return stat(path, &its) == 0 && its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
 
-/* Why no emulator can stand in for a program of the target that the thread executes; NULL if one can. */
+/* Why no emulator can replace a program of the target that the thread executes; NULL if one can. */
 static const char *hindrance(pid_t tid, const char *path, const char *seen)
 {
     if (!shares(tid, "root/"))
@@ -393,7 +393,7 @@ static const char *hindrance(pid_t tid, const char *path, const char *seen)
     return leads_to(tid, path, seen) ? NULL : "an open file that no path leads to";
 }
 
-/* Have the kernel execute the starter instead of a program of the target. */
+/* Make the kernel execute the starter instead of a program of the target. */
 static void begin_guest(Thread *thread, const Call *call, const char *path, const char *words, size_t used)
 {
     char target[SCRATCH_BYTES];
@@ -442,15 +442,15 @@ static void at_execution(Thread *thread, const Call *call)
         begin_guest(thread, call, path, words, used);
 }
 
-/* A thread is about to make a child that is not traced, where CLONE_UNTRACED is set. Clear it. In memory it stays clear:
- * the thread's next child is to be traced, too. */
+/* A thread is about to make a child, which is not traced if CLONE_UNTRACED is set. Clear it. In memory it stays clear:
+ * the thread's next child must be traced, too. */
 static void at_clone(Thread *thread, const struct __ptrace_syscall_info *info, const Interface *interface)
 {
     struct user_regs_struct now;
     uint64_t flags = info->seccomp.args[0], address = flags;
     int is_clear, is_in_memory = info->seccomp.nr == interface->clone3;
     if (is_in_memory) {
-        /* The first field of struct clone_args. What cannot be read, the kernel refuses as well. */
+        /* The first field of struct clone_args. If it cannot be read, the kernel refuses the call as well. */
         if (!move_memory(thread->tid, address, &flags, sizeof flags, 0) || !(flags & CLONE_UNTRACED))
             return;
         flags &= ~(uint64_t)CLONE_UNTRACED;
@@ -475,7 +475,7 @@ static int at_call(Thread *thread)
         return 0; /* it was killed meanwhile */
     const Interface *interface = interface_of(&info);
     if (!interface)
-        return 0; /* a filter of the command's own stopped it */
+        return 0; /* a filter of the command stopped it */
     if (info.seccomp.nr == interface->clone || info.seccomp.nr == interface->clone3)
         at_clone(thread, &info, interface);
     else if (info.seccomp.nr == interface->seccomp)
@@ -488,25 +488,25 @@ static int at_call(Thread *thread)
     return thread->is_restored || thread->unread;
 }
 
-/* Whether the kernel makes a call again after a signal, by an error of its own (include/linux/errno.h). */
+/* Whether the kernel makes a call again after a signal, which an internal error shows (include/linux/errno.h). */
 static int is_repeated(int error)
 {
     return error >= 512 && error <= 516;
 }
 
-/* Nothing is executed in place of a program. */
+/* The execution that replaces a program has failed. */
 static void give_up(Thread *thread, int error)
 {
     if (!thread->pending)
         return;
     note_of_guest(thread->pending, "refused", "%d\n", error);
-    /* What concerns the arguments and this machine's memory would have stopped the program as well. */
+    /* Errors about the arguments and this machine's memory would have stopped the program as well. */
     if (error != E2BIG && error != ENOMEM && error != EAGAIN && !is_repeated(error))
         note(home, "trouble", "%s: the kernel refused its emulator: %s\n", thread->path, strerror(error));
     thread->pending = 0;
 }
 
-/* A call that was stopped has come to its end. */
+/* A stopped call has ended. */
 static void at_call_end(Thread *thread)
 {
     struct user_regs_struct now;
@@ -518,14 +518,14 @@ static void at_call_end(Thread *thread)
         put_back(thread->tid, &now, &thread->before, is_repeated(error));
     if (error)
         give_up(thread, error);
-    /* Of another machine, or no program at all: nobody knows. */
+    /* It may be a program of another machine, or no program at all. */
     if (thread->unread && error == ENOEXEC)
         note(home, "trouble", "what process %d executed, %s\n", thread->pid, thread->unread);
     thread->is_restored = 0;
     thread->unread = NULL;
 }
 
-/* A process became another emulator of the target, by itself or by the kernel's binfmt_misc. */
+/* A process may have become another emulator of the target, by itself or through the kernel's binfmt_misc. */
 static void look_for_emulator(const Thread *thread)
 {
     char link[64], path[PATH_MAX];
@@ -543,7 +543,7 @@ static void at_executed(Thread *thread)
     ptrace(PTRACE_GETEVENTMSG, thread->tid, 0, &former);
     Thread *caller = (pid_t)former != thread->tid ? thread_of((pid_t)former) : NULL;
     if (caller) {
-        /* Another thread than the first executed it, and has the number of the process now. */
+        /* A thread other than the first executed it, and now has the number of the process. */
         pid_t tid = thread->tid;
         thread->pending = caller->pending;
         forget(caller);
@@ -566,7 +566,7 @@ static void at_executed(Thread *thread)
 
 static void at_end(Thread *thread, int status)
 {
-    /* It was killed on the way. */
+    /* It was killed during the execution. */
     give_up(thread, EAGAIN);
     if (thread->guest && thread->tid == thread->pid) {
         if (WIFEXITED(status))
@@ -584,13 +584,13 @@ static void at_end(Thread *thread, int status)
 #define IF_BIT(bit, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bit, yes, no)
 #define RULES 13
 
-/* The calls of one interface that stop. Of flags the lower word is looked at, which comes first on these little-endian
- * machines. */
+/* The calls of one interface that stop. The filter tests only the lower word of flags, which comes first on these
+ * little-endian machines. */
 static void add_rules(struct sock_filter *filter, const Interface *one)
 {
     const struct sock_filter rules[RULES] = {
         OF_CALL(arch),
-        IF_EQUAL(one->arch, 0, 11), /* or else to the next interface */
+        IF_EQUAL(one->arch, 0, 11), /* otherwise to the next interface */
         OF_CALL(nr),
         IF_EQUAL(one->execve, 8, 0),
         IF_EQUAL(one->execveat, 7, 0),
@@ -629,9 +629,9 @@ static pid_t start(const char *file, char **command)
     if (child == 0) {
         signal(SIGINT, SIG_DFL);
         signal(SIGQUIT, SIG_DFL);
-        /* The emulator would leave a core file beside the sources. */
+        /* Otherwise the emulator would leave a core file beside the sources. */
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, RLIM_INFINITY});
-        /* Without its tracer it would fail to execute anything. */
+        /* Without its tracer it could not execute anything. */
         if (read(gate[0], &go, 1) != 1)
             _exit(OWN_FAILURE);
         install_filter();
@@ -654,7 +654,7 @@ static pid_t start(const char *file, char **command)
     return child;
 }
 
-/* Let a thread that has stopped go on. */
+/* Continue a stopped thread. */
 static void go_on(pid_t tid, int status)
 {
     int event = status >> 16, sent = WSTOPSIG(status);
@@ -672,15 +672,15 @@ static void go_on(pid_t tid, int status)
     case PTRACE_EVENT_FORK:
     case PTRACE_EVENT_VFORK:
     case PTRACE_EVENT_CLONE:
-        /* The parent cannot become another guest before this. */
+        /* The parent cannot become another guest before this point. */
         if (ptrace(PTRACE_GETEVENTMSG, tid, 0, &number) == 0)
             add_thread((pid_t)number);
-        /* It may have moved. */
+        /* The table may have moved. */
         thread = thread_of(tid);
         ptrace(thread->is_restored ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, 0);
         return;
     case PTRACE_EVENT_STOP:
-        /* A new thread, or a group of threads that was stopped, and stays so until it is continued. */
+        /* A new thread, or a stopped group of threads, which stays stopped until it is continued. */
         if (sent == SIGSTOP || sent == SIGTSTP || sent == SIGTTIN || sent == SIGTTOU) {
             ptrace(PTRACE_LISTEN, tid, 0, 0);
             return;
@@ -703,7 +703,7 @@ static void be_late(int number)
     is_late = 1;
 }
 
-/* End what the command has left running: it may end by itself for a moment, and is killed then. */
+/* End the processes that the command left running: they have a moment to end by themselves before they are killed. */
 static void end_the_rest(void)
 {
     size_t left = 0;
@@ -790,7 +790,7 @@ int main(int argc, char **argv)
     write_environment();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    /* The terminal's signals are the command's. */
+    /* The terminal's signals are for the command. */
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = be_late}, NULL);

@@ -1,18 +1,18 @@
 /*
- * Runs every encoding of a generated table, each a single instruction with a register file of its own, at each of 64
- * bytes past a boundary: once inside a page, and once where the page ends behind them. One process makes them all.
+ * Runs every encoding of a generated table, each a single instruction with its own register file, at each of 64 bytes
+ * past a boundary: once inside a page, and once where the page ends after these bytes. One process runs them all.
  *
  *   sweep                a line `NUMBER PLACE OUTCOMES` for each encoding and place, 0 inside a page and 1 at its end
  *   sweep at OFFSET      every encoding once, inside a page: a line `NUMBER OUTCOME` for each
- *   sweep NUMBER OFFSET  that one inside a page, with nothing in the signal's way
+ *   sweep NUMBER OFFSET  only this one, inside a page, without a signal handler
  *
  * OUTCOMES has a letter for each offset:
- *   d  done: registers and memory are exactly what the table says
- *   s  SIGBUS, BUS_ADRALN, at the access's address (or what the machine has in its place: IS_REFUSED), and no register
- *      and no byte was changed
+ *   d  done: registers and memory are exactly those of the table
+ *   s  SIGBUS, BUS_ADRALN, at the access's address (or the machine's equivalent: IS_REFUSED), and no register and no byte
+ *      has changed
  *   t  as d, but at the address without its low bits
  *   r  as t, and loaded words are rotated
- *   ?  anything else: a line `? NUMBER PLACE OFFSET WORDS` says what
+ *   ?  anything else, which a line `? NUMBER PLACE OFFSET WORDS` describes
  */
 #ifndef IS_REFUSED
 #define IS_REFUSED(number, code, address, accessed, behind) \
@@ -78,7 +78,7 @@ static register_word register_of(const unsigned char *file, int number)
     return value;
 }
 
-/* Everything as it is before the access, whose address is `offset` past the boundary. */
+/* The state before the access, whose address is `offset` past the boundary. */
 static void prepare(const struct encoding *one, int offset)
 {
     copy(boundary - BOUNDARY, memory_pattern, WINDOW);
@@ -109,7 +109,7 @@ static void set_number(unsigned char *bytes, unsigned size, uint64_t number)
     }
 }
 
-/* What becomes of what was there, a number of so many bits, and of what is moved. */
+/* The result of the old value, a number of that many bits, and of the moved value. */
 static uint64_t changed(int change, uint64_t there, uint64_t moved, unsigned bits)
 {
     switch ((enum change)change) {
@@ -130,7 +130,7 @@ static uint64_t changed(int change, uint64_t there, uint64_t moved, unsigned bit
     return moved;
 }
 
-/* A move that changes what was there, or moves a constant. A loaded number is extended before. */
+/* A move that changes the old value, or moves a constant. A loaded number is extended before. */
 static void make_change(const struct move *move, int offset)
 {
     unsigned size = move->size + move->extension;
@@ -230,7 +230,7 @@ static char outcome_of(const struct encoding *one, int offset)
     return is_as_after(one, truncated, 0) ? 't' : '?';
 }
 
-/* Where the state differs from what it would be if the access had been done. */
+/* Where the state differs from the state after a completed access. */
 static void tell(const struct encoding *one, int place, int offset)
 {
     printf("? %d %d %d", (int)(one - encodings), place, offset);

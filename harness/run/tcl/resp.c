@@ -13,23 +13,23 @@
  *     resp::connect ENDPOINT SECONDS [RECORD]
  *                                      Connects to HOST:PORT, or to the Unix socket of an absolute path.
  *                                      Returns a connection, each operation of which may take SECONDS
- *                                      (fractions allowed). What it sends and receives is appended to the
- *                                      file RECORD, as harness/record/recording_proxy.py says. A connection to
- *                                      a server that is gone is then one that the server has closed.
- *     resp::send CONNECTION BYTES      Sends raw bytes. What the kernel has room for leaves in one send(2).
+ *                                      (fractions allowed). It appends sent and received bytes to the file
+ *                                      RECORD, as harness/record/recording_proxy.py defines. A connection to a
+ *                                      server that is gone then appears as one that the server has closed.
+ *     resp::send CONNECTION BYTES      Sends raw bytes, as many in one send(2) as the kernel has room for.
  *     resp::encode WORD...             Returns the bytes of a command: an array of bulks, one for each word.
  *     resp::reply CONNECTION           Reads one whole reply and returns it typed.
- *     resp::replyBytes CONNECTION      Reads one whole reply and returns the very bytes it was made of.
+ *     resp::replyBytes CONNECTION      Reads one whole reply and returns its bytes.
  *     resp::call CONNECTION WORD...    Sends one command and returns its typed reply.
- *     resp::closing CONNECTION         Says how the connection goes on when nothing more is asked: "closed"
- *                                      as soon as the server has closed it, otherwise "sent N more bytes:
- *                                      BYTES" or "open after SECONDS seconds". Meant for what must end the
- *                                      connection.
+ *     resp::closing CONNECTION         Returns what happens to the connection without further requests:
+ *                                      "closed" as soon as the server has closed it, otherwise "sent N more
+ *                                      bytes: BYTES" or "open after SECONDS seconds". Use it after requests
+ *                                      that must end the connection.
  *     resp::hangUp CONNECTION          Ends the sending side, and closes the connection when the server has
- *                                      done so, who has read all that was sent by then. `close` does not wait
- *                                      for that.
+ *                                      closed it, which has then read everything that was sent. `close` does
+ *                                      not wait for that.
  *     resp::close CONNECTION           Closes a connection. Harmless on one that is closed.
- *     resp::lost                       Says why a record is not whole; empty if all are.
+ *     resp::lost                       Returns why a record is incomplete; empty if all are complete.
  *
  * A typed reply is a list of two elements, TYPE and VALUE:
  *
@@ -40,7 +40,7 @@
  *
  * Numbers stay text, because a client that reads and prints them again would hide what the server printed.
  *
- * What goes wrong is thrown with an error code, so that a caller can tell the cases apart:
+ * Errors are thrown with an error code, so that a caller can distinguish them:
  *
  *     RESP CLOSED        the other side closed the connection, or reset it
  *     RESP TIMEOUT       nothing complete arrived, or nothing could be sent, before the deadline
@@ -70,30 +70,30 @@
 #endif
 
 enum {
-    FIRST_BYTES = 65536, /* Of the buffer of what was received. */
-    MOST_LEVELS = 1000,  /* Of arrays in arrays: each takes some of the stack. */
-    SHOWN_BYTES = 80,    /* Of what was received, in a message. */
+    FIRST_BYTES = 65536, /* Size of the buffer of received bytes. */
+    MOST_LEVELS = 1000,  /* Of nested arrays: each uses some of the stack. */
+    SHOWN_BYTES = 80,    /* Received bytes that a message shows. */
     LENGTH_DIGITS = 18,  /* A longer length does not fit 64 bits. */
 };
 
-/* A connection. What was received is between start and end; the reply being read began at mark. */
+/* A connection. Received bytes are between start and end; the reply being read began at mark. */
 typedef struct {
     int socket;
     double seconds;
     Tcl_Obj *written_seconds; /* As the caller wrote them, for messages. */
     unsigned char *received;
     size_t size, mark, start, end;
-    long long until; /* When the operation that runs is late, in milliseconds of the monotonic clock. */
-    int record;      /* What is sent and received is appended to this file, if it is not -1. */
+    long long until; /* The deadline of the current operation, in milliseconds of the monotonic clock. */
+    int record;      /* Sent and received bytes are appended to this file, if it is not -1. */
     uint32_t number; /* The connection's, in the record. */
     int *lost;       /* The client's. */
 } Connection;
 
-/* The connections by their names, and what is the same in every reply. */
+/* The connections by their names, and objects that every reply uses. */
 typedef struct {
     Tcl_HashTable connections;
     unsigned made;
-    int lost; /* Why a record is not whole, as an error number; 0 if all are. */
+    int lost; /* Why a record is incomplete, as an error number; 0 if all are complete. */
     Tcl_Obj *types[256]; /* By the first byte of a reply. */
     Tcl_Obj *null, *bulk, *array, *plain;
 } Client;
@@ -153,7 +153,7 @@ static void begin(Connection *connection)
     connection->until = now() + (long long)(connection->seconds * 1000);
 }
 
-/* Waits for events at the socket. False when they have not come about before the deadline. */
+/* Waits for events at the socket. False if they do not occur before the deadline. */
 static bool await(const Connection *connection, short events)
 {
     struct pollfd waited = {.fd = connection->socket, .events = events};
@@ -165,7 +165,7 @@ static bool await(const Connection *connection, short events)
     return ready != 0;
 }
 
-/* Makes room for what is received next. The reply being read stays whole, for whoever wants its bytes. */
+/* Makes room for the next bytes. The reply being read stays complete, for callers that need its bytes. */
 static void make_room(Connection *connection)
 {
     if (connection->mark > 0 && connection->mark >= connection->size / 2) {
@@ -181,7 +181,7 @@ static void make_room(Connection *connection)
     }
 }
 
-/* Appends bytes to the connection's record, behind the connection's number, 1 for a reply, and the length. */
+/* Appends bytes to the connection's record, after the connection's number, 1 for a reply, and the length. */
 static void record(Connection *connection, bool is_reply, const unsigned char *bytes, size_t count)
 {
     uint32_t head[] = {connection->number, is_reply, (uint32_t)count};
@@ -215,7 +215,7 @@ static Receipt receive(Connection *connection)
     return count < 0 && errno == EAGAIN ? NOTHING_YET : CLOSED;
 }
 
-/* Receives some bytes of a reply, and waits for them if need be. */
+/* Receives some bytes of a reply, and waits for them if necessary. */
 static int receive_more(Tcl_Interp *interp, Connection *connection)
 {
     for (;;) {
@@ -259,7 +259,7 @@ static int send_all(Tcl_Interp *interp, Connection *connection, const unsigned c
 /* --- Replies.
  * ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes as text. Tcl's own form of text has other bytes for a NUL, and for what is not ASCII. */
+/* Bytes as text. Tcl's internal form of text has other bytes for NUL and for characters beyond ASCII. */
 static Tcl_Obj *text_of(const unsigned char *bytes, size_t count)
 {
     for (size_t index = 0; index < count; index++)
@@ -268,13 +268,13 @@ static Tcl_Obj *text_of(const unsigned char *bytes, size_t count)
     return Tcl_NewStringObj((const char *)bytes, (int)count);
 }
 
-/* A list of two elements: a type, or a format, and what belongs to it. */
+/* A list of two elements: a type or a format, and its value. */
 static Tcl_Obj *pair(Tcl_Obj *first, Tcl_Obj *second)
 {
     return Tcl_NewListObj(2, (Tcl_Obj *[]){first, second});
 }
 
-/* Reads a line. Its place in the buffer, without CRLF, is good until more is received. */
+/* Reads a line. Its place in the buffer, without CRLF, is valid until more bytes are received. */
 static int read_line(Tcl_Interp *interp, Connection *connection, const unsigned char **line, size_t *count)
 {
     size_t searched = 0;
@@ -297,7 +297,7 @@ static int read_line(Tcl_Interp *interp, Connection *connection, const unsigned 
     }
 }
 
-/* Reads the length that a line has after its first byte. Only where `nullable`, it may be the -1 of a RESP2
+/* Reads the length that a line has after its first byte. Only if `nullable`, it may be the -1 of a RESP2
  * null. */
 static int read_length(Tcl_Interp *interp, const unsigned char *digits, size_t count, bool nullable,
                        long long *length)
@@ -317,7 +317,7 @@ static int read_length(Tcl_Interp *interp, const unsigned char *digits, size_t c
                : TCL_OK;
 }
 
-/* Reads a number of bytes and the CRLF behind them. Their place in the buffer is good until more is received.
+/* Reads a number of bytes and the CRLF after them. Their place in the buffer is valid until more bytes are received.
  */
 static int read_block(Tcl_Interp *interp, Connection *connection, size_t count, const unsigned char **block)
 {
@@ -446,7 +446,7 @@ static int read_reply(Tcl_Interp *interp, Client *client, Connection *connection
  * --------------------------------------------------------------------------------------------------- */
 
 /* The open connection that is a command's first word. NULL, and an error, if it is closed, or if the command
- * has another number of words: `wanted`, or any from two on where `wanted` is 0. */
+ * does not have `wanted` words (at least two if `wanted` is 0). */
 static Connection *opened(Tcl_Interp *interp, Client *client, int count, Tcl_Obj *const words[], int wanted,
                           const char *usage)
 {
@@ -526,7 +526,7 @@ static int send_object(Tcl_Interp *interp, Connection *connection, Tcl_Obj *obje
     return send_all(interp, connection, bytes, (size_t)count);
 }
 
-/* How the connection goes on: one of the three answers of `closing`. */
+/* What happens to the connection: one of the three results of `closing`. */
 static Tcl_Obj *course_of(Connection *connection)
 {
     Receipt receipt;
@@ -546,7 +546,7 @@ static Tcl_Obj *course_of(Connection *connection)
     return course;
 }
 
-/* Connects a socket before the deadline. Returns 0 or an error number; ETIMEDOUT where the deadline passed.
+/* Connects a socket before the deadline. Returns 0 or an error number; ETIMEDOUT if the deadline passed.
  */
 static int connect_socket(Connection *connection, const struct sockaddr *address, socklen_t bytes)
 {
@@ -555,7 +555,7 @@ static int connect_socket(Connection *connection, const struct sockaddr *address
         return errno;
     int problem = connect(connection->socket, address, bytes) == 0 ? 0 : errno;
     while (problem == EAGAIN && now() < connection->until) {
-        /* So many wait already to be accepted at a Unix socket, for which poll(2) does not wait. */
+        /* The queue of a Unix socket is full, for which poll(2) does not wait. */
         poll(NULL, 0, 1);
         problem = connect(connection->socket, address, bytes) == 0 ? 0 : errno;
     }
@@ -572,7 +572,7 @@ static int connect_socket(Connection *connection, const struct sockaddr *address
 }
 
 /* Connects to an endpoint. Returns an error's text, or NULL. `why` becomes the error's number, if it has one:
- * ETIMEDOUT where the deadline passed.
+ * ETIMEDOUT if the deadline passed.
  */
 static const char *connect_endpoint(Connection *connection, const char *endpoint, int *why)
 {
@@ -606,7 +606,7 @@ static const char *connect_endpoint(Connection *connection, const char *endpoint
     return problem ? strerror(problem) : NULL;
 }
 
-/* What a client sees through a recording proxy whose server is gone: a connection that is closed. */
+/* The client's view through a recording proxy whose server is gone: a closed connection. */
 static const char *connect_nowhere(Connection *connection)
 {
     int ends[2];
@@ -645,7 +645,7 @@ static int connect_command(ClientData data, Tcl_Interp *interp, int count, Tcl_O
         return fail_late(interp, &connection, "accept a connection");
     if (problem)
         return fail(interp, "REFUSED", Tcl_ObjPrintf("cannot connect to %s: %s", endpoint, problem));
-    /* Nobody received what is sent to a server that is gone. */
+    /* A server that is gone does not receive what is sent. */
     if (count == 4 && !gone) {
         connection.record = open(Tcl_GetString(words[3]), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
         if (connection.record < 0)
@@ -736,7 +736,7 @@ static int hang_up_command(ClientData data, Tcl_Interp *interp, int count, Tcl_O
     Tcl_Obj *course = NULL;
     if (!connection)
         return TCL_ERROR;
-    /* The server may have closed it by now. */
+    /* The server may already have closed it. */
     shutdown(connection->socket, SHUT_WR);
     do {
         if (course)

@@ -1,18 +1,18 @@
 /*
- * Stands in for a server's program where upstream's own tests start one: src/redis-server and its siblings.
+ * Replaces the programs that upstream's own tests start: src/redis-server and its siblings.
  *
- * It makes a numbered folder for the process, notes who was started there and how, and becomes the emulator (or the
- * native program) by execv. The process number therefore stays the one that the tests know. It must be an ELF program:
+ * It makes a numbered folder for the process, records which program was started there and how, and becomes the emulator (or
+ * the native program) by execv. The process number therefore remains the one that the tests know. It must be an ELF program:
  * some tests run ldd on it.
  *
- * The file ../plumbline/launches beside it says what to become. It is a list of words, each ended by a NUL byte:
+ * The file ../plumbline/launches beside it lists the programs to become. It is a list of words, each ended by a NUL byte:
  *
- *   number of server variants; then for every variant, and at last for clients: the folder that takes the numbered
- *   folders, the program, the number of its arguments (argv[0] included), the arguments, the number of options without
- *   which a server does not start there, and the options
+ *   number of server variants; then for every variant, and finally for clients: the folder for the numbered
+ *   folders, the program, the number of its arguments (argv[0] included), the arguments, the number of options that a
+ *   server needs to start there, and the options
  *
- * In the words {folder} stands for the numbered folder, {self} for the name it was called by, {name} for the last part
- * of that name. Servers take the variants by turns. ../plumbline/number holds the last number that was given out.
+ * In the words {folder} stands for the numbered folder, {self} for the name under which it was called, {name} for the last
+ * part of that name. Servers alternate between the variants. ../plumbline/number holds the last number in use.
  */
 #define _GNU_SOURCE
 #define PROGRAM "launcher"
@@ -42,7 +42,7 @@ static long next_number(const char *path)
     return number;
 }
 
-/* A word of the list with its places filled in. */
+/* A word of the list with its placeholders replaced. */
 static char *filled(const char *word)
 {
     static const struct { const char *place; const char **value; } places[] = {
@@ -67,7 +67,7 @@ static char *filled(const char *word)
     return text;
 }
 
-/* The file behind a descriptor, and the length that it has now. */
+/* The file of a descriptor, and its present length. */
 static void describe(FILE *note, int descriptor)
 {
     char link[64], path[PATH_MAX] = "";
@@ -78,7 +78,7 @@ static void describe(FILE *note, int descriptor)
     fprintf(note, "%s%c%lld%c", path, 0, (long long)status.st_size, 0);
 }
 
-/* The numbered folder: a ledger for the emulator's fault log, and a note of the launch. */
+/* Makes the numbered folder: a ledger for the emulator's fault log, and a record of the launch. */
 static void record(const char *home, long number, int argc, char **argv)
 {
     char path[PATH_MAX + 32], here[PATH_MAX] = "";
@@ -105,7 +105,7 @@ static void record(const char *home, long number, int argc, char **argv)
         fail("cannot write", path);
 }
 
-/* Whether the name it was called by ends so. */
+/* Whether the name under which it was called ends with this text. */
 static int is_called(const char *ending)
 {
     const char *kind = strrchr(name, '-');
@@ -122,9 +122,9 @@ static int is_server(void)
     return is_called("-server") || is_called("-sentinel");
 }
 
-/* Where options for a server may stand among its words; 0 if it starts no server that has them. Words may begin with a
- * configuration file, or with - for the standard input; words without -- after it would be taken for values of ours.
- * Since Redis 7.2 a sentinel makes self tests too, and those before take the options and have no use for them. */
+/* The position of a server's additional options among its words; 0 if it starts no server. Words may begin with a
+ * configuration file, or with - for the standard input; words without -- after it would become values of our options.
+ * Since Redis 7.2 a sentinel also makes self tests. Earlier sentinels accept the options and ignore them. */
 static int place_of_options(int argc, char **argv)
 {
     if (!is_server())
@@ -140,7 +140,7 @@ static int place_of_options(int argc, char **argv)
     return 1;
 }
 
-/* The number of words of a list that begins with it; ends the program where the list is cut short. */
+/* The number of words of a list, which precedes the list; ends the program if the list is cut short. */
 static size_t number_of(char **words, size_t at, size_t count)
 {
     size_t number = at < count ? (size_t)strtol(words[at], NULL, 10) : 0;
