@@ -1,4 +1,4 @@
-"""The program that the user called, for commands in messages: whoever pastes such a command gets this `plumb`.
+"""The program that the user called, for commands in messages: a user who pastes such a command runs this `plumb`.
 
 Stored documents say `plumb`, because people read them on other machines. Only what a command prints for the person who
 called it names the program's path.

@@ -92,7 +92,7 @@ class Cache:
                 return final
             if final.exists():
                 self._say(
-                    f"the cache entry {kind}/{key} has no seal, because an older release made it: it is made anew"
+                    f"the cache entry {kind}/{key} has no seal, because an older release made it: it is made again"
                 )
             unfinished = final.with_name(f".{key}{_NEW}")
             with disk_errors(final):

@@ -21,7 +21,7 @@ MOST_RUNS = 20
 
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-"""A duration that a chart can show, whoever wrote the file."""
+"""A duration that a chart can show, even if a stranger wrote the file."""
 
 
 class SeenBy(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """One round: a fault, a check of a clean server, and a test of whether the check's result is true.
 
-The server is clean, so that every finding is false; and a PASS is false unless it tells of just the tests that pass
-when nobody interferes.
+The server is clean, so every finding is false. A PASS is false unless it covers exactly the tests that pass without a
+fault.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 /*
- * Preloaded into a program of the GNU C library, gives its threads the stacks that musl gives them: 128 KiB, where the
- * GNU C library has 8 MiB as a rule (musl, src/internal/pthread_impl.h: DEFAULT_STACK_SIZE). A thread whose creator asks
- * for a size gets that size, as with musl, and the stack of the first thread is the kernel's.
+ * Preloaded into a program of the GNU C library, gives its threads stacks of musl's size: 128 KiB instead of the usual
+ * 8 MiB of the GNU C library (musl, src/internal/pthread_impl.h: DEFAULT_STACK_SIZE). A thread whose creator requests
+ * a size gets that size, as with musl, and the stack of the first thread is the kernel's.
  *
- * The GNU C library takes a thread's own data from its stack and musl does not: these come on top. Behind the stack lies
- * more than musl's two pages that nobody may touch, because a function with a large array steps over those, into
- * another thread's stack. There it would do harm now and then; here it dies each time.
+ * The GNU C library puts a thread's own data on its stack, unlike musl: their size is added. After the stack there are
+ * more inaccessible pages than musl's two, because a function with a large array steps over two pages, into another
+ * thread's stack. There it would only sometimes do harm; here it dies each time.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Notes which blocks of an emulated program are executed. The emulator loads it: -plugin blocks.so,map=FILE,of=PROGRAM.
+ * Records which blocks of an emulated program are executed. The emulator loads it: -plugin blocks.so,map=FILE,of=PROGRAM.
  * harness/record/executed_blocks/block_map.py makes FILE and reads it; `struct header` is its beginning.
  *
  * A translated block of the program begins with a store of one word to FILE. No function is called for it. The first
  * thread of the first process has its own words, which a reader may clear at any time; all other threads and processes
- * share others. What lies outside of the program, such as its libraries, has no such store.
+ * share others. Code outside of the program, such as its libraries, has no such store.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,10 +29,10 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 
 #define MAGIC UINT64_C(0x314b4c4258454c50) /* PLEXBLK1 */
 
-/* The pages of no machine are larger than a part. */
+/* No machine has pages that are larger than a part. */
 enum { PART_BYTES = 1 << 16, PART_PLACES = PART_BYTES / sizeof(uint64_t), HEADER_BYTES = PART_BYTES };
 enum { MOST_PARTS = 16, THREADS = 1 << 10 };
-/* Of a block's bytes, of which 512 instructions have no more, and of its distance from the beginning of the code. */
+/* Limits of a block's size (512 instructions have no more bytes) and of its distance from the beginning of the code. */
 enum { SIZE_BITS = 13, BLOCK_BITS = SIZE_BITS + 32 };
 
 /* Four arrays of `places` words follow the header: a hash table from blocks to their numbers, then by these numbers the
@@ -44,11 +44,11 @@ struct header {
     uint64_t end;
     uint64_t base; /* the address of the program's first byte */
     _Atomic uint64_t full; /* 1 once a block has found no place */
-    _Atomic uint64_t used; /* numbers that are given away */
+    _Atomic uint64_t used; /* numbers in use */
 };
 
 static struct header *header;
-static _Atomic uint64_t *table; /* place -> block, and its number; 0 where it is free */
+static _Atomic uint64_t *table; /* place -> block and its number; 0 if it is free */
 static _Atomic uint64_t *blocks;
 static uint8_t *others;
 static uint64_t parts;
@@ -56,7 +56,7 @@ static uint8_t *marks; /* the first part of each thread's, one after the other, 
 static struct qemu_plugin_scoreboard *board;
 static char program[PATH_MAX];
 
-/* Find by how much the program's addresses in the guest differ from its own, in the mappings of its file. */
+/* Find the difference between the program's addresses in the guest and in its file, from the mappings of the file. */
 static bool find_bias(const struct qemu_plugin_insn *any, uint64_t *bias)
 {
     uint64_t guest_base = (uint64_t)(uintptr_t)qemu_plugin_insn_haddr(any) - qemu_plugin_insn_vaddr(any);
@@ -102,7 +102,7 @@ static int64_t number_of(uint64_t block)
                 return (int64_t)number;
             }
         }
-        /* Another process may have been faster. Then the number that was taken stays without marks. */
+        /* Another process may have been faster. The number that this one took then has no marks. */
         if ((there & ((UINT64_C(1) << BLOCK_BITS) - 1)) == block) {
             return (int64_t)(there >> BLOCK_BITS);
         }
@@ -130,14 +130,14 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     int64_t number = number_of((begin - header->begin) << SIZE_BITS | (end - begin));
     if (number >= 0) {
         /* The emulator adds the thread's number, times the size of a row, to an address within the board. It does not
-         * ask where that leads to. Small rows make a small board, which the emulator fills with zeros. */
+         * check the result. Small rows make a small board, which the emulator fills with zeros. */
         uint8_t *mark = part_of(0, (uint64_t)number / PART_PLACES) + (uint64_t)number % PART_PLACES * sizeof(uint64_t);
         qemu_plugin_u64 word = {board, (size_t)(mark - (uint8_t *)qemu_plugin_scoreboard_find(board, 0))};
         qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, QEMU_PLUGIN_INLINE_STORE_U64, word, 1);
     }
 }
 
-/* Have a thread's marks be those that all but the first thread share: a second view of the same memory. */
+/* Give a thread the marks that all threads but the first share: a second view of the same memory. */
 static void share(unsigned int thread)
 {
     for (uint64_t part = 0; part < parts; part++) {

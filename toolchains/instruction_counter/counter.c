@@ -4,7 +4,7 @@
  * that write to files. The emulator loads it: -plugin counter.so,counts=FILE,orders=FIFO,answers=FIFO,wait=N+N,...
  * harness/record/instruction_counts.py reads FILE, whose layout `struct shared` defines.
  *
- * A hold stops the first thread of the server where it waits for events, so that a client can prepare the next events
+ * A hold stops the first thread of the server when it waits for events, so that a client can prepare the next events
  * before the server sees any of them. Without it, the number of clients that one wake-up serves would depend on the
  * speed of this machine, and the count with it.
  */
@@ -35,13 +35,13 @@ struct row {
     uint64_t pid;
     uint64_t thread;
     uint64_t forked; /* 1 in a child of the server */
-    uint64_t ended;  /* 1 once it has asked the kernel to end */
+    uint64_t ended;  /* 1 once it has requested its end from the kernel */
     uint64_t instructions;
     uint64_t calls;
     uint64_t writes;
     uint64_t written_bytes;
     uint64_t syncs;
-    uint64_t resident_bytes; /* at its end, of a child: the guest's pages, and those that it shares with nobody */
+    uint64_t resident_bytes; /* at a child's end: the guest's pages, and those that it does not share */
     uint64_t private_bytes;
     uint64_t reserved[5];
 };
@@ -56,9 +56,9 @@ struct shared {
     uint64_t magic;
     _Atomic uint64_t rows;
     _Atomic uint64_t faults;
-    _Atomic uint64_t hold;          /* the client sets it: the next wait for events is held */
-    _Atomic uint64_t hold_children; /* the client sets it: a child is held at its first call */
-    _Atomic uint64_t waits;         /* how often the server's first thread has waited for events */
+    _Atomic uint64_t hold;          /* set by the client: hold the next wait for events */
+    _Atomic uint64_t hold_children; /* set by the client: hold a child at its first call */
+    _Atomic uint64_t waits;         /* how often the server's first thread waited for events */
     _Atomic uint64_t held_children;
     uint64_t blocks;
     uint64_t reserved[504];
@@ -84,7 +84,7 @@ static pid_t own_pid;
 static bool in_child;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct block known[MAX_BLOCKS]; /* private: a child translates blocks of its own */
+static struct block known[MAX_BLOCKS]; /* private: a child translates its own blocks */
 static uint32_t places[MAX_BLOCKS * 2]; /* hash table of positions in `known`, plus one */
 static uint32_t blocks;
 
@@ -132,7 +132,7 @@ static uint32_t position(uint64_t address, uint64_t instructions)
     for (;; at = (at + 1) % (MAX_BLOCKS * 2)) {
         if (places[at] == 0) {
             if (blocks == MAX_BLOCKS - 1) {
-                /* The last position takes what has none. */
+                /* All further blocks share the last position. */
                 atomic_fetch_or(&shared->faults, BLOCKS_FULL);
                 return MAX_BLOCKS - 1;
             }
@@ -180,7 +180,7 @@ static bool transfer(int fd, char *byte, bool reads)
     return done == 1;
 }
 
-/* Tell the client that the server would wait now, and obey it until it lets the server go on. */
+/* Report to the client that the server would wait now, and obey it until it lets the server continue. */
 static void wait_for_orders(unsigned int thread)
 {
     for (char byte = 'w'; transfer(answers, &byte, false) && transfer(orders, &byte, true);) {
@@ -278,7 +278,7 @@ static void forked(void)
 
 static int own_descriptor(const char *path, int flags)
 {
-    /* Opened for both directions, a FIFO waits for nobody. The guest must not see that a descriptor is taken. */
+    /* A FIFO that is open in both directions does not wait. The guest must not see that a descriptor is in use. */
     int fd = open(path, flags | O_CLOEXEC);
     int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_OWN_FD);
     if (fd >= 0) {

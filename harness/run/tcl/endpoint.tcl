@@ -225,7 +225,7 @@ proc ::endpoint::Run {testName space body} {
         # A body may have left its own connection closed, subscribed or in the middle of a transaction.
         set own [connect]
         Restore
-        # What a test leaves behind would be dumped, replicated and compared by whoever comes next.
+        # Later tests would dump, replicate and compare the keys that a test leaves behind.
         DeleteKeys
         return $result
     } trap {RESP TIMEOUT} {message options} {

@@ -19,7 +19,7 @@
 # start a server, and to connect while listing. Exit codes: 0 all tests passed or were skipped, 1 a test failed,
 # 3 the testsuite file itself is broken, 4 usage.
 
-# tcltest reads the command line and the environment of whoever loads it; neither is its business here.
+# tcltest reads the command line and the environment of the program that loads it. Neither is meant for it here.
 set arguments $::argv
 set ::argv {}
 set ::argc 0

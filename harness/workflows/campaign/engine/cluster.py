@@ -122,7 +122,7 @@ def _checked(cluster: Cluster, *, where: str, insecure: bool) -> Cluster:
                 raise UsageError(
                     "a scheduler on a network without TLS",
                     where=where,
-                    because=f"whoever reaches {cluster.address} can run any program on all machines of the cluster",
+                    because=f"anyone who reaches {cluster.address} can run any program on all machines of the cluster",
                     remedy="plumb campaign keys FOLDER and a file with `keys`, or --insecure if the network is yours",
                 )
     return cluster

@@ -1,7 +1,7 @@
 """A cluster on this machine alone: a scheduler and workers, each a process that is started again when it ends.
 
-They listen on the loopback interface, with keys made for this campaign: other users of the machine reach the port, and
-whoever speaks to a scheduler can run programs as its user.
+They listen on the loopback interface, with keys made for this campaign: other users of the machine can reach the port,
+and anyone who can connect to a scheduler can run programs as its user.
 """
 
 from __future__ import annotations

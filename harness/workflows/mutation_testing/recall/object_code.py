@@ -174,7 +174,8 @@ def _build(shop: BuildDirectory) -> list[CompiledUnit]:
     # From an archive, the linker takes only objects to which something refers: Lua's archive also contains its
     # compiler.
     defined = {unit.place: _symbols(shop, shop.tree / unit.place, "--extern-only") for unit in units}
-    # What compilers add to many objects, as SPARC's to find its data, tells of none that it is contained.
+    # A symbol that compilers add to many objects, as SPARC's for the address of its data, does not show that one is
+    # linked.
     times = collections.Counter(symbol for symbols in defined.values() for symbol in symbols)
     return [unit for unit in units if any(times[each] == 1 and each in contained for each in defined[unit.place])]
 

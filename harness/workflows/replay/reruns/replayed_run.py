@@ -39,5 +39,5 @@ def cut_short(fault_log: Path, log: bytes) -> str:
 
 
 def why_from_outside(detail: str) -> str:
-    """Why the end that `detail` tells of says nothing about the server; empty if it does."""
+    """Why the end that `detail` describes says nothing about the server; empty if it does."""
     return f"it was {detail} from outside (out of memory, or by hand)" if "SIGKILL" in detail else ""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 DIFFERS, AGAIN = "differs: ", "again: "
-"""How the line of an observation begins that tells of a wrong reply, or of wrong bytes."""
+"""Prefixes of the lines that report a wrong reply, or wrong bytes."""
 
 
 def recorded_server(build: Build, tree: SourceTree, reproducer: Reproducer) -> ServerSpec:
