@@ -1,13 +1,17 @@
 """The programs of the target that a traced command executed: the records of harness.run.programs, and their reader.
 
-CELL/command.json the command: CommandRecord CELL/strangers programs of other machines that it executed, a line each:
-the machine's number in ELF, the path CELL/trouble what could not be traced, a line each CELL/left how many processes it
-had left running CELL/objects/KEY/NAME copies of the programs and libraries that a fault is in; KEY is made of their
-path CELL/guest-N/launch one execution: see harness/run/programs/starter.c CELL/guest-N/ends the ends of its processes:
-see harness/run/programs/tracer.c CELL/guest-N/input what it could read of its standard input, where that was a short
-file CELL/guest-N/changed programs and libraries that a fault is in, and that are not what ran: a path a line
-CELL/guest-N/refused the kernel refused the execution, and nothing ran CELL/guest-N/configure the log of the configure
-script that had it run: see harness/run/programs/starter.c
+- CELL/command.json: the command, a CommandRecord
+- CELL/strangers: programs of other machines that it executed, a line each: the machine's number in ELF, and the path
+- CELL/trouble: executions that could not be traced, a line each
+- CELL/left: the number of processes that it left running, and that the tracer ended
+- CELL/objects/KEY/NAME: copies of the programs and libraries that a fault is in; KEY is made of their path
+- CELL/guest-N/launch: one execution; see harness/run/programs/starter.c
+- CELL/guest-N/ends: the ends of its processes; see harness/run/programs/tracer.c
+- CELL/guest-N/left: those of its processes that the tracer ended, a number each
+- CELL/guest-N/input: what it could read of its standard input, if that was a short file
+- CELL/guest-N/changed: programs and libraries that a fault is in, and that are not what ran, a path a line
+- CELL/guest-N/refused: the kernel refused the execution, and nothing ran
+- CELL/guest-N/configure: the log of the configure script that had it run; see harness/run/programs/starter.c
 """
 
 from __future__ import annotations

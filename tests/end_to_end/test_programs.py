@@ -369,10 +369,24 @@ def test_the_launch_is_recorded_with_environment_folder_and_input(traced_arm: Tr
     assert traced_arm.faults == [1]
 
 
-def test_what_a_command_leaves_running_is_ended(traced_arm: TracedRun) -> None:
-    assert traced_arm.run("sh", "-c", "setsid ./odd wait & sleep 0.5") == 0
-    assert program_launch.lines_of(traced_arm.cell, program_launch.LEFT) == ["1"]
+def test_a_program_that_a_command_leaves_running_is_ended_and_in_doubt(traced_arm: TracedRun) -> None:
+    found, cell = traced_arm.judged("sh", "-c", "./odd; setsid ./odd wait & sleep 0.5")
+    assert (found, cell.verdict) == ([], Verdict.UNKNOWN)
+    assert f"Plumbline ended them: {traced_arm.folder / 'odd'}" in cell.reason
+    place = traced_arm.cells / program_launch.SUITE
+    assert program_launch.lines_of(place, program_launch.LEFT) == ["1"]
     assert processes_of(traced_arm.folder) == []
+
+
+def test_a_program_of_this_machine_that_a_command_leaves_running_is_no_doubt(traced_arm: TracedRun) -> None:
+    found, cell = traced_arm.judged("sh", "-c", "./odd; setsid sleep 1000 & true")
+    assert (found, cell.verdict) == ([], Verdict.PASS)
+
+
+def test_programs_in_the_background_have_time_to_end_when_the_command_has_ended(traced_arm: TracedRun) -> None:
+    found, cell = traced_arm.judged("sh", "-c", "{ sleep 1; ./odd odd; } >/dev/null 2>&1 & true")
+    assert (len(found), cell.verdict) == (1, Verdict.FAIL)
+    assert program_launch.lines_of(traced_arm.cells / program_launch.SUITE, program_launch.LEFT) == []
 
 
 def test_a_program_of_another_machine_is_noted(traced_arm: TracedRun) -> None:

@@ -26,6 +26,13 @@ def program_doubts(cell: Path) -> list[str]:
     paths = list(dict.fromkeys(line.partition(" ")[2] for line in strangers))
     if paths:
         found.append(f"programs for other machines ran unobserved: {_listed(paths)}")
+    left = {guest: len(program_launch.lines_of(guest, program_launch.LEFT)) for guest in program_launch.guests(cell)}
+    running = [_program_of(guest) for guest, count in left.items() if count and not is_probe(guest)]
+    if running:
+        found.append(
+            f"programs still ran when the command had ended, and Plumbline ended them: {_listed(running)} "
+            "(let the command wait for them or end them)"
+        )
     unwatched = ((guest.name, _why_unwatched(guest)) for guest in program_launch.guests(cell))
     return found + [f"{guest}: {why}" for guest, why in unwatched if why is not None]
 
@@ -34,6 +41,11 @@ def is_probe(guest: Path) -> bool:
     """Whether a guest is a build system's probe of the machine, which may crash on purpose."""
     launch = program_launch.read_launch(guest)
     return launch is not None and launch.is_probe
+
+
+def _program_of(guest: Path) -> str:
+    launch = program_launch.read_launch(guest)
+    return program_launch.shown(launch.program) if launch is not None else guest.name
 
 
 def _why_unwatched(guest: Path) -> str | None:

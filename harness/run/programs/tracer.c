@@ -23,6 +23,7 @@
  *                     `PID replaced` if it executed something else
  * HOME/strangers      a line for each program of another machine: `MACHINE PATH`
  * HOME/trouble        a line for everything that could not be traced
+ * HOME/guest-N/left   a line for each process of guest N that still ran when the tracer ended it: `PID`
  * HOME/left           the number of processes that the command left running, which the tracer ended
  * PLACE/environment   the variables with which the command began
  * PLACE/N.words       the words that the starter puts before the arguments, see there
@@ -58,7 +59,8 @@
 #define MOST_INTERPRETERS 5 /* Linux' exec_binprm() begins a sixth program, but no seventh */
 #define SCRATCH_BYTES 96 /* for PLACE/N */
 #define BELOW_STACK 512  /* beyond the red zone of the x86-64 ABI, 128 bytes, with room to spare */
-#define GRACE_SECONDS 2
+#define LINGER_SECONDS 5 /* for processes in the background to end when the command has ended */
+#define GRACE_SECONDS 2  /* to end after SIGTERM */
 #define OWN_FAILURE 125
 #define SEEN_BYTES (PATH_MAX + 64) /* a path below /proc/PID */
 
@@ -83,7 +85,7 @@ static size_t wanted_count;
 static Thread *threads;
 static size_t thread_count, thread_room;
 static long last_number;
-static volatile sig_atomic_t is_late;
+static volatile sig_atomic_t alarms;
 
 static void fail(const char *what, const char *subject)
 {
@@ -697,33 +699,46 @@ static void go_on(pid_t tid, int status)
     ptrace(PTRACE_CONT, tid, 0, 0);
 }
 
-static void be_late(int number)
+static void count_alarm(int number)
 {
     (void)number;
-    is_late = 1;
+    alarms++;
 }
 
-/* End the processes that the command left running: they have a moment to end by themselves before they are killed. */
+/* Ask the processes that the command left running to end. */
 static void end_the_rest(void)
 {
     size_t left = 0;
     for (size_t i = 0; i < thread_count; i++)
-        if (threads[i].tid == threads[i].pid && kill(threads[i].pid, SIGTERM) == 0)
+        if (threads[i].tid == threads[i].pid && kill(threads[i].pid, SIGTERM) == 0) {
             left++;
+            if (threads[i].guest)
+                note_of_guest(threads[i].guest, "left", "%d\n", threads[i].pid);
+        }
     for (size_t i = 0; i < thread_count; i++)
         kill(threads[i].pid, SIGCONT);
     if (left)
         note(home, "left", "%zu\n", left);
-    alarm(GRACE_SECONDS);
+}
+
+static void kill_the_rest(void)
+{
+    for (size_t i = 0; i < thread_count; i++)
+        kill(threads[i].pid, SIGKILL);
 }
 
 static void follow(pid_t command)
 {
-    int status, of_command = -1;
+    int status, of_command = -1, is_asked = 0;
     while (thread_count) {
-        if (is_late)
-            for (size_t i = 0; i < thread_count; i++)
-                kill(threads[i].pid, SIGKILL);
+        /* The first alarm ends the wait for processes in the background, the second the patience with them. */
+        if (alarms && !is_asked) {
+            is_asked = 1;
+            end_the_rest();
+            alarm(GRACE_SECONDS);
+        }
+        if (alarms > 1)
+            kill_the_rest();
         pid_t tid = waitpid(-1, &status, __WALL);
         if (tid < 0) {
             if (errno == EINTR)
@@ -741,7 +756,11 @@ static void follow(pid_t command)
             at_end(thread, status);
         if (tid == command) {
             of_command = status;
-            end_the_rest();
+            /* A command that a signal ended, such as that of Ctrl-C, takes its processes along at once. */
+            if (WIFEXITED(status))
+                alarm(LINGER_SECONDS);
+            else
+                alarms = 1;
         }
     }
     if (WIFEXITED(of_command))
@@ -793,7 +812,7 @@ int main(int argc, char **argv)
     /* The terminal's signals are for the command. */
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = be_late}, NULL);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = count_alarm}, NULL);
     follow(start(argv[6], argv + 7));
     return 0;
 }
