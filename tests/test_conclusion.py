@@ -135,3 +135,16 @@ def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRu
     run.test("armv5", "bitops", "test_bitop")
     judgement, _ = concluded(tmp_path, run, entry("alignment-gone-load"))
     assert judgement.remarks == ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_an_entry_of_a_suite_that_was_not_judged_is_not_remarked(tmp_path: Path, is_killed: bool) -> None:
+    run = StoredRun(tmp_path / "run", suites=("canary", "bitops", "units"))
+    run.canary("armv5")
+    run.test("armv5", "bitops", "test_bitop")
+    run.test("armv5", "units", "test_unit", outcome="passed" if is_killed else "skipped")
+    if is_killed:
+        run.problem("armv5", "units", "its deadline passed", "deadline")
+    judgement, _ = concluded(tmp_path, run, f'{entry("alignment-gone-load")}suite = "units"\n')
+    assert [cell.verdict for cell in judgement.cells if cell.suite == "units"] == ["UNKNOWN"]
+    assert judgement.remarks == []

@@ -133,7 +133,7 @@ def conclude(
             *left,
             *_of_change(run, changes, judged),
             *_of_run(folder, run),
-            *_of_lists(lists, [*marked, *warned]),
+            *_of_lists(lists, [*marked, *warned], judged),
             *(baseline.remarks(lists.old, [*marked, *failing], lists.sources) if lists.old else []),
             *warning_findings.remarks(compiler_reports, warned),
             *stored_run.remarks(stored, marked),
@@ -199,9 +199,11 @@ def _of_run(folder: Path, run: RunRecord) -> list[str]:
     ]
 
 
-def _of_lists(lists: KnownLists, found: Sequence[Finding]) -> list[str]:
+def _of_lists(lists: KnownLists, found: Sequence[Finding], cells: Sequence[CellVerdict]) -> list[str]:
     """Sentences about the known lists: what the tree's own list excuses, and which entries to remove."""
     run = lists.run
+    # A suite that was skipped, or could not be judged, does not show that a bug is gone.
+    judged_suites = {cell.suite for cell in cells if cell.verdict not in {Verdict.SKIP, Verdict.UNKNOWN}}
     return [
         *lists.own.remarks,
         *tree_list.excused_by_own(lists.own, found, lists.today, lists.sources),
@@ -212,7 +214,7 @@ def _of_lists(lists: KnownLists, found: Sequence[Finding]) -> list[str]:
             run.targets,
             lists.today,
             release=known_list.release_name(run),
-            suites=run.suites,
+            suites=sorted(judged_suites),
             part=bool(run.tests) or left_out.tests(run) > 0,
             sources=lists.sources,
         ),

@@ -12,6 +12,7 @@ from harness.core.errors import UsageError
 from harness.core.model import DEFAULT_OPTIMISATION
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
+from harness.plan.catalog import DEFAULT_SERVER
 
 if TYPE_CHECKING:
     from harness.plan.catalog import Catalog
@@ -36,14 +37,14 @@ def _check_package(catalog: Catalog, request: Request) -> None:
         "--toolchain": catalog.family != DEFAULT_FAMILY,
         "--allocator": request.allocator != "libc",
         "--optimisation": request.optimisation != DEFAULT_OPTIMISATION,
-        "--cflags, --make": bool(request.settings.words),
+        "--cflags or --make": bool(request.settings.words),
     }
     for option, given in compiled.items():
         if given:
             raise UsageError(
                 f"{option} controls how a server is compiled, but {request.server} is a package",
                 where=option,
-                remedy=f"leave it out; or --server {next(iter(catalog.servers))}",
+                remedy=f"leave it out; or --server {DEFAULT_SERVER}",
             )
     for target in (catalog.targets[name] for name in request.plan.targets):
         if target.emulator.has_kernel or target.emulator.detector or target.time_bits > target.width_bits:
