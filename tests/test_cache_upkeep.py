@@ -324,6 +324,18 @@ def test_a_command_keeps_the_limit_by_itself_where_the_cache_has_grown(filled: P
     assert left(filled) == ["builds/old-1"]
 
 
+def test_a_command_that_exceeds_the_limit_makes_room_for_the_next_ones(filled: Path) -> None:
+    """Otherwise each command that adds an entry would read the whole cache again for what its entries need."""
+    cache = Cache(filled)
+    held = cache_upkeep.measure(cache).bytes
+    # One byte too many, and the oldest entry is smaller than a twentieth of the limit.
+    cache_upkeep.set_limit(cache, 30 * SIZE)
+    (cache.root / "history").mkdir()
+    (cache.root / "history" / "times").write_bytes(bytes(30 * SIZE + 1 - held))
+    cache_upkeep.keep_limit(cache, lambda _: None)
+    assert left(filled) == ["builds/old-1"]
+
+
 def test_what_a_running_command_kept_from_removal_is_looked_at_again(filled: Path) -> None:
     said: list[str] = []
     cache, done = Cache(filled), filled / "done"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 10 << 30
 """The limit unless the user has set another."""
+SLACK = 20
+"""A command that exceeds the limit frees this part of it as well, so that the next commands do not exceed it, too."""
 _LIMIT, _SIZES, _SEAL = "limit.json", "sizes.json", ".seal"
 _LARGEST_TEXT = 1 << 16
 """Larger files are programs and data: no path of the cache is looked for in them."""
@@ -222,13 +224,13 @@ def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
 
 
 def keep_limit(cache: Cache, say: Callable[[str], None]) -> None:
-    """Remove what exceeds the limit, if an entry was added since the last check."""
+    """Remove what exceeds the limit, and some more, if an entry was added since the last check."""
     if not cache.has_grown():
         return
     size, holding = limit(cache), measure(cache)
     if size is None or holding.bytes <= size:
         return
-    chosen = beyond_limit(_with_needs(cache, holding), size)
+    chosen = beyond_limit(_with_needs(cache, holding), size - size // SLACK)
     gone = remove(cache, chosen)
     if len(gone) < len(chosen):
         # Running commands use the rest: the next command looks again.
