@@ -17,6 +17,7 @@ from harness.core.model import BuildSettings
 from harness.core.progress import Progress
 from harness.isa import rules
 from harness.plan.plan import make_plan
+from harness.plan.request import CheckSettings
 from harness.workflows.campaign import campaign_page, campaign_status
 from harness.workflows.campaign.campaign_folder import CampaignFolder
 from harness.workflows.campaign.engine.cluster import is_loopback, make_keys, read_file, require_engine
@@ -80,24 +81,26 @@ def check(
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
     _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
     _refuse_unused_io(bench.catalog, plan, run.io)
+    spread = Spread(on=on, insecure=insecure)
     request = planned_request(
         bench.catalog,
         run,
         plan,
-        server=server,
-        tier=tier,
-        policy=policy,
-        tests=tests,
-        limit_seconds=limit_seconds,
-        mixed=mixed,
-        target_clients=target_clients,
-        fail_fast=fail_fast,
-        warnings=warnings,
-        settings=BuildSettings(cflags=cflags, make=make_variables),
-        may_continue=bool(on),
-        packages=not on,
+        CheckSettings(
+            server=server,
+            tier=tier,
+            policy=policy,
+            tests=list(tests),
+            limit_seconds=limit_seconds,
+            mixed=mixed,
+            target_clients=target_clients,
+            fail_fast=fail_fast,
+            warnings=warnings,
+            settings=BuildSettings(cflags=cflags, make=make_variables),
+        ),
+        spread=spread,
     )
-    return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
+    return carry_out(bench, request, run, annotations=annotations, spread=spread)
 
 
 def _refuse_unused(catalog: Catalog, plan: Plan, *, mixed: bool, target_clients: bool) -> None:
@@ -145,7 +148,7 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
 @click.option(
     "--corpus",
     "corpora",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
     default=None,
     help="Keep the learnt streams in this folder.  [default: in the cache]",
 )
@@ -178,6 +181,7 @@ def fuzz(
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
     bench = run.workbench()
+    spread = Spread(on=on, insecure=insecure)
     request = planned_request(
         bench.catalog,
         run,
@@ -188,20 +192,21 @@ def fuzz(
             suites=tuple(name for name, suite in bench.catalog.suites.items() if suite.guided),
             tier="thorough",
         ),
-        server=server,
-        tier="thorough",
-        policy=policy,
-        tests=tests,
-        limit_seconds=limit_seconds,
-        limit_count=limit_count,
-        learns=True,
-        corpora=corpora,
-        fail_fast=fail_fast,
-        warnings=warnings,
-        may_continue=bool(on),
-        packages=not on,
+        CheckSettings(
+            server=server,
+            tier="thorough",
+            policy=policy,
+            tests=list(tests),
+            limit_seconds=limit_seconds,
+            limit_count=limit_count,
+            learns=True,
+            corpora=corpora,
+            fail_fast=fail_fast,
+            warnings=warnings,
+        ),
+        spread=spread,
     )
-    return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
+    return carry_out(bench, request, run, annotations=annotations, spread=spread)
 
 
 @click.command()
@@ -237,20 +242,22 @@ def audit(
     Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds.
     """
     bench = run.workbench()
+    spread = Spread(on=on, insecure=insecure)
     request = planned_request(
         bench.catalog,
         run,
         make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
-        server=server,
-        tier=tier,
-        policy=rules.audit_name(policy),
-        tests=tests,
-        fail_fast=fail_fast,
-        warnings=warnings,
-        may_continue=bool(on),
-        packages=not on,
+        CheckSettings(
+            server=server,
+            tier=tier,
+            policy=rules.audit_name(policy),
+            tests=list(tests),
+            fail_fast=fail_fast,
+            warnings=warnings,
+        ),
+        spread=spread,
     )
-    return carry_out(bench, request, run, annotations=annotations, spread=Spread(on=on, insecure=insecure))
+    return carry_out(bench, request, run, annotations=annotations, spread=spread)
 
 
 cluster_file = click.argument("file", metavar="CLUSTER.toml", type=click.Path(path_type=Path, dir_okay=False))

@@ -19,6 +19,7 @@ from harness.core.model import BuildSettings
 from harness.isa import rules
 from harness.judge import conclusion
 from harness.plan.plan import make_plan
+from harness.plan.request import CheckSettings
 from harness.report.formats import registry as formats
 from harness.workflows.porting import survey
 from harness.workflows.premerge import change_selection, premerge_check, selection_text
@@ -110,11 +111,13 @@ def premerge(
         bench.catalog,
         run,
         plan,
-        server=planned.server,
-        tier="quick",
-        policy=policy,
-        warnings=warnings,
-        settings=BuildSettings(cflags=cflags, make=make_variables),
+        CheckSettings(
+            server=planned.server,
+            tier="quick",
+            policy=policy,
+            warnings=warnings,
+            settings=BuildSettings(cflags=cflags, make=make_variables),
+        ),
         seed=planned.seed,
         parent=parent,
     )
@@ -152,13 +155,15 @@ def port(
         bench.catalog,
         run,
         make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
-        server=server,
-        tier=tier,
-        policy=survey.AUDITED_POLICY,
-        fail_fast=fail_fast,
-        # The report has a separate section for them.
-        warnings="off",
-        settings=BuildSettings(cflags=cflags, make=make_variables),
+        CheckSettings(
+            server=server,
+            tier=tier,
+            policy=survey.AUDITED_POLICY,
+            fail_fast=fail_fast,
+            # The report has a separate section for them.
+            warnings="off",
+            settings=BuildSettings(cflags=cflags, make=make_variables),
+        ),
     )
     with unless_empty(request.run):
         report, judgement = survey.make_report(bench, request)

@@ -7,11 +7,13 @@ import random
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.build.sources import server_tree
 from harness.cli import output
 from harness.cli.run_options import RUNS, may_install
-from harness.core.model import BuildSettings, Record
-from harness.plan.request import Request
+from harness.core.model import Record
+from harness.plan.request import CheckSettings, Request
 from harness.record import run_folder
 from harness.report.formats import registry as formats
 from harness.run.cell_spec import LARGEST_SEED
@@ -21,12 +23,11 @@ from harness.workflows.campaign.campaign_folder import CampaignFolder
 from harness.workflows.run_meter import metered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from harness.cli.run_options import RunOptions
     from harness.core.errors import ExitCode
-    from harness.core.model import CompilerWarnings, Tier
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
@@ -36,75 +37,6 @@ if TYPE_CHECKING:
 
     Judged = tuple[Judgement, ExitCode]
     Work = Callable[[Workbench, Request], Judged]
-
-
-def planned_request(
-    catalog: Catalog,
-    run: RunOptions,
-    plan: Plan,
-    *,
-    server: str,
-    tier: Tier,
-    policy: str,
-    warnings: CompilerWarnings,
-    tests: Sequence[str] = (),
-    limit_seconds: float | None = None,
-    limit_count: int | None = None,
-    learns: bool = False,
-    corpora: Path | None = None,
-    mixed: bool = False,
-    target_clients: bool = False,
-    fail_fast: bool = False,
-    profiled: bool = False,
-    settings: BuildSettings | None = None,
-    seed: int | None = None,
-    parent: Path = RUNS,
-    may_continue: bool = False,
-    packages: bool = False,
-) -> Request:
-    """A run's request, checked before any work is done, with an empty run folder and a seed.
-
-    `seed` is used if the command line contains none; without either, a seed is drawn. `may_continue`: the run folder
-    may be that of a campaign, whose seed is then used. `packages`: the server may be a distribution's package.
-    """
-    server_tree.known_server(catalog, server, packages=packages)
-    if run.folder and may_continue and (run.folder / "campaign.json").is_file():
-        folder = run.folder.resolve()
-        seed = CampaignFolder.read(folder).record.seed
-    else:
-        folder = run.run_folder(parent)
-    seeds = (run.seed, seed, random.randint(0, LARGEST_SEED))
-    return Request(
-        plan=plan,
-        server=server,
-        tier=tier,
-        policy=policy,
-        optimisation=run.optimisation,
-        emulator=run.emulator,
-        jobs=run.jobs,
-        seed=next(candidate for candidate in seeds if candidate is not None),
-        install=may_install(run.install),
-        known=run.known,
-        run=folder,
-        allocator=run.allocator,
-        environment=run.environment,
-        io=run.io,
-        fail_fast=fail_fast,
-        mixed=mixed,
-        target_clients=target_clients,
-        tests=list(tests),
-        limit_seconds=limit_seconds,
-        limit_count=limit_count,
-        warnings=warnings,
-        learns=learns,
-        corpora=corpora.resolve() if corpora else None,
-        settings=settings or BuildSettings(),
-        profiled=profiled,
-    )
-
-
-def _check(bench: Workbench, request: Request) -> Judged:
-    return check_workflow.Check(bench, request).run()
 
 
 class Spread(Record, frozen=True):
@@ -126,6 +58,49 @@ class Spread(Record, frozen=True):
         return lambda bench, request: campaign_spread.check_on(
             bench, request, on=self.on, insecure=self.insecure, command=sys.argv[1:]
         )
+
+
+def planned_request(
+    catalog: Catalog,
+    run: RunOptions,
+    plan: Plan,
+    check: CheckSettings,
+    *,
+    seed: int | None = None,
+    parent: Path = RUNS,
+    spread: Spread | None = None,
+) -> Request:
+    """A run's request, checked before any work is done, with an empty run folder and a seed.
+
+    `seed` is used if the command line contains none; without either, a seed is drawn. `spread`: of a command that can
+    be spread over machines. If it is, its run folder may be that of a campaign, whose seed is then used. If it is not,
+    the server may be a distribution's package.
+    """
+    server_tree.known_server(catalog, check.server, packages=spread is not None and not spread.on)
+    if run.folder and spread and spread.on and (run.folder / "campaign.json").is_file():
+        folder = run.folder.resolve()
+        seed = CampaignFolder.read(folder).record.seed
+    else:
+        folder = run.run_folder(parent)
+    seeds = (run.seed, seed, random.randint(0, LARGEST_SEED))
+    return Request(
+        plan=plan,
+        optimisation=run.optimisation,
+        emulator=run.emulator,
+        jobs=run.jobs,
+        seed=next(candidate for candidate in seeds if candidate is not None),
+        install=may_install(run.install),
+        known=run.known,
+        run=folder,
+        allocator=run.allocator,
+        environment=run.environment,
+        io=run.io,
+        **msgspec.structs.asdict(check),
+    )
+
+
+def _check(bench: Workbench, request: Request) -> Judged:
+    return check_workflow.Check(bench, request).run()
 
 
 def carry_out(

@@ -1,4 +1,7 @@
-"""The request for a run: its plan, and how to build and run every cell."""
+"""The request for a run: its plan, and how to build and run every cell.
+
+An option that some commands have is a field of `CheckSettings`, which a request inherits.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +22,12 @@ from harness.core.model import (
 from harness.plan.plan import Plan  # noqa: TC001 - msgspec reads the annotations when it converts
 
 
-class Request(Record, frozen=True):
-    """A run, as the user's options describe it."""
+class CheckSettings(Record, frozen=True, kw_only=True):
+    """What to check, and how strictly. Each command that runs suites has options for some of these settings."""
 
-    plan: Plan
-    """Its cells. The plan is made once, with the request, and everything later reads it here."""
     server: str
     tier: Tier
     policy: str
-    optimisation: str
-    emulator: Flavour
-    jobs: int
-    seed: int
-    install: bool
-    known: Path
-    run: Path
-    allocator: Allocator = "libc"
-    environment: GuestEnvironment = "usual"
-    io: Transport = "unix"
-    """How the suites' clients reach the servers."""
     fail_fast: bool = False
     """A cell ends with its first failed test, and no audit follows."""
     tests: list[str] = msgspec.field(default_factory=list)
@@ -52,8 +42,6 @@ class Request(Record, frozen=True):
     """Whether redis-cli and redis-benchmark of the release's own tests are the target's, and not this machine's."""
     warnings: CompilerWarnings = "note"
     """How to treat a compiler warning that occurs only on a target."""
-    needs_native: bool = False
-    """Whether the run stops at once if the tree does not compile for this machine."""
     settings: BuildSettings = BuildSettings()
     """What a distribution adds to the builds for targets."""
     learns: bool = False
@@ -62,5 +50,25 @@ class Request(Record, frozen=True):
     """Where they store it, in a folder for each server and target; None: in the cache."""
     profiled: bool = False
     """Whether each cell's process records where it spends its processor time."""
+
+
+class Request(CheckSettings, frozen=True, kw_only=True):
+    """A run, as the user's options describe it."""
+
+    plan: Plan
+    """Its cells. The plan is made once, with the request, and everything later reads it here."""
+    optimisation: str
+    emulator: Flavour
+    jobs: int
+    seed: int
+    install: bool
+    known: Path
+    run: Path
+    allocator: Allocator = "libc"
+    environment: GuestEnvironment = "usual"
+    io: Transport = "unix"
+    """How the suites' clients reach the servers."""
+    needs_native: bool = False
+    """Whether the run stops at once if the tree does not compile for this machine."""
     covered: bool = False
     """Whether each test's executed code is recorded. The target's servers then run under the plugin that records it."""

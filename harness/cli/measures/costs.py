@@ -15,6 +15,7 @@ from harness.cli.run_options import RunOptions, may_install
 from harness.core.errors import ExitCode, UsageError
 from harness.isa import rules
 from harness.plan.plan import make_plan
+from harness.plan.request import CheckSettings
 from harness.record import run_cost
 from harness.report.formats import processor_time
 from harness.workflows import target_setup
@@ -87,9 +88,8 @@ def _bench_harness(
     run = RunOptions.usual(folder=folder, seed=BENCH_SEED)
     workbench = run.workbench()
     plan = make_plan(workbench.catalog, targets=targets, server=server, suites=suites, tier="quick")
-    request = planned_request(
-        workbench.catalog, run, plan, server=server, tier="quick", policy="signal", warnings="note", profiled=True
-    )
+    check = CheckSettings(server=server, tier="quick", policy="signal", profiled=True)
+    request = planned_request(workbench.catalog, run, plan, check)
     record = carry_out_profiled(workbench, request, run)
     if as_json:
         cost = run_cost.read(request.run)
