@@ -22,7 +22,7 @@ from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.workflows.preparation import run_setup as run_setup_module
 from harness.workflows.preparation.cell_specs import CellSpecs
-from harness.workflows.preparation.prepared_run import PreparedTarget
+from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedTarget, UnbuiltTarget
 from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
@@ -62,22 +62,26 @@ def set_up(bench: Workbench, name: str) -> TargetSetup:
     return TargetSetup(bench=bench, target=bench.catalog.targets[name], programs={"arm": Path("qemu-arm")})
 
 
-def failed(bench: Workbench, tree: SourceTree) -> dict[str, PreparedTarget]:
+def failed(bench: Workbench, tree: SourceTree) -> dict[str, BuiltTarget | UnbuiltTarget]:
     """A target that the tree does not compile for, and one that it does."""
     target = bench.catalog.targets["armv5"]
     with pytest.raises(BuildFailedError) as caught:
         bench.builder.build(fakes.build_plan(tree, target))
     runner = fakes.unemulated(target)
     return {
-        "armv5": PreparedTarget(
+        "armv5": UnbuiltTarget(
             setup=set_up(bench, "armv5"),
             runner=runner,
-            build=None,
             problem=str(caught.value),
             complaints=caught.value.complaints,
         ),
-        "sparc64": PreparedTarget(setup=set_up(bench, "sparc64"), runner=runner, build=fakes.build(tree.path)),
+        "sparc64": BuiltTarget(setup=set_up(bench, "sparc64"), runner=runner, build=fakes.build(tree.path)),
     }
+
+
+def unbuilt(target: PreparedTarget) -> UnbuiltTarget:
+    assert isinstance(target, UnbuiltTarget)
+    return target
 
 
 def tree_that_says(tmp_path: Path, first: str, *, machine: str) -> SourceTree:
@@ -91,8 +95,8 @@ def test_a_tree_that_fails_for_this_machine_too_is_no_fault_of_the_targets(tmp_p
     prepared = failed(bench, tree)
     blamed = run_setup(bench, tree).without_blame(prepared)
     assert blamed["sparc64"] is prepared["sparc64"]
-    assert blamed["armv5"].blameless
-    assert blamed["armv5"].problem.startswith("it does not compile for this machine either: ")
+    assert unbuilt(blamed["armv5"]).blameless
+    assert unbuilt(blamed["armv5"]).problem.startswith("it does not compile for this machine either: ")
 
 
 def test_what_fails_for_the_target_alone_is_its_finding_though_something_else_fails_for_this_machine(
@@ -105,7 +109,7 @@ def test_what_fails_for_the_target_alone_is_its_finding_though_something_else_fa
         prepared["armv5"], complaints=frozenset({"x.c:3:5: error: of ARM alone"})
     )
     blamed = run_setup(bench, tree).without_blame(prepared)
-    assert not blamed["armv5"].blameless, blamed["armv5"]
+    assert not unbuilt(blamed["armv5"]).blameless, blamed["armv5"]
 
 
 def test_all_that_fails_for_this_machine_is_looked_at_and_not_its_first_error_alone(
@@ -114,7 +118,7 @@ def test_all_that_fails_for_this_machine_is_looked_at_and_not_its_first_error_al
     tree = tree_that_says(tmp_path, "x.c:3:5: error: boom", machine="")
     prepared = failed(bench, tree)
     prepared["armv5"] = msgspec.structs.replace(prepared["armv5"], complaints=frozenset({"y.c:9:9: error: another"}))
-    assert run_setup(bench, tree).without_blame(prepared)["armv5"].blameless
+    assert unbuilt(run_setup(bench, tree).without_blame(prepared)["armv5"]).blameless
 
 
 @pytest.mark.parametrize("needs_native", [True, False])
@@ -188,7 +192,7 @@ def test_the_other_targets_are_checked_when_one_targets_package_is_not_in_the_ar
 ) -> None:
     setup = packaged(tmp_path, bench, monkeypatch, lacking={"armv5"})
     prepared = setup.prepare()
-    assert prepared.targets["armv6"].build is not None
+    assert set(prepared.built) == {"armv6"}
     assert set(prepared.peers) == {ORACLE, "armv6"}
     specs = CellSpecs(bench, setup.request, prepared, sockets=tmp_path, without=[])
     cells = {cell.target: cell for cell in setup.request.plan.cells}

@@ -72,8 +72,8 @@ class CellRuns:
 
         def io_bound(cell: Cell) -> bool:
             # A machine of the kernel tier takes memory and processor time even while its programs wait.
-            suite, target = self._bench.catalog.suites[cell.suite], self._prepared.targets[cell.target]
-            return suite.io_bound and target.machine is None
+            has_kernel = self._prepared.targets[cell.target].target.emulator.has_kernel
+            return self._bench.catalog.suites[cell.suite].io_bound and not has_kernel
 
         return side_by_side(cells, run, io_bound=io_bound, jobs=self._request.jobs)
 

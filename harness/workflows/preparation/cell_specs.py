@@ -16,6 +16,7 @@ from harness.run.cell_spec import CellSpec, ExecutionSpec, PeerServer
 from harness.run.selftests import without_native_faults
 from harness.run.tcl.client import compile_client
 from harness.run.upstream.test_files import has_tests
+from harness.workflows.preparation.prepared_run import BuiltTarget, UnbuiltTarget
 from harness.workflows.target_setup import blocks_plugin
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class CellSpecs:
         kind: ProblemKind = "absent"
         if absent := suite.absent_from(tree):
             why = absent
-        elif suite.needs_server and target.build is None:
+        elif isinstance(target, UnbuiltTarget):
+            if not suite.needs_server:
+                return None
             why, kind = target.problem, "crash" if target.blameless else "build"
         elif suite.tls and target.tls_problem:
             why, kind = target.tls_problem, "build"
@@ -77,7 +80,7 @@ class CellSpecs:
             return None
         return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind=kind)
 
-    def _why_unsuited(self, suite: Suite, target: PreparedTarget) -> str:
+    def _why_unsuited(self, suite: Suite, target: BuiltTarget) -> str:
         """Why servers of a target cannot have what a suite needs; empty if they can. It is nobody's fault."""
         no_tls = _why_no_tls(target) if suite.tls else ""
         has_own = has_tests(self._prepared.tree.content)
@@ -106,8 +109,23 @@ class CellSpecs:
 
     def of(self, cell: Cell) -> CellSpec:
         """Everything that a cell's process must know."""
+        target, suite = self._prepared.targets[cell.target], self._bench.catalog.suites[cell.suite]
+        spec = self._without_programs(cell, suite, target)
+        if isinstance(target, BuiltTarget):
+            spec = self._with_builds(spec, suite, target)
+        if suite.needs_server:
+            return msgspec.structs.replace(spec, tcl_client=self._tcl_client, tests=self._request.tests)
+        # The canary suite always runs whole: without it no result of the target counts.
+        return msgspec.structs.replace(
+            spec,
+            canary=target.setup.canary(),
+            detector_canary=target.setup.detector_canary(),
+            environment_canary=target.setup.environment_canary(target.runner),
+        )
+
+    def _without_programs(self, cell: Cell, suite: Suite, target: PreparedTarget) -> CellSpec:
+        """The specification of a cell without the programs that it runs."""
         request, prepared, tree = self._request, self._prepared, self._prepared.tree
-        target, suite = prepared.targets[cell.target], self._bench.catalog.suites[cell.suite]
         selection = self._selection
         return CellSpec(
             suite=cell.suite,
@@ -117,32 +135,21 @@ class CellSpecs:
             runner=target.runner,
             version=tree.version,
             development=bool(tree.development),
-            build=target.with_tls if suite.tls else target.build,
-            canary=None if suite.needs_server else target.setup.canary(),
+            build=None,
+            canary=None,
             triple=target.setup.toolchain.prefix,
-            detector_canary=None if suite.needs_server else target.setup.detector_canary(),
-            environment_canary=None if suite.needs_server else target.setup.environment_canary(target.runner),
             seed=request.seed,
             tier=request.tier,
             patient=self._patient and suite.tier == "full",
-            machine=target.machine,
             io=request.io,
             coverage=suite.guided and request.tier == "thorough" and target.runner.reports_edges,
             peers=_with_tls(prepared.peers) if suite.tls else prepared.peers,
-            units=_units_of(suite, target, prepared.peers),
-            tcl_client=self._tcl_client if suite.needs_server else None,
-            module=target.modules.get(cell.suite),
-            preload=target.preloads.get(cell.suite),
-            programs=_programs_of(suite, target, prepared),
             settings=suite.settings,
             tests_of=suite.tests_of,
             only=suite.only,
-            upstream=self._upstream_spec(target) if suite.upstream else None,
             deadline_seconds=suite.deadline_seconds,
-            # The canary suite always runs whole: without it no result of the target counts.
-            tests=request.tests if suite.needs_server else [],
             without=[*self._without, *(selection.of(cell).without if selection else [])],
-            execution=selection.cells.execution(cell) if selection else self._covered(target, suite),
+            execution=selection.cells.execution(cell) if selection else None,
             limit_seconds=request.limit_seconds,
             limit_count=request.limit_count,
             # Tests that another suite also runs learn in that suite's own cell, on servers with their defaults.
@@ -152,12 +159,23 @@ class CellSpecs:
             profiled=request.profiled,
         )
 
-    def _covered(self, target: PreparedTarget, suite: Suite) -> ExecutionSpec | None:
-        """The settings with which a cell records the addresses that each of its tests executes; None if they are not
-        requested.
-        """
-        if not self._request.covered or not suite.needs_server or target.build is None:
-            return None
+    def _with_builds(self, spec: CellSpec, suite: Suite, target: BuiltTarget) -> CellSpec:
+        """The same specification with what was built for the target."""
+        covered = self._request.covered and suite.needs_server and self._selection is None
+        return msgspec.structs.replace(
+            spec,
+            build=target.with_tls if suite.tls else target.build,
+            machine=target.machine,
+            units=_units_of(suite, target, self._prepared.peers),
+            module=target.modules.get(suite.name),
+            preload=target.preloads.get(suite.name),
+            programs=_programs_of(suite, target, self._prepared),
+            upstream=self._upstream_spec(target) if suite.upstream else None,
+            execution=self._covered(target) if covered else spec.execution,
+        )
+
+    def _covered(self, target: BuiltTarget) -> ExecutionSpec:
+        """The settings with which a cell records the addresses that each of its tests executes."""
         program = target.build.server_binary
         file = self._sockets / f"code-{target.target.name}"
         file.write_bytes(json_codec.encode(code_of(program, target.target.emulator.qemu)))
@@ -172,14 +190,14 @@ class CellSpecs:
         """The tests of a cell that a change cannot reach; None if all run."""
         return self._selection.of(cell).left_out if self._selection else None
 
-    def _upstream_spec(self, target: PreparedTarget) -> UpstreamSpec | None:
+    def _upstream_spec(self, target: BuiltTarget) -> UpstreamSpec | None:
         """The settings with which a cell runs the release's own tests on a target."""
         prepared = self._prepared
         if prepared.native_upstream is None or target.upstream is None:
             return None
         others = {
             name: each.upstream
-            for name, each in prepared.targets.items()
+            for name, each in prepared.built.items()
             if each.upstream is not None and each is not target and name in prepared.peers
         }
         return target.setup.upstream_spec(
@@ -198,7 +216,7 @@ def corpora_of(bench: Workbench, request: Request) -> Path:
     return request.corpora or bench.cache.path("corpus", "")
 
 
-def _why_no_tls(target: PreparedTarget) -> str:
+def _why_no_tls(target: BuiltTarget) -> str:
     """Why a target's servers cannot have TLS; empty if they can."""
     if target.target.emulator.has_kernel:
         return "the machine's file system has no OpenSSL"
@@ -214,7 +232,7 @@ def _with_tls(peers: Mapping[str, PeerServer]) -> dict[str, PeerServer]:
     }
 
 
-def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerServer]) -> Units | None:
+def _units_of(suite: Suite, prepared: BuiltTarget, peers: Mapping[str, PeerServer]) -> Units | None:
     """The program that a suite runs instead of a server; None for a suite of servers."""
     units = prepared.units[suite.program] if suite.program else None
     native = peers[ORACLE].selftests if ORACLE in peers else None
@@ -224,7 +242,7 @@ def _units_of(suite: Suite, prepared: PreparedTarget, peers: Mapping[str, PeerSe
     return without_native_faults(units, native)
 
 
-def _programs_of(suite: Suite, target: PreparedTarget, prepared: PreparedRun) -> dict[str, Path]:
+def _programs_of(suite: Suite, target: BuiltTarget, prepared: PreparedRun) -> dict[str, Path]:
     """Target -> the release's programs, for a suite that runs them; none without those of this machine."""
     if not suite.programs:
         return {}

@@ -20,23 +20,25 @@ if TYPE_CHECKING:
 
 
 class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A target with everything that its cells require, or the reason why it has no build."""
+    """A target whose programs can be emulated. It is a BuiltTarget or an UnbuiltTarget."""
 
     setup: TargetSetup
     runner: Runner
-    build: Build | None
-    problem: str = ""
-    """Why there is no build."""
+
+    @property
+    def target(self) -> Target:
+        """The target itself."""
+        return self.setup.target
+
+
+class BuiltTarget(PreparedTarget, frozen=True, kw_only=True):
+    """A target with everything that its cells require."""
+
+    build: Build
     with_tls: Build | None = None
     """The server with TLS, if a suite of the plan needs it."""
     tls_problem: str = ""
     """Why that does not compile."""
-    complaints: frozenset[str] = frozenset()
-    """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
-    blameless: bool = False
-    """Whether the target is not at fault: the tree fails in the same way for this machine, or the archive has no
-    package for the target.
-    """
     machine: VmImage | None = None
     units: dict[Program, Units] = {}
     modules: dict[str, Path] = {}
@@ -48,17 +50,25 @@ class PreparedTarget(msgspec.Struct, frozen=True, kw_only=True):
     programs: Path | None = None
     """The folder of the release's programs; None if no suite of the plan runs them, or a real kernel would."""
 
-    @property
-    def target(self) -> Target:
-        """The target itself."""
-        return self.setup.target
+
+class UnbuiltTarget(PreparedTarget, frozen=True, kw_only=True):
+    """A target without a server. Of its cells, only the canary suite runs."""
+
+    problem: str
+    """Why there is no server."""
+    complaints: frozenset[str] = frozenset()
+    """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
+    blameless: bool = False
+    """Whether the target is not at fault: the tree fails in the same way for this machine, or the archive has no
+    package for the target.
+    """
 
 
 class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that can start: the server's source, the plan's targets, and the servers that cells compare."""
 
     tree: SourceTree
-    targets: dict[str, PreparedTarget]
+    targets: dict[str, BuiltTarget | UnbuiltTarget]
     native_upstream: Path | None = None
     """The programs that the release's own tests run on this machine."""
     native_programs: Path | None = None
@@ -69,6 +79,11 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Tests of these files that do not run: globs of `FILE::TEST`."""
     peers: dict[str, PeerServer]
     """Target -> its server, outside the kernel tier. The oracle is missing where the tree does not compile for it."""
+
+    @property
+    def built(self) -> dict[str, BuiltTarget]:
+        """The targets that have a server."""
+        return {name: each for name, each in self.targets.items() if isinstance(each, BuiltTarget)}
 
     @property
     def has_oracle(self) -> bool:

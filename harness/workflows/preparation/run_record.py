@@ -12,7 +12,7 @@ from harness.record.run_folder import RunRecord
 from harness.workflows.git.checkout import revision_of
 
 if TYPE_CHECKING:
-    from harness.core.model import Build, SourceTree
+    from harness.core.model import SourceTree
     from harness.plan.request import Request
     from harness.record.run_folder import CellRecord
     from harness.workflows.preparation.prepared_run import PreparedRun
@@ -25,8 +25,8 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
     oracle = catalog.targets[ORACLE]
     machines = {oracle.name: oracle, **{name: each.target for name, each in prepared.targets.items()}}
     # The oracle may crash too, and as a rule is not among the targets.
-    builds: dict[str, Build | None] = {name: peer.build for name, peer in prepared.peers.items()}
-    builds |= {name: each.build for name, each in prepared.targets.items()}
+    oracles = {ORACLE: prepared.peers[ORACLE].build} if prepared.has_oracle else {}
+    builds = {**oracles, **{name: each.build for name, each in prepared.built.items()}}
     is_release = request.server in catalog.servers
     return RunRecord(
         server=_server_name(request.server, tree, is_release=is_release),
@@ -37,7 +37,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         seed=request.seed,
         targets=request.plan.targets,
         suites=request.plan.suites,
-        binaries={name: str(build.server_binary) for name, build in builds.items() if build},
+        binaries={name: str(build.server_binary) for name, build in builds.items()},
         triples={name: catalog.toolchain_of(machine).prefix for name, machine in machines.items()},
         machines=machines,
         stages=bench.progress.stages,

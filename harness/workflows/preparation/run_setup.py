@@ -17,7 +17,7 @@ from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import ORACLE
 from harness.run.cell_spec import PeerServer
-from harness.workflows.preparation.prepared_run import PreparedRun, PreparedTarget
+from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedRun, UnbuiltTarget
 from harness.workflows.preparation.suite_programs import SuitePrograms
 from harness.workflows.preparation.upstream_selection import select_upstream
 from harness.workflows.target_setup import oracle_setup, set_up_targets
@@ -70,7 +70,7 @@ class RunSetup:
         )
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 
-    def _prepare(self, programs: SuitePrograms, setup: TargetSetup) -> PreparedTarget:
+    def _prepare(self, programs: SuitePrograms, setup: TargetSetup) -> BuiltTarget | UnbuiltTarget:
         runner = setup.runner(self.request.policy, self.request.environment)
         try:
             # First, because compiling the server for units leaves it in the cache.
@@ -79,14 +79,14 @@ class RunSetup:
         except BuildFailedError as error:
             self.bench.progress.say(str(error))
             problem = f"{error.what}: {error.because}"
-            return PreparedTarget(setup=setup, runner=runner, build=None, problem=problem, complaints=error.complaints)
+            return UnbuiltTarget(setup=setup, runner=runner, problem=problem, complaints=error.complaints)
         except PackageUnavailableError as error:
             # One machine's package may be missing in the archive for days. The others still get a result.
             self.bench.progress.say(str(error))
             self._unavailable.append(error)
-            return PreparedTarget(setup=setup, runner=runner, build=None, problem=str(error), blameless=True)
+            return UnbuiltTarget(setup=setup, runner=runner, problem=str(error), blameless=True)
         with_tls, tls_problem = programs.with_tls(setup, self.request.allocator)
-        return PreparedTarget(
+        return BuiltTarget(
             setup=setup,
             runner=runner,
             build=build,
@@ -121,7 +121,7 @@ class RunSetup:
             return None
 
     def _peers(
-        self, programs: SuitePrograms, prepared: Mapping[str, PreparedTarget], oracle: Build | None
+        self, programs: SuitePrograms, prepared: Mapping[str, BuiltTarget | UnbuiltTarget], oracle: Build | None
     ) -> dict[str, PeerServer]:
         """The servers that cells may start beside their own: the oracle, and every target outside the kernel tier."""
         peers = {
@@ -133,7 +133,7 @@ class RunSetup:
                 selftests=each.units.get("selftests"),
             )
             for name, each in prepared.items()
-            if each.build is not None and not each.target.emulator.has_kernel
+            if isinstance(each, BuiltTarget) and not each.target.emulator.has_kernel
         }
         if oracle is None:
             return peers
@@ -145,11 +145,13 @@ class RunSetup:
         peer = PeerServer(runner=runner, build=oracle, with_tls=with_tls, modules=modules, selftests=selftests)
         return {ORACLE: peer, **peers}
 
-    def without_blame(self, prepared: dict[str, PreparedTarget]) -> dict[str, PreparedTarget]:
+    def without_blame(
+        self, prepared: Mapping[str, BuiltTarget | UnbuiltTarget]
+    ) -> dict[str, BuiltTarget | UnbuiltTarget]:
         """The same targets, with those marked as blameless whose errors all occur on this machine, too."""
-        failed = [each for each in prepared.values() if each.build is None]
+        failed = [each for each in prepared.values() if isinstance(each, UnbuiltTarget)]
         if not failed:
-            return prepared
+            return dict(prepared)
         oracle = oracle_setup(self.bench)
         everywhere = self.bench.builder.complaints(oracle.plan(self.tree, self.request.optimisation))
         blameless = {
@@ -159,4 +161,4 @@ class RunSetup:
             for each in failed
             if each.complaints <= everywhere
         }
-        return prepared | blameless
+        return {**prepared, **blameless}

@@ -22,11 +22,8 @@ def record_warnings(bench: Workbench, request: Request, prepared: PreparedRun) -
     """Store the warnings of each target's compiler, and of the oracle's, with the evidence."""
     builds = {
         name: each.build
-        for name, each in prepared.targets.items()
-        if each.build is not None
-        and name != ORACLE
-        and not each.setup.toolchain.family
-        and warning_findings.looked_at(each.target)
+        for name, each in prepared.built.items()
+        if name != ORACLE and not each.setup.toolchain.family and warning_findings.looked_at(each.target)
     }
     # Only warnings of the same compiler can be compared.
     if (

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from harness.build.executed_blocks import compile_blocks
 from harness.run.cell_spec import ExecutionSpec
+from harness.workflows.preparation.prepared_run import UnbuiltTarget
 from harness.workflows.target_setup import oracle_setup
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.model import Cell
-    from harness.workflows.preparation.prepared_run import PreparedTarget
+    from harness.workflows.preparation.prepared_run import BuiltTarget
     from harness.workflows.preparation.reach.changed_run import ChangedRun
     from harness.workflows.preparation.reach.program_codes import ProgramCodes
 
@@ -27,7 +28,8 @@ class NotedCells:
         self._run = run
         self._codes = codes
         cells = run.request.plan.cells
-        self.noted = [cell for cell in cells if self._is_noted(cell)]
+        self._programs = {cell: program for cell in cells if (program := self._program_of(cell))}
+        self.noted = list(self._programs)
         """The cells that record the functions that their target's servers enter."""
         self._beside = {cell: programs for cell in cells if (programs := self._programs_beside(cell))}
         """The cells that record which edited lines the client and the benchmark execute, with those programs."""
@@ -57,22 +59,23 @@ class NotedCells:
         files = {str(program): self._codes.file_of(program, target) for program, target in programs.items()}
         return ExecutionSpec(plugin=self.plugin, programs=files, kept="functions")
 
-    def _is_noted(self, cell: Cell) -> bool:
-        """Whether the servers of a cell's target can be recorded: they run under the project's emulator, and its tests
-        start them.
+    def _program_of(self, cell: Cell) -> Path | None:
+        """The program that a cell's tests execute. None if it has not compiled or cannot be recorded: it must run under
+        the project's emulator, and the tests must start it.
         """
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
-        return (
-            suite.needs_server
-            and not suite.upstream
-            # Of the programs that tests with TLS start, the server alone is noted.
-            and not suite.plain_programs
-            and suite.program != "selftests"
-            and self._can_note(target)
-            and self._program_of(cell) is not None
-        )
+        if isinstance(target, UnbuiltTarget) or not self._can_note(target):
+            return None
+        # Of the programs that tests with TLS start, the server alone is noted.
+        if not suite.needs_server or suite.upstream or suite.plain_programs or suite.program == "selftests":
+            return None
+        if suite.program:
+            return target.units["units"].program
+        if suite.tls:
+            return target.with_tls.server_binary if target.with_tls is not None else None
+        return target.build.server_binary
 
-    def _can_note(self, target: PreparedTarget) -> bool:
+    def _can_note(self, target: BuiltTarget) -> bool:
         """Whether a target's programs run under the project's emulator, and nothing interferes with the plugin."""
         return (
             target.machine is None
@@ -88,23 +91,14 @@ class NotedCells:
         alone = not (suite.tls or suite.tests_of or suite.multi_target_tier)
         return alone and (self._codes.native is not None or not self._run.compares(cell))
 
-    def _program_of(self, cell: Cell) -> Path | None:
-        target = self._run.prepared.targets[cell.target]
-        if target.build is None:
-            return None
-        suite = self._run.suite(cell)
-        if suite.program:
-            return target.units["units"].program
-        if suite.tls:
-            return target.with_tls.server_binary if target.with_tls is not None else None
-        return target.build.server_binary
-
     def _programs_beside(self, cell: Cell) -> list[Path]:
         """The client and the benchmark, if a cell's tests run them and can be recorded. All other programs are the
         server under another name.
         """
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
-        if not suite.plain_programs or target.programs is None or not self._can_note(target):
+        if isinstance(target, UnbuiltTarget) or not suite.plain_programs or target.programs is None:
+            return []
+        if not self._can_note(target):
             return []
         family = self._run.prepared.tree.family
         found = [target.programs / f"{family}-{name}" for name in ("cli", "benchmark")]
@@ -119,15 +113,11 @@ class NotedCells:
 
     def program(self, cell: Cell) -> Path:
         """The program that the tests of a recorded cell execute."""
-        program = self._program_of(cell)
-        assert program is not None
-        return program
+        return self._programs[cell]
 
     def server(self, target: str) -> Path:
         """The server of a target, which has compiled."""
-        build = self._run.prepared.targets[target].build
-        assert build is not None
-        return build.server_binary
+        return self._run.prepared.built[target].build.server_binary
 
     def functions_of(self, cell: Cell) -> list[str]:
         """All functions of the program that a cell's tests execute."""

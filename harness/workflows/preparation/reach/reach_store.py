@@ -59,7 +59,7 @@ class ReachStore:
 
     def _identity(self, cell: Cell) -> list[str]:
         """Everything on which a test's outcome depends, apart from the server's code."""
-        request, target, tree = self._run.request, self._run.prepared.targets[cell.target], self._run.prepared.tree
+        request, target, tree = self._run.request, self._run.prepared.built[cell.target], self._run.prepared.tree
         units = target.units.get("units") if self._run.suite(cell).program else None
         return [
             *self._own_code,

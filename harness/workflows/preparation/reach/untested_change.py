@@ -11,6 +11,7 @@ from harness.workflows.preparation.reach.base_code import functions_of_files
 from harness.workflows.preparation.reach.reached_tests import added, entered
 
 if TYPE_CHECKING:
+    from harness.analysis.code.code_map import CodeMap
     from harness.analysis.code.line_code import LineCode
     from harness.workflows.preparation.reach.reach_selection import ReachSelection
 
@@ -58,15 +59,19 @@ class UntestedChange:
         """The differences of a target's server from the base's: functions that the base lacks or that differ there.
         None if unknown.
         """
-        build, old = self._run.prepared.targets[target].build, self._run.base.code.targets.get(target)
-        new = self._codes.map_in(build.folder) if build is not None else None
-        if build is None or old is None or new is None or old.recipe != new.recipe:
+        old, new = self._run.base.code.targets.get(target), self._code_of(target)
+        if old is None or new is None or old.recipe != new.recipe:
             return None
-        functions = self._codes.of(build.server_binary, target).function_names
+        functions = self._codes.of(self._cells.server(target), target).function_names
         change = self._codes.with_native_change(differences(old, new), BASE, self._run.base.code.native, functions)
         here = (change.functions | added(old, new)).intersection(functions)
         elsewhere = change.elsewhere or (["functions that are gone"] if change.functions and not here else [])
         return CodeChange(functions=here, elsewhere=elsewhere)
+
+    def _code_of(self, target: str) -> CodeMap | None:
+        """The code of a target's build; None if it has none, or its objects cannot be read."""
+        built = self._run.prepared.built
+        return self._codes.map_in(built[target].build.folder) if target in built else None
 
     def _lines_beside(self, target: str) -> tuple[list[LineCode], set[str]]:
         """The edited lines' code in the programs beside the server, and the names of what those have executed. Nothing
@@ -105,7 +110,8 @@ class UntestedChange:
         """Whether a suite tests files that have one of these functions. The release's own tests cover nothing that
         others do not.
         """
-        build, about = self._run.prepared.targets[target].build, self._run.bench.catalog.suites[suite]
-        code = self._codes.map_in(build.folder) if build is not None else None
+        about = self._run.bench.catalog.suites[suite]
         globs = [*about.source_globs, *about.partial_globs]
-        return not functions_of_files(code, self._run.prepared.tree.content, globs).isdisjoint(functions)
+        return not functions_of_files(self._code_of(target), self._run.prepared.tree.content, globs).isdisjoint(
+            functions
+        )
