@@ -44,35 +44,32 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
     cells = _cells(judgements, planned)
     findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
-    seeds = list(dict.fromkeys(str(one.seed) for one in judgements))
-    remarks = [f"the runs had seeds {', '.join(seeds)}"] if len(seeds) > 1 else []
     return msgspec.structs.replace(
         first,
         unchecked=unchecked,
         tier=first.tier if {one.tier for one in judgements} == {first.tier} else "",
         tests=sorted({pattern for one in judgements for pattern in one.tests}),
         verdict=Verdict.merge(
-            [overall(cells), *warning_findings.verdicts(findings), *(Verdict.UNKNOWN for _ in unchecked)]
+            [overall(cells), *warning_findings.verdicts(findings), *[Verdict.UNKNOWN] * len(unchecked)]
         ),
         run=", ".join(one.run for one in judgements),
         cells=cells,
         findings=findings,
         causes=causes_of(findings),
         warnings=_findings([one.warnings for one in judgements]),
-        remarks=[*remarks, *_remarks(judgements, findings)],
-        # The runs were concurrent.
-        stages={
-            stage: max(one.stages.get(stage, 0.0) for one in judgements)
-            for stage in dict.fromkeys(stage for one in judgements for stage in one.stages)
-        },
+        remarks=[*_seeds(judgements), *_remarks(judgements, findings)],
+        stages=_longest([one.stages for one in judgements]),
         counters=_added(one.counters for one in judgements),
         kernel_counters=_added(one.kernel_counters for one in judgements),
         left_out=sum(one.left_out for one in judgements),
-        emulators={
-            target: list(dict.fromkeys(digest for one in judgements for digest in one.emulators.get(target, ())))
-            for target in dict.fromkeys(target for one in judgements for target in one.emulators)
-        },
+        emulators=_every_emulator([one.emulators for one in judgements]),
     )
+
+
+def _seeds(judgements: Sequence[Judgement]) -> list[str]:
+    """A remark with the seeds of the runs, if they differ."""
+    seeds = list(dict.fromkeys(str(one.seed) for one in judgements))
+    return [f"the runs had seeds {', '.join(seeds)}"] if len(seeds) > 1 else []
 
 
 def _remarks(judgements: Sequence[Judgement], findings: Sequence[Finding]) -> list[str]:
@@ -85,6 +82,21 @@ def _remarks(judgements: Sequence[Judgement], findings: Sequence[Finding]) -> li
         return not unseen or not any(fnmatch.fnmatchcase(identity, unseen) for identity in seen)
 
     return [remark for remark in every if holds(remark)]
+
+
+def _longest(durations: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Stage → its longest duration: the runs were concurrent."""
+    names = dict.fromkeys(stage for stages in durations for stage in stages)
+    return {stage: max(stages.get(stage, 0.0) for stages in durations) for stage in names}
+
+
+def _every_emulator(used: Sequence[dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Target → the digest of each emulator that a run used there."""
+    found: dict[str, dict[str, None]] = {}
+    for emulators in used:
+        for target, digests in emulators.items():
+            found.setdefault(target, {}).update(dict.fromkeys(digests))
+    return {target: list(digests) for target, digests in found.items()}
 
 
 def _added(totals: Iterable[dict[str, Counters]]) -> dict[str, Counters]:
