@@ -160,40 +160,62 @@ def _detail(finding: Finding) -> list[str]:
 
 def of_notes(ports: Sequence[TargetPort]) -> list[PortingItem]:
     """Notes that need no change yet, one for all targets; the document's sections list the lines."""
-    found = []
-    names = [port.target for port in ports]
-    # Items that the audit confirms come first.
+    return [
+        *_warnings(ports),
+        *(item for port in ports for item in _casts(port)),
+        *(item for port in ports for item in _unnamed_machine(port)),
+        *_uncompiled(ports),
+    ]
+
+
+def _warnings(ports: Sequence[TargetPort]) -> list[PortingItem]:
+    """The compiler's warnings in the server's own files, if there are any."""
+    # Those that the audit confirms come first.
     own = sorted((one for port in ports for one in port.hints if one.origin == "server"), key=lambda one: not one.seen)
     hints = {(one.file, one.line, one.warning): one for one in reversed(own)}
-    if hints:
-        title = f"{len(hints)} warnings of the compiler in the server's own files"
-        remedy = "hints, not findings: see Compiler hints"
-        lines = [_hint(one) for one in reversed(hints.values())]
-        found.append(PortingItem(rank="note", title=title, targets=names, detail=lines, remedy=remedy))
-    for port in ports:
-        casts = {(one.file, one.line): one.source for one in port.hints if one.warning in CASTS}
-        if casts:
-            files = ", ".join(dict.fromkeys(file for file, _ in sorted(casts)))
-            title = f"{len(casts)} casts between a pointer and an integer of another width, in {files}"
-            remedy = "uintptr_t, or keep the integer whole: a value wider than a pointer loses its upper half"
-            lines = [quoted(f"{file}:{number}", casts[file, number]) for file, number in sorted(casts)]
-            found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=lines, remedy=remedy))
-    for port in ports:
-        known = makefiles.machines_named(port.assumptions)
-        if known and not any(name in port.machine for name in known):
-            title = (
-                f"the makefiles have special cases for some machines ({', '.join(known)}), but not for {port.machine}"
-            )
-            remedy = "this machine may need the same settings: see Makefiles"
-            lines = [quoted(f"{one.file}:{one.line}", one.text) for one in port.assumptions if one.kind == "machine"]
-            found.append(PortingItem(rank="note", title=title, targets=[port.target], detail=lines, remedy=remedy))
+    if not hints:
+        return []
+    title = f"{len(hints)} warnings of the compiler in the server's own files"
+    lines = [_hint(one) for one in reversed(hints.values())]
+    remedy = "hints, not findings: see Compiler hints"
+    return [_note(ports, title, lines, remedy)]
+
+
+def _casts(port: TargetPort) -> list[PortingItem]:
+    """The casts between pointers and integers of another width, if the compiler warns of any."""
+    casts = {(one.file, one.line): one.source for one in port.hints if one.warning in CASTS}
+    if not casts:
+        return []
+    files = ", ".join(dict.fromkeys(file for file, _ in sorted(casts)))
+    title = f"{len(casts)} casts between a pointer and an integer of another width, in {files}"
+    lines = [quoted(f"{file}:{number}", casts[file, number]) for file, number in sorted(casts)]
+    remedy = "uintptr_t, or keep the integer whole: a value wider than a pointer loses its upper half"
+    return [_note([port], title, lines, remedy)]
+
+
+def _unnamed_machine(port: TargetPort) -> list[PortingItem]:
+    """The special cases of the makefiles for other machines than the target's, if they have none for it."""
+    known = makefiles.machines_named(port.assumptions)
+    if not known or any(name in port.machine for name in known):
+        return []
+    title = f"the makefiles have special cases for some machines ({', '.join(known)}), but not for {port.machine}"
+    lines = [quoted(f"{one.file}:{one.line}", one.text) for one in port.assumptions if one.kind == "machine"]
+    remedy = "this machine may need the same settings: see Makefiles"
+    return [_note([port], title, lines, remedy)]
+
+
+def _uncompiled(ports: Sequence[TargetPort]) -> list[PortingItem]:
+    """The parts of the source that no target compiled, if there are any."""
     missing = {(one.file, one.first): one for port in ports for one in port.regions if not one.compiled}
-    if missing:
-        title = f"{len(missing)} parts of the source were neither compiled nor tested"
-        remedy = "read them: see Code that was not compiled"
-        lines = [_region(one) for one in missing.values()]
-        found.append(PortingItem(rank="note", title=title, targets=names, detail=lines, remedy=remedy))
-    return found
+    if not missing:
+        return []
+    title = f"{len(missing)} parts of the source were neither compiled nor tested"
+    lines = [_region(one) for one in missing.values()]
+    return [_note(ports, title, lines, "read them: see Code that was not compiled")]
+
+
+def _note(ports: Sequence[TargetPort], title: str, lines: list[str], remedy: str) -> PortingItem:
+    return PortingItem(rank="note", title=title, targets=[port.target for port in ports], detail=lines, remedy=remedy)
 
 
 def _hint(hint: Hint) -> str:
