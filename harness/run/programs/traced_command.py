@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -23,12 +23,12 @@ from harness.record import event_log, fault_log, program_launch, run_folder
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Toolchain
-    from harness.record.program_launch import CommandRecord
+    from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
 
 HERE = Path(__file__).parent
 SHOWN_PROGRAMS = 3
@@ -251,11 +251,10 @@ def _keep_objects(cell: Path) -> None:
     One that was overwritten already would give the fault another function's name.
     """
     for guest in program_launch.guests(cell):
-        log, launch = guest / fault_log.NAME, program_launch.read_launch(guest)
-        if not log.is_file() or launch is None or launch.is_probe:
+        launch = program_launch.read_launch(guest)
+        if launch is None or launch.is_probe:
             continue
-        paths = {one.path for fault in fault_log.read_faults(log) for one in fault.maps}
-        own = [path for path in sorted(paths) if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
+        own = _files_of_faults(guest)
         objects = [path for path in own if _is_object(Path(path))]
         changed = [path for path in objects if Path(path).stat().st_mtime_ns > (launch.began_ms + 1) * 1_000_000]
         changed += [path for path in own if path == launch.program and not Path(path).exists()]
@@ -268,6 +267,14 @@ def _keep_objects(cell: Path) -> None:
                 shutil.copyfile(path, kept)
 
 
+def _files_of_faults(guest: Path) -> list[str]:
+    """The files that a guest had mapped when a fault occurred, without the system's."""
+    log = guest / fault_log.NAME
+    faults = fault_log.read_faults(log) if log.is_file() else []
+    paths = {one.path for fault in faults for one in fault.maps}
+    return [path for path in sorted(paths) if not any(Path(path).is_relative_to(home) for home in _SYSTEM)]
+
+
 def _is_object(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
@@ -277,6 +284,59 @@ def _is_object(path: Path) -> bool:
     return True
 
 
+class _EmulatedProgram(NamedTuple):
+    """A program of the target that the command ran."""
+
+    guest: Path
+    """The folder with its evidence."""
+    launch: ProgramLaunch | None
+    """None if there is no readable note of it."""
+    ends: list[ProcessNote]
+
+    def began_before(self, milliseconds: int) -> bool:
+        """Whether it is known to have begun before this time, in milliseconds since 1970."""
+        return self.launch is not None and self.launch.began_ms < milliseconds
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of its processes ended with another status than 0, or by a signal."""
+        return self.launch is not None and any(one.how != "replaced" and one.number for one in self.ends)
+
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether the end of one of its processes may be unknown."""
+        return self.launch is None or program_launch.unwatched(self.guest) is not None
+
+    def event(self, test: str) -> run_folder.GuestEvent:
+        """Its event. It crashed if such a signal killed its first process."""
+        pid = self.launch.pid if self.launch is not None else 0
+        first = next((one for one in self.ends if self.launch is not None and one.pid == pid), None)
+        crash = first.number if first is not None and first.how == "killed" else 0
+        crashed = crash in fault_log.CRASHES
+        return run_folder.GuestEvent(
+            name=self.guest.name,
+            end="signal" if crashed else "stopped",
+            detail=describe_exit(-crash).detail if crashed else "",
+            test=test,
+            own=True,
+            pid=pid,
+            left=(fault_log.ledger_of(self.guest / fault_log.NAME).name,),
+        )
+
+
+def _emulated_programs(cell: Path) -> Iterator[_EmulatedProgram]:
+    """The programs of the target that a cell's command ran, apart from probes. Removes the folders of those that the
+    emulator refused.
+    """
+    for guest in program_launch.guests(cell):
+        if (guest / program_launch.REFUSED).is_file():
+            shutil.rmtree(guest)
+            continue
+        launch = program_launch.read_launch(guest)
+        if launch is None or not launch.is_probe:
+            yield _EmulatedProgram(guest, launch, program_launch.read_ends(guest))
+
+
 def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from_ms: int = 0) -> int:
     """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed.
 
@@ -284,36 +344,20 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
     """
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(run_folder.CollectedEvent(tests=1))
-    failed: list[str] = []
-    count = before = unwatched = skipped = 0
-    for guest in program_launch.guests(cell):
-        launch, ends = program_launch.read_launch(guest), program_launch.read_ends(guest)
-        if (guest / program_launch.REFUSED).is_file():
-            shutil.rmtree(guest)
-            continue
-        if launch is not None and launch.is_probe:
-            continue
-        count += 1
-        is_before = launch is not None and launch.began_ms < counts_from_ms
-        before += is_before
-        skipped += not is_before and program_launch.is_skipped_test(guest)
-        unwatched += launch is None or program_launch.unwatched(guest) is not None
-        first = next((one for one in ends if launch is not None and one.pid == launch.pid), None)
-        crashed = first is not None and first.how == "killed" and first.number in fault_log.CRASHES
-        if launch is not None and any(one.how != "replaced" and one.number for one in ends):
-            failed.append(launch.text)
-        log.append(
-            run_folder.GuestEvent(
-                name=guest.name,
-                end="signal" if crashed else "stopped",
-                detail=describe_exit(-first.number).detail if crashed and first is not None else "",
-                test=command.title,
-                own=True,
-                pid=launch.pid if launch is not None else 0,
-                left=(fault_log.ledger_of(guest / fault_log.NAME).name,),
-            )
-        )
-    outcome, message, doubt = _outcome(command, target, end, count, before, skipped, [] if unwatched else failed)
+    programs = list(_emulated_programs(cell))
+    for one in programs:
+        log.append(one.event(command.title))
+    of_tests = [one for one in programs if not one.began_before(counts_from_ms)]
+    failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
+    outcome, message, doubt = _outcome(
+        command,
+        target,
+        end,
+        count=len(programs),
+        before=len(programs) - len(of_tests),
+        skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
+        failed=[] if any(one.is_unwatched for one in programs) else failed,
+    )
     log.append(
         run_folder.TestEvent(
             name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
@@ -324,7 +368,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
 
 
 def _outcome(
-    command: CommandRecord, target: str, end: CommandEnd, count: int, before: int, skipped: int, failed: list[str]
+    command: CommandRecord, target: str, end: CommandEnd, *, count: int, before: int, skipped: int, failed: list[str]
 ) -> tuple[run_folder.Outcome, str, str]:
     """The outcome of the command, its message, and why that says nothing about the target.
 
