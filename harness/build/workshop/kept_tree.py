@@ -107,20 +107,15 @@ def bring_up_to_date(kept: KeptTree, tree: Path, sources: Sequence[SourceFile], 
     changed = {place for place in now if kept.sources.get(place) != now[place]}
     if now.keys() != kept.sources.keys() or not all(map(_COMPILED.search, changed)):
         return False
-    stale = {name for name, read in kept.reads.items() if not changed.isdisjoint(read)}
     found = {name: path for name, path, _ in files_below(tree) if name not in now}
     for name, path in found.items():
         if name not in kept.products:
             # Drivers of units and what else was compiled after the server.
             path.unlink()
-    for name, digest in kept.products.items():
-        if name in found and _digest(found[name]) == digest:
-            continue
-        if name not in kept.reads:
-            return False
-        # The units' programs rename a symbol of an object.
-        stale.add(name)
-    if any(_folder(name) != _SOURCES for name in stale):
+    # The units' programs rename a symbol of an object.
+    altered = {name for name, digest in kept.products.items() if name not in found or _digest(found[name]) != digest}
+    stale = altered | {name for name, read in kept.reads.items() if not changed.isdisjoint(read)}
+    if not altered <= kept.reads.keys() or any(_folder(name) != _SOURCES for name in stale):
         return False
     for name in [*stale, *(str(PurePosixPath(name).with_suffix(".d")) for name in stale), *programs]:
         (tree / name).unlink(missing_ok=True)
@@ -161,10 +156,22 @@ class MadeTree:
 
         `preprocess` runs a compiler in a folder and returns what it prints.
         """
-        tree, before, output = self._tree, self._before, self.output
+        tree, output = self._tree, self.output
         products = {name: _digest(path) for name, path, _ in files_below(tree) if name not in sources}
         if output is None or not all(_KNOWN_PRODUCTS.search(name) or _is_elf(tree / name) for name in products):
             return None
+        reads = self._reads(products, preprocess)
+        known = sources.keys() | products.keys()
+        # A compiler that read nothing, or something outside of the tree, was not understood.
+        if not reads or any(not read or not known.issuperset(read) for read in reads.values()):
+            return None
+        return KeptTree(recipe=recipe, sources=dict(sources), products=products, reads=reads, output=output)
+
+    def _reads(
+        self, products: Mapping[str, str], preprocess: Callable[[Path, list[str]], str]
+    ) -> dict[str, list[str]] | None:
+        """Object -> the files that its compiler read; None if it is unknown how an object was made."""
+        tree, before = self._tree, self._before
         reads: dict[str, list[str]] = {}
         unknown: dict[str, Compilation] = {}
         for name in (name for name in products if name.endswith(".o")):
@@ -179,12 +186,7 @@ class MadeTree:
                 reads[name] = _resolved(prerequisites(rule), str(beside.parent))
             else:
                 unknown[name] = self._calls[name]
-        reads |= _asked(unknown, tree, preprocess)
-        known = sources.keys() | products.keys()
-        # A compiler that read nothing, or something outside of the tree, was not understood.
-        if not reads or any(not read or not known.issuperset(read) for read in reads.values()):
-            return None
-        return KeptTree(recipe=recipe, sources=dict(sources), products=products, reads=reads, output=output)
+        return reads | _asked(unknown, tree, preprocess)
 
 
 def _digest(path: Path) -> str:
