@@ -18,7 +18,7 @@ from harness.report.misaligned_sites import FATES, counters_text, sites
 from harness.report.verdict_sentence import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -36,24 +36,7 @@ SHOWN_CHARACTERS = 300
 
 def show(console: Console, judgement: Judgement) -> None:
     """Print the whole judgement."""
-    suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
-    table = Table(
-        title=_escaped(judgement.server)
-        + (f"  {_escaped(level_text(judgement.optimisation))}" if judgement.optimisation else "")
-        + f"  policy {_escaped(judgement.policy)}"
-        + (f"  allocator {judgement.allocator}" if judgement.allocator != "libc" else "")
-        + (f"  toolchain {judgement.toolchain}" if judgement.toolchain != DEFAULT_FAMILY else "")
-        + (f"  environment {judgement.environment}" if judgement.environment != "usual" else "")
-        + (f"  io {judgement.io}" if judgement.io != "unix" else ""),
-        title_justify="left",
-    )
-    table.add_column("target")
-    for suite in suites:
-        table.add_column(_escaped(suite))
-    for target in dict.fromkeys(cell.target for cell in judgement.cells):
-        row = {cell.suite: _cell_text(cell) for cell in judgement.cells if cell.target == target}
-        table.add_row(_escaped(target), *[row.get(suite, "") for suite in suites])
-    console.print(table)
+    console.print(_cells_table(judgement))
     for cell in judgement.cells:
         if cell.verdict in {Verdict.UNKNOWN, Verdict.SKIP}:
             colour = _COLOURS[cell.verdict]
@@ -108,6 +91,31 @@ def _show_misaligned_sites(console: Console, judgement: Judgement) -> None:
         console.print(f"  {target}: {counters_text(counters)}", markup=False)
 
 
+def _cells_table(judgement: Judgement) -> Table:
+    """Targets by suites."""
+    table = Table(title=_settings_text(judgement), title_justify="left")
+    suites = list(dict.fromkeys(cell.suite for cell in judgement.cells))
+    for heading in ("target", *map(_escaped, suites)):
+        table.add_column(heading)
+    for target in dict.fromkeys(cell.target for cell in judgement.cells):
+        row = {cell.suite: _cell_text(cell) for cell in judgement.cells if cell.target == target}
+        table.add_row(_escaped(target), *[row.get(suite, "") for suite in suites])
+    return table
+
+
+def _settings_text(judgement: Judgement) -> str:
+    """The server, and how it was built and run where that is unusual."""
+    level = [_escaped(level_text(judgement.optimisation))] if judgement.optimisation else []
+    settings = {
+        "allocator": (judgement.allocator, "libc"),
+        "toolchain": (judgement.toolchain, DEFAULT_FAMILY),
+        "environment": (judgement.environment, "usual"),
+        "io": (judgement.io, "unix"),
+    }
+    unusual = [f"{name} {value}" for name, (value, default) in settings.items() if value != default]
+    return "  ".join([_escaped(judgement.server), *level, f"policy {_escaped(judgement.policy)}", *unusual])
+
+
 def _cell_text(cell: CellVerdict) -> str:
     colour = _COLOURS[cell.verdict]
     counts = (
@@ -147,18 +155,8 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
     if finding.known:
         line(f"    known        {finding.known}")
     line(f"    id           {finding.id}")
-    # The table of misaligned sites already shows an audit's witnesses. Show them here only if there are no others.
-    shown = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
-    shown = finding.witnesses if whole else shown
-    for witness in shown:
-        detail = "  ".join(part for part in (witness.instruction, witness.access, reported_by(witness)) if part)
-        line(f"    {witness.target:<12} {place_of(witness)}  {detail}")
-        if witness.kernel:
-            line(f"    {'':<12} its kernel said {witness.kernel}")
-        if witness.difference:
-            line(f"    {'':<12} {described(witness.difference)}")
-    if len(shown) < len(finding.witnesses):
-        line(f"    {'':<12} and {len(finding.witnesses) - len(shown)} more of the audit")
+    for text in _witness_lines(finding, whole=whole):
+        line(text)
     first = finding.witnesses[0]
     if len(first.backtrace) > 1:
         frames = first.backtrace if whole else first.backtrace[:SHOWN_FRAMES]
@@ -170,6 +168,23 @@ def show_finding(console: Console, finding: Finding, where: str = "", *, whole: 
         cut = not whole and len(finding.command) > SHOWN_CHARACTERS
         line(f"    command      {finding.command[:SHOWN_CHARACTERS] + '…' if cut else finding.command}")
     line(f"    replay       {finding.replay}")
+
+
+def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:
+    """The finding's witnesses. The table of misaligned sites already shows those of an audit: without `whole`, they
+    are shown only if there are no others.
+    """
+    shown = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
+    shown = finding.witnesses if whole else shown
+    for witness in shown:
+        detail = "  ".join(part for part in (witness.instruction, witness.access, reported_by(witness)) if part)
+        yield f"    {witness.target:<12} {place_of(witness)}  {detail}"
+        if witness.kernel:
+            yield f"    {'':<12} its kernel said {witness.kernel}"
+        if witness.difference:
+            yield f"    {'':<12} {described(witness.difference)}"
+    if len(shown) < len(finding.witnesses):
+        yield f"    {'':<12} and {len(finding.witnesses) - len(shown)} more of the audit"
 
 
 def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
