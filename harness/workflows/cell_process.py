@@ -85,6 +85,23 @@ def cell_server() -> Iterator[ForkServer]:
             yield server
 
 
+class _OwnProgress:
+    """What a cell says of its progress, in a file of its folder."""
+
+    def __init__(self, cell: str, folder: Path, progress: Progress) -> None:
+        self._cell = cell
+        self._file = folder / run_folder.PROGRESS
+        self._progress = progress
+        self._repeated = ""
+
+    def repeat(self) -> None:
+        """Say its last line, unless that was said before: a suite repeats it only if something new happened."""
+        line = self._file.read_text("utf-8").strip() if self._file.is_file() else ""
+        if line and line != self._repeated:
+            self._progress.say(f"{self._cell}: {line}")
+            self._repeated = line
+
+
 def run_cell(
     spec: CellSpec, progress: Progress, *, fail_fast: bool = False, server: ForkServer | None = None
 ) -> CellRecord:
@@ -96,18 +113,6 @@ def run_cell(
     folder = spec.folder
     folder.mkdir(parents=True)
     write_cell(folder / "cell.json", spec)
-
-    reported = ""
-
-    def report_progress() -> None:
-        nonlocal reported
-        if (folder / run_folder.PROGRESS).is_file():
-            line = (folder / run_folder.PROGRESS).read_text("utf-8").strip()
-            # A suite says it again only if something new happened.
-            if line and line != reported:
-                progress.say(f"{cell}: {line}")
-                reported = line
-
     result = process.run(
         [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
         deadline_seconds=max(
@@ -117,17 +122,12 @@ def run_cell(
         log=folder / "pytest.log",
         folder=ROOT,
         environment=environment.for_cell(),
-        watch=report_progress if spec.limit_seconds or spec.upstream else None,
+        watch=_OwnProgress(cell, folder, progress).repeat if spec.limit_seconds or spec.upstream else None,
         watch_seconds=UsableTime.SAMPLE_SECONDS,
         spawn=server.spawn if server is not None else None,
         usable=True,
     )
-    problem = cell_problem(result, folder)
-    kind: ProblemKind = "deadline" if result.expired else "crash" if problem else ""
-    if spec.tests and result.code == NO_TESTS_COLLECTED:
-        problem, kind = f"none of its tests match --test {' '.join(spec.tests)}", "absent"
-    elif spec.without and result.code == NO_TESTS_COLLECTED:
-        problem, kind = "the change can reach none of its tests", "absent"
+    problem, kind = _problem_and_kind(spec, result)
     audit = " (audit)" if folder.name == run_folder.AUDIT else ""
     progress.say(f"{cell}{audit}: {_last_line(result.text)}")
     return CellRecord(
@@ -174,6 +174,16 @@ def cell_problem(result: process.Result, folder: Path) -> str:
     if result.code in {0, 1}:
         return ""
     return f"its test process ended with status {result.code}: {_last_line(result.text)}"
+
+
+def _problem_and_kind(spec: CellSpec, result: process.Result) -> tuple[str, ProblemKind]:
+    """Why a cell has no result, and whose fault that is; empty for a cell that has one."""
+    if spec.tests and result.code == NO_TESTS_COLLECTED:
+        return f"none of its tests match --test {' '.join(spec.tests)}", "absent"
+    if spec.without and result.code == NO_TESTS_COLLECTED:
+        return "the change can reach none of its tests", "absent"
+    problem = cell_problem(result, spec.folder)
+    return problem, "deadline" if result.expired else "crash" if problem else ""
 
 
 def _last_line(text: str) -> str:
