@@ -162,19 +162,10 @@ class _Load:
 
     def round(self) -> Round:
         guest, workload = self.guest, self.workload
-        with self._connected() as (stack, connections):
-            self._prepare(connections[0])
-            for _ in self._turns(connections, workload.warm_up, stack):
-                pass
-        # The first INFO makes tables that stay.
-        guest.info()
-        self._settled_memory()
+        self._warm_up()
         # Some servers fork a child at their start, to test the kernel.
         earlier = {one.pid for one in guest.counts.threads()}
-        if workload.during != "nothing":
-            guest.counts.hold_children(held=True)
-            guest.ask(FORKS[workload.during])
-            guest.await_held_child()
+        self._fork()
         # Memory counts where there are no clients, or idle ones.
         memory_before = self._settled_memory()
         with self._connected() as (stack, connections):
@@ -214,6 +205,22 @@ class _Load:
             turns=turns,
         )
         return Round(counts=counts, blocks=+executed, maps=maps)
+
+    def _warm_up(self) -> None:
+        with self._connected() as (stack, connections):
+            self._prepare(connections[0])
+            for _ in self._turns(connections, self.workload.warm_up, stack):
+                pass
+        # The first INFO makes tables that stay.
+        self.guest.info()
+        self._settled_memory()
+
+    def _fork(self) -> None:
+        """Have the server fork the child of the workload, if it has one, and hold that until the requests are over."""
+        if self.workload.during != "nothing":
+            self.guest.counts.hold_children(held=True)
+            self.guest.ask(FORKS[self.workload.during])
+            self.guest.await_held_child()
 
     def _timed_turns(self, turns: Iterable[int], before: BlockTable, timers: Sequence[int]) -> list[tuple[int, int]]:
         """The instructions of each wake-up, and how many runs of timers are among them. `before`: the blocks before."""
