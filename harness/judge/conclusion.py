@@ -106,8 +106,7 @@ def conclude(
         findings, outcomes, counters = judge(stored)
         if made_here:
             provenance.seal_all(Cache.default(), folder)
-        source_excerpt.collect(folder, run, findings, tree)
-        findings = suspects.collect(folder, implicated_code.collect(folder, findings, tree))
+        findings = _with_code(folder, run, findings, tree)
     lists = KnownLists.read(folder, run, known_file)
     marked = ordered(lists.marked(findings))
     compiler_reports = compiler_warnings.read(folder, run)
@@ -155,6 +154,12 @@ def conclude(
         left_out=left_out.tests(run),
     )
     return judgement, exit_code(judgement.verdict)
+
+
+def _with_code(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | None) -> list[Finding]:
+    """The findings with the code that they implicate. Keeps excerpts of the source in the run's folder."""
+    source_excerpt.collect(folder, run, findings, tree)
+    return suspects.collect(folder, implicated_code.collect(folder, findings, tree))
 
 
 def _unchecked(
