@@ -17,6 +17,7 @@ from harness.core.model import Record
 from harness.record.run_folder import CollectedEvent, EndEvent, Event, GuestEvent, ProcessorTime, TestEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 NAME = "events.jsonl"
@@ -84,9 +85,22 @@ def read(path: Path) -> Recorded:
     except FileNotFoundError:
         return Recorded(events=[], failed=0, doubts=[f"there is no {path.name}"])
     *lines, rest = content.split(b"\n")
-    doubts = [f"{path.name} ends in the middle of a line"] if rest else []
     decoded = [_decoded(line) for line in lines]
-    doubts += [f"line {number} of {path.name} is damaged" for number, one in enumerate(decoded, 1) if one is None]
+    cut = [f"{path.name} ends in the middle of a line"] if rest else []
+    last = decoded[-1] if decoded else None
+    end = last if isinstance(last, EndEvent) else None
+    return Recorded(
+        events=[one for one in decoded if isinstance(one, TestEvent | GuestEvent)],
+        failed=end.failed if end else 0,
+        processor_seconds=end.processor_seconds if end else 0.0,
+        processor=end.processor if end else None,
+        doubts=[*cut, *_doubts(path, lines, decoded)],
+    )
+
+
+def _doubts(path: Path, lines: Sequence[bytes], decoded: Sequence[Line | None]) -> list[str]:
+    """What is wrong with the complete lines of a log."""
+    doubts = [f"line {number} of {path.name} is damaged" for number, one in enumerate(decoded, 1) if one is None]
     first = decoded[0] if decoded else None
     last = decoded[-1] if decoded else None
     collected = first.tests if isinstance(first, CollectedEvent) else None
@@ -100,15 +114,7 @@ def read(path: Path) -> Recorded:
             doubts.append(f"{last.tests} of {collected} tests came to an end")
     else:
         doubts.append("its test process left no word of its end")
-    events: list[Event] = [one for one in decoded if isinstance(one, TestEvent | GuestEvent)]
-    end = last if isinstance(last, EndEvent) else None
-    return Recorded(
-        events=events,
-        failed=end.failed if end else 0,
-        processor_seconds=end.processor_seconds if end else 0.0,
-        processor=end.processor if end else None,
-        doubts=doubts,
-    )
+    return doubts
 
 
 def read_events(path: Path) -> list[Event]:
