@@ -250,14 +250,7 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
         base = registers[row["cfa"].reg]
         assert base is not None
         frame_address = base + row["cfa"].offset
-        before = dict(registers)
-        for number, rule in row.items():
-            if isinstance(number, int) and rule.type == "OFFSET":
-                registers[number] = stack.word(frame_address + rule.arg)
-            elif isinstance(number, int) and rule.type == "REGISTER":
-                registers[number] = before.get(rule.arg)
-            elif isinstance(number, int) and rule.type == "UNDEFINED":
-                registers[number] = None
+        before, registers = registers, _of_caller(registers, row, stack, frame_address)
         registers[stack_register] = frame_address - frames.frame_offset
         link = registers.get(return_register)
         if not link or (
@@ -267,6 +260,21 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
         pc = (link & ~frames.flag_bits) - 1
         chain.append(pc)
     return chain
+
+
+def _of_caller(
+    registers: dict[int, int | None], row: dict[Any, Any], stack: Stack, frame_address: int
+) -> dict[int, int | None]:
+    """The registers of a frame's caller, by the unwind rules in force in the frame; None for an unknown value."""
+    caller = dict(registers)
+    for number, rule in row.items():
+        if isinstance(number, int) and rule.type == "OFFSET":
+            caller[number] = stack.word(frame_address + rule.arg)
+        elif isinstance(number, int) and rule.type == "REGISTER":
+            caller[number] = registers.get(rule.arg)
+        elif isinstance(number, int) and rule.type == "UNDEFINED":
+            caller[number] = None
+    return caller
 
 
 @cache
