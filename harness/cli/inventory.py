@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from harness.cli.run_options import FolderOptions
     from harness.core.model import Flavour
+    from harness.workflows.cache_upkeep import CacheEntry, Holding
 
 
 Listed = TypeVar("Listed")
@@ -271,14 +272,12 @@ def clean(
         *(f"{size / 2**20:8.0f} MiB  {folder}" for folder, size in kinds.items()),
         f"{holding.bytes / 2**20:8.0f} MiB  in all, {of}",
     ]
-    chosen = []
     if yes:
         chosen = holding.entries
     elif older_seconds is not None:
-        releases = tuple(f"{name}-" for name in Catalog().servers) if keep_releases else ()
-        chosen = cache_upkeep.unused_for(holding, older_seconds, keep=lambda entry: entry.key.startswith(releases))
-    elif limit is not None:
-        chosen = cache_upkeep.beyond_limit(holding, limit)
+        chosen = _unused_for(holding, older_seconds, keep_releases=keep_releases)
+    else:
+        chosen = cache_upkeep.beyond_limit(holding, limit) if limit is not None else []
     gone = cache_upkeep.remove(cache, chosen)
     freed = sum(entry.bytes for entry in gone)
     if yes and len(gone) == len(chosen):
@@ -292,6 +291,12 @@ def clean(
     else:
         click.echo("\n".join(shown))
     return ExitCode.PASS
+
+
+def _unused_for(holding: Holding, seconds: float, *, keep_releases: bool) -> list[CacheEntry]:
+    """The entries that no command has used for so long. `keep_releases`: without those of the named releases."""
+    releases = tuple(f"{name}-" for name in Catalog().servers) if keep_releases else ()
+    return cache_upkeep.unused_for(holding, seconds, keep=lambda entry: entry.key.startswith(releases))
 
 
 @click.command("completion")
