@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from harness.core.finding import Finding
     from harness.core.model import Allocator, Tier
+    from harness.judge.findings import Judgement
     from harness.workflows.mutation_testing.mutations import Mutation
     from harness.workflows.workbench import Workbench
 
@@ -101,25 +102,8 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         # The mutant keeps the release's name, by which ccache recognises the files that have not changed.
         tree = place / planted.server
         mutations.plant(planted, original.path, tree)
-        # The release may fail a test before the one that finds the bug: only whole cells show that none does.
-        for fail_fast in (True, False):
-            shutil.rmtree(place / "run", ignore_errors=True)
-            request = planted_request(
-                bench,
-                str(tree),
-                targets=wanted,
-                suites=planted.suites,
-                tier=planted.tier,
-                run=place / "run",
-                install=install,
-                allocator=planted.allocator,
-                fail_fast=fail_fast,
-            )
-            judgement, _ = check.Check(bench, request).run()
-            formats.write(request.run, judgement)
-            found = mutations.caught(planted, judgement.findings)
-            if all(found[target] for target in wanted):
-                break
+        judgement = _checked(bench, planted, tree, place / "run", targets=wanted, install=install)
+    found = mutations.caught(planted, judgement.findings)
     annotated_files = [place.file for place in github.annotated_places(judgement).values()]
     return MutationRow(
         mutation=planted.name,
@@ -127,13 +111,39 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
         fault=planted.fault,
         allocator=planted.allocator,
         seconds=round(time.monotonic() - started, 1),
-        run=str(request.run),
+        run=str(place / "run"),
         seen=[_result(target, found[target]) for target in wanted],
         findings=len(judgement.findings),
         causes=len(judgement.findings_by_cause()),
         annotations=len(annotated_files),
         at_fault=sum(file in {edit.file for edit in planted.edits} for file in annotated_files),
     )
+
+
+def _checked(
+    bench: Workbench, planted: Mutation, tree: Path, run: Path, *, targets: Sequence[str], install: bool
+) -> Judgement:
+    """The judgement of a mutant, whose run ends at the first failed tests if these find the bug on every target."""
+    # The release may fail a test before the one that finds the bug: only whole cells show that none does.
+    for fail_fast in (True, False):
+        shutil.rmtree(run, ignore_errors=True)
+        request = planted_request(
+            bench,
+            str(tree),
+            targets=targets,
+            suites=planted.suites,
+            tier=planted.tier,
+            run=run,
+            install=install,
+            allocator=planted.allocator,
+            fail_fast=fail_fast,
+        )
+        judgement, _ = check.Check(bench, request).run()
+        formats.write(run, judgement)
+        found = mutations.caught(planted, judgement.findings)
+        if all(found[target] for target in targets):
+            break
+    return judgement
 
 
 def planted_request(
