@@ -40,7 +40,9 @@ from tools.matrix.page import bugs_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from harness.core.finding import Finding
     from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
     from harness.workflows.mutation_testing.mutations import Edit
     from harness.workflows.replay.recurrence import Outcome
     from tools.bugs import Answer, Bug, BugCheck, Patch, StoredAnswer, StreamCheck
@@ -155,25 +157,31 @@ def judged_patched(question: Question, judgement: Judgement, known: dict[str, Bu
     if answer != "unclear":
         return answer, reason
     others = {name: bug for name, bug in known.items() if name != question.bug.name}
-    excused: dict[str, list[str]] = {}
-    for finding in judgement.findings:
-        names = bugs_of(question.server, seen(finding, finding.witnesses), others)
-        if not names and not finding.known:
-            return "unclear", reason
-        excused[finding.id] = names or ["known"]
-    # A failed test without a finding has no excuse.
-    tests = {one.test for finding in judgement.findings for witness in finding.witnesses for one in witness.occasions}
+    excuses = [_excuses(question.server, finding, others) for finding in judgement.findings]
     cells = [one for one in judgement.cells if one.suite != CANARY_SUITE]
-    canaries = [one.verdict for one in judgement.cells if one.suite == CANARY_SUITE]
-    looked = set(canaries) == {Verdict.PASS} and cells and all(one.passed for one in cells)
-    if (
-        not looked
-        or any(one.verdict is Verdict.UNKNOWN for one in cells)
-        or sum(one.failed for one in cells) > len(tests)
-    ):
+    if not all(excuses) or not _is_conclusive(judgement, cells):
         return "unclear", reason
-    told = sorted({name for names in excused.values() for name in names})
+    told = sorted({name for names in excuses for name in names})
     return "gone", f"{sum(one.passed for one in cells)} tests passed; others fail for {', '.join(told)}"
+
+
+def _excuses(server: str, finding: Finding, others: dict[str, Bug]) -> list[str]:
+    """The other bugs that a finding shows, or `known`; none for a finding that a bug asked for may have caused."""
+    return bugs_of(server, seen(finding, finding.witnesses), others) or (["known"] if finding.known else [])
+
+
+def _is_conclusive(judgement: Judgement, cells: Sequence[CellVerdict]) -> bool:
+    """Whether the canaries and other tests passed, nothing is unknown, and a finding explains each failed test.
+    `cells`: those of the judgement without the canaries'.
+    """
+    canaries = {one.verdict for one in judgement.cells if one.suite == CANARY_SUITE}
+    tests = {one.test for finding in judgement.findings for witness in finding.witnesses for one in witness.occasions}
+    return (
+        canaries == {Verdict.PASS}
+        and len(cells) > 0
+        and all(one.passed and one.verdict is not Verdict.UNKNOWN for one in cells)
+        and sum(one.failed for one in cells) <= len(tests)
+    )
 
 
 def judged(check: BugCheck, judgement: Judgement) -> tuple[Answer, str]:
