@@ -203,8 +203,36 @@ def read_bugs(folder: Path = FOLDER, catalog: Catalog | None = None) -> dict[str
     catalog = catalog or Catalog()
     bugs = {path.stem: read_toml(path, Bug, name=path.stem) for path in sorted(folder.glob("*.toml"))}
     for bug in bugs.values():
-        _check_names(bug, folder / f"{bug.name}.toml", catalog)
+        _check(bug, folder / f"{bug.name}.toml", catalog)
     return bugs
+
+
+def _check(bug: Bug, path: Path, catalog: Catalog) -> None:
+    """Raise UsageError for a bug that contradicts itself, names what does not exist or cannot be reproduced."""
+    _check_patches(bug, path)
+    _check_names(bug, path, catalog)
+    if both := sorted({*bug.has, *bug.by_source} & {*bug.lacks}):
+        raise UsageError(
+            f"{both[0]} both has and lacks the bug", where=str(path), remedy="remove it from one of the lists"
+        )
+    for stream in bug.streams:
+        if not (ROOT / stream.file).is_file():
+            raise UsageError(f"no file '{stream.file}'", where=str(path), remedy="the path begins in the checkout")
+    if not bug.ways and not bug.command:
+        raise UsageError(
+            "nothing says how to reproduce the bug", where=str(path), remedy="add [[checks]], [[streams]] or `command`"
+        )
+
+
+def _check_patches(bug: Bug, path: Path) -> None:
+    for patch in bug.patches:
+        if patch.server not in {*bug.has, *bug.by_source} or not bug.proofs(patch):
+            raise UsageError(
+                f"the patch for {patch.server} cannot be proved",
+                where=str(path),
+                because="the release does not have the bug, or no check asks it for the bug",
+                remedy="name a release of `has` and give it one of [[checks]]",
+            )
 
 
 def _check_names(bug: Bug, path: Path, catalog: Catalog) -> None:
@@ -217,30 +245,11 @@ def _check_names(bug: Bug, path: Path, catalog: Catalog) -> None:
         "suite": ([check.suite for check in bug.checks], catalog.suites),
         "policy": ([check.policy for check in bug.checks], catalog.policies),
     }
-    for patch in bug.patches:
-        if patch.server not in {*bug.has, *bug.by_source} or not bug.proofs(patch):
-            raise UsageError(
-                f"the patch for {patch.server} cannot be proved",
-                where=str(path),
-                because="the release does not have the bug, or no check asks it for the bug",
-                remedy="name a release of `has` and give it one of [[checks]]",
-            )
     for noun, (names, known) in named.items():
         for name in names:
             if name not in known:
                 near = ", ".join(near_names(name, known)) or ", ".join(known)
                 raise UsageError(f"no {noun} '{name}'", where=str(path), remedy=f"one of these: {near}")
-    if both := sorted({*bug.has, *bug.by_source} & {*bug.lacks}):
-        raise UsageError(
-            f"{both[0]} both has and lacks the bug", where=str(path), remedy="remove it from one of the lists"
-        )
-    for stream in bug.streams:
-        if not (ROOT / stream.file).is_file():
-            raise UsageError(f"no file '{stream.file}'", where=str(path), remedy="the path begins in the checkout")
-    if not bug.ways and not bug.command:
-        raise UsageError(
-            "nothing says how to reproduce the bug", where=str(path), remedy="add [[checks]], [[streams]] or `command`"
-        )
 
 
 def read_answers(path: Path = ANSWERS) -> StoredAnswers:
