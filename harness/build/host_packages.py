@@ -66,14 +66,10 @@ def diagnose(
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")
     packages = {*SUITE_PACKAGES, *packages_for_sources()}
-    if for_tests and not any(shutil.which(name) for name in BROWSERS):
-        packages.add(BROWSER_PACKAGE)
-    if for_tests and not any(shutil.which(name) for name in ("actionlint", "go")):
-        packages.add(GO_PACKAGE)
+    if for_tests:
+        packages.update(_test_packages())
     for name in [*targets, "native"]:
         packages.update(catalog.toolchain_of(catalog.targets[name]).packages)
-    if for_tests:
-        packages.add(googletest.PACKAGE)
     if (debugger or for_tests) and (set(targets) != {"native"} or shutil.which("gdb") is None):
         packages.add(DEBUGGER_PACKAGE)
     packages.update(_emulator_packages(catalog, targets, emulator, counts=counts))
@@ -85,6 +81,13 @@ def diagnose(
     useful = tuple(package for package in missing if package not in packages)
     missing = [package for package in missing if package in packages]
     return Diagnosis(packages=missing, command=_command(missing), useful=useful)
+
+
+def _test_packages() -> list[str]:
+    """The packages that only the project's own tests need."""
+    browser = [] if any(shutil.which(name) for name in BROWSERS) else [BROWSER_PACKAGE]
+    go = [] if any(shutil.which(name) for name in ("actionlint", "go")) else [GO_PACKAGE]
+    return [*browser, *go, googletest.PACKAGE]
 
 
 def _emulator_packages(catalog: Catalog, targets: Sequence[str], emulator: str, *, counts: bool) -> list[str]:
