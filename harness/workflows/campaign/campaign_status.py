@@ -5,7 +5,7 @@ it.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -100,7 +100,10 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
     journal, state, arrived = folder.journal(), folder.state(), folder.arrived()
     complete = len(arrived) >= len(folder.jobs) or bool(journal and journal[-1].what == "ended")
     working = state if state is not None and time.time() - state.at < STALE_SECONDS and not complete else None
-    landed = [entry for entry in journal if entry.what == "landed"]
+    entries: dict[str, list[JournalEntry]] = defaultdict(list)
+    for entry in journal:
+        entries[entry.what].append(entry)
+    landed = entries["landed"]
     rate = _rate([entry.at for entry in landed])
     missing = len(folder.jobs) - len(arrived)
     given = working.given if working is not None else 0
@@ -119,15 +122,15 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
         cells_arrived=len(cells),
         jobs_per_minute=round(rate * 60, 2),
         minutes_left=round(missing / rate / 60, 1) if rate else None,
-        lost=sum(entry.what == "lost" for entry in journal),
-        again=sum(entry.what == "again" for entry in journal),
-        refused=[f"{entry.worker}: {entry.why}" for entry in journal if entry.what == "refused"],
+        lost=len(entries["lost"]),
+        again=len(entries["again"]),
+        refused=[f"{entry.worker}: {entry.why}" for entry in entries["refused"]],
         verdicts=dict(Counter(map(str, cells.values()))),
         findings=_findings(judged),
         workers=_workers(working, Counter(entry.worker for entry in landed)),
-        remarks=[f"{entry.job} ran twice: {entry.why}" for entry in journal if entry.what == "again" and entry.why],
+        remarks=[f"{entry.job} ran twice: {entry.why}" for entry in entries["again"] if entry.why],
         arrivals=[(round(entry.at - began, 1), number) for number, entry in enumerate(landed, 1)],
-        corpora=_corpora([entry for entry in journal if entry.what == "learned"], began),
+        corpora=_corpora(entries["learned"], began),
     )
 
 

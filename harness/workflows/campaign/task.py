@@ -117,15 +117,10 @@ def _carried_out(
         )
         text = output.read_text("utf-8", "replace")
         shown = "\n".join(result.text.splitlines()[-SHOWN_LINES:])
-        if result.expired:
-            problem = f"it did not end within {result.seconds:.0f} s"
-            return _report(given, started, ExitCode.INFRASTRUCTURE, problem=problem, messages=shown)
-        if result.code not in JUDGED or (job.RUN in given.words and not (run / "findings.json").is_file()):
-            # A signal, or an exit code that is not a judgement.
-            code = ExitCode(result.code) if result.code in set(ExitCode) - JUDGED else ExitCode.INFRASTRUCTURE
-            if code is ExitCode.INFRASTRUCTURE:
-                _Withdrawal.begin()
-            return _report(given, started, code, problem=_error_in(shown) or f"status {result.code}", messages=shown)
+        is_judged = job.RUN not in given.words or (run / "findings.json").is_file()
+        if result.expired or result.code not in JUDGED or not is_judged:
+            code, problem = _failure(result, shown)
+            return _report(given, started, code, problem=problem, messages=shown)
         if given.learns:
             learned.write_new(run / job.LEARNED)
         content = archive.pack(run) if run.is_dir() else b""
@@ -139,6 +134,20 @@ def _carried_out(
         return _report(
             given, started, ExitCode(result.code), messages=shown, output=text, digest=digest, content=content
         )
+
+
+def _failure(result: process.Result, shown: str) -> tuple[ExitCode, str]:
+    """The exit code and the problem of a command that gave no judgement. `shown`: the end of its messages.
+
+    If the machine may be at fault, it takes no job for a while, unless the command merely took too long.
+    """
+    if result.expired:
+        return ExitCode.INFRASTRUCTURE, f"it did not end within {result.seconds:.0f} s"
+    # A signal, or an exit code that is not a judgement.
+    code = ExitCode(result.code) if result.code in set(ExitCode) - JUDGED else ExitCode.INFRASTRUCTURE
+    if code is ExitCode.INFRASTRUCTURE:
+        _Withdrawal.begin()
+    return code, _error_in(shown) or f"status {result.code}"
 
 
 def _parts(given: job.CampaignJob, server: str) -> list[tuple[str, str]]:
