@@ -282,12 +282,7 @@ def _unknown(
     `met`: the patterns of encodings; `unread`: those of encodings that the disassembler does not know.
     """
     table, state = decoded.table, decoded.state
-    chance = random.Random(1)
-    words = decoded.samples(chance)
-    bits = table.states[state].bits
-    for word in (chance.getrandbits(bits) for _ in range(RANDOM_WORDS)):
-        if any(decoder.decodes(word) for decoder, _ in decoded.decoders):
-            words.setdefault(decoded.pattern_of(word), []).append(word)
+    words = _sampled_words(decoded)
     every = [word for listed in words.values() for word in listed]
     texts = dict(zip(every, disassembled(table, sweep.tools, state, every), strict=True))
     for pattern, listed in words.items():
@@ -302,6 +297,17 @@ def _unknown(
             yield f"{state} {pattern}: the disassembler knows no access, but {[texts[word] for word in listed[:3]]}"
         elif pattern not in met and unexplained:
             yield f"{state} {pattern}: no encoding makes it; it is {[texts[word] for word in unexplained[:3]]}"
+
+
+def _sampled_words(decoded: DecodedState) -> dict[Pattern | None, list[int]]:
+    """Pattern -> words that it decodes: samples of each pattern, and random words; None for words without one."""
+    chance = random.Random(1)
+    words = decoded.samples(chance)
+    bits = decoded.table.states[decoded.state].bits
+    for word in (chance.getrandbits(bits) for _ in range(RANDOM_WORDS)):
+        if any(decoder.decodes(word) for decoder, _ in decoded.decoders):
+            words.setdefault(decoded.pattern_of(word), []).append(word)
+    return words
 
 
 def _is_made(sweep: Made, state: str, text: str, word: int) -> bool:

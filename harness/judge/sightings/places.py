@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
+    from harness.core.finding import Access
     from harness.record.fault_log import Fault
     from harness.record.run_folder import CellRecord, RunRecord, TestEvent
 
@@ -55,12 +56,8 @@ def from_fault(
     if of_assertion:
         frames = of_assertion
         kind = "assertion"
-    elif _in_handler(fault, before, machine):
-        kind = f"{IN_HANDLER}-{name.lower()}"
-    elif fault.call_number >= 0:
-        kind = FORBIDDEN_CALL
     else:
-        kind = "alignment" if access else "out-of-bounds" if beyond else name.lower()
+        kind = _kind(fault, name, access, before, machine, beyond=beyond)
     if kind in {"assertion", FORBIDDEN_CALL}:
         instruction = ""
     function = frames[0].function
@@ -84,6 +81,17 @@ def from_fault(
         launched=guest if (guest / program_launch.LAUNCH).is_file() else None,
         **fields_of(test, guest),
     )
+
+
+def _kind(fault: Fault, name: str, access: Access | None, before: list[Fault], machine: str, *, beyond: bool) -> str:
+    """The kind of a fault that no assertion caused. `beyond`: it is outside of the guard allocator's blocks."""
+    if _in_handler(fault, before, machine):
+        return f"{IN_HANDLER}-{name.lower()}"
+    if fault.call_number >= 0:
+        return FORBIDDEN_CALL
+    if access is not None:
+        return "alignment"
+    return "out-of-bounds" if beyond else name.lower()
 
 
 def _in_handler(fault: Fault, before: list[Fault], machine: str) -> bool:
