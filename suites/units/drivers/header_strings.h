@@ -1,12 +1,12 @@
 /*
- * Strings with a header: made, grown and cut across the lengths at which the header changes. The server and its client
- * library have a copy each of these functions, under other names. Whoever includes this defines
+ * Strings with a header: created, grown and cut across the lengths at which the header changes. The server and its client
+ * library each have a copy of these functions, under different names. A file that includes this one defines:
  *
  *     STRING         the type
  *     CALL(name)     a function
  *     TYPE(bits)     the number of a header's type
  *     HEADER(bits)   a header's structure
- *     SHRINK(string) the call that gives up what is free
+ *     SHRINK(string) the call that releases unused memory
  */
 #include "unit.h"
 
@@ -14,7 +14,7 @@ static const size_t sizes[] = {0,   1,   2,   7,   8,   15,  30,  31,  32,  33, 
                                126, 127, 128, 129, 253, 254, 255, 256, 257, 511, 512, 1023, 65534, 65535, 65536, 65537, 70000};
 #define SIZES (sizeof sizes / sizeof *sizes)
 
-/* Length, content, and the NUL that is promised behind it. */
+/* Show the length, the content, and the NUL that must follow it. */
 static void show(STRING string)
 {
     digest(string, CALL(len)(string));
@@ -37,7 +37,7 @@ static void made(void)
     }
 }
 
-/* By as much as leads over the next edge, and by one. */
+/* Grow strings to the next size, and by three bytes more. */
 static void grown(void)
 {
     for (size_t i = 0; i + 1 < SIZES; i++) {
@@ -96,7 +96,7 @@ static void compared(void)
     }
 }
 
-/* A byte less and one more, each by the header alone; and then as much as there is before the first NUL. */
+/* Remove and add a byte by changing only the header; then set the length to the position of the first NUL. */
 static void trimmed(void)
 {
     for (size_t i = 2; i < SIZES; i++) {
@@ -117,7 +117,7 @@ static void trimmed(void)
 }
 
 #ifdef HAS_HEADERS
-/* What a header of each size holds at most, in memory of our own: nobody can make a string of 2^64 bytes. */
+/* The largest values of each header. The driver makes the headers itself, because no string can have 2^64 bytes. */
 #define LARGEST(bits) ((bits) == 64 ? SIZE_MAX : (size_t)((UINT64_C(1) << ((bits) % 64)) - 1))
 #define HELD(bits)                                                                          \
     do {                                                                                    \
@@ -146,7 +146,7 @@ static void held(void)
     HELD(64);
 }
 #else
-/* Before 3.2 there is one header, of two ints. */
+/* Before 3.2, there is only one header, which consists of two ints. */
 static void held(void) {}
 #endif
 

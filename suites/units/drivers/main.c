@@ -1,8 +1,8 @@
 /*
- * `units NAME` runs one unit and ends with the line `> end NAME`. Exit status 0 when it got there, 4 for an unknown name.
- * The table is generated: what a server does not have is not in it.
+ * `units NAME` runs one unit and ends with the line `> end NAME`. The exit status is 0 if the unit ran to its end, and 4
+ * for an unknown name. The table is generated: it contains only the units that the server has.
  */
-/* posix_memalign: old makefiles ask for C99 and no more. */
+/* For posix_memalign: old makefiles request plain C99. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "unit.h"
@@ -20,8 +20,8 @@ struct unit {
 extern const struct unit units[];
 
 /*
- * Has data begin on a page of their own. SPARC's procedure linkage table is code in the middle of them, and an emulator
- * faults at each write to a page with code that it has translated: on 32 bits a unit took ten times as long.
+ * Makes the data start on a page of their own. On SPARC, the procedure linkage table is code among the data, and an
+ * emulator faults at each write to a page that contains translated code: on 32 bits, a unit took ten times as long.
  */
 __attribute__((aligned(8192), used)) static char first_of_data[1] = {1};
 
@@ -69,14 +69,14 @@ unsigned char *place_copy(size_t offset, const void *from, size_t length)
     return placed;
 }
 
-/* Whether the key of the present line is still open. */
+/* Whether the key of the current line is still open. */
 static int in_key;
 
 void line(const char *format, ...)
 {
     va_list arguments;
 
-    /* What the server or a detector writes never begins like this. */
+    /* No line of the server or of a detector begins like this. */
     printf("> ");
     va_start(arguments, format);
     vprintf(format, arguments);
@@ -119,7 +119,7 @@ void bytes(const void *from, size_t length)
     }
 }
 
-/* Length and CRC-32 (ISO 3309, reflected), which Python's library computes in C: for what is too long to be shown. */
+/* Length and CRC-32 (ISO 3309, reflected) of a value that is too long to show. Python's library computes it in C. */
 void digest(const void *from, size_t length)
 {
     static uint32_t rests[256];
@@ -148,7 +148,7 @@ void end(void)
 
 int main(int argc, char **argv)
 {
-    /* Whole lines, so that what a detector says comes between them; and what is written when it crashes is not lost. */
+    /* Whole lines, so that a detector's messages come between them and a crash loses no complete line. */
     setvbuf(stdout, NULL, _IOLBF, 1 << 16);
     for (const struct unit *unit = units; argc == 2 && unit->name != NULL; unit++) {
         if (strcmp(unit->name, argv[1]) == 0) {

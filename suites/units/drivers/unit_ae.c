@@ -1,4 +1,4 @@
-/* Timers of the event loop: their numbers and their delays have 64 bits on every machine. */
+/* Timers of the event loop: their identifiers and delays have 64 bits on every machine. */
 #include "ae.h"
 
 #include "unit.h"
@@ -26,7 +26,7 @@ static int fire(struct aeEventLoop *loop, long long id, void *data)
     return AE_NOMORE;
 }
 
-/* As many timers as there are, the second of which is deleted, are told by the numbers that they were given. */
+/* Create TIMERS timers and delete the second: each must be identified by the number that it was given. */
 static void numbers_from(long long first)
 {
     aeEventLoop *loop = aeCreateEventLoop(16);

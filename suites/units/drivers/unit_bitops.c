@@ -1,5 +1,5 @@
-/* BITCOUNT's and BITPOS' inner loops. The file itself is included: what they return differs from release to release. */
-/* First of all, because of what it asks of the C library. */
+/* The inner loops of BITCOUNT and BITPOS. The file itself is included: their return types differ between releases. */
+/* It comes first because it defines feature macros of the C library. */
 #include "bitops.c"
 
 #include "unit.h"
@@ -18,7 +18,7 @@ void unit_popcount(void)
     }
 }
 
-/* All bytes alike but one bit somewhere: the loop has to pass whole words, and then look into one. */
+/* All bytes are alike except for one bit: the loop must skip whole words, and then search one. */
 void unit_bitpos(void)
 {
     for (size_t i = 1; i < lengths_count; i++) {

@@ -1,4 +1,4 @@
-/* MessagePack as scripts write and read it: numbers of every width, behind a string of 0 to 15 bytes. */
+/* MessagePack, as scripts write and read it: numbers of every width after a string of 0 to 15 bytes. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static uint64_t bits_of(double number)
     return bits;
 }
 
-/* Put a function of the library on the stack: it is a global in all releases. */
+/* Push a function of the library, which is a global in all releases. */
 static void function(lua_State *lua, const char *name)
 {
     lua_getglobal(lua, "cmsgpack");

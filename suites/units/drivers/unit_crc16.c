@@ -1,4 +1,4 @@
-/* CRC16 of keys: the cluster's slots. */
+/* CRC16 of keys, which determines their slots in a cluster. */
 #include "unit.h"
 
 uint16_t crc16(const char *buf, int len);

@@ -1,4 +1,4 @@
-/* CRC64 of RDB files and DUMP payloads, from zero and going on from another checksum. */
+/* CRC64 of RDB files and DUMP payloads, from zero and as the continuation of another checksum. */
 #include "unit.h"
 
 #include "crc64.h"

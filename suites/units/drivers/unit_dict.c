@@ -1,4 +1,4 @@
-/* The hash functions of dictionaries before SipHash: MurmurHash2, and Bernstein's with lower case. */
+/* The hash functions that dictionaries used before SipHash: MurmurHash2, and Bernstein's on lower-case letters. */
 #include "unit.h"
 
 #include "dict.h"

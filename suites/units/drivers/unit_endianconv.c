@@ -1,13 +1,13 @@
 /*
- * The macros that store numbers in little-endian order: what they make of 2, 4 and 8 aligned bytes. In some releases they
- * take any pointer, in others the caller has to align it: those that do not are seen where they call, as in ziplist.c.
+ * The macros that store numbers in little-endian order, on 2, 4 and 8 aligned bytes. In some releases they accept any
+ * pointer. In others the caller has to align it: callers that do not are tested with their own file, such as ziplist.c.
  */
 #include "unit.h"
 
 #include <string.h>
 #include "endianconv.h"
 
-/* Where the server is little-endian they are nothing at all. */
+/* On a little-endian machine, the macros expand to nothing. */
 static void reverse(int size, void *at)
 {
     (void)at;

@@ -1,4 +1,4 @@
-/* The strings of hiredis, the client library that a sentinel is linked with. */
+/* The strings of hiredis, the client library that sentinels are linked with. */
 #include "../deps/hiredis/sds.h"
 
 #define STRING hisds

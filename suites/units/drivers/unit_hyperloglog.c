@@ -3,7 +3,7 @@
 
 uint64_t MurmurHash64A(const void *key, int len, unsigned int seed);
 
-/* hyperloglog.c's own. */
+/* The seed in hyperloglog.c. */
 #define SEED 0xadc83b19U
 
 void unit_murmurhash64a(void)

@@ -1,4 +1,4 @@
-/* The checks of containers that a dump or a file brings: whole ones, and the same with every byte changed or missing. */
+/* The integrity checks of containers from dumps and files: intact ones, and copies with changed or missing bytes. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -13,13 +13,13 @@
 
 typedef int (*check)(unsigned char *blob, size_t size, int deep);
 
-/* No container here has so many entries: whoever visits more goes round in circles. */
+/* More entries than any container here has: a check that visits as many goes round in circles. */
 static const int too_many = LARGEST;
 static int visited;
 
 static int visit(void) { return ++visited < too_many; }
 
-/* From 7.0 on a visitor of a ziplist is told the count, too. */
+/* Since 7.0, the visitor of a ziplist also receives the count. */
 typedef int (*visit_2)(unsigned char *, void *);
 
 static int visit_entry(unsigned char *entry, void *data)
@@ -45,7 +45,7 @@ static int check_ziplist(unsigned char *blob, size_t size, int deep)
     return ziplistValidateIntegrity(blob, size, deep, VISITOR, NULL);
 }
 
-/* From 7.0 on it takes a visitor, and in newest releases there is no shallow check. */
+/* Since 7.0, the check of a listpack takes a visitor. The newest releases have no shallow check. */
 typedef int (*check_3)(unsigned char *, size_t, int);
 typedef int (*check_entry)(unsigned char *, unsigned int, void *);
 typedef int (*check_5)(unsigned char *, size_t, int, check_entry, void *);
@@ -75,7 +75,7 @@ static int check_listpack(unsigned char *blob, size_t size, int deep)
         (void (*)(void))lpValidateIntegrity, blob, size, deep);
 }
 
-/* The answer for each place: 1 and 0 as the server gives it, and 2 where it went round in circles. */
+/* The answer for each place: the server's 1 or 0, or 2 if the check went round in circles. */
 static void ask(const char *how, check of, const unsigned char *blob, size_t size)
 {
     static char text[2 * LARGEST + 2] = "x";
@@ -87,7 +87,7 @@ static void ask(const char *how, check of, const unsigned char *blob, size_t siz
     line("%s", how);
     more(text);
     for (size_t offset = 0; offset < OFFSETS; offset++) {
-        /* Only where an allocator puts a block: servers check nothing else, and read words there. */
+        /* Only places where an allocator puts blocks: servers check no others, and read words there. */
         unsigned char *placed = place_copy(offset * 8 % BOUNDARY, blob, size);
         int answer;
 
@@ -128,7 +128,7 @@ static void damage(check of, const unsigned char *blob, size_t size)
     }
 }
 
-/* Cut anywhere, with a head that is right again: the total, and a count of 65535, which says that nobody counted. */
+/* Cut the container at every length, and correct its head: the total size, and a count of 65535, which means unknown. */
 static void cut(check of, const unsigned char *blob, size_t size, size_t head, size_t count_at)
 {
     unsigned char other[LARGEST];
@@ -155,11 +155,11 @@ void unit_intset_integrity(void)
         set = intsetAdd(set, values[i], NULL);
         size = intsetBlobLen(set);
         damage(check_intset, (unsigned char *)set, size);
-        /* More entries by as much as makes their size wrap where it has 32 bits. It has one reader: it is no text. */
+        /* So many more entries that their size wraps in 32 bits. The deep check would then read all of them. */
         memcpy(wrapped, set, size);
         wrapped[7] |= wrapped[0] == 2 ? 0x80 : wrapped[0] == 4 ? 0x40 : 0x20;
         ask("shallow", check_intset, wrapped, size);
-        /* The same number twice: in order it is, and no set. */
+        /* The same number twice: it is in order, but it is not a set. */
         for (size_t at = 8 + wrapped[0]; at < size; at += wrapped[0]) {
             memcpy(wrapped, set, size);
             memcpy(wrapped + at, wrapped + at - wrapped[0], wrapped[0]);
@@ -169,7 +169,7 @@ void unit_intset_integrity(void)
     zfree(set);
 }
 
-/* No entry here ends with 0 or 128, which can be read as part of the length behind it. */
+/* No entry here ends with 0 or 128, which could be read as part of the length after it. */
 static unsigned char *place_text(size_t length)
 {
     unsigned char *text = place(0, length);
@@ -183,7 +183,7 @@ static const char *const small[] = {"text", "5", "-100", "3000", "70000", "-9000
 
 void unit_ziplist_integrity(void)
 {
-    /* Lengths of four bytes: of 3 bytes, and of as many as lead back to where the entry begins where pointers wrap. */
+    /* Lengths in four bytes: 3, and numbers so large that 32-bit pointers wrap, back to the start of the entry. */
     static const unsigned char wide[] = {20, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0x80, 0, 0, 0, 3, 'a', 'b', 'c', 0xff};
     unsigned char *list = ziplistNew(), *text = place_text(70), wrapped[sizeof wide];
 
@@ -228,7 +228,7 @@ void unit_listpack_integrity(void)
     lpFree(list);
 }
 
-/* By hand, since newest releases only read them. Two pairs, the second value with room behind it; a long value. */
+/* Handmade, because the newest releases only read them: two pairs with free space after the second; a long value. */
 void unit_zipmap_integrity(void)
 {
     static const unsigned char two[] = {2, 1, 'k', 3, 0, 'a', 'b', 'c', 2, 'k', '2', 1, 2, 'v', '.', '.', 0xff};

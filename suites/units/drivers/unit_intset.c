@@ -1,10 +1,10 @@
-/* Intsets: each value added, in three orders; then found, read and removed. The blob is what goes into RDB files. */
+/* Intsets: each value is added, in three orders, then found, read and removed. The blob is stored in RDB files. */
 #include "unit.h"
 
 #include "intset.h"
 #include "zmalloc.h"
 
-/* The edges of each width: an intset widens as its values do, and its lowest value may be the one that widens it. */
+/* The limits of each width: an intset grows wider with its values, and its lowest value may be the one that needs it. */
 static const int64_t edges[] = {0, 5, -3, 127, 128, -129, 255, 32767, -32768, 5, 32768, -32769, 65535, 8388608, 2147483647,
                                 -2147483647 - 1, 2147483648LL, -2147483649LL, 4294967296LL, 1234567890123456789LL,
                                 9223372036854775807LL, -9223372036854775807LL - 1};

@@ -1,4 +1,4 @@
-/* Listpacks: a first entry of 0 to 15 bytes puts all the others at every alignment. */
+/* Listpacks: a first entry of 0 to 15 bytes moves all others to every alignment. */
 #include "unit.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static unsigned char *new_1(void (*function)(void)) { return ((new_empty)functio
 
 static unsigned char *new_2(void (*function)(void)) { return ((new_sized)function)(0); }
 
-/* From 6.2 on lpNew() is told how much room there shall be. */
+/* Since 6.2, lpNew() takes the capacity. */
 #define NEW() _Generic(&lpNew, new_empty: new_1, default: new_2)((void (*)(void))lpNew)
 
 static unsigned char *append(unsigned char *list, size_t offset, const void *from, size_t length)
@@ -39,7 +39,7 @@ static void show(unsigned char *list)
     end();
 }
 
-/* An integer comes out as a number, or, if there is memory for it, as text. */
+/* lpGet() returns an integer as a number, or as text if it is given memory for that. */
 static void show_entry(unsigned char *entry, size_t offset)
 {
     int64_t count = 0;

@@ -1,4 +1,4 @@
-/* Lua's strings: each is hashed when it is made. */
+/* Lua's strings: each is hashed when it is created. */
 #include "unit.h"
 
 #include "../deps/lua/src/lua.h"

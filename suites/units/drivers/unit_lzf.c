@@ -1,13 +1,13 @@
-/* LZF of strings in RDB files and of quicklists' inner nodes: what it compresses, and what it makes of that again. */
+/* LZF, which compresses strings in RDB files and the inner nodes of quicklists: packed and unpacked bytes. */
 #include "unit.h"
 
 #include <string.h>
 #include "lzf.h"
 
-/* Servers compress nothing of 20 bytes or less (rdbSaveRawString). */
+/* Servers do not compress strings of 20 bytes or less (rdbSaveRawString). */
 #define SHORTEST 21
 
-/* Text of which every `period` bytes are the same again, but for one byte in seven. */
+/* Text that repeats every `period` bytes, except for one byte in seven. */
 static void repeat(unsigned char *to, size_t length, size_t period)
 {
     for (size_t i = 0; i < length; i++) {
@@ -24,7 +24,7 @@ void unit_lzf(void)
             continue;
         }
         for (size_t p = 0; p < sizeof periods / sizeof *periods; p++) {
-            /* Even where nothing repeats: a byte more for every 32, and some to spare. */
+            /* Enough even if nothing repeats: one more byte for every 32, and a reserve. */
             size_t room = lengths[i] + lengths[i] / 16 + 64;
 
             line("length %zu period %zu", lengths[i], periods[p]);

@@ -1,6 +1,6 @@
 /*
- * The test of memory, on memory that keeps what is written. Its functions take words of the machine's width, and halves of
- * a block; what lies behind the block is not theirs. The file itself is included: no header has them.
+ * The memory test, on memory that works. Its functions use words of the machine's width and the halves of a block. They
+ * must not change the memory after the block. The file itself is included, because no header declares them.
  */
 #include "memtest.c"
 
@@ -19,7 +19,7 @@ static unsigned char *block_of(size_t length)
     return place_pattern(0, length + BEHIND, SEED);
 }
 
-/* How many bytes are no more what the pattern has there. */
+/* The number of bytes that differ from the pattern. */
 static size_t changed(const unsigned char *block, size_t from, size_t to)
 {
     unsigned char *before = place_pattern(0, to, SEED);

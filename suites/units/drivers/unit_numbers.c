@@ -1,4 +1,4 @@
-/* Numbers and their text: string2ll, ll2string, and doubles. */
+/* Conversions between numbers and text: string2ll, ll2string, and those of doubles. */
 #include "unit.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static const long long numbers[] = {
     4294967296, 9223372036854775807LL, -9223372036854775807LL, -9223372036854775807LL - 1};
 #define NUMBERS (sizeof numbers / sizeof *numbers)
 
-/* As their bits: 0.1, 1/3, pi, integers at the edges of what a double holds, the smallest, the largest, infinity. */
+/* Bits of doubles: 0.1, 1/3, pi, integers around the limits of exactness, the smallest, the largest, infinity. */
 static const uint64_t doubles[] = {
     0, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000, 0x3fb999999999999a, 0x3fd5555555555555, 0x400921fb54442d18,
     0x3ff8000000000000, 0x40f86a0000000000, 0x41dfffffffc00000, 0x41e0000000000000, 0x41f0000000000000, 0x433fffffffffffff,
@@ -28,7 +28,7 @@ static const uint64_t doubles[] = {
     0x3e7ad7f29abcaf48, 0x54b249ad2594c37d, 0x0102030405060708, 0x4059000000000001, 0xc05edd2f1a9fbe77};
 #define DOUBLES (sizeof doubles / sizeof *doubles)
 
-/* The longest a 64-bit integer or a double gets here, and the NUL. */
+/* Enough for the text of any 64-bit integer or double, and the NUL. */
 #define ROOM 128
 
 void unit_string2ll(void)
@@ -89,7 +89,7 @@ void unit_d2string(void)
     for (size_t i = 0; i < DOUBLES; i++) {
         a_double(doubles[i]);
     }
-    /* Of all sizes: what converts doubles has a power of ten for every 27 of these 2,046 exponents. */
+    /* Doubles of all magnitudes: the conversion has one power of ten for every 27 of these 2,046 exponents. */
     for (uint64_t exponent = 1; exponent < 2047; exponent += 5) {
         a_double(exponent << 52 | exponent * 0x9e3779b97f4a7c15 >> 12);
     }

@@ -1,4 +1,4 @@
-/* Radix trees: streams' and the cluster's index. Values are pointers that a node of any length must still align. */
+/* Radix trees, the index of streams and of the cluster. A node of any length must align the pointers to its values. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #define LONGEST 48
 #define DEPTH 150
 
-/* What the keys lead to: pointers into this. */
+/* The keys' values are pointers into this array. */
 static char tokens[KEYS];
 
 typedef void *(*find_value)(rax *, unsigned char *, size_t);
@@ -28,11 +28,11 @@ static void *find_2(void (*function)(void), rax *tree, unsigned char *key, size_
     return ((find_and_store)function)(tree, key, length, &value) ? value : NULL;
 }
 
-/* In newer releases raxFind() gives the value through a pointer. */
+/* In newer releases, raxFind() stores the value through a pointer. */
 #define FIND(tree, key, length) \
     _Generic(&raxFind, find_value: find_1, default: find_2)((void (*)(void))raxFind, tree, key, length)
 
-/* Keys of many lengths that share beginnings: those of a length that leaves the same rest by 4 do. */
+/* Keys of many lengths, in groups that share a prefix. */
 static size_t key_length(size_t i) { return i * 7 % LONGEST; }
 
 static unsigned char *place_key(size_t i) { return place_pattern(i % OFFSETS, key_length(i), (unsigned)i / 8 % 4); }
@@ -100,7 +100,7 @@ static void walk(rax *tree)
     raxStop(&iterator);
 }
 
-/* From each key, from what is before it, behind it and in its middle, with each operator: where the iterator comes to. */
+/* Seek from each key, half of it and one byte more, also with another last byte; show where the iterator arrives. */
 static void seek(rax *tree, const char *operation, const unsigned char *from, size_t length, size_t offset)
 {
     static const char *const comparisons[] = {"==", "<", "<=", ">", ">=", "="};
@@ -152,7 +152,7 @@ static void seek_all(rax *tree)
     }
 }
 
-/* The sum of all keys' numbers and of the bytes by which branches differ. */
+/* Show the sum of all keys' values and of the bytes that lead to the branches. */
 static void touch(rax *tree)
 {
     line("touch %llu", (unsigned long long)raxSize(tree));
@@ -160,7 +160,7 @@ static void touch(rax *tree)
     end();
 }
 
-/* A walk ends at some key: where, is random. */
+/* Walk at random: any key may be the last. */
 static void stroll(rax *tree)
 {
     raxIterator iterator;
@@ -177,7 +177,7 @@ static void stroll(rax *tree)
     }
 }
 
-/* Each beginning of a long key is a key: the way down to the last is longer than an iterator's own stack. */
+/* Each prefix of a long key is a key: the path to the last does not fit on an iterator's own stack. */
 static void deep(void)
 {
     rax *tree = raxNew();
@@ -215,13 +215,13 @@ static void deep(void)
     raxFree(tree);
 }
 
-/* Words that share beginnings, which a drawing shows as chains and branches. The first is the name of no branch. */
+/* Words that share prefixes, which a drawing shows as chains and branches. */
 static const char *const words[] = {"o", "gr", "grape", "grapefruit", "graph", "green", "orange", "organ", "grapes", "z"};
 #define WORDS (sizeof words / sizeof *words)
-/* Less than a pipe holds. */
+/* Less than the capacity of a pipe. */
 #define LARGEST_DRAWING 8192
 
-/* Draws the tree, which has the first words, each with its number. raxShow() knows standard output alone. */
+/* Draw the tree, which contains the first `count` words with their numbers. raxShow() writes to standard output only. */
 static void draw(rax *tree, size_t count)
 {
     static unsigned char drawing[LARGEST_DRAWING];

@@ -1,4 +1,4 @@
-/* What the check of a file tells of numbers of keys, up to those that only a long holds. The file itself is included. */
+/* The numbers of keys that the check of an RDB file prints, up to the largest long. The file itself is included. */
 #include "redis-check-rdb.c"
 
 #include "unit.h"

@@ -1,4 +1,4 @@
-/* hiredis' reader of replies: each input as a whole, and byte by byte. */
+/* The reply reader of hiredis: it gets each input as a whole, and byte by byte. */
 #include "../deps/hiredis/hiredis.h"
 
 #include "unit.h"
@@ -27,7 +27,7 @@ static const char *const replies[] = {
     "*3\r\n:4294967297\r\n*2\r\n$1\r\na\r\n*1\r\n$-1\r\n+\xe4\r\n",
 };
 
-/* First bytes that no version of the protocol has. */
+/* First bytes that no version of the protocol defines. */
 static const unsigned char strange[] = {0, 1, 7, 8, 9, 27, 34, 63, 65, 92, 127, 128, 195, 255};
 
 static void show(const redisReply *reply)

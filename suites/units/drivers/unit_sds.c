@@ -16,7 +16,7 @@ static sds shrink_1(void (*function)(void), sds string) { return ((shrink)functi
 
 static sds shrink_2(void (*function)(void), sds string) { return ((shrink_for)function)(string, 0); }
 
-/* From 6.2 on sdsRemoveFreeSpace() is told whether the string will grow again. */
+/* Since 6.2, sdsRemoveFreeSpace() takes whether the string will grow again. */
 #define SHRINK(string) \
     _Generic(&sdsRemoveFreeSpace, shrink: shrink_1, default: shrink_2)((void (*)(void))sdsRemoveFreeSpace, string)
 

@@ -1,4 +1,4 @@
-/* SHA-1 of scripts and DEBUG DIGEST, in one piece and in two. */
+/* SHA-1, for scripts and DEBUG DIGEST, of input in one piece and in two. */
 #include "unit.h"
 
 #include <sys/types.h>

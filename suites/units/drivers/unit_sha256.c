@@ -1,4 +1,4 @@
-/* SHA-256 of passwords and random seeds, in one piece and in two. */
+/* SHA-256, for passwords and random seeds, of input in one piece and in two. */
 #include "unit.h"
 
 #include "sha256.h"

@@ -1,4 +1,4 @@
-/* SipHash-1-2 of keys, and the variant that takes upper for lower case. No header of the server declares them. */
+/* SipHash-1-2 of keys, and the variant that ignores case. No header of the server declares them. */
 #include "unit.h"
 
 uint64_t siphash(const uint8_t *in, const size_t inlen, const uint8_t *k);
@@ -10,7 +10,7 @@ static void hash_all(uint64_t (*hash)(const uint8_t *, size_t, const uint8_t *))
         line("length %zu", lengths[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
             unsigned char *data = place_pattern(offset, lengths[i], (unsigned)lengths[i]);
-            /* The key is an array of bytes and may lie anywhere as well. */
+            /* The key is an array of bytes, and may have any alignment, too. */
             unsigned char *key = place_pattern((offset * 5) % OFFSETS, 16, 1);
 
             unsigned_number(hash(data, lengths[i], key));

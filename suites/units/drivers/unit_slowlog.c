@@ -1,4 +1,4 @@
-/* What the slow log says of arguments, up to those longer than 32 bits can tell. The file itself is included. */
+/* The entries of the slow log, up to arguments whose length does not fit 32 bits. The file itself is included. */
 #include "slowlog.c"
 
 #include "unit.h"
@@ -16,7 +16,7 @@ static void logged(client *caller, size_t length)
         end();
         return;
     }
-    /* Memory that nobody has written costs none. */
+    /* Memory that is never written takes no space. */
     robj *argument = createObject(OBJ_STRING, sdsnewlen(SDS_NOINIT, length));
     slowlogEntry *entry;
 

@@ -1,4 +1,4 @@
-/* Text read as a double. */
+/* Conversion of text to a double. */
 #include "unit.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ void unit_string2d(void)
 
         line("text %s", texts[i]);
         for (size_t offset = 0; offset < OFFSETS; offset++) {
-            /* It asks for the NUL as well. */
+            /* The function also reads the NUL. */
             unsigned char *text = place_copy(offset, texts[i], length + 1);
             double value = 0;
             uint64_t bits = 0;

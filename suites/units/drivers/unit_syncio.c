@@ -1,4 +1,4 @@
-/* Reads and writes that end when their time is over, although a part of the bytes went through. */
+/* Reads and writes with a time limit, which must end in time even if some of the bytes are transferred. */
 #include "server.h"
 
 #include "unit.h"
@@ -17,7 +17,7 @@ static void pair(int ends[2])
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
 }
 
-/* What a call told: its result, whether its time was over, and whether it came back before that. */
+/* Show the result of a call, whether it reports a timeout, and whether it returned before the limit. */
 static void told(ssize_t result, int error, long long started, long long timeout)
 {
     number((long long)result);
@@ -28,7 +28,7 @@ static void told(ssize_t result, int error, long long started, long long timeout
 
 static char data[1 << 22], taken[1 << 12];
 
-/* A process at the other end that takes all data, or sends pieces and the end of a line, and pauses now and then. */
+/* Start a slow process at the other end, which reads all data, or writes pieces and the end of a line. */
 static pid_t slow(int end, int other, int takes)
 {
     pid_t child = fork();
@@ -69,7 +69,7 @@ static void in_pieces(long long timeout)
         else if (i == 1) result = syncRead(ends[0], taken, 9 * PIECES, timeout);
         else result = syncReadLine(ends[0], taken, sizeof taken, timeout);
         told(result, errno, started, timeout);
-        /* It ends when there is nobody to take from, or to send to. */
+        /* The process ends when its peer has closed. */
         close(ends[0]);
         close(ends[1]);
         waitpid(other, NULL, 0);

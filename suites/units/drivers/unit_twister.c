@@ -1,11 +1,11 @@
-/* The Mersenne Twister of 64 bits, from seeds of every width. */
+/* The 64-bit Mersenne Twister, with seeds of every width. */
 #include "mt19937-64.h"
 
 #include "unit.h"
 
 #include <string.h>
 
-/* Of its state, and what comes after that has been made anew twice. */
+/* Enough numbers that the generator renews its state of 312 twice. */
 #define NUMBERS (2 * 312 + 16)
 
 static void numbers(void)

@@ -1,4 +1,4 @@
-/* Ziplists: a first entry of 0 to 15 bytes puts all the others at every alignment. */
+/* Ziplists: a first entry of 0 to 15 bytes moves all others to every alignment. */
 #include "unit.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static unsigned char *find_2(void (*function)(void), unsigned char *list, unsign
     return ((find_entry_in)function)(list, from, text, (unsigned)length, 0);
 }
 
-/* From 6.2 on ziplistFind() is told the list as well. */
+/* Since 6.2, ziplistFind() also takes the list. */
 #define FIND(list, from, text, length) \
     _Generic(&ziplistFind, find_entry: find_1, default: find_2)((void (*)(void))ziplistFind, list, from, text, length)
 
@@ -115,7 +115,7 @@ static void all_alignments(void)
     }
 }
 
-/* Where an entry grows past 253 bytes, the next one's memory of its length does too, and so on down the list. */
+/* If an entry becomes longer than 253 bytes, the next one needs more bytes for that length, and so on down the list. */
 static void neighbours(void)
 {
     unsigned char *list = ziplistNew();

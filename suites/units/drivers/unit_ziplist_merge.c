@@ -1,4 +1,4 @@
-/* Two ziplists become one, whichever is longer; and one becomes so long that its count has too few bits. */
+/* Merge two ziplists, of which either is the longer, and make one with more entries than its count can represent. */
 #include "unit.h"
 
 #include "entries.h"
@@ -8,7 +8,7 @@
 #define HALF 33000
 #define COUNTABLE 65534
 
-/* A list of patterns of these lengths. */
+/* A list of patterns with these lengths. */
 static unsigned char *filled(const size_t *of, size_t count)
 {
     unsigned char *list = ziplistNew();
@@ -88,7 +88,7 @@ static void beyond_16_bits(void)
 
 void unit_ziplist_merge(void)
 {
-    /* Never with an empty second one: no server does that, and the place of the last entry would be the end. */
+    /* The second is never empty: no server does that, and the offset of the last entry would be that of the end. */
     merge(0, STRINGS);
     for (size_t few = 1; few < 6; few++) {
         merge(few, STRINGS);

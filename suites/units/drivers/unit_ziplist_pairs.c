@@ -1,4 +1,4 @@
-/* Pairs drawn from a ziplist. The draws are random: each must be in the list, and those that are distinct in its order. */
+/* Random pairs of a ziplist: each must be in the list, and distinct ones must come in the order of the list. */
 #include "unit.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Zipmaps, hashes' encoding before Redis 2.6, which every release must still read; most can still write them. */
+/* Zipmaps, the encoding of hashes before Redis 2.6. Every release must still read them, and most can write them. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ static void walk(unsigned char *map)
     end();
 }
 
-/* More pairs than a byte counts, and then fewer. */
+/* More pairs than a byte can count, and then fewer. */
 static void many(void)
 {
     unsigned char *map = zipmapNew();
@@ -101,7 +101,7 @@ void unit_zipmap(void)
         line("begin lead %zu", lead);
         bytes(map, zipmapBlobLen(map));
         end();
-        /* An empty key is one as well, but it cannot be a word of a line. */
+        /* An empty key would be valid, but it cannot be a word of a line. */
         map = set(map, lead, lead ? first : "0", 3);
         for (size_t i = 0; i < VALUES; i++) {
             snprintf(key, sizeof key, "key%zu", i * 999);
@@ -115,7 +115,7 @@ void unit_zipmap(void)
         }
         get(map, lead, "nothing");
         walk(map);
-        /* So much shorter that the room behind it is given back. */
+        /* So much shorter that the space after it is released. */
         map = set(map, lead, "key0", 3);
         map = drop(map, lead, "key999");
         map = drop(map, lead, "nothing");
