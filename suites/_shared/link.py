@@ -1,4 +1,4 @@
-"""Replication links between a primary and a replica: made, awaited, broken."""
+"""Makes, awaits and breaks replication links between a primary and a replica."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
 """Time limit for machines to agree, before a target's slowdown: servers check their links every second or two."""
 CRASHES_IN_VAIN = 3
-"""After so many crashes of its children a server would go on to fork children that crash, until the deadline."""
+"""The number of crashed children after which waiting ends. The server would fork more that crash until the deadline."""
 
 
 def join(replica: Guest, primary: Guest) -> None:
-    """Have the replica follow the primary, and wait until it is up to date."""
+    """Make the replica follow the primary, and wait until it is up to date."""
     host, port = primary.access.endpoint
     with server.client(replica) as client:
         # Every release knows this command.
@@ -40,8 +40,8 @@ def on_a_port(
     files: Mapping[str, bytes] | None = None,
     port_option: str = "--port",
 ) -> tuple[Guest, int]:
-    """A server on a loopback port, on which others find it, and the port. `port_option` is `--tls-port` for one that
-    speaks TLS there.
+    """A server that others can reach on a loopback port, and the port. `port_option` is `--tls-port` for a server with
+    TLS.
     """
     port = ports.free()
     listening = [port_option, str(port), "--bind", "127.0.0.1"]
@@ -55,7 +55,7 @@ def info(guest: Guest, section: str) -> dict[str, str]:
 
 
 def await_in_step(replica: Guest, primary: Guest) -> None:
-    """Wait until the replica has everything that the primary has sent by now. Raises TimeoutError."""
+    """Wait until the replica has everything that the primary has sent so far. Raises TimeoutError."""
 
     def in_step() -> bool:
         replication = info(replica, "replication")
@@ -71,7 +71,7 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
     """Poll until a condition holds. Raises TimeoutError, which names the condition, and ServerGoneError when a guest
     ends.
 
-    It gives up at once where the guests' children crash over and over: each synchronisation that fails is tried again.
+    It gives up early if the guests' children crash repeatedly, because servers retry each failed synchronisation.
     """
     deadline = time.monotonic() + max(one.runner.target.deadline_seconds(PATIENCE_SECONDS) for one in guests)
 
@@ -91,6 +91,6 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
 
 
 def cut(replica: Guest) -> None:
-    """Break the replica's link as a network does; the replica connects again by itself."""
+    """Break the replica's link, as a network failure does. The replica reconnects by itself."""
     with server.client(replica) as client:
         client.command("CLIENT", "KILL", "TYPE", "master")

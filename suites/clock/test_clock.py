@@ -1,5 +1,5 @@
-"""A server whose clock is in the years after 2038 and 2106 keeps time as any other does. So does one whose machine has
-run for years, and one whose clock moves by weeks.
+"""A server keeps time correctly if its clock shows years after 2038 and 2106, if its machine has run for years, and if
+its clock jumps by weeks.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 LASTING = 5000
-"""Seconds that keys live: from before the end of 31 bits until after it."""
+"""The keys' time to live in seconds: from before the end of 31 bits until after it."""
 LRU_PERIOD = 1 << 24
 """Seconds after which the clock of idle times wraps (redis.conf, maxmemory-samples)."""
 LIMIT = 30_000
-"""Milliseconds after which a script is slow: on a busy machine, too, it takes less."""
+"""Milliseconds after which a script counts as slow. Even on a busy machine, other scripts of the test take less."""
 NODES = """\
 {me} 127.0.0.1:1@10001 myself,master - 0 0 1 connected 0-8191
 {other} 127.0.0.1:2@10002 master - 1 0 2 disconnected 8192-16383
@@ -56,7 +56,7 @@ def slow(guest: Guest) -> bool:
 
 @pytest.fixture
 def start_at(cell: CellSpec, start_guest: StartGuest) -> Callable[..., Guest]:
-    """Starts a server whose clock shows a moment now, in seconds since 1970."""
+    """Starts a server whose clock now shows a given time, in seconds since 1970."""
 
     def start(moment: int, **files: bytes) -> Guest:
         if moment + 60 > 1 << 31 and cell.runner.target.time_bits == 32:
@@ -96,7 +96,7 @@ def test_a_key_lives_as_long_as_it_was_given(start_at: Callable[..., Guest], mom
             assert LASTING - SLACK <= client.command("TTL", name) <= LASTING  # type: ignore[operator]
             if cell.version >= (7,):
                 assert near(client.command("EXPIRETIME", name), moment + LASTING)
-        # An access ends the first; the server ends the other by itself.
+        # An access expires the first. The server expires the other by itself.
         client.pipeline([("SET", "short", 1, "PX", 20), ("SET", "unseen", 1, "PX", 20)])
         time.sleep(0.1)
         assert client.command("GET", "short") is None
@@ -161,7 +161,7 @@ def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Gue
         time.sleep(3)
         idle, old = client.pipeline([("OBJECT", "IDLETIME", "k"), ("OBJECT", "IDLETIME", "old")])
     assert 1 <= idle <= SLACK, f"a key of 3 seconds is told as {idle!r}"  # type: ignore[operator]
-    # Before 7.0 the server takes twice the period for the wrap.
+    # Before 7.0, the server assumes twice the period at the wrap.
     if cell.version >= (7,):
         assert 5000 <= old <= 5000 + SLACK, f"a key of 5003 seconds is told as {old!r}"  # type: ignore[operator]
 
@@ -170,7 +170,7 @@ def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Gue
 def test_durations_are_told_however_long_the_machine_has_run(
     cell: CellSpec, start_guest: StartGuest, uptime: int
 ) -> None:
-    """Scripts, commands, timeouts and evictions are timed by the clock that begins with the machine."""
+    """The clock that starts with the machine times scripts, commands, timeouts and evictions."""
     if uptime > 1 << 30 and cell.runner.target.time_bits == 32:
         pytest.skip("time_t has 32 bits here")
     guest = start_guest(preload=cell.preload, files={AHEAD: machine_running_for(uptime)})
@@ -223,7 +223,7 @@ def test_a_node_is_suspected_however_long_it_was_silent(
         (flags,) = [words[2] for words in map(str.split, lines) if words[0] == names["other"]]
         return "fail" in flags
 
-    # The node looks at others ten times a second.
+    # The node checks the others ten times a second.
     time.sleep(0.5)
     assert not suspected()
     with server.client(guest) as client:
@@ -233,7 +233,7 @@ def test_a_node_is_suspected_however_long_it_was_silent(
 
 @pytest.mark.parametrize("weeks", SILENCES.values(), ids=SILENCES)
 def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_guest: StartGuest, weeks: int) -> None:
-    """The clock moves while the server runs: ages, idle times and timeouts, in seconds and in thousandths."""
+    """The clock jumps while the server runs: ages, idle times and timeouts, in seconds and in milliseconds."""
     guest = start_guest(preload=cell.preload)
     with server.client(guest) as client, guest.access.connection() as brief, guest.access.connection() as patient:
 

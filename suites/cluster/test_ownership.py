@@ -1,4 +1,4 @@
-"""What nodes do about keys in slots that are not theirs, and where they are too few to be a cluster."""
+"""How nodes treat keys in slots that they do not own, and how they behave when they are too few for a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ME, OTHER = "a" * 40, "b" * 40
 MINE, THEIRS, NOBODYS = 100, 9000, 16000
-"""A slot of the node, one of another node, and one that nobody has."""
+"""A slot of the node, one of another node, and one without an owner."""
 FILE = f"""\
 {ME} 127.0.0.1:1@10001 myself,master - 0 0 1 connected 0-5000
 {OTHER} 127.0.0.1:2@10002 master - 0 0 2 disconnected 5001-15999
@@ -32,7 +32,7 @@ NODE_TIMEOUT_MILLISECONDS = 2000
 def test_keys_of_slots_that_are_not_its_own_change_what_a_node_tells(
     companion: str, start_guest: StartGuest, start_node: Callable[..., Node], family: str
 ) -> None:
-    """A slot of nobody's becomes its own. One of another node's is imported, or since Valkey 8.1 loses its keys."""
+    """A node takes over slots without an owner. It imports those of others, or since Valkey 8.1 deletes their keys."""
     writer = start_guest(target=companion)
     keys = [nodes.key_in(slot, slot) for slot in (MINE, THEIRS, NOBODYS)]
     with server.client(writer) as client:
@@ -44,7 +44,7 @@ def test_keys_of_slots_that_are_not_its_own_change_what_a_node_tells(
     assert words[8:] == ["0-5000", str(NOBODYS), *importing], words
     assert counts == [1, len(importing), 1]
     assert importing or (family == "valkey" and node.guest.version >= (8, 1)), "keys are gone"
-    # The next start reads what this one has written.
+    # The next start reads the file that this one has written.
     again = start_node(files={"nodes.conf": node.guest.read("nodes.conf"), "dump.rdb": server.saved(writer)})
     assert again.view()[ME][8:] == words[8:]
 
@@ -64,7 +64,7 @@ def test_a_node_removes_its_keys_of_a_slot_that_another_has_taken(
     other = nodes.key_in(kept, kept)
     loser.ask("SET", other, "stays")
     guests = [node.guest for node in both]
-    # The end of an import is the one change that takes a new epoch without a vote.
+    # The end of an import is the only change that starts a new epoch without a vote.
     winner.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", loser.identifier)
     winner.ask("CLUSTER", "SETSLOT", slot, "NODE", winner.identifier)
     await_that(lambda: loser.keys() == 1, guests, "the keys of a lost slot to go")
@@ -78,7 +78,7 @@ def test_a_node_removes_its_keys_of_a_slot_that_another_has_taken(
 
 
 def reply_to(node: Node, *words: Any) -> str:
-    """A reply, or a refusal's text."""
+    """A reply, or the text of a refusal."""
     try:
         return str(node.ask(*words))
     except hiredis.ReplyError as refused:
@@ -93,7 +93,7 @@ def test_a_node_without_the_majority_refuses_until_it_is_back(everybody: list[No
     assert lonely.ask("SET", key, "before") == b"OK"
     for node in everybody:
         node.ask("CONFIG", "SET", "cluster-node-timeout", NODE_TIMEOUT_MILLISECONDS)
-        # Slots of failed nodes alone take the cluster down, too.
+        # The slots of failed nodes are enough to take the cluster down.
         node.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
     with contextlib.ExitStack() as silent:
         for node in others:
@@ -101,7 +101,7 @@ def test_a_node_without_the_majority_refuses_until_it_is_back(everybody: list[No
         await_that(lambda: lonely.state()["cluster_state"] == "fail", [lonely.guest], "the node to be alone")
         assert "CLUSTERDOWN" in reply_to(lonely, "GET", key)
         assert "CLUSTERDOWN" in reply_to(lonely, "SET", key, "during")
-        # The majority is lost before the last of them is missed.
+        # The majority is lost before the last failure is noticed.
         missed = str(nodes.SLOTS - nodes.SLOTS // len(everybody))
         await_that(lambda: lonely.state()["cluster_slots_pfail"] == missed, [lonely.guest], "all to be missed")
     guests = [node.guest for node in everybody]

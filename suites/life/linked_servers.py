@@ -1,4 +1,4 @@
-"""A primary and a replica of two machines, whose offset in their stream passes 2^32."""
+"""A primary and a replica on two machines, with a replication offset that passes 2^32."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
     from suites._shared.ports import Ports
 
-# Without pings the offset grows by what a test writes alone.
+# Without pings, only the writes of a test increase the offset.
 OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "4mb"]
 OPTIONS += ["--repl-ping-replica-period", "3600", "--repl-timeout", "3600"]
 ROLES = ["primary", "replica"]
 """The role of the cell's own target; the companion has the other role."""
 OFFSET = (1 << 32) - 500
-"""A primary's place in its stream that its first writes move beyond 32 bits."""
+"""A replication offset that the first writes move beyond 32 bits."""
 
 
 class LinkedServers:
@@ -38,7 +38,7 @@ class LinkedServers:
         self.cell = cell
         follow(self.replica, self.port)
         link.await_in_step(self.replica, self.primary)
-        # A replica is online once it has acknowledged something, which it does each second.
+        # A replica is online after its first acknowledgement. It sends one each second.
         link.await_that(self._is_online, [self.primary, self.replica], "the replica to be online")
 
     def _is_online(self) -> bool:
@@ -50,7 +50,7 @@ class LinkedServers:
             return client.command(*words)
 
     def assert_same(self, family: str) -> None:
-        """Assert that both have the data set, at the same place beyond 2^32 of one stream."""
+        """Assert that both have the data set, at the same offset beyond 2^32 of the same stream."""
         expected = server.without_times(dataset.expected(self.cell.version, family), self.cell.version)
         places.check_copies(expected, server.snapshot(self.replica), self.primary, self.replica)
         both = [link.info(one, "replication") for one in (self.primary, self.replica)]
@@ -60,13 +60,13 @@ class LinkedServers:
 
 
 def follow(replica: Guest, port: int) -> None:
-    """Have a server replicate from the port of another."""
+    """Make a server replicate the one on a port."""
     with server.client(replica) as client:
         assert client.command("REPLICAOF", "127.0.0.1", port) == b"OK"
 
 
 def failover_state(guest: Guest) -> str:
-    """What a primary says of its failover."""
+    """The state of a primary's failover."""
     return link.info(guest, "replication").get("master_failover_state", "no-failover")
 
 

@@ -1,4 +1,4 @@
-"""What a client in MONITOR mode hears, what RESET leaves of a client, and clients that come by TCP."""
+"""The output of MONITOR, the state of a client after RESET, and clients that connect over TCP."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _STAMP = re.compile(rb"^[0-9]+\.[0-9]{6} \[([0-9]+) ([^\]]*)\] ")
 
 
 def heard(guest: Guest) -> list[bytes]:
-    """What a client in MONITOR mode hears of STREAM, with a word for each time and each address."""
+    """The output of MONITOR during STREAM, with placeholders for times and addresses."""
     lines: list[bytes] = []
     with server.client(guest) as monitor, server.client(guest) as client:
         assert monitor.command("MONITOR") == b"OK"
         for one in from_text(STREAM):
-            # One at a time: some releases do not answer a refused AUTH after other requests of one write.
+            # One at a time: some releases do not answer a refused AUTH that follows other requests in the same write.
             client.pipeline([one.words])
         while not lines or END.encode() not in lines[-1]:
             line: Any = monitor.receive()
@@ -76,7 +76,7 @@ def test_a_monitor_hears_what_was_called_and_no_password(both: PairedServers, gu
 
 
 STATE = ["name", "db", "sub", "psub", "ssub", "watch", "flags", "user", "redir", "resp"]
-"""Fields of CLIENT INFO. `protocol` looks at `multi` (docs/found/multi-of-no-transaction.md)."""
+"""Fields of CLIENT INFO. The suite `protocol` checks `multi` (docs/found/multi-of-no-transaction.md)."""
 LEFT_BEHIND: list[list[list[Any]]] = [
     [["CLIENT", "SETNAME", "someone"], ["SELECT", 7], ["HELLO", 3]],
     [["WATCH", "a", "b"], ["MULTI"], ["SET", "a", 1], ["SET", "k", "never"]],
@@ -86,11 +86,11 @@ LEFT_BEHIND: list[list[list[Any]]] = [
     [["MONITOR"]],
     [["CLIENT", "REPLY", "ON"], ["AUTH", "user", "secret"], ["READONLY"]],
 ]
-"""What clients did before RESET."""
+"""The requests of a client before RESET."""
 
 
 def about(client: Client) -> dict[str, str]:
-    """What CLIENT INFO tells."""
+    """The fields of CLIENT INFO."""
     reply: Any = client.command("CLIENT", "INFO")
     return dict(word.partition("=")[::2] for word in bytes(reply).decode().split())
 
@@ -100,7 +100,7 @@ def test_a_client_that_is_reset_is_as_a_new_one(both: PairedServers, guest: Gues
     for requests in LEFT_BEHIND:
         with server.client(guest) as client, server.client(guest) as new:
             client.pipeline(requests)
-            # Subscriptions end with a push each, before the reply.
+            # Each subscription ends with a push message, before the reply.
             client.send(client.pack([("RESET",), ("PING", "done")]))
             last: Any = None
             while last != b"done":
@@ -135,12 +135,12 @@ def test_a_client_by_tcp_has_its_address_and_every_value(start_guest: StartGuest
 
 @pytest.mark.parametrize("limit", ["4294967296", "8589934593", "12gb"])
 def test_a_client_may_have_as_much_output_as_its_limit_says(both: PairedServers, guest: Guest, limit: str) -> None:
-    """Limits whose lower 32 bits are fewer than the output has."""
+    """Limits whose lower 32 bits are smaller than the output."""
     setting = ("CONFIG", "SET", "client-output-buffer-limit")
     both.ask([("SET", "k", dataset.noise(100_000)), (*setting, f"normal {limit} 0 0")])
     try:
         with server.client(guest) as client:
-            # valkey-9.1.2 sends what GET answers from the key itself: such output takes no memory and meets no limit.
+            # valkey-9.1.2 sends the reply to GET directly from the key: this takes no memory and reaches no limit.
             answer = client.command("GETRANGE", "k", 0, -1)
     except ServerGoneError:
         answer = b"none: the server has closed the connection"

@@ -1,4 +1,4 @@
-"""What DEBUG prints and tells of values, tables, clients and structures. test_switches.py has what it changes."""
+"""What DEBUG prints and reports about values, tables, clients and structures. test_switches.py tests its changes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 PLAIN_BYTES = 100
-"""From this length on an element of a list has its own block."""
+"""The length from which an element of a list has its own block."""
 INTEGERS = [0, 127, 128, -1, -4096, 4095, 32767, -32768, 8388607, -8388608, 2147483647, -(2**31), 2**63 - 1, -(2**63)]
-"""The limits of a listpack's integers, of 7 to 64 bits."""
+"""The limits of the integers of 7 to 64 bits in a listpack."""
 LENGTHS = [1, 39, 40, 41, 63, 64, 500]
-"""The representation shows 40 bytes; a listpack's lengths have 6 or 12 bits, and 32 beyond. An empty string would be
-taken for an error of the output, in words that depend on the last one."""
+"""The representation shows 40 bytes. The lengths in a listpack have 6, 12 or 32 bits. An empty string would look like
+an error of the output, in words that depend on the last error."""
 _UNLIKE = re.compile(rb"\baddr: 0x[0-9a-f]+|\battempted_compress: [01]")
-"""Addresses, and a bit of a list's node that no release sets before the node is compressed."""
+"""Addresses, and a bit of list nodes that no release sets before it compresses the node."""
 _NUMBER = re.compile(rb"^ *(?:table size|number of (?:elements|entries)): ([0-9]+)$", re.MULTILINE)
 REASONS = {
     "ASSERT": "ends the server: upstream's tests",
@@ -65,7 +65,7 @@ REASONS = {
     "INTERNAL_SECRET": "upstream's tests",
     "MARK-INTERNAL-CLIENT": "upstream's tests",
 }
-"""Subcommand that these tests do not send -> who does, or why nobody does."""
+"""Subcommand that these tests do not send -> the test that does, or the reason why none does."""
 SENT = frozenset(
     [
         "AOF-FLUSH-SLEEP",
@@ -94,7 +94,7 @@ SENT = frozenset(
 
 def test_every_subcommand_is_sent_by_a_test_or_has_a_reason(both: PairedServers) -> None:
     lines: Any = both.guest.command("DEBUG", "HELP")
-    # A subcommand's line begins at the margin, with its name and its arguments.
+    # The line of a subcommand is not indented, and begins with its name and its arguments.
     names = {line.split()[0].decode() for line in lines[1:] if line[:1].isalpha() and line.split()[0].isupper()}
     assert {"LISTPACK", "OBJECT", "RELOAD"} <= names, lines
     unknown = sorted(names - SENT - REASONS.keys())
@@ -102,23 +102,23 @@ def test_every_subcommand_is_sent_by_a_test_or_has_a_reason(both: PairedServers)
 
 
 def printed(guest: Guest, *requests: tuple[Any, ...]) -> bytes:
-    """What the server prints to its standard output, without what differs at random. Its log goes there too."""
+    """The server's standard output, without parts that differ at random. Its log goes there, too."""
     before = guest.evidence.log_bytes()
     with server.client(guest) as client:
         for request in requests:
             reply = client.command(*request)
             assert b"printed on stdout" in bytes(reply), f"{request}: {reply!r}"  # type: ignore[arg-type]
-        # A line of the log is written at once, and all that was printed before it.
+        # The server writes a line of its log at once, together with everything that it printed before.
         client.command("DEBUG", "LOG", "the end")
     mark = b"DEBUG LOG: the end"
     link.await_that(lambda: mark in guest.evidence.log.read_bytes()[before:], [guest], "a line of the log")
     content = guest.evidence.log.read_bytes()[before:]
-    # The mark's line begins with the process, the time and a sign.
+    # The line of the mark begins with the process, the time and a level sign.
     return _UNLIKE.sub(b"*", content[: content.rindex(b"\n", 0, content.index(mark)) + 1])
 
 
 def compare_printed(both: PairedServers, guest: Guest, oracle: Guest, *requests: tuple[Any, ...]) -> bytes:
-    """What both servers print, after comparing it."""
+    """The output of both servers, which must be equal."""
     ours, theirs = printed(guest, *requests), printed(oracle, *requests)
     if ours != theirs:
         raise differing(requests[0], ours, theirs, both.target)
@@ -143,7 +143,7 @@ def test_a_list_is_printed_node_by_node(both: PairedServers, guest: Guest, oracl
     settings = {"list-max-listpack-size": 4, "list-compress-depth": compress}
     both.ask([("CONFIG", "SET", name, value) for name, value in settings.items()])
     both.ask([("DEBUG", "QUICKLIST-PACKED-THRESHOLD", f"{PLAIN_BYTES}b")])
-    # What has a block of its own is printed as a string that ends at a NUL, which must be its own.
+    # An element with its own block is printed up to the first NUL, which must belong to the element.
     plain = [letter * PLAIN_BYTES + b"\x00" for letter in (b"p", b"q")]
     packed = [*INTEGERS, *(dataset.noise(length) for length in LENGTHS if length < PLAIN_BYTES), b"z" * 90, b"z" * 90]
     both.ask([("RPUSH", "list", *packed, *plain, *packed)])
@@ -170,7 +170,7 @@ def test_what_prints_a_value_refuses_other_values(both: PairedServers) -> None:
 
 
 def described(reply: Any) -> dict[str, str]:
-    """The fields of DEBUG OBJECT that do not depend on the moment and the address."""
+    """The fields of DEBUG OBJECT that depend neither on the time nor on addresses."""
     fields = dict(word.partition(":")[::2] for word in bytes(reply).decode().split())
     assert fields.keys() >= {"refcount", "encoding", "serializedlength", "lru", "lru_seconds_idle"}, reply
     assert 0 <= int(fields["lru"]) < 1 << 24, reply
@@ -188,7 +188,7 @@ def test_debug_object_tells_the_same_of_every_value(
     narrow = 0
     for name in sorted(names):
         ours, theirs = (described(one.command("DEBUG", "OBJECT", name)) for one in (both.guest, both.oracle))
-        # An integer is kept as a long, which may have 32 bits.
+        # Integers are stored as a long, which may have 32 bits.
         if cell.runner.target.width_bits == 32 and ours["encoding"] != theirs["encoding"] == "int":
             number: Any = both.guest.command("GET", name)
             assert not -(2**31) <= int(number) < 2**31, name
@@ -196,12 +196,12 @@ def test_debug_object_tells_the_same_of_every_value(
         else:
             assert ours == theirs, name
     assert narrow < len(names) / 2
-    # Functions stay when keys are removed.
+    # Removing the keys does not remove functions.
     both.ask([("FLUSHALL",), ("FUNCTION", "FLUSH")])
 
 
 def numbers(reply: Any) -> list[int]:
-    """Sizes of tables and counts of elements in a table's statistics, in their order."""
+    """The sizes and counts of elements in a table's statistics, in their order."""
     return [int(one) for one in _NUMBER.findall(bytes(reply))]
 
 
@@ -213,7 +213,7 @@ def test_statistics_of_tables_count_what_is_there(both: PairedServers) -> None:
     both.ask([("ZADD", "zset", *(word for number in range(1000) for word in (number, f"member {number}")))])
     for client in (both.guest, both.oracle):
         counts = numbers(client.command("DEBUG", "HTSTATS", 0))
-        # A table that is moved to a larger one is told in two parts.
+        # While a table is moved to a larger one, the statistics have two parts.
         assert sum(counts[1::2]) == count + 2 + 10, counts
         for name in ("set", "zset"):
             counts = numbers(client.command("DEBUG", "HTSTATS-KEY", name))
@@ -233,7 +233,7 @@ def test_sizes_of_structures_are_those_of_the_machine(both: PairedServers, cell:
 
 
 def test_pools_of_clients_are_told_with_their_limits(both: PairedServers) -> None:
-    """Twenty pools, each twice the one before, and every client in one of them."""
+    """The server has twenty pools, each for twice the memory of the one before. Each client must be in one."""
     assert "disabled" in str(both.ask([("DEBUG", "CLIENT-EVICTION")])[0])
     both.ask([("CONFIG", "SET", "maxmemory-clients", "1gb")])
     try:
@@ -241,7 +241,7 @@ def test_pools_of_clients_are_told_with_their_limits(both: PairedServers) -> Non
     finally:
         both.ask([("CONFIG", "SET", "maxmemory-clients", 0)])
     rows = [line.split() for line in reply.decode().splitlines()]
-    # "bucket 0 - 32767: tot-mem: 0, clients: 1", and "bucket N+ : …" for the last.
+    # "bucket 0 - 32767: tot-mem: 0, clients: 1"; the last is "bucket N+ : …".
     begins = [int(words[1].rstrip("+")) for words in rows]
     assert begins == [0, *(2**bits for bits in range(15, 15 + len(rows) - 1))], reply
     assert sum(int(words[-1]) for words in rows) >= 1, reply

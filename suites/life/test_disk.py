@@ -1,4 +1,4 @@
-"""A disk that refuses: the server says so, keeps what it has, takes no writes, and continues when the disk is well."""
+"""On a disk that fails, a server reports the failure, keeps its data and refuses writes, until the disk works again."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ APPENDING = [*server.OPTIONS, "--appendonly", "yes"]
 MOVABLE = ["--enable-protected-configs", "yes"]
 FOLDER = "appendonlydir"
 BEGUN = "temp-appendonly.aof.incr"
-"""What is written while the first base file is made. It becomes the file of increments by another name alone."""
+"""The file of commands during the first rewrite. Renamed, it becomes the incremental file."""
 FULL = "/dev/full"
-"""Every write to it fails as on a full disk (full(4))."""
+"""Every write to this file fails as on a full disk (full(4))."""
 TOLD = "persistence"
-"""The section of INFO that tells how the last attempt ended."""
+"""The section of INFO with the result of the last attempt."""
 
 
 def refusal(guest: Guest, *words: Any) -> str:
-    """The error that a request gets."""
+    """The error with which a server refuses a request."""
     with server.client(guest) as client, pytest.raises(hiredis.ReplyError) as refused:
         client.command(*words)
     return str(refused.value)
@@ -53,7 +53,7 @@ def fill(guest: Guest) -> None:
 
 
 def occupy(guest: Guest) -> None:
-    """Put a folder in the place of the file, which no file replaces."""
+    """Put a folder in the place of the file: no file can replace it."""
     (guest.folder / "dump.rdb").mkdir()
 
 
@@ -96,14 +96,14 @@ def test_nothing_is_written_while_a_child_cannot_save(start_guest: StartGuest) -
     assert ask(guest, "SET", "k", 1) == b"OK"
     ask(guest, "BGSAVE")
     link.await_that(lambda: link.info(guest, TOLD)["rdb_last_bgsave_status"] == "err", [guest], "the child to fail")
-    # A transaction and a script are refused as a whole, and what reads is not.
+    # Transactions and scripts are refused as a whole. Reads are not refused.
     assert refusal(guest, "SET", "k", 2).startswith("MISCONF")
     assert "MISCONF" in refusal(guest, "EVAL", "return redis.call('SET', 'k', 3)", 0)
     with server.client(guest) as client:
         replies = client.pipeline([("MULTI",), ("SET", "k", 4), ("EXEC",), ("PING",), ("GET", "k")])
         assert str(replies[1]).startswith("MISCONF")
         assert str(replies[2]).startswith("EXECABORT")
-        # PING fails as well, so that a monitor notices.
+        # PING fails, too, so that monitoring notices.
         assert str(replies[3]).startswith("MISCONF")
         assert replies[4] == b"1"
         client.command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
@@ -134,7 +134,7 @@ def test_a_server_that_promised_to_keep_each_write_ends_when_it_cannot(start_gue
         client.command("CONFIG", "SET", "appendonly", "yes")
         client.send(client.pack([("SET", "k", 1)]))
         assert guest.await_end() == 1
-    # It was asked to end so; a fault would still be a finding.
+    # It was told to end in this way. A fault would still be a finding.
     start_guest.dismiss()
 
 
@@ -181,7 +181,7 @@ MANIFESTS = {
 
 @pytest.mark.parametrize("manifest", MANIFESTS.values(), ids=MANIFESTS)
 def test_a_manifest_that_is_none_is_refused(manifest: bytes, start_guest: StartGuest, oracle: Guest) -> None:
-    """On this machine as on the target, with the same complaint and exit status."""
+    """The native server ends with the same message and exit status."""
     files = {f"{FOLDER}/appendonly.aof.manifest": manifest, f"{FOLDER}/appendonly.aof.1.incr.aof": b""}
     ends = []
     for target in (oracle.runner.target.name, ""):

@@ -1,4 +1,4 @@
-"""What a server has answered is in its files: under load, with each setting of fsync, and with timestamps."""
+"""A server's files contain every acknowledged write: under load, with each setting of fsync, and with timestamps."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 APPENDING = [*server.OPTIONS, "--appendonly", "yes"]
 WRITERS = 3
 KEY_MICROSECONDS = 5000
-"""How long the child pauses at each key, so that writes reach the server while it saves."""
+"""The child's pause at each key, so that writes reach the server while the child saves."""
 
 
 class Load:
-    """Clients that set pairs of keys to one number at a time, until they are told to stop."""
+    """Clients that set both keys of a pair to one number after the other, until they are stopped."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -52,20 +52,20 @@ class Load:
             number = 0
             while not self._stopped.is_set():
                 number += 1
-                # The value grows and shrinks, and a table of 16 numbers with it.
+                # The value grows and shrinks, and so does a table of 16 numbers.
                 pair = self.pair(writer, number)
                 client.pipeline([("MSET", *(word for item in pair.items() for word in item))])
                 self.last[writer] = number
 
     @staticmethod
     def pair(writer: int, number: int) -> dict[str, bytes]:
-        """Both keys with the same value, which tells its number."""
+        """Set both keys of a pair to the same value, which contains its number."""
         value = b"%d:" % number + dataset.noise(number * 37 % 900)
         return {f"left:{writer}": value, f"right:{writer}": value}
 
 
 def check_pairs(entries: dict[Key, Any], last: dict[int, int]) -> None:
-    """Assert that a file has both keys of each pair at the same number, not beyond the last."""
+    """Assert that both keys of each pair have the same number in a file, and that it is not beyond the last."""
     for writer, number in last.items():
         found = [entries[Key(0, name.encode())].value for name in Load.pair(writer, 0)]
         assert found[0] == found[1], f"writer {writer}: one of the two keys alone was set"
@@ -92,7 +92,7 @@ def test_a_child_saves_one_moment_while_others_write(
     check_pairs(entries, load.last)
     lines = differences(expected, {key: one for key, one in entries.items() if key in expected})
     assert not lines, "; ".join(lines[:3])
-    # What was acknowledged by the end is in the rewritten file and its successor.
+    # Everything acknowledged by then is in the rewritten file and its successor.
     reader = start_guest(target=companion, options=APPENDING, files=server.append_only_files(guest))
     found = server.snapshot(reader)
     assert differences(server.snapshot(guest), found) == []
@@ -108,7 +108,7 @@ def test_what_was_answered_is_in_the_append_only_file(
     server.write(guest, family)
     if setting != "always":
         with server.client(guest) as client:
-            # The file is written in the background too, and whole at the end.
+            # The file is also written in the background, and is complete at the end.
             client.pipeline([("CONFIG", "SET", "appendfsync", "always"), ("SET", "integer:0", 0)])
     reader = start_guest(target=companion, options=APPENDING, files=server.append_only_files(guest))
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)
@@ -119,7 +119,7 @@ def test_what_was_answered_is_in_the_append_only_file(
 def test_append_only_files_begin_and_end_while_the_server_runs(
     companion: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    """Whoever switches them on gets all that is there, and whoever switches them off keeps all until then."""
+    """A server that switches them on writes all of its data; one that switches them off keeps all data until then."""
     guest = start_guest(options=server.OPTIONS)
     server.write(guest, family)
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)

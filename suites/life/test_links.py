@@ -1,4 +1,4 @@
-"""Primaries and replicas of different machines whose offsets pass 2^32: they fail over, are waited for and chained."""
+"""Primaries and replicas of different machines with offsets beyond 2^32: failovers, WAIT, and chains of replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 BRIEF_MILLISECONDS = 300
-"""A time that is awaited to its end."""
+"""A time limit that a test waits for."""
 LONG_MILLISECONDS = 600_000
 
 
@@ -39,7 +39,7 @@ def test_a_failover_hands_the_stream_over(
         client.pipeline([("SET", "integer:0", 1), ("SET", "integer:0", 0)])
     link.await_in_step(primary, replica)
     linked.assert_same(family)
-    # The former primary continues where it was.
+    # The former primary continues at its offset.
     assert link.info(replica, "stats")["sync_full"] == "0"
     assert int(link.info(replica, "replication")["second_repl_offset"]) > 1 << 32
 
@@ -154,7 +154,7 @@ def test_roles_tell_the_offset_beyond_32_bits(
 
 
 DATABASES = [0, 1, 31, 32, 33, 62, 63]
-"""A replica remembers in 64 bits in which databases a key of its own may expire (expire.c)."""
+"""A replica notes the databases in which its own keys may expire in 64 bits (expire.c)."""
 
 
 def test_a_writable_replica_removes_its_own_keys_in_time(
@@ -178,7 +178,7 @@ def test_a_writable_replica_removes_its_own_keys_in_time(
         def sizes() -> list[Any]:
             return client.pipeline([words for one in DATABASES for words in (("SELECT", one), ("DBSIZE",))])[1::2]
 
-        # Nobody asks for the keys, so that nothing but the replica's own cycle removes them.
+        # No request touches the keys, so only the replica's own cycle can remove them.
         link.await_that(lambda: max(sizes()) <= 3, [linked.replica], "the keys to go")
         client.command("SELECT", DATABASES[-1])
         assert client.command("EXISTS", "of the primary", "lasting", 0) == 2
@@ -190,7 +190,7 @@ def _in_an_hour(client: Any) -> int:
 
 WORD = "secret"
 SOON_MILLISECONDS = 60_000
-"""How much later a key may expire that has travelled, before the target's slowdown."""
+"""How much later a migrated key may expire, before the target's slowdown."""
 
 
 @pytest.mark.parametrize("role", ["source", "goal"])
@@ -238,7 +238,7 @@ def test_keys_that_migrate_arrive_as_they_were(
         {key: KeyEntry(one.value) for key, one in due.items()}, {key: KeyEntry(one.value) for key, one in found.items()}
     )
     assert not lines, "; ".join(lines[:3])
-    # The time that is left travels, and not the time at which a key expires.
+    # MIGRATE sends the remaining time to live, and not the time at which a key expires.
     limit = SOON_MILLISECONDS * goal.runner.target.slowdown
     for key, entry in due.items():
         times = entry.expires, found[key].expires

@@ -1,4 +1,4 @@
-"""What MEMORY DOCTOR says of a server, where the test has made it so."""
+"""MEMORY DOCTOR finds each problem that a test causes in a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 LITTLE_BYTES = 5 << 20
-"""With less memory than this a server is almost empty."""
+"""A server with less memory than this counts as almost empty."""
 LARGE_BYTES = 16 << 20
 SCRIPTS = 1001
 """One more than a server should have."""
@@ -28,11 +28,11 @@ RESIDENT = {
     "High process RSS overhead",
     "High allocator fragmentation",
 }
-"""What depends on the kernel's pages and on the allocator's, and may be said of any of these servers."""
+"""Problems that depend on the pages of kernel and allocator: any of these servers may have them."""
 
 
 def diagnosed(guest: Guest) -> set[str]:
-    """The titles of what MEMORY DOCTOR found, without those of resident memory."""
+    """The titles of the problems that MEMORY DOCTOR found, without those of resident memory."""
     with server.client(guest) as client:
         report: Any = client.command("MEMORY", "DOCTOR")
     lines = report.decode().splitlines()
@@ -54,7 +54,7 @@ def nothing(_guest: Guest) -> Iterator[None]:
 
 @contextlib.contextmanager
 def past_peak(guest: Guest) -> Iterator[None]:
-    """A server that had twice as much memory as it has."""
+    """A server that once used twice as much memory as now."""
     with server.client(guest) as client:
         client.pipeline([("SETRANGE", "larger", 2 * LARGE_BYTES, "x"), ("DEL", "larger")])
     yield
@@ -70,17 +70,17 @@ def many_scripts(guest: Guest) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unread_replies(guest: Guest) -> Iterator[None]:
-    """A server with a client that does not read what it asked for."""
+    """A server with a client that does not read its replies."""
     with contextlib.closing(connect(guest.socket_path, deadline_seconds=guest.deadline_seconds)) as client:
         client.sendall(b"GET large\r\n")
-        # Clients are measured one by one, by the server's timer.
+        # The server's timer measures one client at a time.
         link.await_that(lambda: memory(guest, "mem_clients_normal") > LARGE_BYTES, [guest], "an unread reply")
         yield
 
 
 @contextlib.contextmanager
 def unread_writes(guest: Guest) -> Iterator[None]:
-    """A server with a replica that has the data set, and does not read what follows."""
+    """A server with a replica that has the data set, but does not read the stream after it."""
     with contextlib.closing(connect(guest.socket_path, deadline_seconds=guest.deadline_seconds)) as replica:
         replica.sendall(b"SYNC\r\n")
         received = b""
@@ -95,7 +95,7 @@ def unread_writes(guest: Guest) -> Iterator[None]:
         while left > 0:
             left -= len(replica.recv(1 << 16))
         with server.client(guest) as client:
-            # Each family keeps some of it anyway, for replicas that return: at most 10 MB.
+            # Each family always keeps a part of it for replicas that reconnect: at most 10 MB.
             client.pipeline([("SET", "other", b"x" * (1 << 20))] * 30)
         yield
 
@@ -120,6 +120,6 @@ def test_the_memory_doctor_finds_what_was_brought_about(
         assert b"empty" in report
         client.command("SETRANGE", "large", LARGE_BYTES, "x")
     with brought_about(guest):
-        # Clients are measured one by one, by the server's timer; the test's own was large a moment ago.
+        # The server's timer measures one client at a time, and the test's own client has just been large.
         what = f"the doctor to find {', '.join(found) or 'nothing'}"
         link.await_that(lambda: diagnosed(guest) == found, [guest], what)

@@ -1,4 +1,4 @@
-"""What CONFIG SET takes, CONFIG GET tells and CONFIG REWRITE writes; another machine reads the file as it was meant."""
+"""What CONFIG SET accepts, CONFIG GET returns and CONFIG REWRITE writes. Another machine must read the same values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LEFT = {
     "rdma-*": "no machine has the device",
     "tls-*": "a server without TLS does not survive some of them: a test of its own tries these",
 }
-"""Globs of parameters that no test changes, or reads on another machine, and why."""
+"""Globs of parameters that no test changes, or reads on another machine -> the reason."""
 WIDE = {
     "maxmemory": ["4294967299", "5gb", "1099511627775"],
     "maxmemory-clients": ["1gb", "71%"],
@@ -69,10 +69,10 @@ WIDE = {
     "oom-score-adj-values": ["-1000 0 1000"],
     "shutdown-on-sigterm": ["save now force"],
 }
-"""Parameters -> values that fit on machines of 32 bits although they are wider, or that are several words."""
+"""Parameters -> values that are wider than 32 bits but valid on 32-bit machines, or that consist of several words."""
 TRIED = ["4294967299", "2147483648", "2147483647", "4294967295", "-1", "-2147483649", "5gb", "3g", "1kb", "7k", "1tb"]
 TRIED += ["0x10", "1e3", "1.5", "99999999999999999999", "18446744073709551615", "9223372036854775807", "1b", "1 b", "x"]
-"""Values that are tried for each parameter that is a number."""
+"""Values to try for each numeric parameter."""
 TEXT = 'a "quoted" \\ word\t\xe4'
 _RANGE = re.compile(r"must be between .*")
 
@@ -82,14 +82,14 @@ def left(name: str) -> bool:
 
 
 def settings(client: Client, names: str = "*") -> dict[str, str]:
-    """Parameter -> value, as CONFIG GET tells them."""
+    """Parameter -> value, from CONFIG GET."""
     found: Any = client.command("CONFIG", "GET", names)
     words = [bytes(word).decode("latin-1") for word in found]
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def shown(reply: Reply) -> str:
-    """A reply as text, without the limits of a number, which depend on the machine's width."""
+    """A reply as text, without the limits of numbers, which depend on the machine's width."""
     return _RANGE.sub("…", str(reply)) if isinstance(reply, hiredis.ReplyError) else repr(reply)
 
 
@@ -98,8 +98,8 @@ def reply_to(client: Client, *words: str) -> str:
 
 
 def others(client: Client) -> dict[str, str]:
-    """Parameter -> a value that it does not have: the next number, the other one of yes and no, another of the words
-    that a refusal lists, or TEXT. A parameter that may be any text has it from here on.
+    """Parameter -> a value that it does not have: the next number, the opposite of yes or no, another of the words that
+    a refusal lists, or TEXT. A parameter that accepts any text keeps TEXT.
     """
     found = {}
     for name, value in settings(client).items():
@@ -118,14 +118,14 @@ def others(client: Client) -> dict[str, str]:
 
 @pytest.fixture
 def twins(start_guest: StartGuest) -> dict[str, Guest]:
-    """A guest and a native server, with a file of settings each."""
+    """A guest and a native server, each with a configuration file."""
     return {target: start_guest(target=target, options=[FILE], files={FILE: START}) for target in ("", ORACLE)}
 
 
 def kept(guest: Guest) -> list[str]:
-    """The lines of the server's file of settings, without those of its own place."""
+    """The lines of the server's configuration file, without those that name its own place."""
     lines = guest.read(FILE).decode("latin-1").splitlines()
-    # Lines that are appended have the order of a table with its own seed.
+    # The order of appended lines is that of a hash table with a random seed.
     return sorted(line for line in lines if (line and not left(line.split()[0])) or line.startswith("save "))
 
 
@@ -169,7 +169,7 @@ def test_a_file_with_every_setting_is_read_on_another_machine(
     names = {line.split()[0] for line in content.decode("latin-1").splitlines() if line and not line.startswith("#")}
     missing = [name for name in values if name not in names and values[name] and not left(name)]
     assert len(missing) < len(values) / 4, missing
-    # The command line has the reader's own place, and it must not take this server's.
+    # The reader must use the place on its own command line, and not this server's.
     own = [line for line in content.split(b"\n") if not line or not left(line.split()[0].decode("latin-1"))]
     reader = start_guest(target=companion, options=[FILE], files={FILE: b"\n".join(own)})
     with server.client(reader) as client:
@@ -180,7 +180,7 @@ def test_a_file_with_every_setting_is_read_on_another_machine(
 
 
 def test_a_number_is_kept_whole_or_refused(twins: dict[str, Guest], cell: CellSpec) -> None:
-    """On a machine of 32 bits a parameter may refuse what the native build takes; what it takes, it keeps."""
+    """On a 32-bit machine, a parameter may refuse values that the native build accepts. Accepted values are kept."""
     guest, native = twins.values()
     own, narrow = cell.runner.target.name, cell.runner.target.width_bits == 32
     with server.client(guest) as client, server.client(native) as reference:
@@ -190,7 +190,7 @@ def test_a_number_is_kept_whole_or_refused(twins: dict[str, Guest], cell: CellSp
         for name, values in (tried | WIDE).items():
             every = [*values, *TRIED] if name in tried else values
             for value in every:
-                # Each trial begins with the value that the parameter has had.
+                # Each trial begins with the parameter's former value.
                 asked = [["CONFIG", "SET", name, value], ["CONFIG", "GET", name]]
                 asked.append(["CONFIG", "SET", name, present.get(name, "")])
                 ours, theirs = (list(map(shown, one.pipeline(asked))) for one in (client, reference))
@@ -208,7 +208,7 @@ def test_a_number_is_kept_whole_or_refused(twins: dict[str, Guest], cell: CellSp
 
 @pytest.mark.parametrize("words", [("tls-cluster", "yes"), ("tls-replication", "yes"), ("tls-port", "1")])
 def test_a_server_without_tls_survives_its_settings(words: tuple[str, str], start_guest: StartGuest) -> None:
-    """It may refuse them, and it may take them."""
+    """The server may refuse or accept them."""
     with server.client(start_guest()) as client:
         client.pipeline([("CONFIG", "SET", *words)])
         assert client.command("PING") == b"PONG"

@@ -1,4 +1,4 @@
-"""Each way to shut a server down ends it, or does not, and leaves the file that it must."""
+"""Each way to shut a server down ends it or leaves it running, as it should, and writes the right file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAYS = {
     "nosave force": (["NOSAVE", "FORCE"], SAVE_POINT, False),
     "now": (["NOW"], SAVE_POINT, True),
 }
-"""Words after SHUTDOWN, options of the server, and whether it leaves a file."""
+"""Words after SHUTDOWN, options of the server, and whether it writes a file."""
 FILE = "dump.rdb"
 
 
@@ -57,7 +57,7 @@ def test_a_shutdown_leaves_the_file_that_it_must(
 
 def test_a_server_that_cannot_save_ends_by_force_alone(start_guest: StartGuest) -> None:
     guest = start_guest()
-    # No file takes the place of a folder.
+    # No file can replace a folder.
     (guest.folder / FILE).mkdir()
     with server.client(guest) as client:
         client.command("SET", "k", "v")
@@ -98,5 +98,5 @@ def test_a_shutdown_waits_for_a_replica_that_is_behind(companion: str, end: str,
 
 
 def paused(client: Any) -> bool:
-    """Whether the server lets no client write, as it does while it waits."""
+    """Whether the server refuses the writes of clients, as it does while it waits."""
     return "shutdown_in_milliseconds" in info_fields(client.command("INFO", "server"))

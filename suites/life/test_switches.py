@@ -1,4 +1,4 @@
-"""What DEBUG reloads, switches off and on, and sends to replicas alone. test_debug.py counts its subcommands."""
+"""The subcommands of DEBUG that reload, switch off and on, or send only to replicas. test_debug.py lists them all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_a_reload_merges_replaces_or_keeps(both: PairedServers) -> None:
     both.ask([("MSET", "a", 1, "b", 2), ("SAVE",), ("MSET", "b", 3, "c", 4)])
-    # What the file lacks stays, and what it has wins.
+    # Keys that the file lacks stay. For others, the file's values win.
     both.expect(
         [("DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE"), ("MGET", "a", "b", "c")], [[b"1", b"2", b"4"]], "a merge"
     )
@@ -30,7 +30,7 @@ def test_a_reload_merges_replaces_or_keeps(both: PairedServers) -> None:
 
 @contextlib.contextmanager
 def switched(both: PairedServers, name: str, *, during: int) -> Iterator[None]:
-    """A switch of DEBUG, which is as before afterwards."""
+    """Set a switch of DEBUG, and restore it afterwards."""
     both.ask([("DEBUG", name, during)])
     try:
         yield
@@ -45,7 +45,7 @@ def test_nothing_expires_by_itself_while_that_is_switched_off(both: PairedServer
     with switched(both, "SET-ACTIVE-EXPIRE", during=0):
         before = expired()
         both.guest.pipeline([("PSETEX", f"k{number}", 1, "x") for number in range(50)])
-        # The timer looks ten times a second.
+        # The timer runs ten times a second.
         both.guest.command("DEBUG", "SLEEP", 0.3)
         assert both.guest.command("DBSIZE") == 50
         assert expired() == before
@@ -82,9 +82,9 @@ def test_a_reply_buffer_shrinks_as_it_is_told(both: PairedServers, guest: Guest)
             return int(dict(word.partition("=")[::2] for word in line.decode().split())["rbs"])
 
         both.guest.command("DEBUG", "SLEEP", 0.5)
-        # The allocator may give a little more.
+        # The allocator may return a little more.
         assert 16384 <= buffer() < 17000
-        # It is the timer that looks at buffers.
+        # The timer resizes buffers.
         with switched(both, "PAUSE-CRON", during=1):
             both.ask([("DEBUG", "REPLYBUFFER", "RESIZING", 1)])
             both.guest.command("DEBUG", "SLEEP", 0.5)

@@ -1,4 +1,4 @@
-"""Users may do what their rules say, on every machine; a file of users is read on another one."""
+"""Users may do what their rules allow, on every machine. Another machine reads the file of users."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ ACCESSES = {
     "SET write:1 v GET": False,
     "SET read:1 v": False,
     "COPY read:1 read:2": False,
-    # No selector alone may both read the one and write the other.
+    # No selector alone allows both reading the first and writing the second.
     "COPY read:1 write:1": False,
     "RPUSH both:1 v": True,
     "LPOP both:1": False,
     "RPUSH own:1 v": False,
     "PUBLISH own:1 v": False,
 }
-"""Requests of the user that SELECTORS describe, and whether they are allowed."""
+"""Requests of the user that SELECTORS describe -> whether they are allowed."""
 
 
 class CommandTable:
-    """The commands that a release has, without those that only contain others, and without AUTH and its like, which
-    everybody may call.
+    """The commands of a release, without those that only contain others, and without those that everyone may call, such
+    as AUTH.
     """
 
     def __init__(self, native: Any) -> None:
@@ -55,7 +55,7 @@ class CommandTable:
         self._arities = [found[name][1] for name in self.names]
 
     def trial(self, user: str) -> list[list[str]]:
-        """Requests that ask for each command whether the user may call it."""
+        """For each command, a request that asks whether the user may call it."""
         return [
             ["ACL", "DRYRUN", user, *words, *["0"] * (abs(arity) - len(words))]
             for words, arity in zip((name.split("|") for name in self.names), self._arities, strict=True)
@@ -71,7 +71,7 @@ def commands(both: PairedServers) -> CommandTable:
 def users_by_bit(commands: CommandTable) -> dict[str, list[str]]:
     """As many users as a command's number has bits. Each may call the commands whose numbers have its bit.
 
-    No two commands are allowed to the same users, so that each bit of the servers' bitmaps is told from all others.
+    No two commands are allowed to the same users, which tells each bit of the servers' bitmaps from all others.
     """
     most = len(commands.names).bit_length()
     numbered = [(number, name) for number, name in enumerate(commands.names, 1)]
@@ -112,7 +112,7 @@ def test_each_selector_allows_its_keys_alone(both: PairedServers) -> None:
 
 
 def test_each_refusal_of_a_password_is_told(guest: Guest) -> None:
-    """Since 7.2 a refusal is lost behind another reply (docs/FOUND.md): nothing later is answered in its place."""
+    """Since 7.2, a refusal is lost after another reply (docs/FOUND.md). No later reply may take its place."""
     with server.client(guest) as client:
         client.send(client.pack([("PING",), ("AUTH", "nobody", "wrong"), ("AUTH", "nobody", "wrong"), ("ECHO", "end")]))
         replies = [client.receive() for _ in range(2)]
@@ -132,7 +132,7 @@ def test_passwords_are_kept_as_their_digests(both: PairedServers, guest: Guest) 
     refused = {1}
     for number, password in enumerate(passwords):
         with server.client(guest) as client:
-            # A connection each: some releases do not answer a refusal after other requests of one write.
+            # One connection for each: some releases send no refusal that follows other requests in the same write.
             reply = client.pipeline([["AUTH", "user", password]])[0]
             assert (reply == ALLOWED) == (number not in refused), f"{number}: {reply!r}"
             reply = client.pipeline([["HELLO", 2, "AUTH", "user", password]])[0]
@@ -177,7 +177,7 @@ def test_the_log_tells_each_refusal_once_with_its_reason(both: PairedServers, gu
 
 
 def described(client: Client) -> list[list[bytes]]:
-    """The words that describe each user, without an order: that of commands is a table's with its own seed."""
+    """The words that describe each user, as sets: the order of commands is that of a hash table with a random seed."""
     lines: Any = client.command("ACL", "LIST")
     return [
         sorted(bytes(line).replace(b"(", b"( ").replace(b")", b" )").split()) for line in lines if b"bit" not in line
