@@ -1,7 +1,7 @@
 /*
- * dlopen(NULL) and dlsym() for a program that contains its C library. musl gives these to programs with a dynamic linker
- * alone, and Valkey finds its own Lua by them since 9.1. The names are those of the program's own file, which has them
- * as long as nobody strips it.
+ * dlopen(NULL) and dlsym() for a program that contains its C library. musl provides them only to dynamically linked
+ * programs, and since 9.1 Valkey uses them to find its own Lua. The symbols are read from the program's own file, which
+ * has them unless it is stripped.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* musl's own, for dlerror(). */
+/* A function of musl, for dlerror(). */
 void __dl_seterr(const char *format, ...);
 
-/* Its address is the handle of the program. */
+/* Its address serves as the handle of the program. */
 static const char program;
 
 void *dlopen(const char *file, int mode) {
@@ -37,7 +37,7 @@ static int is_visible(const ElfW(Sym) * symbol) {
            (type == STT_FUNC || type == STT_OBJECT || type == STT_NOTYPE);
 }
 
-/* The value of a visible symbol in a program's file, or 0. */
+/* The value of a visible symbol in the program's file, or 0. */
 static uintptr_t value_of(const char *name, const char *image) {
     const ElfW(Ehdr) *header = (const void *)image;
     const ElfW(Shdr) *sections = (const void *)(image + header->e_shoff);
@@ -51,7 +51,7 @@ static uintptr_t value_of(const char *name, const char *image) {
     return 0;
 }
 
-/* The distance from the file's addresses to those in memory is that of this function. */
+/* All symbols are as far from their addresses in the file as this function is. */
 static void *found(const char *name, const char *image) {
     uintptr_t here = value_of("dlsym", image), there = value_of(name, image);
     return here && there ? (void *)(there + ((uintptr_t)dlsym - here)) : NULL;

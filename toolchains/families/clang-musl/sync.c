@@ -1,6 +1,7 @@
 /*
- * The __sync functions for ARM without LDREX, by the kernel's own compare-and-exchange at fixed addresses (Linux,
- * Documentation/arch/arm/kernel_user_helpers.rst). Up to 4 bytes, each access is to the aligned word around the value.
+ * The __sync functions for ARM without LDREX. They use the kernel's compare-and-exchange at fixed addresses (Linux,
+ * Documentation/arch/arm/kernel_user_helpers.rst). For up to 4 bytes, each access is to the aligned word around the
+ * value.
  */
 #include <stdint.h>
 
@@ -16,10 +17,10 @@ typedef int compare_and_exchange_8(const uint64_t *old, const uint64_t *with, vo
 #define MASK(at, size) ((0xffffffffu >> (32 - (size) * 8)) << SHIFT(at))
 #define PLACED(at, size, value) (((uint32_t)(value) << SHIFT(at)) & MASK(at, size))
 
-/* The compiler refuses to define its own functions by their names. */
+/* The compiler refuses definitions of its own functions under their names. */
 #define NAMED(function, size) __asm__("__sync_" #function "_" #size)
 
-/* `before` and `with`: the values in memory and of the caller. */
+/* `before` is the value in memory, `with` the caller's. */
 #define FETCH(function, size, type, value)                                                                             \
     type function##_##size(volatile void *at, type with) NAMED(function, size);                                        \
     type function##_##size(volatile void *at, type with) {                                                             \

@@ -1,7 +1,8 @@
 /*
- * Frames on the control channel, a serial line, a virtio port or a TCP connection: a line `ID WORD LENGTH`, then LENGTH bytes.
- * From the host WORD is a verb and ID the request's number; back come `ok` or `error` with the same ID, or an event
- * of init's own with ID 0. Bytes before the first whole header line are dropped, as a serial line may open with noise.
+ * Frames on the control channel, which is a serial line, a virtio port or a TCP connection. A frame is a line
+ * `ID WORD LENGTH` and LENGTH bytes. In frames of the host, WORD is a verb and ID numbers the request. Init replies with
+ * `ok` or `error` and the same ID; its own events have ID 0. Bytes before the first complete header line are dropped,
+ * because a serial line may start with noise.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -23,13 +24,13 @@
 enum { LONGEST_HEADER = 64, OPEN_ATTEMPTS = 1000, OPEN_PAUSE_MICROSECONDS = 10000 };
 
 static int channel = -1;
-static int listener = -1; /* where the channel is a TCP connection */
+static int listener = -1; /* if the channel is a TCP connection */
 static char buffer[LONGEST_HEADER + LARGEST_PAYLOAD + 1];
 static size_t filled;
-static size_t consumed; /* by the request that was handed out last */
-static char displaced;  /* what stood where that request's payload got its NUL */
+static size_t consumed; /* by the last request that was handed out */
+static char displaced;  /* the byte that the NUL after that request's payload replaced */
 
-/* The next host; those that have already hung up are met as well, and left again. */
+/* Accept the next host. Connections that their hosts have already closed are accepted and left again. */
 static void accept_host(void)
 {
     if (channel >= 0) {
@@ -57,7 +58,7 @@ static void open_device(const char *pattern)
 {
     struct termios settings;
 
-    /* Drivers find their devices while init starts already. */
+    /* Drivers still look for their devices while init starts. */
     for (int i = 0; channel < 0 && i < OPEN_ATTEMPTS; i++) {
         glob_t found;
 
@@ -96,7 +97,7 @@ int channel_descriptor(void)
     return channel;
 }
 
-/* The payload ends with a NUL that belongs to nobody: give the next frame its byte back, and close the gap. */
+/* The NUL after the payload is in the place of the next frame's first byte: restore that, and close the gap. */
 static void discard_consumed(void)
 {
     if (consumed) {

@@ -1,5 +1,5 @@
 /*
- * Files of the guest, read and written by the host.
+ * Reads and writes files of the guest for the host.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -23,11 +23,11 @@ void read_file(const struct request *request)
 
     off_t start = offset ? (off_t)strtoull(offset, NULL, 10) : 0;
 
-    /* Not every file of debugfs can be sought in. */
+    /* Some files of debugfs do not support seeking. */
     if (file < 0 || (start && lseek(file, start, SEEK_SET) < 0)) {
         reply_error(request->id, path ? path : "read");
     } else {
-        /* Files in /proc come in pieces. */
+        /* Files in /proc arrive in pieces. */
         while (length < sizeof bytes && (piece = read(file, bytes + length, sizeof bytes - length)) > 0) {
             length += (size_t)piece;
         }
@@ -38,7 +38,7 @@ void read_file(const struct request *request)
     }
 }
 
-/* The folders that a file is to lie in, as far as they are not there. */
+/* Create the missing folders of a file's path. */
 static void make_folders_of(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {

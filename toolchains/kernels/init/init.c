@@ -1,22 +1,23 @@
 /*
- * The guest system of the kernel tier: the only program of its own in the machine, and process 1.
+ * The guest system of the kernel tier: process 1, and the only program that belongs to the machine.
  *
- * It mounts what programs expect, configures the network (the emulator's user-mode network has fixed addresses), and
- * then does what the host asks on a control channel (channel.c), whose device the kernel's command line names in
- * `control=`; or `tcp:PORT` instead. Verbs, with their fields, each ended by a NUL:
+ * It mounts the file systems that programs expect, configures the network (the emulator's user-mode network has fixed
+ * addresses), and then carries out the host's requests on a control channel (channel.c). The kernel's command line names
+ * the channel's device, or `tcp:PORT`, in `control=`. The verbs and their fields, each of which ends with a NUL:
  *
  *   ping                                        ok
  *   start TRACED FOLDER OUTPUT COUNT WORD... VARIABLE...    ok PID; later the event `ended PID exit|signal NUMBER`;
- *                                               the folder is made if it is not there, as that of a file is
+ *                                               a missing folder is created, as for `write`
  *   signal PID NUMBER                           ok; a negative PID is a process group
- *   processes                                   ok, a line `PID PARENT STATE NAME` for each
+ *   processes                                   ok, a line `PID PARENT STATE NAME` for each process
  *   read PATH OFFSET                            ok, at most LARGEST_PAYLOAD bytes; none at the end
  *   write PATH truncate|append BYTES            ok
- *   log                                         ok, the kernel's messages since the last time
+ *   log                                         ok, the kernel's messages since the last `log`
  *   clock SECONDS                               ok; sets the time of day
  *
- * Events have ID 0: `ready` once (over TCP to each host), `ended`, `fault` with a record (trace.c), and `died SESSION PID
- * SIGNAL` of each traced process that a signal ended, whoever its parent is. Signals have the host's numbers.
+ * Events have ID 0: `ready` once (over TCP, once for each host), `ended`, `fault` with a record (trace.c), and
+ * `died SESSION PID SIGNAL` for each traced process that a signal ended, whatever its parent. Signals have the host's
+ * numbers.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -93,7 +94,7 @@ int main(void)
         }
         reap();
         if (sources[0].revents && !receive()) {
-            usleep(RECONNECT_PAUSE_MICROSECONDS); /* nobody is there */
+            usleep(RECONNECT_PAUSE_MICROSECONDS); /* no host is connected */
         }
         while (next_request(&request)) {
             answer(&request);

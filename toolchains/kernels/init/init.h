@@ -1,4 +1,4 @@
-/* What the parts of the guest system share. See init.c. SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the parts of the guest system (see init.c). SPDX-License-Identifier: Apache-2.0 */
 #ifndef PLUMBLINE_INIT_H
 #define PLUMBLINE_INIT_H
 
@@ -16,18 +16,19 @@ struct request {
     unsigned id;
     char verb[16];
     size_t length;
-    char *payload; /* `length` bytes, and a NUL after them */
+    char *payload; /* `length` bytes and a NUL */
 };
 
 /*
- * Open the channel, and say `ready`. A place is a device, after waiting for it, as a pattern, because a virtio port's
- * name tells in which order drivers came; or `tcp:PORT`, to wait for the host's connection there.
+ * Open the channel, and send `ready`. A place is a device, for which the function waits, or `tcp:PORT`, where it waits
+ * for the host's connection. It names a device by a pattern, because the name of a virtio port depends on the order of
+ * drivers.
  */
 void open_channel(const char *place);
 int channel_descriptor(void);
-/* Take in what has arrived; false when the host is not connected. */
+/* Read the bytes that have arrived. Returns false if the host is not connected. */
 bool receive(void);
-/* The next whole request, if there is one; valid until the next call. */
+/* The next complete request, if there is one. It is valid until the next call. */
 bool next_request(struct request *request);
 void reply(unsigned id, const char *status, const void *payload, size_t length);
 void reply_text(unsigned id, const char *status, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -35,29 +36,29 @@ void reply_error(unsigned id, const char *what);
 /* The next NUL-terminated field of a payload, or NULL at its end. */
 char *next_field(char **at, const char *end);
 
-/* signals.c: the number that x86 and ARM have for one of this machine's signals, and the way back; 0 if there is none. */
+/* signals.c: converts this machine's signal numbers to those of x86 and ARM, and back; 0 if there is none. */
 int host_signal(int number);
 int guest_signal(int number);
 
-/* trace.c: programs that run under the eye of init, and what it says of their faults. */
+/* trace.c: traces programs and reports their faults. */
 
-/* Follow a stopped child and whatever it forks. */
+/* Trace a stopped child and all of its descendants. */
 bool trace(pid_t pid);
-/* A traced thread has stopped: record a fault, then let it go on. */
+/* A traced thread has stopped: record a fault if that is the reason, and let the thread continue. */
 void on_stop(pid_t tid, int status);
-/* A signal has ended a process or a thread, and nobody has waited for it yet: tell it of a traced process. */
+/* A signal has ended a process or thread that is not reaped yet: report this if it is a traced process. */
 void report_death(pid_t tid, int signal);
 
-/* A record under construction: what does not fit is cut, and the host sees that it is not whole. */
+/* A record under construction. If it is too long, it is cut, and the host sees that it is incomplete. */
 void append(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void append_hex(const unsigned char *bytes, size_t count);
-/* A comma, but for the first of a list. */
+/* Append a comma, except before the first item of a list. */
 void append_separator(void);
 
-/* registers.c: a stopped thread's registers, and what they tell of a fault. */
+/* registers.c: the registers of a stopped thread, and their information about a fault. */
 
 /*
- * As the kernel's regset has them. A 32-bit program on a 64-bit kernel has the 32-bit regset, which its length tells.
+ * The kernel's regset. A 32-bit program on a 64-bit kernel has the 32-bit regset, which its length shows.
  */
 struct registers {
     union {
@@ -80,13 +81,13 @@ struct registers {
 bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *registers);
 /* In the order of QEMU's gdb stub. */
 void append_registers(const struct registers *registers);
-/* The field of a record, where siginfo lacks the address of a misaligned access; `memory` is the thread's. */
+/* The field of a record for a misaligned access whose address siginfo lacks; `memory` is the thread's. */
 void append_misaligned_address(const struct registers *registers, const siginfo_t *signal, int memory);
 
-/* setup.c: mounts, limits, network; what fails is complained of, and the rest is done. */
+/* setup.c: mounts, limits and the network. It reports a step that fails, and continues with the next. */
 void set_up(void);
 
-/* programs.c: verbs, and `reap` to take in the ends and stops of all processes. */
+/* programs.c: verbs, and `reap`, which handles the ends and stops of all processes. */
 void start(const struct request *request);
 void send_signal(const struct request *request);
 void list_processes(const struct request *request);
@@ -96,7 +97,7 @@ void reap(void);
 void read_file(const struct request *request);
 void write_file(const struct request *request);
 
-/* kernel_log.c: opened once /dev is there; a verb; and what the kernel has written of a fault since the last one. */
+/* kernel_log.c: opened after /dev is mounted; a verb; and the kernel's messages about a fault since the last one. */
 void open_kernel_log(void);
 void send_kernel_log(const struct request *request);
 void messages_about(pid_t tid, uint64_t pc, uint64_t address, void (*take)(const char *message));

@@ -1,5 +1,5 @@
 /*
- * The kernel's messages, as /dev/kmsg has them: a record a read, `PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT`
+ * The kernel's messages. Each read of /dev/kmsg returns one record, `PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT`
  * (Linux Documentation/ABI/testing/dev-kmsg).
  *
  * SPDX-License-Identifier: Apache-2.0
@@ -16,7 +16,7 @@
 
 enum { LONGEST_RECORD = 8192 };
 
-/* Each reader has its own place in the log. */
+/* Each reader has its own position in the log. */
 static int for_host = -1, for_faults = -1;
 
 void open_kernel_log(void)
@@ -25,7 +25,7 @@ void open_kernel_log(void)
     for_faults = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* The next message of a reader, without its line's end; NULL when there is none yet. */
+/* A reader's next message without the end of its line; NULL if there is none yet. */
 static char *next_message(int reader, char record[LONGEST_RECORD], unsigned long long *microseconds)
 {
     for (;;) {
@@ -45,7 +45,7 @@ static char *next_message(int reader, char record[LONGEST_RECORD], unsigned long
     }
 }
 
-/* What does not fit comes next time. */
+/* The next call returns the messages that do not fit. */
 void send_kernel_log(const struct request *request)
 {
     static char text[LARGEST_PAYLOAD];
@@ -61,8 +61,9 @@ void send_kernel_log(const struct request *request)
 }
 
 /*
- * The forms of Linux arch/arm/mm: alignment.c tells of every trapped access where warnings are on, and of an instruction
- * that it cannot repair; fault.c then of the fault. They name the thread, the instruction's place, or the address.
+ * The formats of Linux arch/arm/mm. If warnings are on, alignment.c reports every trapped access. It also reports an
+ * instruction that it cannot fix up, and fault.c then reports the fault. The messages name the thread, the instruction's
+ * place, or the address.
  */
 static bool is_about(const char *message, pid_t tid, uint64_t pc, uint64_t address)
 {

@@ -1,5 +1,5 @@
 /*
- * Programs that the host starts: each leads a session of its own, runs traced (trace.c) or not, and its end is told.
+ * Programs that the host starts. Each leads its own session, runs traced (trace.c) or not, and init reports its end.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -18,10 +18,10 @@
 
 enum { MOST_WORDS = 256, MOST_PROGRAMS = 1024 };
 
-static pid_t started[MOST_PROGRAMS]; /* programs whose end the host wants to hear of */
+static pid_t started[MOST_PROGRAMS]; /* programs whose ends are reported to the host */
 static size_t programs;
 
-/* In the child: everything of the program's own, then wait until it is traced. Never returns. */
+/* In the child: set up the program's session, folder and output, and wait until it is traced. Never returns. */
 static void become(char *folder, const char *output, char **words, char **variables, int gate)
 {
     sigset_t none;
@@ -30,7 +30,7 @@ static void become(char *folder, const char *output, char **words, char **variab
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid();
-    mkdir(folder, 0755); /* unless it is there */
+    mkdir(folder, 0755); /* it may exist */
     int log = open(output, O_WRONLY | O_CREAT | O_APPEND, 0644), nothing = open("/dev/null", O_RDONLY);
     if (log < 0 || nothing < 0 || chdir(folder) != 0) {
         complain(log < 0 ? output : folder);
@@ -93,19 +93,19 @@ void start(const struct request *request)
             complain("a program's start");
         }
     }
-    close(gate[1]); /* where nothing was written, the child ends */
+    close(gate[1]); /* if nothing was written, the child ends */
 }
 
 void reap(void)
 {
     siginfo_t change = {0};
 
-    /* Both calls see the same: ends, and stops of what is traced. A stop of anything else would be seen for ever. */
+    /* Both calls report ends, and stops of traced processes. They would report a stop of any other process for ever. */
     while (waitid(P_ALL, 0, &change, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && change.si_pid > 0) {
         int status;
         pid_t pid = change.si_pid;
 
-        /* What it was is only known until its end is taken. */
+        /* The process can only be looked up until its end is reaped. */
         if (change.si_code == CLD_KILLED || change.si_code == CLD_DUMPED) {
             report_death(pid, change.si_status);
         }

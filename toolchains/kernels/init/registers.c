@@ -1,6 +1,6 @@
 /*
- * What a fault's record tells of the processor: the registers in the order of QEMU's gdb stub, and where siginfo does not
- * tell a misaligned access's address, that address.
+ * The processor's part of a fault's record: the registers in the order of QEMU's gdb stub, and the address of a
+ * misaligned access if siginfo lacks it.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -37,7 +37,7 @@ static void append_absent_registers(int count)
 /* Longs of the regset (Linux arch/powerpc/include/uapi/asm/ptrace.h). */
 enum { POWERPC_NIP = 32, POWERPC_MSR, POWERPC_CTR = 35, POWERPC_LINK, POWERPC_XER, POWERPC_CR };
 
-/* Of a register that the stub has in 32 bits on every machine. */
+/* Registers that have 32 bits in the stub on every machine. */
 static void append_low_word(const struct registers *registers, size_t index)
 {
     size_t words = sizeof(long) / 4;
@@ -77,14 +77,14 @@ bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *regist
     registers->pc = registers->wide[0];
     registers->stack = registers->wide[2];
 #elif defined(__mips__)
-    /* Of an instruction in a branch's delay slot EPC has the branch (MIPS32 PRA, MD00090, Cause.BD). */
+    /* For an instruction in a delay slot, EPC contains the address of the branch (MIPS32 PRA, MD00090, Cause.BD). */
     registers->pc = registers->narrow[MIPS_EPC] + (registers->narrow[MIPS_CAUSE] >> 31 ? 4 : 0);
     registers->stack = registers->narrow[MIPS_R0 + 29];
 #elif defined(__powerpc__)
     registers->pc = registers->longs[POWERPC_NIP];
     registers->stack = registers->longs[1];
 #elif defined(__s390__)
-    /* PSW, r0 to r15 (Linux arch/s390/include/uapi/asm/ptrace.h). The PSW is behind an instruction that raised these. */
+    /* PSW, r0 to r15 (Linux arch/s390/include/uapi/asm/ptrace.h). The PSW points past an instruction with these faults. */
     registers->pc = signal->si_signo == SIGILL || signal->si_signo == SIGFPE ? (uint64_t)(uintptr_t)signal->si_addr
                                                                               : registers->wide[1];
     registers->stack = registers->wide[2 + 15];
@@ -99,7 +99,7 @@ bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *regist
 }
 
 #if defined(__arm__) || defined(__aarch64__)
-/* r0 to pc, nine registers of the floating-point unit that nobody has, cpsr. */
+/* r0 to pc, nine registers of an obsolete floating-point unit, cpsr. */
 static void append_arm_registers(const struct registers *registers)
 {
     for (size_t i = 0; i < 16; i++) {
@@ -139,7 +139,7 @@ void append_registers(const struct registers *registers)
     }
     append_register(registers, 4, 66); /* the low word of pstate */
 #elif defined(__riscv)
-    append("\"%016d\"", 0); /* x0, in whose place the regset has the pc */
+    append("\"%016d\"", 0); /* x0: the regset has the pc in its place */
     for (size_t i = 1; i < 32; i++) {
         append_register(registers, 8, i);
     }
@@ -182,11 +182,11 @@ void append_registers(const struct registers *registers)
 
 #if defined(__s390__)
 /*
- * The instructions whose operand raises a specification exception off its boundary (z/Architecture Principles of
- * Operation, 5, boundary alignment, and 7): compare and swap, load and OPERATION, and pairs of quadwords.
+ * The instructions that raise a specification exception for a misaligned operand (z/Architecture Principles of Operation,
+ * 5, boundary alignment, and 7): compare and swap, load and OPERATION, and pairs of doublewords.
  */
 static const struct {
-    unsigned char first, last; /* bytes of the operation code; one of a byte has no last */
+    unsigned char first, last; /* bytes of the operation code; `last` is unused if it has one byte */
     unsigned char boundary;
     bool is_indexed;
 } aligned_operands[] = {
@@ -216,10 +216,10 @@ static const struct {
 
 static uint64_t general_register(const struct registers *registers, unsigned number)
 {
-    return number ? registers->wide[2 + number] : 0; /* a field of 0 is no register */
+    return number ? registers->wide[2 + number] : 0; /* a field of 0 means no register */
 }
 
-/* Formats RS, RSY and RXY: a base, a displacement that is of 20 bits and signed where the operation code has two bytes. */
+/* Formats RS, RSY and RXY: a base and a displacement, which has 20 signed bits if the operation code has two bytes. */
 static uint64_t operand_address(const struct registers *registers, const unsigned char *code, bool is_long,
                                 bool is_indexed)
 {
@@ -234,9 +234,9 @@ static uint64_t operand_address(const struct registers *registers, const unsigne
 #endif
 
 /*
- * What siginfo does not tell of a misaligned access and the processor's registers do. MIPS has the address in BadVAddr and
- * in Cause.ExcCode why it is there: 4 for a load or a jump, 5 for a store (MIPS32 PRA, MD00090, Cause and BadVAddr). Both
- * also stand for any address in the kernel's half. z/Architecture has it nowhere: it is what the instruction says.
+ * The address of a misaligned access that siginfo lacks, from the registers. On MIPS, it is in BadVAddr, and
+ * Cause.ExcCode is 4 for a load or a jump and 5 for a store (MIPS32 PRA, MD00090, Cause and BadVAddr). These codes also
+ * stand for accesses to the kernel's half. z/Architecture has no such register: the instruction determines the address.
  */
 void append_misaligned_address(const struct registers *registers, const siginfo_t *signal, int memory)
 {

@@ -1,5 +1,5 @@
 /*
- * What programs expect of a running system: mounted file systems, a network, randomness, room for open files.
+ * Sets up what programs expect: mounted file systems, a network, randomness, and enough open files.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -37,7 +37,7 @@ static void set_address(struct ifreq *request, const char *address)
     inet_aton(address, &at->sin_addr);
 }
 
-/* Address and mask first, then up; false when there is no such interface. */
+/* Set the address and the mask, then enable the interface. Returns false if there is no such interface. */
 static bool configure_interface(int socket_, const char *name, const char *address, const char *mask)
 {
     struct ifreq request = {0};
@@ -51,7 +51,7 @@ static bool configure_interface(int socket_, const char *name, const char *addre
     return done && ioctl(socket_, SIOCSIFFLAGS, &request) == 0;
 }
 
-/* QEMU's user-mode network: the guest is 10.0.2.15, the way out 10.0.2.2. */
+/* QEMU's user-mode network: the guest is 10.0.2.15, the gateway 10.0.2.2. */
 static void configure_network(void)
 {
     int socket_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -73,7 +73,7 @@ static void configure_network(void)
     close(socket_);
 }
 
-/* Machines without a source of randomness would make the first program wait for it; here nothing is secret. */
+/* Without a source of randomness, the first program would wait for one. Nothing in this machine is secret. */
 static void credit_randomness(void)
 {
     struct {
@@ -96,7 +96,7 @@ void set_up(void)
 
     mount_or_complain("proc", "/proc");
     mount_or_complain("sysfs", "/sys");
-    /* Where the kernel has it: MIPS' unaligned_action is there. */
+    /* If the kernel has debugfs: it contains MIPS' unaligned_action. */
     mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL);
     mount_or_complain("devtmpfs", "/dev");
     mount_or_complain("tmpfs", "/tmp");

@@ -1,5 +1,5 @@
 /*
- * Signals by the numbers that x86 and ARM have for them: what crosses the control channel.
+ * Converts signal numbers: the control channel uses those of x86 and ARM.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -8,7 +8,7 @@
 
 #include "init.h"
 
-/* In the order of asm-generic's numbers, from 1; SPARC has others for most. */
+/* In the order of asm-generic's numbers, from 1. SPARC has other numbers for most. */
 static const int generic_signals[] = {
     SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGUSR1, SIGSEGV, SIGUSR2, SIGPIPE,
     SIGALRM, SIGTERM, 0, SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGXCPU, SIGXFSZ, SIGVTALRM,

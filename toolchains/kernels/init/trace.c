@@ -1,9 +1,9 @@
 /*
- * Faults of traced programs: init lets every thread run freely, and the kernel stops one only when a signal is about
- * to be delivered. Of a synchronous SIGBUS, SIGSEGV, SIGILL or SIGFPE it then writes the record that the emulator of
- * the user tier writes too (harness/record/run_folder.py, Fault), so that all that reads those reads these.
+ * Faults of traced programs. Threads run freely: the kernel stops one only when it is about to deliver a signal. For a
+ * synchronous SIGBUS, SIGSEGV, SIGILL or SIGFPE, init then writes the same record as the emulator of the user tier
+ * (harness/record/run_folder.py, Fault), so that both have the same readers.
  *
- * What is sent is one event frame, before the signal is delivered: once the program is gone, the record is out.
+ * Init sends the record as one event frame before the kernel delivers the signal, so it is sent before the program ends.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -64,13 +64,13 @@ static void append_escaped(const char *text)
     }
 }
 
-/* As much of [address, address + count) as is mapped. */
+/* The mapped part of [address, address + count). */
 static void append_memory(int memory, uint64_t address, size_t count)
 {
     unsigned char bytes[256];
 
     while (count) {
-        /* A piece never crosses a page, so that one is either wholly there or not at all. */
+        /* No piece crosses a page, so each is mapped either completely or not at all. */
         size_t piece = sizeof bytes - (address & (sizeof bytes - 1));
         piece = piece < count ? piece : count;
         if (pread(memory, bytes, piece, (off_t)address) != (ssize_t)piece) {
@@ -82,7 +82,7 @@ static void append_memory(int memory, uint64_t address, size_t count)
     }
 }
 
-/* File-backed mappings: lines `START-END MODE OFFSET DEVICE INODE PATH` (proc(5)). */
+/* File-backed mappings, in lines `START-END MODE OFFSET DEVICE INODE PATH` (proc(5)). */
 static void append_maps(pid_t tid)
 {
     char path[64], line[512];
@@ -134,7 +134,7 @@ static bool is_fault(const siginfo_t *signal)
     bool synchronous = signal->si_signo == SIGBUS || signal->si_signo == SIGSEGV || signal->si_signo == SIGILL
                        || signal->si_signo == SIGFPE;
 
-    return synchronous && signal->si_code > 0; /* else somebody sent it */
+    return synchronous && signal->si_code > 0; /* otherwise, a process sent it */
 }
 
 static void append_message(const char *message)
@@ -196,7 +196,7 @@ void on_stop(pid_t tid, int status)
     siginfo_t signal;
 
     if (event == PTRACE_EVENT_STOP && number != SIGTRAP) {
-        /* Stopped as a group: it stays so until somebody sends SIGCONT. */
+        /* A group stop: it lasts until a process sends SIGCONT. */
         ptrace(PTRACE_LISTEN, tid, 0, 0);
         return;
     }

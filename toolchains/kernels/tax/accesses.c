@@ -1,12 +1,13 @@
 /*
- * What an access costs: makes one of a generated table (struct access accesses[], by harness/run/canary.py) many times, on a
- * machine whose clock counts instructions (harness/workflows/measure/fixup_cost_run.py).
+ * Measures the cost of an access. Performs an access of a generated table (struct access accesses[], by
+ * harness/run/canary.py) many times, on a machine whose clock counts instructions
+ * (harness/workflows/measure/fixup_cost_run.py).
  *
- *   accesses NAME OFFSET COUNT ROUNDS    the access at OFFSET from a 16-byte boundary, COUNT times a round
+ *   accesses NAME OFFSET COUNT ROUNDS    the access at OFFSET from a 16-byte boundary, COUNT times in each round
  *
- * It prints `NOTHING ALIGNED COPIED MISALIGNED`, nanoseconds of this process for COUNT times: an empty function, the
- * access at the boundary, the same bytes by memcpy from or to OFFSET, the access at OFFSET. Of the rounds the least
- * counts, because a clock tick can only add to it. One round more, before these, warms caches.
+ * Prints `NOTHING ALIGNED COPIED MISALIGNED`: the nanoseconds of this process for COUNT calls of an empty function, the
+ * access at the boundary, memcpy of the same bytes from or to OFFSET, and the access at OFFSET. The smallest number of
+ * all rounds counts, because clock ticks only add time. An additional first round warms the caches.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -26,7 +27,7 @@ static __attribute__((noinline)) void perform_nothing(void *address, void *buffe
     __asm__ volatile("" : : "r"(address), "r"(buffer) : "memory");
 }
 
-/* Portable C for a load and a store: the size is known, the address is not, and the other side is a variable's. */
+/* A load and a store in portable C, of known size, at an unknown address, to or from a variable. */
 #define COPIES(SIZE)                                                                                                    \
     static __attribute__((noinline)) void load_##SIZE(void *address, void *buffer)                                      \
     {                                                                                                                   \
@@ -57,7 +58,7 @@ static int64_t nanoseconds(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Nanoseconds of COUNT calls. The function comes from a table, so that none of them can be inlined. */
+/* Nanoseconds of COUNT calls. The function comes from a table, so that the compiler cannot inline it. */
 static int64_t time_of(perform *volatile function, void *address, long count)
 {
     perform *chosen = function;

@@ -1,14 +1,15 @@
 /*
- * Sends requests to a server in the same machine, and prints how long the server worked on them (harness/workflows/measure/fixup_cost_run.py).
+ * Sends requests to a server in the same machine, and prints how long the server worked on them
+ * (harness/workflows/measure/fixup_cost_run.py).
  *
  *   load PORT PID REQUESTS REPLIES TIMES
  *   load PID
  *   load from FILE PROGRAM WORD...
  *
- * The content of the file REQUESTS is sent at once, and as many bytes as the file REPLIES holds are awaited, which must be
- * these; TIMES times. Printed are nanoseconds of all the threads of process PID, the kernel's work for it included. With
- * nothing but PID they are those since its start. The last form becomes PROGRAM, which reads FILE as its standard input:
- * the machine has no shell.
+ * The first form sends the content of the file REQUESTS at once and waits for the replies, which must equal the content
+ * of the file REPLIES. It does this TIMES times, and prints the nanoseconds that all threads of process PID used
+ * meanwhile, including the kernel's work for them. The second form prints the nanoseconds that they have used since the
+ * start of the process. The third form becomes PROGRAM with FILE as its standard input: the machine has no shell.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -78,7 +79,7 @@ static void exchange(int connection, const struct content *requests, const struc
     while (got < replies->length) {
         ssize_t more = read(connection, received + got, sizeof received - got);
         if (more <= 0) {
-            errno = more < 0 ? errno : ECONNRESET; /* it hung up */
+            errno = more < 0 ? errno : ECONNRESET; /* the server closed the connection */
             fail("the server's reply");
         }
         got += (size_t)more;
