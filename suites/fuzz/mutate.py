@@ -136,7 +136,7 @@ def refused(line: str, draw: Draw) -> Stream:
 
 _MOST_PLACES = 9
 _UNSENT = frozenset({"AUTH", "HELLO"})
-"""Since Redis 7.2 a refusal of these is lost behind another reply (docs/found/auth-refusal-lost.md)."""
+"""Since Redis 7.2 a refusal of these is lost behind another reply (docs/found/failed-auth-without-reply.md)."""
 _UNORDERED = ((b"COMMAND",), (b"COMMAND", b"DOCS"), (b"COMMAND", b"INFO"), (b"COMMAND", b"LIST"))
 """Requests that list every command in the order of a hash table."""
 

@@ -145,7 +145,8 @@ AFFAIRS: dict[str, list[Sequence[Any]]] = {
         ["LATENCY", "RESET", "command"],
         ["CONFIG", "SET", "latency-monitor-threshold", 0],
     ],
-    # A separate list, because redis-8.0.6 does not reply to it after other commands (docs/found/auth-refusal-lost.md).
+    # A separate list, because redis-8.0.6 does not reply to it after other commands
+    # (docs/found/failed-auth-without-reply.md).
     "a wrong password": [["AUTH", "nobody", "wrong"]],
     "keys": [
         ["ACL", "LOG", "RESET"],
