@@ -20,9 +20,11 @@ from harness.core.target_model import ORACLE
 from harness.judge.known.known_list import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
+from harness.run.cell_spec import PeerServer
 from harness.workflows.preparation import run_setup as run_setup_module
 from harness.workflows.preparation.cell_specs import CellSpecs
-from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedTarget, UnbuiltTarget
+from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedRun, PreparedTarget, UnbuiltTarget
+from harness.workflows.preparation.run_record import run_record
 from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
@@ -209,3 +211,12 @@ def test_a_run_ends_when_no_targets_package_is_in_the_archive(
 ) -> None:
     with pytest.raises(PackageUnavailableError):
         packaged(tmp_path, bench, monkeypatch, lacking={"armv5", "armv6"}).prepare()
+
+
+def test_a_run_names_the_oracles_program_where_the_native_target_has_none(tmp_path: Path, bench: Workbench) -> None:
+    tree = open_tree(fakes.server_tree(tmp_path / "redis-7.0.15"))
+    setup = run_setup(bench, tree)
+    runner, oracle = fakes.unemulated(bench.catalog.targets[ORACLE]), fakes.build(tmp_path, target=ORACLE)
+    native = UnbuiltTarget(setup=set_up(bench, ORACLE), runner=runner, problem="jemalloc does not compile")
+    prepared = PreparedRun(tree=tree, targets={ORACLE: native}, peers={ORACLE: PeerServer(runner=runner, build=oracle)})
+    assert run_record(bench, setup.request, prepared, []).binaries == {ORACLE: str(oracle.server_binary)}
