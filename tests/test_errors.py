@@ -11,6 +11,8 @@ import pytest
 from harness.core.errors import ExitCode, InfrastructureError, is_machine_fault, machine_fault
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.fakes import Plumb
 
 
@@ -27,6 +29,18 @@ def test_what_the_machine_lacks_is_exit_7_and_says_where(
     code, out, err = plumb("plan")
     assert (code, out) == (ExitCode.INFRASTRUCTURE, ""), err
     assert err.startswith(f"error: this machine refuses: {os.strerror(number)} (/a/file)\n")
+
+
+def test_a_name_that_cannot_be_a_files_is_exit_4(plumb: Plumb, tmp_path: Path) -> None:
+    code, _, err = plumb("report", tmp_path / ("x" * 300))
+    assert (code, "error: the file cannot be used: File name too long (/" in err) == (ExitCode.USAGE, True), err
+    (tmp_path / "findings.json").mkdir()
+    code, _, err = plumb("report", tmp_path)
+    judgement = tmp_path / "findings.json"
+    assert (code, err) == (ExitCode.USAGE, f"error: the file cannot be used: Is a directory ({judgement})\n")
+    (tmp_path / "file").touch()
+    code, _, err = plumb("report", tmp_path / "file")
+    assert (code, "error: no judgement to report" in err) == (ExitCode.USAGE, True)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])

@@ -6,7 +6,7 @@ A known finding excuses itself, and nothing else.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from harness.judge.findings import judge
 from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
 from tests import fakes
 from tests.fakes import fault
-from tests.stored import StoredRun, a_fault, concluded, entry, known_file
+from tests.stored import BITOP, StoredRun, a_fault, concluded, entry, known_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +79,43 @@ def test_evidence_that_was_cut_anywhere_or_is_gone_never_passes(clean: StoredRun
     assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
     file.write_bytes(content)
     assert verdict_of(clean.folder, tmp_path)[0] == "PASS"
+
+
+@pytest.mark.parametrize(
+    "change", [b"", b"\xff\xfe\n", b'{"connection":0,"direction":"request","data":"not base 64"}\n']
+)
+def test_damaged_requests_explain_nothing_and_hide_no_finding(run: StoredRun, tmp_path: Path, change: bytes) -> None:
+    run.test("armv5", "bitops", "test_a", outcome="failed", message="1 != 2", guest="guest-1", transcript=BITOP)
+    run.test("armv5", "bitops", "test_b")
+    folder = run.finish()
+    (transcript,) = folder.glob("*/*/*/transcript-0.jsonl")
+    transcript.write_bytes(change)
+    verdict, why = verdict_of(folder, tmp_path)
+    assert (verdict, "guest-1/transcript-0.jsonl has" in why) == ("FAIL", True)
+
+
+@pytest.mark.parametrize("key", ["stack", "instruction", "registers"])
+def test_a_fault_record_of_digits_that_are_none_is_damaged(run: StoredRun, tmp_path: Path, key: str) -> None:
+    a_fault(run)
+    (log,) = run.finish().glob("*/*/guest-1/faults.jsonl")
+    record = json_codec.decode(log.read_bytes(), dict[str, Any])
+    record[key] = ["0g"] if key == "registers" else "0g"
+    log.write_bytes(json_codec.encode(record) + b"\n")
+    assert "line 1 of faults.jsonl is damaged" in verdict_of(run.folder, tmp_path)[1]
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_a_folder_in_place_of_evidence_never_passes(clean: StoredRun, tmp_path: Path, name: str) -> None:
+    file = clean.finish() / name
+    file.unlink()
+    file.mkdir()
+    assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
+
+
+def test_a_record_of_values_in_too_many_others_is_damaged(clean: StoredRun, tmp_path: Path) -> None:
+    (clean.finish() / "run.json").write_bytes(b'{"":' * 100_000)
+    verdict, why = verdict_of(clean.folder, tmp_path)
+    assert (verdict, "the run's record is damaged" in why) == ("UNKNOWN", True)
 
 
 @pytest.mark.parametrize("name", EVIDENCE)

@@ -345,6 +345,16 @@ def test_a_file_that_is_no_reproducer_is_exit_4(plumb: Plumb, tmp_path: Path, te
     assert err.startswith("error: not a reproducer (")
 
 
+def test_a_reproducer_whose_requests_are_damaged_is_exit_4(plumb: Plumb, tmp_path: Path) -> None:
+    stream = fakes.write(tmp_path / "a.stream", "PING\n")
+    whole = replay_workflow.from_stream(stream, target="armv5", server="redis-7.0.15")
+    damaged = [msgspec.structs.replace(whole.chunks[0], data="A")]
+    path = tmp_path / "a.json"
+    path.write_bytes(json_codec.encode(msgspec.structs.replace(whole, chunks=damaged)))
+    code, _, err = plumb("replay", path, "--trust")
+    assert (code, "error: not a reproducer" in err, "base 64" in err) == (ExitCode.USAGE, True, True), err
+
+
 def judged(plumb: Plumb, folder: Path, target: str, outcome: Literal["passed", "failed"]) -> Path:
     stored = StoredRun(folder, targets=(target,))
     stored.canary(target)

@@ -15,7 +15,7 @@ import pytest
 
 from harness.core.errors import ExitCode
 from harness.record.run_folder import CHANGES
-from harness.report.history import read_judged
+from harness.report.history import history, read_judged
 from harness.report.run_history.timeline import Timeline, Trace, timeline
 from tests import fakes
 from tests.histories import finding, judged_run
@@ -219,6 +219,19 @@ def test_what_cannot_be_read_is_named_and_a_run_that_is_named_must_be_readable(t
     code, _, err = plumb("history", runs / "20260103-000000", "--output", site)
     assert (code, "the judgement is damaged" in err, "plumb judge" in err or "judge " in err) == (4, True, True)
     assert plumb("history", outside, "--output", site)[0] == ExitCode.USAGE
+
+
+def test_a_judgement_that_is_no_file_is_left_out_and_waited_for_by_nobody(tmp_path: Path, plumb: Plumb) -> None:
+    runs, site = tmp_path / "runs", tmp_path / "site"
+    here = judged_run(runs, "20260101-000000")
+    pipe, folder = (judged_run(runs, name) / "findings.json" for name in ("20260102-000000", "20260103-000000"))
+    pipe.unlink()
+    os.mkfifo(pipe)
+    folder.unlink()
+    folder.mkdir()
+    assert [run.name for run in history(here)] == ["20260101-000000"]
+    code, _, err = plumb("history", runs, "--output", site)
+    assert (code, [line.split(": ")[1] for line in err.splitlines()]) == (0, ["20260102-000000", "20260103-000000"])
 
 
 def test_a_folder_without_runs_and_an_output_that_is_something_else_are_refused(tmp_path: Path, plumb: Plumb) -> None:

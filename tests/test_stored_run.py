@@ -90,7 +90,7 @@ def test_a_path_that_is_not_kept_is_one_where_nothing_can_be(run: StoredRun, pat
 
 
 @pytest.mark.parametrize("word", ["judge", "report", "join"])
-@pytest.mark.parametrize("kind", ["link to a file", "link to a folder", "dangling link", "pipe"])
+@pytest.mark.parametrize("kind", ["link to a file", "link to a folder", "dangling link", "link to itself", "pipe"])
 def test_a_link_that_leads_out_of_the_folder_is_refused(plumb: Plumb, run: StoredRun, word: str, kind: str) -> None:
     run.test("armv5", "bitops", "test_a")
     plumb("judge", run.finish())
@@ -99,7 +99,8 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(plumb: Plumb, run: Store
     if kind == "pipe":
         os.mkfifo(place)
     else:
-        place.symlink_to({"link to a file": secret, "link to a folder": secret.parent}.get(kind, Path("../../../gone")))
+        links = {"link to a file": secret, "link to a folder": secret.parent, "link to itself": Path("log")}
+        place.symlink_to(links.get(kind, Path("../../../gone")))
     code, out, err = plumb(word, run.folder)
     assert (code, out) == (ExitCode.USAGE, "")
     assert f"error: a run folder holds nothing but files ({place})" in err

@@ -12,7 +12,7 @@ import click
 from harness.cli.commands import LazyCommands, PlumbGroup
 from harness.cli.invocation import runnable
 from harness.core.ci_streams import harmless_streams
-from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, machine_fault
+from harness.core.errors import ExitCode, PlumblineError, is_machine_fault, is_misnamed, machine_fault, misnamed
 from harness.core.processes import process
 from harness.core.processes.supervisor import INTERRUPTED
 from harness.core.untrusted_text import visible
@@ -97,6 +97,9 @@ def _unexpected(error: Exception, words: list[str]) -> ExitCode:
     if is_machine_fault(error):
         _tell(machine_fault(error))
         return ExitCode.INFRASTRUCTURE
+    if is_misnamed(error):
+        _tell(misnamed(error))
+        return ExitCode.USAGE
     click.echo(visible(f"error: a bug in Plumbline: {type(error).__name__}: {error}"), err=True)
     if not debug:
         click.echo(visible(f"  try: {runnable('plumb --debug')} {shlex.join(words)}"), err=True)

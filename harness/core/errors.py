@@ -99,6 +99,9 @@ EAGAIN is not among them, because a slow socket also reports it. Neither are the
 ends: ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, and ENOENT for its Unix socket.
 """
 
+MISNAMED_ERRNOS = frozenset({errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR})
+"""Error numbers for a name that cannot be that of the file: a folder is there, or a link that leads to itself."""
+
 _REMEDIES = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT),
@@ -123,6 +126,21 @@ def is_machine_fault(error: BaseException) -> bool:
     )
 
 
+def is_misnamed(error: BaseException) -> bool:
+    """Whether an exception means that a file, as the user or a run folder names it, cannot be one."""
+    return isinstance(error, OSError) and error.errno in MISNAMED_ERRNOS
+
+
+def misnamed(error: BaseException) -> UsageError:
+    """Convert an exception for which `is_misnamed` is true to an error that names the file."""
+    assert isinstance(error, OSError)
+    return UsageError(f"the file cannot be used: {error.strerror}", where=_place_of(error))
+
+
+def _place_of(error: OSError) -> str:
+    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else ""
+
+
 def machine_fault(error: BaseException) -> InfrastructureError:
     """Convert an exception for which `is_machine_fault` is true to an error that says what is missing, and where."""
     if isinstance(error, InfrastructureError):
@@ -130,7 +148,7 @@ def machine_fault(error: BaseException) -> InfrastructureError:
     if isinstance(error, OSError) and error.errno is not None:
         return InfrastructureError(
             f"this machine refuses: {os.strerror(error.errno)}",
-            where=os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes, os.PathLike)) else "",
+            where=_place_of(error),
             remedy=_REMEDIES.get(error.errno, ""),
         )
     return InfrastructureError(

@@ -43,11 +43,11 @@ def pretty(value: Any) -> bytes:
 def decode(text: bytes, kind: type[_Decoded]) -> _Decoded:
     """Decode JSON as a record. Raises msgspec.ValidationError if it does not fit, or else msgspec.DecodeError.
 
-    msgspec has its own error for bytes that are not UTF-8.
+    msgspec has its own errors for bytes that are not UTF-8, and for values in too many others.
     """
     try:
         decoded: _Decoded = _decoder(kind).decode(text)
-    except UnicodeDecodeError as error:
+    except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(f"JSON is malformed: {error}") from error
     return decoded
 

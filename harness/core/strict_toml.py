@@ -50,7 +50,7 @@ def decode_toml(text: str, path: Path, kind: type[_Loaded], /, **given: Any) -> 
     """Decode a file's text as a record, with the same errors. `path` is only for messages."""
     try:
         raw: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = re.search(r"at line (\d+)", str(error))
         # Without a line, the problem is at the end of the document.
         line = int(found[1]) if found else len(text.splitlines())

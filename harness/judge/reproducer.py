@@ -29,7 +29,7 @@ from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
 from harness.record import program_launch
 from harness.record.run_folder import AUDIT
-from harness.record.transcript import Chunk, load
+from harness.record.transcript import Chunk, are_whole, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -284,6 +284,9 @@ def read_reproducer(name: str) -> Reproducer:
             "no such reproducer", where=name, remedy="the report's `replay` line names it: RUN/reproducers/ID.json"
         )
     try:
-        return json_codec.decode(unsealed(path.read_bytes()), Reproducer)
+        read = json_codec.decode(unsealed(path.read_bytes()), Reproducer)
     except msgspec.DecodeError as error:
         raise UsageError("not a reproducer", where=name, because=str(error)) from error
+    if not are_whole(read.chunks):
+        raise UsageError("not a reproducer", where=name, because="its requests are not in base 64")
+    return read

@@ -82,7 +82,7 @@ def read(path: Path) -> Recorded:
     """The events of all complete lines, and a doubt for each problem with the others."""
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return Recorded(events=[], failed=0, doubts=[f"there is no {path.name}"])
     *lines, rest = content.split(b"\n")
     decoded = [_decoded(line) for line in lines]

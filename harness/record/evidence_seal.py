@@ -50,7 +50,7 @@ def doubts(cell: Path, digest: str) -> list[str]:
     """Human-readable differences between the evidence and its seal; empty if every file is unchanged."""
     try:
         content = (cell / NAME).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return [f"there is no {NAME}"]
     if hashlib.sha256(content).hexdigest() != digest:
         return [f"{NAME} differs from what was written"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -23,6 +23,10 @@ NAME = "faults.jsonl"
 _LEDGER_BYTES = 16
 _CUT_SHORT = b"-fault-log: a record was cut short"
 _CRASHED = re.compile(rb"^QEMU internal SIG\w+", re.MULTILINE)
+
+
+Hexadecimal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{2})*\Z")]
+"""Bytes, as digits."""
 
 
 class MapRecord(Record, frozen=True):
@@ -52,11 +56,11 @@ class Fault(Record, frozen=True):
     handled: bool
     """Whether the program had installed a handler."""
     pc: int
-    instruction: str
-    registers: list[str]
+    instruction: Hexadecimal
+    registers: list[Hexadecimal]
     """Values in the order of QEMU's gdb stub, each in the guest's byte order; empty for a number without a register."""
     stack_address: int
-    stack: str
+    stack: Hexadecimal
     maps: list[MapRecord]
     access_class: AccessClass | Literal[""] = ""
     access_bytes: int = 0
@@ -241,7 +245,7 @@ _JSON_OF = {rb"\v": rb"\u000b", rb"\\012": rb"\n"}
 def _lines(log: Path) -> tuple[list[bytes], list[str]]:
     try:
         content = log.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return [], []
     *lines, rest = content.split(b"\n")
     return lines, [f"{log.name} ends in the middle of a line"] if rest else []

@@ -46,10 +46,18 @@ def ways_out(folder: Path) -> Iterator[tuple[Path, str]]:
             path = Path(here) / name
             kind = path.lstat().st_mode
             if stat.S_ISLNK(kind):
-                if not path.resolve().is_relative_to(folder.resolve()):
+                if _leads_out(path, folder):
                     yield path, f"it leads to {path.readlink()}"
             elif not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
                 yield path, "it is neither a file nor a folder"
+
+
+def _leads_out(link: Path, folder: Path) -> bool:
+    try:
+        return not link.resolve().is_relative_to(folder.resolve())
+    except RuntimeError:
+        # It leads to itself.
+        return True
 
 
 def refuse_ways_out(folder: Path) -> None:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 import hiredis
+import msgspec
 
 from harness.core import json_codec
 from harness.core.model import Record
@@ -16,7 +17,7 @@ from harness.core.sockets import Address, connect
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 INCOMPLETE = object()
@@ -49,8 +50,22 @@ def save(path: Path, chunks: list[Chunk]) -> None:
 
 
 def load(path: Path) -> list[Chunk]:
-    """Read the chunks that `save` wrote."""
-    return [json_codec.decode(line, Chunk) for line in path.read_bytes().splitlines()]
+    """Read the chunks that `save` wrote. None of a damaged file, which the seal of the evidence reports."""
+    try:
+        chunks = [json_codec.decode(line, Chunk) for line in path.read_bytes().splitlines()]
+    except msgspec.DecodeError:
+        return []
+    return chunks if are_whole(chunks) else []
+
+
+def are_whole(chunks: Iterable[Chunk]) -> bool:
+    """Whether all chunks have the bytes that they claim to have."""
+    try:
+        for chunk in chunks:
+            base64.b64decode(chunk.data, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def unanswered(chunks: list[Chunk]) -> list[str]:

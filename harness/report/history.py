@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
@@ -104,7 +105,11 @@ def configuration_of(judged: Judged) -> str:
 
 def read_judged(folder: Path) -> JudgedRun:
     """A judged run. Raises OSError or msgspec.DecodeError for a folder whose findings.json cannot be read."""
-    judged = json_codec.decode((folder / "findings.json").read_bytes(), Judged)
+    path = folder / "findings.json"
+    if path.exists() and not path.is_file():
+        # To read a pipe would take forever.
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    judged = json_codec.decode(path.read_bytes(), Judged)
     return JudgedRun(folder=folder, seconds=_when(folder), judged=judged)
 
 

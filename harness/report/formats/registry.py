@@ -71,7 +71,7 @@ def read(folder: Path) -> Judgement:
     path = folder / findings_json.FORMAT.file
     try:
         return json_codec.decode(path.read_bytes(), Judgement)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         why, remedy = run_folder.why_none(folder), run_folder.NAMES_ONE
         if (folder / "run.json").is_file():
             why, remedy = "it has not been judged", f"plumb judge {folder}"

@@ -115,7 +115,7 @@ def _check_run(folder: Path) -> None:
         read_judged(folder)
     except FileNotFoundError as error:
         raise UsageError("the run has not been judged", where=str(folder), remedy=f"plumb judge {folder}") from error
-    except msgspec.DecodeError as error:
+    except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             "the judgement is damaged",
             where=str(folder / FINDINGS),
