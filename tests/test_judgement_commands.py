@@ -199,6 +199,22 @@ def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: StoredRun
     assert "error: the judgement is damaged (" in err
 
 
+def test_a_judgement_of_another_run_is_refused(plumb: Plumb, tmp_path: Path) -> None:
+    clean, broken = (judged(plumb, tmp_path / word, "armv5", word) for word in ("passed", "failed"))
+    (broken / "findings.json").write_bytes((clean / "findings.json").read_bytes())
+    for words in (["report"], ["report", "--format", "junit"], ["findings"], ["join", clean]):
+        code, out, err = plumb(*words, broken)
+        assert (code, out) == (ExitCode.USAGE, ""), words
+        assert f"error: the judgement is of another run ({broken})" in err
+        assert f"judge {broken}" in err
+    assert plumb("history", broken, "--output", tmp_path / "site")[0] == ExitCode.USAGE
+    assert plumb("judge", broken)[0] == ExitCode.FINDINGS
+    assert plumb("report", broken)[0] == ExitCode.PASS
+    # A judgement alone, as CI jobs may keep it, is read.
+    (clean / "run.json").unlink()
+    assert plumb("join", clean)[0] == ExitCode.PASS
+
+
 def test_annotations_name_files_from_the_repositorys_top(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

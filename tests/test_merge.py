@@ -140,11 +140,20 @@ def test_checkouts_of_one_tree_in_two_folders_are_the_same() -> None:
         ("toolchain", "toolchains"),
         ("environment", "environments"),
         ("io", r"transports \(--io\)"),
+        ("settings", r"build settings \(--cflags, --make\)"),
     ],
 )
 def test_runs_of_different_things_are_refused(field: str, called: str) -> None:
+    other = ["other"] if field == "settings" else "other"
     with pytest.raises(UsageError, match=rf"different {called} \(.*; other: /run/2\)"):
-        join([CLEAN, msgspec.structs.replace(CLEAN, **{field: "other"})])
+        join([CLEAN, msgspec.structs.replace(CLEAN, **{field: other})])
+
+
+def test_runs_that_were_compared_with_different_revisions_are_refused() -> None:
+    one, another = (msgspec.structs.replace(CLEAN, base=f"{commit * 12} 'it' (why)") for commit in "12")
+    assert join([CLEAN, one]).base == one.base
+    with pytest.raises(UsageError, match="different revisions to compare with"):
+        join([one, another])
 
 
 def test_who_joins_runs_of_two_revisions_reads_which_have_which_and_what_to_type() -> None:

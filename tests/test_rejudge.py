@@ -38,7 +38,8 @@ def copy(name: str, tmp_path: Path) -> Path:
 def document(folder: Path, tmp_path: Path) -> str:
     """findings.json of a folder."""
     judgement, _ = rejudge(Cache(tmp_path / "cache"), fakes.quiet(), folder, STORED / "known.toml")
-    return json_codec.pretty(judgement).decode().replace(str(folder), "RUN")
+    # The digest is another where a test writes the record again.
+    return json_codec.pretty(msgspec.structs.replace(judgement, record="")).decode().replace(str(folder), "RUN")
 
 
 def forgiving() -> dict[str, Policy]:

@@ -20,6 +20,7 @@ from harness.report.run_history.timeline import Timeline, Trace, timeline
 from tests import fakes
 from tests.histories import finding, judged_run
 from tests.judgements import HOSTILE
+from tests.stored import StoredRun
 from tests.test_page import Outline
 
 if TYPE_CHECKING:
@@ -209,12 +210,15 @@ def test_what_cannot_be_read_is_named_and_a_run_that_is_named_must_be_readable(t
     fakes.write(runs / "20260103-000000" / "findings.json", '{"verdict": "PASS", "server": 1}')
     outside = judged_run(runs, "20260104-000000")
     (outside / "excerpts.json").symlink_to("/etc/passwd")
+    damaged = StoredRun(runs / "20260105-000000")
+    plumb("judge", damaged.finish())
+    fakes.write(damaged.folder / "run.json", "{")
     code, _, err = plumb("history", runs, "--output", site)
     assert code == ExitCode.PASS
     told = [line.split(": ")[1] for line in err.splitlines()]
-    assert told == ["20260102-000000", "20260103-000000", "20260104-000000"]
+    assert told == ["20260102-000000", "20260103-000000", "20260104-000000", "20260105-000000"]
     shown = Outline((site / "index.html").read_text("utf-8")).text()
-    assert shown.count("Left out: ") == 3
+    assert shown.count("Left out: ") == 4
     assert [path.name for path in (site / "runs").iterdir()] == ["20260101-000000"]
     code, _, err = plumb("history", runs / "20260103-000000", "--output", site)
     assert (code, "the judgement is damaged" in err, "plumb judge" in err or "judge " in err) == (4, True, True)

@@ -152,6 +152,8 @@ def conclude(
         emulators=_emulators(run),
         unchecked=left,
         left_out=left_out.tests(run),
+        settings=list(run.settings.words),
+        record=run.digest,
     )
     return judgement, exit_code(judgement.verdict)
 

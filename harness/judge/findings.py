@@ -73,6 +73,10 @@ class Judgement(Record, frozen=True):
     """Changes that nothing checked (`plumb premerge`): with any of them the verdict is not PASS."""
     left_out: int = 0
     """Tests that did not run: they ended as expected before, and the change cannot reach them (`plumb premerge`)."""
+    settings: list[str] = msgspec.field(default_factory=list)
+    """What the builds for targets added to the makefile's own flags and variables: `--cflags` and `--make`."""
+    record: str = ""
+    """The digest in the run.json of the run that was judged; empty for joined runs, and in older documents."""
 
     def findings_by_cause(self) -> list[tuple[Cause, dict[str, Finding]]]:
         """Each cause with its findings by id: the one to read first, others that share it, and what may follow."""

@@ -32,14 +32,17 @@ if TYPE_CHECKING:
 def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
     """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN.
 
-    Raises UsageError for an empty sequence, for runs that differ in one of IDENTITIES, and for a plan of another
-    release.
+    Raises UsageError for an empty sequence, for runs that differ in one of IDENTITIES or in the revision that they were
+    compared with, and for a plan of another release.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
     first = judgements[0]
     for name, identity in IDENTITIES.items():
         _refuse_different(judgements, name, identity)
+    # A run without findings was not compared.
+    compared = [one for one in judgements if one.base]
+    _refuse_different(compared, "revisions to compare with", lambda one: one.base.partition(" ")[0])
     _refuse_other_plan(first, planned)
     cells = _cells(judgements, planned)
     findings = _findings([one.findings for one in judgements])
@@ -53,6 +56,8 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
             [overall(cells), *warning_findings.verdicts(findings), *[Verdict.UNKNOWN] * len(unchecked)]
         ),
         run=", ".join(one.run for one in judgements),
+        record="",
+        base=next((one.base for one in compared), ""),
         cells=cells,
         findings=findings,
         causes=causes_of(findings),
@@ -125,6 +130,7 @@ IDENTITIES: dict[str, Callable[[Judgement], str]] = {
     "toolchains": lambda one: one.toolchain,
     "environments": lambda one: one.environment,
     "transports (--io)": lambda one: one.io,
+    "build settings (--cflags, --make)": lambda one: shlex.join(one.settings),
 }
 """The data that must be equal in joined runs, because their findings would otherwise not be comparable."""
 
@@ -134,7 +140,7 @@ def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Call
     runs: dict[str, list[str]] = {}
     for one in judgements:
         runs.setdefault(identity(one), []).append(one.run)
-    if len(runs) == 1:
+    if len(runs) <= 1:
         return
     most = max(runs.values(), key=len)
     others = [run for same in runs.values() if same is not most for run in same]

@@ -409,6 +409,19 @@ def read_run(folder: Path) -> RunRecord:
     return record
 
 
+def refuse_other(folder: Path, digest: str) -> None:
+    """Raise UsageError if a judgement in a run folder is of another record than the one there. `digest`: of the record
+    that was judged; empty if the judgement does not say. A folder without a record has only the judgement.
+    """
+    if digest and (folder / "run.json").is_file() and read_run(folder).digest != digest:
+        raise UsageError(
+            "the judgement is of another run",
+            where=str(folder),
+            because="its findings.json belongs to another run.json",
+            remedy=f"plumb judge {folder}",
+        )
+
+
 class _Versioned(msgspec.Struct):
     """The key that every release's run.json has."""
 

@@ -66,6 +66,7 @@ class Judged(msgspec.Struct, frozen=True):
     tier: str = ""
     tests: list[str] = msgspec.field(default_factory=list)
     revision: str = ""
+    record: str = ""
     findings: list[JudgedFinding] = msgspec.field(default_factory=list)
     cells: list[JudgedCell] = msgspec.field(default_factory=list)
 

@@ -67,10 +67,12 @@ def write(folder: Path, judgement: Judgement, *, formats: Iterable[ReportFormat]
 
 
 def read(folder: Path) -> Judgement:
-    """The judgement in a run folder. Raises UsageError if it is missing or of another version."""
+    """The judgement in a run folder. Raises UsageError if it is missing or of another version, or of another run, and
+    InconclusiveError if the record of the run is damaged.
+    """
     path = folder / findings_json.FORMAT.file
     try:
-        return json_codec.decode(path.read_bytes(), Judgement)
+        judgement = json_codec.decode(path.read_bytes(), Judgement)
     except (FileNotFoundError, NotADirectoryError) as error:
         why, remedy = run_folder.why_none(folder), run_folder.NAMES_ONE
         if (folder / "run.json").is_file():
@@ -79,3 +81,5 @@ def read(folder: Path) -> Judgement:
     except msgspec.DecodeError as error:
         remedy = f"plumb judge {folder}"
         raise UsageError("the judgement is damaged", where=str(path), because=str(error), remedy=remedy) from error
+    run_folder.refuse_other(folder, judgement.record)
+    return judgement

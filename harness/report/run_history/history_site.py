@@ -19,7 +19,7 @@ from harness.analysis import source_excerpt
 from harness.core import json_codec
 from harness.core.cache import disk_errors, write_whole
 from harness.core.digests import key_of
-from harness.core.errors import PlumblineError, UsageError
+from harness.core.errors import InconclusiveError, PlumblineError, UsageError
 from harness.core.model import Record
 from harness.core.untrusted_text import one_line
 from harness.record import run_folder, stored_run
@@ -103,16 +103,16 @@ def _runs_in(folders: Sequence[Path]) -> tuple[list[Path], list[str]]:
             try:
                 _check_run(each)
                 found.append(each.resolve())
-            except UsageError as error:
+            except (InconclusiveError, UsageError) as error:
                 left_out.append(f"{each.name}: {error.because or error.what}")
     return found, left_out
 
 
 def _check_run(folder: Path) -> None:
-    """Raise UsageError for a run folder that cannot be shown."""
+    """Raise UsageError or InconclusiveError for a run folder that cannot be shown."""
     stored_run.refuse_ways_out(folder)
     try:
-        read_judged(folder)
+        run_folder.refuse_other(folder, read_judged(folder).judged.record)
     except FileNotFoundError as error:
         raise UsageError("the run has not been judged", where=str(folder), remedy=f"plumb judge {folder}") from error
     except (OSError, msgspec.DecodeError) as error:
