@@ -92,6 +92,14 @@ def run_folder(tmp_path: Path) -> Path:
     return stored.finish()
 
 
+def only_canaries() -> Judgement:
+    """The judgement of a run that did not end and skipped all suites: UNKNOWN without a cell that is."""
+    cells = [cell("armv5", "canary", "PASS"), msgspec.structs.replace(cell("armv5", "bitops", "SKIP"), passed=0)]
+    return msgspec.structs.replace(
+        judgement(), verdict=Verdict.UNKNOWN, findings=[], remarks=[], cells=cells, unchecked=["the run did not end"]
+    )
+
+
 def several_findings() -> Judgement:
     """A judgement whose findings differ in target, kind and status, and one of which has a long id."""
     whole = judgement()

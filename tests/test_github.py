@@ -11,7 +11,7 @@ import pytest
 from harness.core.finding import Cause, Frame
 from harness.report.finding import frame_in_tree
 from harness.report.formats import github
-from tests.judgements import HOSTILE, judgement
+from tests.judgements import HOSTILE, cell, judgement, only_canaries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,17 @@ def test_a_finding_is_an_error_on_its_line_and_unknown_cells_are_warnings() -> N
         "warning title=UNKNOWN sparc64/canary",
         "warning title=UNKNOWN sparc64/bitops",
     ]
+
+
+def test_what_no_finding_and_no_unknown_cell_tells_has_a_line() -> None:
+    assert github.render(only_canaries()).splitlines() == [
+        "::warning title=UNKNOWN::the run did not end",
+        "::warning title=UNKNOWN::no tests ran except the canaries",
+    ]
+    failed = msgspec.structs.replace(
+        judgement(), cells=[cell("armv5", "bitops", "FAIL", "1 tests failed")], findings=[]
+    )
+    assert github.render(failed) == "::error title=FAIL armv5/bitops::1 tests failed\n"
 
 
 @pytest.mark.parametrize(("place", "file"), [("", "src/bitops.c"), ("a/b", "a/b/src/bitops.c")])

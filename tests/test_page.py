@@ -15,11 +15,10 @@ import pytest
 
 from harness.analysis import source_excerpt
 from harness.core import json_codec
-from harness.core.finding import Verdict
 from harness.report.formats import registry as formats
 from harness.report.verdict_sentence import sentence
 from tests import fakes
-from tests.judgements import HOSTILE, cell, judgement, run_folder
+from tests.judgements import HOSTILE, cell, judgement, only_canaries, run_folder
 from tests.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -186,9 +185,15 @@ def test_an_unfinished_copy_of_a_run_has_a_page_without_excerpts(tmp_path: Path)
 
 
 def test_a_run_in_which_only_the_canaries_ran_says_so() -> None:
-    cells = [cell("armv5", "canary", "PASS"), msgspec.structs.replace(cell("armv5", "bitops", "SKIP"), passed=0)]
-    calm = msgspec.structs.replace(judgement(), verdict=Verdict.UNKNOWN, findings=[], remarks=[], cells=cells)
-    assert sentence(calm) == "no tests ran except the canaries"
+    assert sentence(only_canaries()) == "no tests ran except the canaries"
+
+
+def test_a_run_that_did_not_end_does_not_blame_a_change() -> None:
+    cells = [cell("armv5", "canary", "PASS"), cell("armv5", "bitops", "PASS")]
+    ended = msgspec.structs.replace(only_canaries(), cells=cells)
+    assert sentence(ended) == "the rest of the run could not be judged"
+    unseen = msgspec.structs.replace(ended, unchecked=["NOT CHECKED: src/a.c"])
+    assert sentence(unseen) == "a change could not be judged"
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "UNKNOWN", "XFAIL", "SKIP"])

@@ -19,7 +19,7 @@ from harness.report import terminal
 from harness.report.formats import markdown
 from harness.report.formats import registry as formats
 from tests import fakes
-from tests.judgements import HOSTILE, judgement, run_folder
+from tests.judgements import HOSTILE, judgement, only_canaries, run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +90,14 @@ def test_junit_tells_failures_from_errors_and_unknown_is_an_error(tmp_path: Path
         "sparc64/bitops": ["error"],
         "armv6/bitops": ["skipped"],
     }
+
+
+def test_junit_has_an_error_for_a_run_that_shows_nothing(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    formats.write(folder, only_canaries())
+    (error,) = junit(folder).iter("error")
+    assert error.get("message") == "the run did not end; no tests ran except the canaries"
+    assert junit(folder).get("errors") == "1"
 
 
 def test_junit_names_the_finding_and_how_to_see_it_again(tmp_path: Path) -> None:

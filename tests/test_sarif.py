@@ -12,7 +12,7 @@ import pytest
 from harness.core.finding import Frame
 from harness.report.formats import sarif
 from tests import fakes
-from tests.judgements import HOSTILE, judgement
+from tests.judgements import HOSTILE, cell, judgement, only_canaries
 
 SCHEMA = json.loads((fakes.DATA / "schemas" / "sarif-schema-2.1.0.json").read_text("utf-8"))
 
@@ -125,10 +125,25 @@ def test_unknown_is_no_success_and_tells_which_cells() -> None:
     silent = msgspec.structs.replace(whole, verdict="UNKNOWN", findings=[])
     (invocation,) = run_of(silent)["invocations"]
     assert not invocation["executionSuccessful"]
-    assert [
-        note["message"]["text"].split(":")[0].removeprefix("UNKNOWN ")
-        for note in invocation["toolExecutionNotifications"]
-    ] == ["sparc64/canary", "sparc64/bitops"]
+    assert [note["message"]["text"].split(":")[0] for note in invocation["toolExecutionNotifications"]] == [
+        "FAIL armv5/bitops",
+        "UNKNOWN sparc64/canary",
+        "UNKNOWN sparc64/bitops",
+    ]
+
+
+def test_a_run_that_shows_nothing_tells_why_even_without_an_unknown_cell() -> None:
+    (invocation,) = run_of(only_canaries())["invocations"]
+    assert not invocation["executionSuccessful"]
+    notes = [(note["level"], note["message"]["text"]) for note in invocation["toolExecutionNotifications"]]
+    assert notes == [("warning", "the run did not end"), ("warning", "no tests ran except the canaries")]
+
+
+def test_a_failure_that_the_evidence_does_not_explain_is_an_error() -> None:
+    cells = [cell("armv5", "canary", "PASS"), cell("armv5", "bitops", "FAIL", "1 tests failed")]
+    (invocation,) = run_of(msgspec.structs.replace(judgement(), cells=cells, findings=[]))["invocations"]
+    (note,) = invocation["toolExecutionNotifications"]
+    assert (note["level"], note["message"]["text"]) == ("error", "FAIL armv5/bitops: 1 tests failed")
 
 
 def test_jobs_of_a_matrix_have_categories_of_their_own() -> None:

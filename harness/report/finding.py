@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from harness.analysis.detectors import registry
-from harness.core.finding import place_in_file
+from harness.core.finding import Verdict, place_in_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.finding import Finding, Frame, Suspect, ValueComparison, Witness
+    from harness.judge.findings import Judgement
+    from harness.judge.verdict import CellVerdict
 
 Level = Literal["error", "warning", "note"]
 _ORDER: tuple[Level, ...] = ("error", "warning", "note")
@@ -128,3 +130,14 @@ def reported_by(witness: Witness) -> str:
 def in_cell(finding: Finding, target: str, suite: str) -> bool:
     """Whether a cell showed the finding."""
     return any(one.target == target and one.suite == suite for one in finding.witnesses)
+
+
+def unexplained(judgement: Judgement) -> list[CellVerdict]:
+    """The cells that say nothing about the server, and those that failed without a new finding."""
+    new = [finding for finding in judgement.findings if not finding.known]
+    return [
+        cell
+        for cell in judgement.cells
+        if cell.verdict == Verdict.UNKNOWN
+        or (cell.verdict == Verdict.FAIL and not any(in_cell(one, cell.target, cell.suite) for one in new))
+    ]

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
 
 
+_ONLY_CANARIES = "no tests ran except the canaries"
+
+
+def unjudged(judgement: Judgement) -> list[str]:
+    """Why a run shows nothing about the server although each of its cells has a verdict; empty if it does show it."""
+    only_canaries = judgement.verdict == Verdict.UNKNOWN and only_canaries_ran(judgement.cells)
+    return [*judgement.unchecked, *([_ONLY_CANARIES] if only_canaries else [])]
+
+
 def sentence(judgement: Judgement) -> str:
     """The meaning of the verdict in this run: `2 new findings, 2 also in the base`."""
     found = judgement.findings
@@ -26,8 +35,10 @@ def sentence(judgement: Judgement) -> str:
     if judgement.verdict == Verdict.UNKNOWN:
         unknown = sum(cell.verdict == Verdict.UNKNOWN for cell in judgement.cells)
         if not unknown and only_canaries_ran(judgement.cells):
-            return "no tests ran except the canaries"
-        what = f"{unknown} of {len(judgement.cells)} cells" if unknown else "a change"
+            return _ONLY_CANARIES
+        is_change = all(one.startswith("NOT CHECKED") for one in judgement.unchecked)
+        rest = "a change" if is_change else "the rest of the run"
+        what = f"{unknown} of {len(judgement.cells)} cells" if unknown else rest
         return ", ".join([f"{what} could not be judged", *others])
     if judgement.verdict == Verdict.SKIP:
         return "nothing ran"

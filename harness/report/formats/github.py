@@ -10,9 +10,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from harness.core.byte_diff import described
+from harness.core.finding import Verdict
 from harness.core.untrusted_text import one_line, visible
-from harness.report.finding import frame_in_tree, level_of
+from harness.report.finding import frame_in_tree, level_of, unexplained
 from harness.report.report_format import ReportFormat
+from harness.report.verdict_sentence import unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +27,8 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(judgement: Judgement) -> str:
-    """One line per finding, and one per UNKNOWN cell. A finding that may follow from another one is not on a line of
-    the tree.
+    """One line per finding, per cell that no finding explains, and per reason why the whole run is UNKNOWN. A finding
+    that may follow from another one is not on a line of the tree.
     """
     starts = _starts(judgement)
     places = _places(judgement, starts)
@@ -34,8 +36,15 @@ def render(judgement: Judgement) -> str:
         _finding(finding, judgement.place, places.get(finding.id), starts.get(finding.id, ""))
         for finding in judgement.findings
     ]
-    unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
-    lines += [_command("warning", {"title": f"UNKNOWN {cell.target}/{cell.suite}"}, cell.reason) for cell in unknown]
+    lines += [
+        _command(
+            "error" if cell.verdict == Verdict.FAIL else "warning",
+            {"title": f"{cell.verdict} {cell.target}/{cell.suite}"},
+            cell.reason,
+        )
+        for cell in unexplained(judgement)
+    ]
+    lines += [_command("warning", {"title": "UNKNOWN"}, why) for why in unjudged(judgement)]
     return "".join(f"{line}\n" for line in lines)
 
 

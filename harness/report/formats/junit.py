@@ -12,6 +12,7 @@ from harness.core.untrusted_text import visible
 from harness.judge.verdict import CellVerdict
 from harness.report.finding import in_cell
 from harness.report.report_format import ReportFormat
+from harness.report.verdict_sentence import unjudged
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding
@@ -43,15 +44,15 @@ def render(judgement: Judgement) -> str:
 
 
 def _besides(judgement: Judgement) -> list[CellVerdict]:
-    """Rows that count without being cells: compilers' warnings if they must fail, and changes that no suite checked."""
+    """Rows that count without being cells: compilers' warnings if they must fail, and what the run did not check."""
     warnings = [finding for finding in judgement.findings if finding.kind == "warning"]
     found = []
     for target in dict.fromkeys(target for finding in warnings for target in finding.targets):
         new = [one for one in warnings if target in one.targets and not one.known]
         verdict = Verdict.FAIL if new else Verdict.XFAIL
         found.append(_beside(target, "warnings", verdict, f"{len(new)} findings in what its compiler warns of"))
-    if judgement.unchecked:
-        found.append(_beside("changes", "unchecked", Verdict.UNKNOWN, "; ".join(judgement.unchecked)))
+    if why := unjudged(judgement):
+        found.append(_beside("changes", "unchecked", Verdict.UNKNOWN, "; ".join(why)))
     return found
 
 

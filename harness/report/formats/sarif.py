@@ -19,17 +19,18 @@ from harness.analysis.detectors import registry
 from harness.core import json_codec
 from harness.core.byte_diff import described
 from harness.core.ci_streams import in_json
+from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.untrusted_text import one_line, visible
-from harness.report.finding import frame_in_tree, is_in_tree, level_of, named_comparison, named_suspects
+from harness.report.finding import frame_in_tree, is_in_tree, level_of, named_comparison, named_suspects, unexplained
 from harness.report.report_format import ReportFormat
+from harness.report.verdict_sentence import unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from harness.core.finding import Finding, Frame, Witness
     from harness.judge.findings import Judgement
-    from harness.judge.verdict import CellVerdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"
@@ -117,11 +118,20 @@ def _rule(kind: str) -> dict[str, Any]:
 
 
 def _invocation(judgement: Judgement, placeless: Iterable[Finding]) -> dict[str, Any]:
-    """The run's invocation. UNKNOWN cells make it unsuccessful. Findings without a place are notifications, too."""
+    """The run's invocation. The verdict UNKNOWN makes it unsuccessful. Notifications say why, and have the findings
+    without a place.
+    """
     return {
         "executionSuccessful": judgement.verdict != "UNKNOWN",
         "toolExecutionNotifications": [
-            *(_unknown(cell) for cell in judgement.cells if cell.verdict == "UNKNOWN"),
+            *(
+                _notification(
+                    "error" if cell.verdict == Verdict.FAIL else "warning",
+                    f"{cell.verdict} {cell.target}/{cell.suite}: {cell.reason}",
+                )
+                for cell in unexplained(judgement)
+            ),
+            *(_notification("warning", why) for why in unjudged(judgement)),
             *map(_placeless, placeless),
         ],
     }
@@ -131,8 +141,8 @@ def _placeless(finding: Finding) -> dict[str, Any]:
     return {"level": level_of(finding), "message": {"text": f"{visible(finding.id)}: {_message(finding)}"}}
 
 
-def _unknown(cell: CellVerdict) -> dict[str, Any]:
-    return {"level": "warning", "message": {"text": f"UNKNOWN {cell.target}/{cell.suite}: {visible(cell.reason)}"}}
+def _notification(level: str, text: str) -> dict[str, Any]:
+    return {"level": level, "message": {"text": visible(text)}}
 
 
 def _result(finding: Finding, place: Frame, rule: int, prefix: str) -> dict[str, Any]:
