@@ -403,6 +403,18 @@ def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(pl
     assert (code, "the plan is for another server" in err) == (ExitCode.USAGE, True)
 
 
+def test_join_knows_the_tier_and_the_toolchain_of_a_plan(plumb: Plumb, tmp_path: Path) -> None:
+    """A run of the stored kind has no tier."""
+    words = ("plan", "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", "--json")
+    run = judged(plumb, tmp_path / "run", "armv5", "passed")
+    plan = fakes.write(tmp_path / "plan.json", plumb(*words, "--tier", "full")[1])
+    code, out, _ = plumb("join", run, "--plan", plan)
+    assert (code, "planned in the tier full" in out) == (ExitCode.INCONCLUSIVE, True)
+    fakes.write(plan, plumb(*words, "--toolchain", "clang-musl")[1])
+    code, _, err = plumb("join", run, "--plan", plan)
+    assert (code, "the plan is for another toolchain" in err) == (ExitCode.USAGE, True)
+
+
 def test_report_prints_a_steps_outputs(plumb: Plumb, tmp_path: Path) -> None:
     bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
     assert plumb("report", bad, "--format", "outputs") == (

@@ -90,6 +90,26 @@ def test_a_planned_cell_that_no_run_has_makes_a_pass_unknown() -> None:
     assert join([CLEAN], planned=planned[:1]).verdict == "PASS"
 
 
+def test_a_planned_cell_that_only_ran_in_a_lower_tier_makes_a_pass_unknown() -> None:
+    planned = [Cell(target="armv7", server="redis-3.2.6", suite="bitops")]
+    quick, full, old = (msgspec.structs.replace(CLEAN, tier=tier) for tier in ("quick", "full", ""))
+    lower = join([quick], planned=planned, tier="full")
+    assert lower.verdict == "UNKNOWN"
+    assert [one.reason for one in lower.cells] == ["", "it was planned in the tier full, and only ran in: quick"]
+    assert join([old], planned=planned, tier="full").verdict == "UNKNOWN"
+    assert join([quick, full], planned=planned, tier="full").verdict == "PASS"
+    assert join([full], planned=planned, tier="quick").verdict == "PASS"
+    bad = msgspec.structs.replace(judgement(), tier="quick")
+    planned = [msgspec.structs.replace(planned[0], target="armv5")]
+    assert join([bad], planned=planned, tier="full").verdict == "FAIL"
+
+
+def test_a_plan_of_another_toolchain_is_refused() -> None:
+    with pytest.raises(UsageError, match="the plan is for another toolchain"):
+        join([CLEAN], toolchain="clang-musl")
+    assert join([CLEAN], toolchain="gcc").verdict == "PASS"
+
+
 def test_runs_whose_suites_all_skip_say_nothing_joined_as_alone() -> None:
     cells = [cell("armv7", "canary", "PASS"), cell("armv7", "selftests", "SKIP", "it has none")]
     silent = msgspec.structs.replace(CLEAN, verdict="UNKNOWN", cells=cells)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from harness.core import json_codec
 from harness.core.errors import NothingSelectedError, UsageError
+from harness.core.model import TIERS
 from harness.plan.catalog import Catalog
-from harness.plan.plan import TIERS, Job, Plan, make_jobs, make_plan, read_plan
+from harness.plan.plan import Job, Plan, make_jobs, make_plan, read_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +125,8 @@ def test_a_part_of_a_plan_is_the_plan_of_that_part_and_keeps_the_canary() -> Non
 def test_a_plan_is_read_back_and_anything_else_is_refused(tmp_path: Path) -> None:
     plan = planned(["armv5"], ["bitops"])
     (tmp_path / "plan").write_bytes(json_codec.pretty(plan))
-    assert read_plan(tmp_path / "plan") == plan.cells
+    read = read_plan(tmp_path / "plan")
+    assert (read.cells, read.tier, read.toolchain) == (plan.cells, "", "")
     for wrong in (b"{}", b"", b'{"cells": [{"target": "armv5"}]}'):
         (tmp_path / "plan").write_bytes(wrong)
         with pytest.raises(UsageError, match="not a plan"):

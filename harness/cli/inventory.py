@@ -164,7 +164,8 @@ def plan(
     if as_json:
         jobs = make_jobs(catalog, planned, tier)
         entries = ci_cache_entries(catalog, Cache.default(), planned.targets, server)
-        output.print_json({**msgspec.structs.asdict(planned), "jobs": jobs, "caches": entries})
+        asked = {"tier": tier, "toolchain": catalog.family}
+        output.print_json({**msgspec.structs.asdict(planned), **asked, "jobs": jobs, "caches": entries})
     else:
         click.echo("\n".join(cell.identity for cell in planned.cells))
     return ExitCode.PASS

@@ -12,7 +12,7 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.progress import Progress
 from harness.judge import conclusion, merge
-from harness.plan.plan import read_plan
+from harness.plan.plan import PlannedCells, read_plan
 from harness.record import stored_run
 from harness.report import finding_list
 from harness.report.formats import registry as formats
@@ -169,10 +169,15 @@ def join(
 
     Use it for the runs of several CI jobs. Its exit code is that of a single check of all their cells.
     """
-    planned = read_plan(plan_file) if plan_file else []
+    planned = read_plan(plan_file) if plan_file else PlannedCells(cells=[])
     for folder in folders:
         stored_run.refuse_ways_out(folder)
-    judgement = merge.join([formats.read(folder) for folder in folders], planned=planned)
+    judgement = merge.join(
+        [formats.read(folder) for folder in folders],
+        planned=planned.cells,
+        tier=planned.tier,
+        toolchain=planned.toolchain,
+    )
     if into:
         into.mkdir(0o700, parents=True, exist_ok=True)
         formats.write(into, judgement, formats=formats.OF_JOINED_RUNS)

@@ -180,6 +180,8 @@ COMPILED_IN = "tree"
 SuiteTier = Literal["quick", "full", "thorough"]
 Tier = Literal["quick", "full", "thorough", "kernel"]
 """How thorough a run is: the tiers of suites, and the tier on real kernels."""
+TIERS: dict[str, int] = {"kernel": 0, "quick": 0, "full": 1, "thorough": 2}
+"""Tier -> its rank; it runs the suites of every rank up to its own. The kernel tier runs the quick tier's suites."""
 Flavour = Literal["pinned", "distro"]
 """Which emulator runs it: the pinned QEMU with Plumbline's patches, or the distribution's."""
 

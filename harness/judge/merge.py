@@ -8,13 +8,13 @@ from __future__ import annotations
 import fnmatch
 import shlex
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
-from harness.core.model import CANARY_SUITE
+from harness.core.model import CANARY_SUITE, TIERS
 from harness.judge import warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.known import matching
@@ -24,16 +24,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from harness.core.finding import Finding
-    from harness.core.model import Cell
+    from harness.core.model import Cell, Tier
     from harness.judge.findings import Judgement
     from harness.record.run_folder import Counters
 
 
-def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Judgement:
-    """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN.
+def join(
+    judgements: Sequence[Judgement],
+    *,
+    planned: Sequence[Cell] = (),
+    tier: Tier | Literal[""] = "",
+    toolchain: str = "",
+) -> Judgement:
+    """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN, and so are
+    those that only runs of a lower tier contain. `tier`, `toolchain`: the plan's; empty if it does not say.
 
     Raises UsageError for an empty sequence, for runs that differ in one of IDENTITIES or in the revision that they were
-    compared with, and for a plan of another release.
+    compared with, and for a plan of another release or of another family of toolchains.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
@@ -43,8 +50,8 @@ def join(judgements: Sequence[Judgement], *, planned: Sequence[Cell] = ()) -> Ju
     # A run without findings was not compared.
     compared = [one for one in judgements if one.base]
     _refuse_different(compared, "revisions to compare with", lambda one: one.base.partition(" ")[0])
-    _refuse_other_plan(first, planned)
-    cells = _cells(judgements, planned)
+    _refuse_other_plan(first, planned, toolchain)
+    cells = _cells(judgements, planned, tier)
     findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
     return msgspec.structs.replace(
@@ -153,9 +160,18 @@ def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Call
     )
 
 
-def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell]) -> None:
-    """Raise UsageError for planned cells of another release. A tree may be in another folder on another machine."""
+def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell], toolchain: str) -> None:
+    """Raise UsageError for planned cells of another release or toolchain. A tree may be in another folder on another
+    machine.
+    """
     here = judgement.server
+    if toolchain not in {"", judgement.toolchain}:
+        raise UsageError(
+            "the plan is for another toolchain",
+            where="--plan",
+            because=f"it plans {toolchain}, and the runs are of {judgement.toolchain}",
+            remedy=f"plumb plan --toolchain {shlex.quote(judgement.toolchain)} --json",
+        )
     others = [cell.server for cell in planned if cell.server != here and "/" not in cell.server]
     if others and "/" not in here:
         raise UsageError(
@@ -166,7 +182,7 @@ def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell]) -> None:
         )
 
 
-def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[CellVerdict]:
+def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell], tier: Tier | Literal[""]) -> list[CellVerdict]:
     """The cells by target, in the order of the runs. Of a cell in several runs, like the canary, the worst counts."""
     found: dict[tuple[str, str], CellVerdict] = {}
     for cell in (_as_found(cell, one) for one in judgements for cell in one.cells):
@@ -177,6 +193,10 @@ def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell]) -> list[Cel
         place = (wanted.target, wanted.suite)
         if place not in found:
             found[place] = _absent(wanted)
+        elif tier and found[place].verdict not in {Verdict.FAIL, Verdict.UNKNOWN, Verdict.SKIP}:
+            tiers = {one.tier for one in judgements if any((cell.target, cell.suite) == place for cell in one.cells)}
+            if max(TIERS.get(each, -1) for each in tiers) < TIERS[tier]:
+                found[place] = _too_low(found[place], tier, tiers)
     targets = list(dict.fromkeys(target for target, _ in found))
     return sorted(found.values(), key=lambda cell: targets.index(cell.target))
 
@@ -198,6 +218,13 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
         return cell
     reason = f"its file says {cell.verdict}, but {why}"
     return msgspec.structs.replace(cell, verdict=least, reason=reason)
+
+
+def _too_low(cell: CellVerdict, planned: Tier, ran: Iterable[str]) -> CellVerdict:
+    """A cell that was planned to do more than it did."""
+    tiers = ", ".join(sorted(one or "unknown" for one in ran))
+    reason = f"it was planned in the tier {planned}, and only ran in: {tiers}"
+    return msgspec.structs.replace(cell, verdict=Verdict.UNKNOWN, reason=reason)
 
 
 def _absent(cell: Cell) -> CellVerdict:

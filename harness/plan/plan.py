@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from harness.core import json_codec
 from harness.core.errors import UsageError
-from harness.core.model import CANARY_SUITE, Cell, Record
+from harness.core.model import CANARY_SUITE, TIERS, Cell, Record, Tier
 from harness.plan.name_selection import select
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ class Plan(Record, frozen=True):
         """The same plan with only these suites and the canary suite."""
         kept = [name for name in self.suites if name in {CANARY_SUITE, *suites}]
         return Plan(cells=[cell for cell in self.cells if cell.suite in kept], targets=self.targets, suites=kept)
-
-
-TIERS = {"kernel": 0, "quick": 0, "full": 1, "thorough": 2}
-"""Tier -> its rank; it runs the suites of every rank up to its own. The kernel tier runs the quick tier's suites."""
 
 
 def make_plan(
@@ -84,11 +80,21 @@ def make_jobs(catalog: Catalog, plan: Plan, tier: str) -> list[Job]:
     return [*jobs, *together]
 
 
-def read_plan(path: Path) -> list[Cell]:
-    """The cells of a document that `plumb plan --json` printed. Raises UsageError for any other file."""
+class PlannedCells(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys of a document that `plumb plan --json` printed which joining runs needs."""
+
+    cells: list[Cell]
+    tier: Tier | Literal[""] = ""
+    """Empty in documents of earlier releases."""
+    toolchain: str = ""
+    """The same."""
+
+
+def read_plan(path: Path) -> PlannedCells:
+    """Read a document that `plumb plan --json` printed. Raises UsageError for any other file."""
     try:
-        return json_codec.convert(json_codec.decode(path.read_bytes(), dict[str, Any])["cells"], list[Cell])
-    except (KeyError, msgspec.DecodeError) as error:
+        return json_codec.decode(path.read_bytes(), PlannedCells)
+    except msgspec.DecodeError as error:
         raise UsageError(
             "not a plan", where=str(path), because=str(error), remedy="plumb plan --json > FILE"
         ) from error

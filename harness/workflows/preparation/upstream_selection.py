@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.plan.plan import TIERS
+from harness.core.model import TIERS
 from harness.run.upstream.test_files import has_tests, selected, upstream_files
 
 if TYPE_CHECKING:
