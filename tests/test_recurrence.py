@@ -17,6 +17,7 @@ from harness.workflows.replay.recurrence import (
     recurrence,
     unless_blind,
 )
+from tests.fakes import chunk
 from tests.reproducers import reproducer
 
 if TYPE_CHECKING:
@@ -43,7 +44,12 @@ HANG = reproducer(finding="hang-test_a", kind="hang", function="", detector="pro
 HANG_AT_START = reproducer(finding="hang-start", kind="hang", function="", detector="process", starting=True)
 WRONG = reproducer(finding="wrong-result-test_a", kind="wrong-result", function="", detector="suite")
 ASKED = reproducer(
-    finding="wrong-result-fuzz", kind="wrong-result", function="", detector="suite", command="GETRANGE k 0 1"
+    finding="wrong-result-fuzz",
+    kind="wrong-result",
+    function="",
+    detector="suite",
+    command="GETRANGE k 0 1",
+    chunks=[chunk("request", b"GETRANGE k 0 1\r\n")],
 )
 ASSERTION = reproducer(finding="assertion-lpGet", kind="assertion", function="lpGet", detector="process")
 NAMELESS = reproducer(finding="assertion-x.c", kind="assertion", function="??", detector="process", file="x.c")
@@ -103,6 +109,18 @@ def test_what_comes_again_in_the_same_way_is_reproduced(finding: Reproducer, obs
 )
 def test_what_was_looked_for_and_did_not_come_is_gone(finding: Reproducer) -> None:
     assert recurrence(finding, LIVES) == Recurrence(outcome="gone")
+
+
+def test_a_finding_of_a_request_that_nobody_recorded_is_not_gone() -> None:
+    lost = msgspec.structs.replace(ALIGNMENT, command="BITOP NOT k a", chunks=[chunk("reply", b"+OK")])
+    assert recurrence(lost, LIVES) == Recurrence(outcome="unknown", reason="the reproducer has no requests")
+    assert recurrence(lost, ended(faults=(LOAD,))).outcome == "reproduced"
+    for whole in (
+        msgspec.structs.replace(lost, chunks=[chunk("request", b"PING")]),
+        msgspec.structs.replace(lost, command="(while starting)"),
+        msgspec.structs.replace(lost, upstream="unit/bitops::BITOP"),
+    ):
+        assert recurrence(whole, LIVES).outcome == "gone"
 
 
 @pytest.mark.parametrize("finding", [UNIT, ENDED_UNIT, SELFTEST])

@@ -228,7 +228,16 @@ def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
     bad = bad or ("it no longer answers clients" if observed.hung else observed.undelivered)
     if not bad and reproducer.kind == WRONG_RESULT and reproducer.again is None and not reproducer.upstream:
         return _not_compared(reproducer, observed)
-    return bad
+    return bad or _not_asked(reproducer)
+
+
+def _not_asked(reproducer: Reproducer) -> str:
+    """Why the server was not asked what showed the finding: a damaged run may have lost its requests."""
+    sent = any(chunk.direction == "request" for chunk in reproducer.chunks)
+    otherwise = reproducer.again is not None or reproducer.launch is not None or bool(reproducer.upstream)
+    # Words in parentheses are no request, such as `(while starting)`.
+    asked = bool(reproducer.command) and not reproducer.command.startswith("(")
+    return "the reproducer has no requests" if asked and not sent and not otherwise else ""
 
 
 def _not_compared(reproducer: Reproducer, observed: Observation) -> str:
