@@ -403,6 +403,23 @@ def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(pl
     assert (code, "the plan is for another server" in err) == (ExitCode.USAGE, True)
 
 
+def test_join_leaves_the_runs_own_reports_alone(plumb: Plumb, tmp_path: Path) -> None:
+    good, bad = (judged(plumb, tmp_path / word, "armv5", word) for word in ("passed", "failed"))
+    before = (good / "findings.json").read_bytes()
+    code, _, err = plumb("join", good, bad, "--into", good)
+    assert (code, f"error: the folder is that of a run ({good})" in err) == (ExitCode.USAGE, True)
+    assert (good / "findings.json").read_bytes() == before
+
+
+def test_a_report_that_is_a_link_to_evidence_leaves_the_evidence_alone(plumb: Plumb, stored: StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop")
+    folder = stored.finish()
+    (folder / "summary.md").symlink_to("run.json")
+    assert plumb("judge", folder)[0] == ExitCode.PASS
+    assert plumb("judge", folder)[0] == ExitCode.PASS
+    assert not (folder / "summary.md").is_symlink()
+
+
 def test_join_knows_the_tier_and_the_toolchain_of_a_plan(plumb: Plumb, tmp_path: Path) -> None:
     """A run of the stored kind has no tier."""
     words = ("plan", "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", "--json")

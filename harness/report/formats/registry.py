@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core import json_codec
+from harness.core.cache import write_whole
 from harness.core.errors import UsageError
 from harness.judge.findings import Judgement
 from harness.record import run_folder
@@ -61,7 +62,7 @@ def write(folder: Path, judgement: Judgement, *, formats: Iterable[ReportFormat]
     written = []
     for one in formats:
         path = folder / one.file
-        path.write_text(one.render(folder, judgement), "utf-8")
+        write_whole(path, one.render(folder, judgement).encode())
         written.append(path)
     return written
 
