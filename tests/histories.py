@@ -46,6 +46,8 @@ def judged_run(
     verdict: str = "",
     tier: Tier = "quick",
     tests: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    left_out: int = 0,
 ) -> Path:
     """A run folder with its judgement. `verdict`: of every cell of `bitops`; by default as the findings say."""
     folder = StoredRun(parent / name).finish()
@@ -61,6 +63,8 @@ def judged_run(
         policy=policy,
         tier=tier,
         tests=list(tests),
+        settings=list(settings),
+        left_out=left_out,
         cells=cells,
         findings=list(findings),
         causes=[],

@@ -68,7 +68,9 @@ def test_a_finding_has_a_first_run_and_a_last_and_is_gone_if_the_latest_looked_i
 
 
 def test_a_run_that_did_not_look_says_nothing_of_a_finding(tmp_path: Path) -> None:
-    """Another target, an inconclusive cell, another policy, fewer tests, another server: neither gone nor flaky."""
+    """Another target, an inconclusive cell, another policy or build, fewer tests, another server: neither gone nor
+    flaky.
+    """
     runs = [
         judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), tier="full"),
         judged_run(tmp_path, "20260101-000001", tier="quick"),
@@ -77,9 +79,22 @@ def test_a_run_that_did_not_look_says_nothing_of_a_finding(tmp_path: Path) -> No
         judged_run(tmp_path, "20260103-000000", verdict="UNKNOWN", tier="full"),
         judged_run(tmp_path, "20260104-000000", policy="fixup", tier="full"),
         judged_run(tmp_path, "20260105-000000", server="valkey-9.1.2", tier="full"),
+        judged_run(tmp_path, "20260106-000000", tier="full", settings=["--cflags=-DX"]),
+        judged_run(tmp_path, "20260107-000000", tier="full", left_out=7),
     ]
     trace = trace_of(*runs)
     assert (trace.seen, trace.looked, trace.is_gone, trace.is_flaky) == (1, 1, False, False)
+
+
+def test_a_run_that_did_not_look_does_not_say_that_a_finding_is_gone(tmp_path: Path) -> None:
+    """In the list of a run and its neighbours, either."""
+    names = [f"2026010{day}-000000" for day in (1, 2, 3, 4)]
+    judged_run(tmp_path, names[0], finding("a", "armv5"))
+    judged_run(tmp_path, names[1], verdict="UNKNOWN")
+    judged_run(tmp_path, names[2], finding("a", "armv5"))
+    last = judged_run(tmp_path, names[3])
+    lines = {run.name: (run.findings, run.appeared, run.gone) for run in history(last)}
+    assert lines == {names[0]: (1, None, None), names[1]: (0, [], []), names[2]: (1, [], []), names[3]: (0, [], ["a"])}
 
 
 def test_runs_of_one_revision_that_disagree_are_flaky(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from harness.core.finding import Verdict
 from harness.core.target_model import DEFAULT_FAMILY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 MOST_RUNS = 20
 
@@ -65,10 +65,24 @@ class Judged(msgspec.Struct, frozen=True):
     io: str = ""
     tier: str = ""
     tests: list[str] = msgspec.field(default_factory=list)
+    settings: list[str] = msgspec.field(default_factory=list)
     revision: str = ""
     record: str = ""
     findings: list[JudgedFinding] = msgspec.field(default_factory=list)
     cells: list[JudgedCell] = msgspec.field(default_factory=list)
+    left_out: int = 0
+
+    def has_looked(self, cells: Collection[tuple[str, str]]) -> bool:
+        """Whether the run would have shown a finding of these cells, each a target and a suite: one of them has a
+        verdict, and no test was left out. A test that shows a known finding may be left out.
+        """
+        return not self.left_out and any(
+            (one.target, one.suite) in cells and one.verdict in _LOOKED for one in self.cells
+        )
+
+
+_LOOKED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.XFAIL})
+"""Verdicts of cells that would have shown a finding."""
 
 
 class JudgedRun(msgspec.Struct, frozen=True):
@@ -97,11 +111,11 @@ _USUAL = {
 
 
 def configuration_of(judged: Judged) -> str:
-    """How the run differs from a plain one in its machine and in the tests that it ran."""
+    """How the run differs from a plain one in its build, in its machine and in the tests that it ran."""
     given = {name: str(getattr(judged, name)) for name in _USUAL}
     words = [f"{name} {value}" for name, value in given.items() if value not in {"", _USUAL[name]}]
     level = [f"-{judged.optimisation}"] if judged.optimisation not in {"", "O2"} else []
-    return ", ".join([*level, *words, *(f"test {pattern}" for pattern in sorted(judged.tests))])
+    return ", ".join([*level, *words, *judged.settings, *(f"test {pattern}" for pattern in sorted(judged.tests))])
 
 
 def read_judged(folder: Path) -> JudgedRun:
@@ -129,6 +143,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     appeared: list[str] | None
     """Ids that the previous run of the same server, policy and cells did not have; None without a previous run."""
     gone: list[str] | None
+    """Ids that it had and this one does not, although this one looked for them; None without a previous run."""
     has_page: bool
     is_this: bool
 
@@ -147,14 +162,21 @@ def history(folder: Path) -> list[Run]:
 def compared(read: Iterable[JudgedRun], *, this: Path | None = None) -> list[Run]:
     """The runs, newest first, each compared with the latest earlier one with the same server, policy and cells."""
     found = []
-    before: dict[tuple[object, ...], set[str]] = {}
+    before: dict[tuple[object, ...], dict[str, JudgedFinding]] = {}
     for one in sorted(read, key=lambda one: (one.seconds, one.folder.name)):
         judged = one.judged
         cells = sorted(f"{cell.target}/{cell.suite}" for cell in judged.cells)
         same = (judged.server, configuration_of(judged), *cells)
-        ids = {finding.id for finding in judged.findings}
+        here = {finding.id: finding for finding in judged.findings}
         earlier = before.get(same)
-        before[same] = ids
+        # What a run did not look for may be there still.
+        missed = {
+            identity: finding
+            for identity, finding in (earlier or {}).items()
+            if identity not in here and not judged.has_looked({(one.target, one.suite) for one in finding.witnesses})
+        }
+        before[same] = here | missed
+        ids = {*here, *missed}
         found.append(
             Run(
                 name=one.folder.name,
@@ -164,9 +186,9 @@ def compared(read: Iterable[JudgedRun], *, this: Path | None = None) -> list[Run
                 optimisation=judged.optimisation,
                 verdict=judged.verdict,
                 cells=len(cells),
-                findings=len(ids),
-                appeared=None if earlier is None else sorted(ids - earlier),
-                gone=None if earlier is None else sorted(earlier - ids),
+                findings=len(here),
+                appeared=None if earlier is None else sorted(ids - earlier.keys()),
+                gone=None if earlier is None else sorted(earlier.keys() - ids),
                 has_page=(one.folder / "report.html").is_file(),
                 is_this=one.folder == this,
             )

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 SHOWN_DIGITS = 12
 """Of a commit."""
-_LOOKED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.XFAIL})
-"""Verdicts of cells that would have shown a finding."""
 
 
 class TargetCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,11 +162,7 @@ def _trace(series: str, seen: Sequence[tuple[JudgedRun, JudgedFinding]], ordered
         run
         for run in ordered
         if run.folder in showing
-        or (
-            _series(run) == series
-            and configuration_of(run.judged) in configurations
-            and any((one.target, one.suite) in cells and one.verdict in _LOOKED for one in run.judged.cells)
-        )
+        or (_series(run) == series and configuration_of(run.judged) in configurations and run.judged.has_looked(cells))
     ]
     saw = [run.folder in showing for run in looked]
     by_revision: dict[tuple[str, ...], set[bool]] = {}
