@@ -135,6 +135,11 @@ def test_an_entry_that_matched_nothing_is_remarked(tmp_path: Path, run: StoredRu
     run.test("armv5", "bitops", "test_bitop")
     judgement, _ = concluded(tmp_path, run, entry("alignment-gone-load"))
     assert judgement.remarks == ["known finding alignment-gone-load (redis-3.2.6) was not seen in this run"]
+    (run.folder / "armv5" / "bitops" / "events.jsonl").unlink()
+    judgement, _ = conclude(
+        stored_run.read(run.folder), known_file(tmp_path, entry("alignment-gone-load")), fakes.quiet()
+    )
+    assert (judgement.verdict, judgement.remarks) == ("UNKNOWN", [])
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

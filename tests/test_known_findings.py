@@ -290,6 +290,18 @@ def test_an_entry_of_one_suite_is_not_missed_by_a_run_without_it() -> None:
     assert len(remarks(of_suite, [], "redis-3.2.6", ["armv5"], TODAY, suites=["canary", "protocol"])) == 1
 
 
+def test_an_entry_is_not_missed_where_a_cell_that_may_show_it_has_no_verdict() -> None:
+    def missed(*unjudged: tuple[str, str], suite: str = "") -> bool:
+        of_suite = KnownList(findings=[msgspec.structs.replace(listed().findings[0], suite=suite)])
+        suites = ["bitops", "protocol"]
+        return bool(remarks(of_suite, [], "redis-3.2.6", ["armv5"], TODAY, suites=suites, unjudged=unjudged))
+
+    assert not missed(("armv5", "bitops"))
+    assert not missed(("armv5", "bitops"), suite="bitops")
+    assert missed(("armv5", "bitops"), suite="protocol")
+    assert missed(("sparc64", "bitops"))
+
+
 def test_an_entry_is_not_missed_where_only_a_part_of_the_tests_was_run() -> None:
     assert remarks(listed(), [], "redis-3.2.6", ["armv5"], TODAY, part=True) == []
     assert "expired" in remarks(listed(days=-1), [], "redis-3.2.6", ["armv5"], TODAY, part=True)[0]

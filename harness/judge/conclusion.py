@@ -209,8 +209,8 @@ def _of_run(folder: Path, run: RunRecord) -> list[str]:
 def _of_lists(lists: KnownLists, found: Sequence[Finding], cells: Sequence[CellVerdict]) -> list[str]:
     """Sentences about the known lists: what the tree's own list excuses, and which entries to remove."""
     run = lists.run
-    # A suite that was skipped, or could not be judged, does not show that a bug is gone.
-    judged_suites = {cell.suite for cell in cells if cell.verdict not in {Verdict.SKIP, Verdict.UNKNOWN}}
+    # A suite that was skipped does not show that a bug is gone.
+    entered = {cell.suite for cell in cells if cell.verdict != Verdict.SKIP}
     return [
         *lists.own.remarks,
         *tree_list.excused_by_own(lists.own, found, lists.today, lists.sources),
@@ -221,8 +221,9 @@ def _of_lists(lists: KnownLists, found: Sequence[Finding], cells: Sequence[CellV
             run.targets,
             lists.today,
             release=known_list.release_name(run),
-            suites=sorted(judged_suites),
+            suites=sorted(entered),
             part=bool(run.tests) or left_out.tests(run) > 0,
+            unjudged=[(cell.target, cell.suite) for cell in cells if cell.verdict == Verdict.UNKNOWN],
             sources=lists.sources,
         ),
     ]

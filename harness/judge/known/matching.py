@@ -15,7 +15,7 @@ from harness.judge.known.known_list import KnownFinding, KnownList, concerns
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from harness.analysis.source_excerpt import Sources
     from harness.core.finding import Finding, Occasion, Witness
@@ -82,11 +82,13 @@ def remarks(
     release: str = "",
     suites: Sequence[str] = (),
     part: bool = False,
+    unjudged: Collection[tuple[str, str]] = (),
     sources: Sources = NO_SOURCES,
 ) -> list[str]:
     """Sentences on the list's upkeep: entries that expired, and entries for this run that matched nothing.
 
     `release`, `sources`: as in `match`. `part`: only some tests ran, so entries that matched nothing are not reported.
+    `unjudged`: cells without a verdict, target and suite. Entries that one of them may match are not reported, either.
     """
     sentences = []
     for entry in known.findings:
@@ -96,7 +98,8 @@ def remarks(
             sentences.append(f"{about} expired on {entry.expires}: {entry.reason}")
             continue
         always = not (entry.conditional or entry.intermittent)
-        due = concerned and not part and always and entry.suite in {"", *suites}
+        silent = any(target in entry.targets and entry.suite in {"", suite} for target, suite in unjudged)
+        due = concerned and not part and always and entry.suite in {"", *suites} and not silent
         if due and not any(fits_any(entry, finding, sources) for finding in found):
             sentences.append(f"{about}{_UNSEEN}")
     return sentences
