@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,6 +68,8 @@ def test_the_disk_is_given_back_while_the_log_is_written(
             assert path.stat().st_size == size, "offsets have changed"
         log.write(b"last\n")
         log.flush()
+        # The watcher may look again before the log is closed.
+        time.sleep(3 * capped_log.LOOK_SECONDS)
         watched.close()
         watched.close()
     content = path.read_bytes()

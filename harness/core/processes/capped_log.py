@@ -24,6 +24,8 @@ LOOK_SECONDS = 0.5
 TAIL_BYTES = 1 << 20
 """Size of the end of a log that is searched for its last lines."""
 _BLOCK_BYTES = 4096
+_STAT_BLOCK_BYTES = 512
+"""The unit of `st_blocks`, whatever the file system's is (stat(2))."""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _LEFT_OUT = re.compile(rb"\n\[plumbline: (\d+) bytes are left out here\]\n")
 
@@ -99,8 +101,10 @@ def capped(descriptor: int, *, start: int = 0) -> Iterator[None]:
 
 def _hollow(descriptor: int, start: int) -> None:
     """Turn the middle into a hole. If the file system has no holes, cut everything after the head."""
-    size = os.fstat(descriptor).st_size
-    if size - start <= LIMIT_BYTES:
+    status = os.fstat(descriptor)
+    size = status.st_size
+    # A file that was cut holds little, although its size grows from where the writer is: its newest part must stay.
+    if size - start <= LIMIT_BYTES or status.st_blocks * _STAT_BLOCK_BYTES - start <= LIMIT_BYTES:
         return
     first = -(-(start + LIMIT_BYTES // 2) // _BLOCK_BYTES) * _BLOCK_BYTES
     length = (size - LIMIT_BYTES // 2) // _BLOCK_BYTES * _BLOCK_BYTES - first
