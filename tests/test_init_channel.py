@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -120,3 +121,20 @@ def test_a_request_that_the_guest_could_not_hold_is_refused(tmp_path: Path) -> N
     with pytest.raises(RefusedError, match="too long"):
         channel.request("write", bytes(LARGEST_PAYLOAD + 1), deadline_seconds=5)
     channel.close()
+
+
+def test_a_deadline_is_that_of_the_guests_own_time(tmp_path: Path) -> None:
+    """The guest gets no processor for the first 0.3 s."""
+    started = time.monotonic()
+
+    def clock() -> float:
+        return max(time.monotonic() - started - 0.3, 0.0)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        channel = Channel(tmp_path / "s", print, deadline_seconds=5, clock=clock)
+        with pytest.raises(ChannelError, match="no answer within"):
+            channel.request("ping", deadline_seconds=0.1)
+        assert 0.4 <= time.monotonic() - started < 3
+        channel.close()

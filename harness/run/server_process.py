@@ -276,6 +276,9 @@ class Guest:
         finally:
             self.send_signal(signal.SIGCONT)
 
+    def refuse_silence(self) -> None:
+        """Raise InfrastructureError if something else than the server explains that it does not answer."""
+
     def send_signal(self, number: int) -> None:
         """Send a signal to the server's process. Nothing happens if it has ended."""
         assert self._process is not None
@@ -307,6 +310,7 @@ class Guest:
     def hung(self) -> None:
         """Mark the server as hanging, and kill it."""
         if self.alive():
+            self.refuse_silence()
             stopped = scheduling.is_stopped(self.host_pid)
             late = f"no reply within {self.deadline_seconds:.0f} s"
             self.ended = ServerEnd("hang", STOPPED if stopped else late)
@@ -369,6 +373,7 @@ class Guest:
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)
             # On a busy machine it waits for a processor, which is not its fault.
             if scheduling.usable_clock(self.host_pid) - started > limit:
+                self.refuse_silence()
                 self.ended = ServerEnd("hang", STOPPED if scheduling.is_stopped(self.host_pid) else NO_PONG)
                 raise StartError("hang", self.detail)
             time.sleep(POLL_SECONDS)

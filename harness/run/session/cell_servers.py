@@ -206,8 +206,11 @@ class CellServers:
     def doubt(self) -> str:
         """Why a failed test says nothing about the server; empty if it does.
 
-        Either another process ended or stopped the oracle, or this machine could not pass on the requests.
+        Either another process ended or stopped the oracle, or this machine could not pass on the requests. Raises
+        InfrastructureError if the servers' own machine has ended.
         """
+        if self.host is not None:
+            self.host.refuse_ended()
         for server in (self.present, self._oracle):
             if server is not None and server.access.recorder is not None and server.access.recorder.trouble:
                 return f"its requests could not be passed on: {server.access.recorder.trouble}"

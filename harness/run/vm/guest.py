@@ -66,6 +66,11 @@ class VirtualMachine:
             return None
         return self._machine.counters()
 
+    def refuse_ended(self) -> None:
+        """Raise InfrastructureError if the machine has ended by itself: its servers ended with it."""
+        if self._machine is not None and not self._machine.alive():
+            raise self._machine.problem()
+
     def take_port(self) -> int:
         """Reserve a port of the machine for one more server. Raises InfrastructureError when all are taken."""
         if not self._free_ports:
@@ -155,6 +160,11 @@ class VmGuest(Guest):
             self._machine.kill(self._pid)
             while self.poll() is None and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
+
+    def refuse_silence(self) -> None:
+        """Raise InfrastructureError if the machine's network does not answer: it explains the server's silence."""
+        assert self._machine is not None
+        self._machine.refuse_silence()
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the server's process in the machine. Nothing happens if it has ended."""

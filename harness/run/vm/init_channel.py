@@ -86,16 +86,25 @@ class Decoder:
 class Channel:
     """A connected channel to a Unix socket or an address.
 
-    A thread of its own reads, and passes events to `on_event` before the replies that follow them.
+    A thread of its own reads, and passes events to `on_event` before the replies that follow them. `clock`, in seconds,
+    measures the deadlines: it may stand still while the guest waits for a processor of this machine.
     """
 
-    def __init__(self, place: Address, on_event: Callable[[ChannelFrame], None], *, deadline_seconds: float) -> None:
+    def __init__(
+        self,
+        place: Address,
+        on_event: Callable[[ChannelFrame], None],
+        *,
+        deadline_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         try:
             self._socket = connect(place, deadline_seconds=deadline_seconds)
         except OSError as error:
             raise InfrastructureError("the guest's control channel cannot be opened", because=str(error)) from error
         self._socket.settimeout(None)
         self._on_event = on_event
+        self._clock = clock
         self._news = threading.Condition()
         self._replies: dict[int, ChannelFrame] = {}
         self._problem = ""
@@ -131,12 +140,12 @@ class Channel:
 
     def wait_for(self, condition: Callable[[], object], what: str, *, deadline_seconds: float) -> None:
         """Wait until a condition that frames can change becomes true. Raises ChannelError at the deadline."""
-        deadline = time.monotonic() + deadline_seconds
+        deadline = self._clock() + deadline_seconds
         with self._news:
             while not condition():
                 if self._problem:
                     raise ChannelError(f"{what}: {self._problem}")
-                if not self._news.wait(deadline - time.monotonic()) and time.monotonic() >= deadline:
+                if not self._news.wait(deadline - self._clock()) and self._clock() >= deadline:
                     raise ChannelError(f"{what}: no answer within {deadline_seconds:.0f} s")
 
     def _read(self) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from harness.core.errors import InfrastructureError
     from harness.run.vm.init_channel import ChannelFrame
     from harness.run.vm.vm_image import VmImage
 
@@ -92,6 +93,9 @@ class Machine:
             self.request("clock", fields(int(time.time())))
             if self._pulse_seconds:
                 threading.Thread(target=self._pulse, name="pulse", daemon=True).start()
+            if not self.image.counted:
+                # What the watch sends is work that would be counted.
+                self._computer.watch_network()
         except BaseException:
             self._computer.stop()
             raise
@@ -126,6 +130,14 @@ class Machine:
     def alive(self) -> bool:
         """Whether the emulator still runs."""
         return self._computer.alive()
+
+    def problem(self) -> InfrastructureError:
+        """Why a machine that has ended by itself has ended."""
+        return self._computer.problem("the emulator has ended")
+
+    def refuse_silence(self) -> None:
+        """Raise InfrastructureError if the guest's network does not answer: what its servers do is then unknown."""
+        self._computer.refuse_silence()
 
     def endpoint(self, port: int) -> tuple[str, int]:
         """The address on the host's loopback of a forwarded guest port."""

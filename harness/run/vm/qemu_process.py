@@ -18,6 +18,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process, scheduling
 from harness.core.processes.temporary_folder import refuse_long
 from harness.run.vm.init_channel import Channel, ChannelError
+from harness.run.vm.network_watch import CLOSED_PORT, NetworkWatch, answers, silence
 from harness.run.vm.qemu_command import control_port, emulator_command, forwarded_ports
 from harness.run.vm.qmp import Qmp, QmpError, load_state, save_state
 
@@ -61,7 +62,7 @@ class QemuProcess:
         self.console = folder / "console"
         self.emulator_log = folder / "emulator"
         self._control_port = control_port(image.kernel.spec.machine)
-        self._ports = tuple(ports) if self._control_port is None else (*ports, self._control_port)
+        self._ports = (*ports, *([] if self._control_port is None else [self._control_port]), CLOSED_PORT)
         self._on_event = on_event
         self._sockets = sockets
         self._socket_folder: Path | None = None
@@ -70,6 +71,9 @@ class QemuProcess:
         self._channel: Channel | None = None
         self._forwards: dict[int, int] = {}
         self._ready = False
+        self._watch: NetworkWatch | None = None
+        self._ended_because = ""
+        """Why this program has ended the emulator; empty if it has not."""
 
     @property
     def channel(self) -> Channel:
@@ -92,8 +96,31 @@ class QemuProcess:
         except (ChannelError, QmpError) as error:
             raise self.problem(str(error)) from error
 
+    def watch_network(self) -> None:
+        """From now on, end the emulator when the guest's network does not answer; `problem` then says so."""
+        self._watch = NetworkWatch(self.endpoint(CLOSED_PORT), self.pid, self._end_silent)
+
+    def stop_watching(self) -> None:
+        """End the watch, if there is one."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def refuse_silence(self) -> None:
+        """Raise InfrastructureError, and end the emulator, if the guest's network does not answer."""
+        if not answers(self.endpoint(CLOSED_PORT), self.pid, given_up=lambda: not self.alive()):
+            self._end_silent()
+        if not self.alive():
+            raise self.problem("the emulator has ended")
+
+    def _end_silent(self) -> None:
+        self._ended_because = silence()
+        assert self._process is not None
+        process.kill_group(self._process)
+
     def stop(self) -> None:
         """Kill the emulator, and leave nothing but the folder."""
+        self.stop_watching()
         if self._process is not None:
             process.kill_group(self._process)
         if self._channel is not None:
@@ -117,6 +144,7 @@ class QemuProcess:
     def save(self, path: Path) -> None:
         """Write its state to a file, and leave it stopped. Raises InfrastructureError."""
         assert self._qmp is not None
+        self.stop_watching()
         try:
             save_state(self._qmp, path)
         except QmpError as error:
@@ -126,7 +154,7 @@ class QemuProcess:
         """An error with the last output of the emulator and the console."""
         tail = [line for path in (self.emulator_log, self.console) for line in _lines(path)[-8:]]
         code = None if self._process is None else self._process.poll()
-        what = "its kernel panicked" if self._panicked() else detail
+        what = "its kernel panicked" if self._panicked() else self._ended_because or detail
         return InfrastructureError(
             f"the machine {self.image.kernel.spec.name} failed: {what}",
             where=str(self.folder),
@@ -160,7 +188,10 @@ class QemuProcess:
     def _connect(self, place: Path | tuple[str, int]) -> None:
         if self._channel is not None:
             self._channel.close()
-        self._channel = Channel(place, self._take, deadline_seconds=SOCKET_SECONDS)
+        pid = self.pid
+        self._channel = Channel(
+            place, self._take, deadline_seconds=SOCKET_SECONDS, clock=lambda: scheduling.usable_clock(pid)
+        )
 
     def _take(self, frame: ChannelFrame) -> None:
         if frame.word == "ready":

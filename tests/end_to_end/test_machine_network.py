@@ -1,0 +1,231 @@
+"""A machine's devices lose no interrupt under load, and a machine whose network is silent ends and says so."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.build.emulators.runner import Runner
+from harness.build.sources.source_tree import open_tree
+from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.sockets import connect
+from harness.isa import rules
+from harness.run.servers.server_spec import ServerSpec
+from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
+from harness.run.vm.machine import Machine
+from harness.run.vm.network_watch import CLOSED_PORT
+from harness.run.vm.vm_image import VmImage
+from tests.end_to_end import machines
+from tests.end_to_end.plumb_runs import emulated_guest, running, wait_for
+from tests.end_to_end.test_machine import archive, built
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.core.model import Build
+
+pytestmark = pytest.mark.end_to_end
+
+CATALOG = machines.CATALOG
+ANSWER_SECONDS = 20.0
+
+
+def machine_with(name: str, target: str, folder: Path, *, options: Sequence[str]) -> Machine:
+    """A machine of a kernel, with other options of its emulator."""
+    kernel = built(name)
+    changed = msgspec.structs.replace(kernel.spec.machine, options=list(options))
+    kernel = msgspec.structs.replace(kernel, spec=msgspec.structs.replace(kernel.spec, machine=changed))
+    return Machine(VmImage(kernel=kernel, initramfs=archive(kernel, target, {})), folder / "machine", sockets=folder)
+
+
+def hammer(machine: Machine, *, seconds: float) -> tuple[int, int]:
+    """Use the network card and the control channel at the same time.
+
+    Returns how many connections and requests the guest answered. Raises InfrastructureError or OSError at the first one
+    without an answer.
+    """
+    closed, until = machine.endpoint(CLOSED_PORT), time.monotonic() + seconds
+    refused = [0] * 4
+    problems: list[Exception] = []
+
+    def client(number: int) -> None:
+        try:
+            while time.monotonic() < until and not problems:
+                with (
+                    contextlib.suppress(ConnectionResetError),
+                    connect(closed, deadline_seconds=ANSWER_SECONDS) as connection,
+                ):
+                    assert connection.recv(1) == b""
+                refused[number] += 1
+        except OSError as error:
+            problems.append(error)
+
+    clients = [threading.Thread(target=client, args=(number,)) for number in range(len(refused))]
+    for each in clients:
+        each.start()
+    requests = 0
+    try:
+        while time.monotonic() < until and not problems:
+            machine.request("ping", deadline_seconds=ANSWER_SECONDS)
+            requests += 1
+    except InfrastructureError as error:
+        problems.append(error)
+    for each in clients:
+        each.join()
+    if problems:
+        raise problems[0]
+    return sum(refused), requests
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "seconds"),
+    [
+        ("versatile", "armv5", 5),
+        ("sun4u", "sparc64", 5),
+        machines.beyond("malta", "mips", 20),
+        machines.beyond("virt-armv7", "armv7", 5),
+        machines.beyond("virt-arm64", "aarch64", 5),
+        machines.beyond("virt-riscv64", "riscv64", 5),
+        machines.beyond("mac99", "powerpc", 5),
+        machines.beyond("pseries", "powerpc64le", 5),
+    ],
+)
+def test_a_machine_answers_while_its_network_and_its_control_channel_are_busy(
+    name: str, target: str, seconds: int, tmp_path: Path
+) -> None:
+    with machine_with(name, target, tmp_path, options=built(name).spec.machine.options) as machine:
+        refused, requests = hammer(machine, seconds=seconds)
+    assert min(refused, requests) > 50
+
+
+@pytest.mark.slow
+def test_devices_of_malta_have_interrupts_of_their_own(tmp_path: Path) -> None:
+    with machine_with("malta", "mips", tmp_path, options=built("malta").spec.machine.options) as machine:
+        interrupts = machine.read("/proc/interrupts").decode()
+    lines = re.findall(r"^.*\bvirtio.*$", interrupts, re.MULTILINE)
+    assert [line.count("virtio") for line in lines] == [1, 1], interrupts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "target", "operation"),
+    [
+        ("ccw-s390x", "s390x", "atomic_cmpxchg"),
+        ("ccw-s390x", "s390x", "mb"),
+        ("malta", "mips", "mb"),
+        ("virt-armv7", "armv7", "mb"),
+    ],
+)
+def test_the_emulator_translates_what_orders_and_protects_accesses_that_devices_see(
+    name: str, target: str, operation: str, tmp_path: Path
+) -> None:
+    """Devices run in another thread than the processor. The emulator omits this if there can be one processor."""
+    log = tmp_path / "operations"
+    options = [*built(name).spec.machine.options, "-d", "op", "-D", str(log)]
+    with machine_with(name, target, tmp_path, options=options):
+        pass
+    assert re.search(rf"^ (call )?{operation}", log.read_text("utf-8", "replace"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in machines.KERNELS else machines.beyond(name) for name in CATALOG.kernels]
+)
+def test_a_machine_that_may_have_a_second_processor_has_a_place_for_it(name: str) -> None:
+    """Only then does the emulator emit atomic accesses and barriers."""
+    spec = CATALOG.kernels[name].machine
+    words = [spec.emulator, "-nodefaults", "-display", "none", "-S", "-M", "none", "-qmp", "stdio"]
+    asked = '{"execute": "qmp_capabilities"}{"execute": "query-machines"}{"execute": "quit"}'
+    told = subprocess.run(words, input=asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    listed = next(json.loads(line)["return"] for line in told.splitlines() if '"cpu-max"' in line)
+    kind = spec.machine.partition(",")[0]
+    (most,) = [one["cpu-max"] for one in listed if kind in {one["name"], one.get("alias")}]
+    assert ("1,maxcpus=2" in spec.options) == (most > 1)
+
+
+def without_card(options: Sequence[str]) -> list[str]:
+    assert "nic,model=smc91c111,netdev=network" in options
+    return [word.replace("nic,model=smc91c111,netdev=network", "none") for word in options]
+
+
+@pytest.fixture
+def _soon_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.run.vm.network_watch.SILENT_SECONDS", 3.0)
+
+
+@pytest.mark.usefixtures("_soon_silent")
+def test_a_machine_whose_network_is_silent_ends_and_says_so(tmp_path: Path) -> None:
+    options = without_card(built("versatile").spec.machine.options)
+    with machine_with("versatile", "armv5", tmp_path, options=options) as machine:
+        machine.request("ping")
+        assert wait_for(lambda: not machine.alive(), seconds=30)
+        with pytest.raises(InfrastructureError, match="versatile failed: its network did not answer for 3 s"):
+            machine.request("ping")
+
+
+def guest_on(host: VirtualMachine, build: Build, folder: Path) -> VmGuest:
+    target = CATALOG.targets["armv5-kernel"]
+    policy = rules.policy_for(CATALOG.policies, "signal", target)
+    runner = Runner(target=target, policy=policy, program=None, options=[], records_faults=False)
+    return VmGuest(ServerSpec(build=build, version=(3, 2, 6)), runner, folder, host=host)
+
+
+@pytest.mark.usefixtures("_soon_silent")
+def test_a_server_is_blamed_for_its_silence_only_if_the_network_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("harness.run.vm.network_watch.LOOK_SECONDS", 1000.0)
+    release = CATALOG.servers["redis-3.2.6"]
+    build = machines.build(
+        open_tree(machines.release("redis-3.2.6"), name="redis-3.2.6", digest=release.sha256), "armv5"
+    )
+    kernel = built("versatile")
+    files = archive(kernel, "armv5", {SERVER: build.server_binary})
+    host = VirtualMachine(VmImage(kernel=kernel, initramfs=files, mode=4), tmp_path, sockets=tmp_path)
+    try:
+        with guest_on(host, build, tmp_path / "guest-1") as hanging:
+            hanging.send_signal(signal.SIGSTOP)
+            hanging.hung()
+            assert hanging.ended is not None
+            assert hanging.ended.how == "hang"
+        with guest_on(host, build, tmp_path / "guest-2") as unreachable:
+            host.refuse_ended()
+            # The network card without IFF_UP: init still answers.
+            host.machine().write("/sys/class/net/eth0/flags", b"0x1002\n")
+            assert unreachable.alive()
+            with pytest.raises(InfrastructureError, match="its network did not answer for 3 s"):
+                unreachable.hung()
+            assert unreachable.ended is None
+            # Nor is a test's failure evidence, once the machine has ended.
+            with pytest.raises(InfrastructureError, match="its network did not answer for 3 s"):
+                host.refuse_ended()
+    finally:
+        host.close()
+
+
+@pytest.mark.slow
+def test_a_machine_that_stands_still_makes_its_cell_unknown_within_minutes(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = ["--tier", "kernel", "--target", "armv5-kernel", "--suite", "protocol", "--seed", 1, "--json"]
+    with running("check", *words, "--run", folder) as check:
+        events = folder / "armv5-kernel" / "protocol" / "events.jsonl"
+        assert wait_for(lambda: events.is_file() and events.read_bytes().count(b"\n") > 5, seconds=300)
+        emulator = emulated_guest(events.parent)
+        emulator.suspend()
+        stopped = time.monotonic()
+        told, _ = check.communicate(timeout=400)
+    assert time.monotonic() - stopped < 180
+    read = json.loads(told)
+    assert (check.returncode, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    assert read["findings"] == []
+    (cell,) = [cell for cell in read["cells"] if cell["suite"] == "protocol"]
+    assert "its network did not answer for 60 s" in cell["reason"]
