@@ -16,8 +16,11 @@ import pytest
 
 from harness.build.emulators.runner import Runner
 from harness.build.sources.source_tree import open_tree
+from harness.build.toolchain import tool
 from harness.core.errors import ExitCode, InfrastructureError
+from harness.core.processes import process
 from harness.core.sockets import connect
+from harness.core.strict_toml import ROOT
 from harness.isa import rules
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 CATALOG = machines.CATALOG
+SHARED_WORD = ROOT / "tests" / "data" / "machines" / "shared_word.c"
 ANSWER_SECONDS = 20.0
 
 
@@ -114,6 +118,31 @@ def test_devices_of_malta_have_interrupts_of_their_own(tmp_path: Path) -> None:
         interrupts = machine.read("/proc/interrupts").decode()
     lines = re.findall(r"^.*\bvirtio.*$", interrupts, re.MULTILINE)
     assert [line.count("virtio") for line in lines] == [1, 1], interrupts
+
+
+@pytest.mark.slow
+def test_a_device_and_the_processor_of_s390x_undo_nothing_of_each_other_in_one_word(tmp_path: Path) -> None:
+    """A device announces news by a bit of a word, in which the kernel clears other bits. The host plays the device."""
+    host, guest, memory = tmp_path / "host", tmp_path / "guest", tmp_path / "memory"
+    tools = CATALOG.toolchain_of(CATALOG.targets["s390x"])
+    for compiler, program, more in (("gcc", host, []), (tool(tools, "gcc"), guest, ["-march=z10"])):
+        flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *more]
+        compiled = process.run([compiler, *flags, str(SHARED_WORD), "-o", str(program)], deadline_seconds=60)
+        assert compiled.code == 0, compiled.text
+    kernel = built("ccw-s390x")
+    spec = kernel.spec.machine
+    backend = f"memory-backend-file,id=ram,mem-path={memory},share=on,size={spec.memory_mib}M"
+    changed = msgspec.structs.replace(
+        spec, machine=f"{spec.machine},memory-backend=ram", options=[*spec.options, "-object", backend]
+    )
+    kernel = msgspec.structs.replace(kernel, spec=msgspec.structs.replace(kernel.spec, machine=changed))
+    image = VmImage(kernel=kernel, initramfs=archive(kernel, "s390x", {"/srv/program": guest}))
+    with Machine(image, tmp_path / "machine", sockets=tmp_path) as machine:
+        machine.start(["/srv/program", "guest", "60"], traced=False)
+        ran = process.run([str(host), "host", str(memory), "10"], deadline_seconds=60)
+    changes, undone = map(int, ran.text.split())
+    assert changes > 100_000
+    assert undone == 0
 
 
 @pytest.mark.slow
