@@ -11,7 +11,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Occasion
 from harness.judge import baseline, conclusion
 from harness.judge.baseline import BaseRevision
-from harness.record import stored_run
+from harness.record import run_folder, stored_run
 from tests import fakes, judgements
 from tests.stored import StoredRun
 
@@ -51,9 +51,28 @@ def concluded(
         for name, targets in findings.items()
     }
     old = baseline.Baseline(base=BASE, findings=findings, unjudged=unjudged or {}, appearances=ways)
-    baseline.write(folder, old)
+    baseline.keep(folder, old)
     listed = fakes.write(folder / "known.toml", known or "findings = []\n")
     return conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
+
+
+def test_what_another_runs_base_shows_excuses_nothing(stored: StoredRun, tmp_path: Path) -> None:
+    """Neither a file that the run did not record, nor one that has changed since."""
+    judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]})
+    assert (code, judgement.verdict) == (ExitCode.PASS, "PASS")
+    path = stored.folder / baseline.NAME
+    listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
+    path.write_bytes(path.read_bytes() + b"\n")
+    for said in ("differs from what was recorded", "is missing"):
+        judgement, code = conclusion.conclude(stored_run.read(stored.folder), listed, fakes.quiet())
+        assert (code, judgement.base) == (ExitCode.FINDINGS, "")
+        assert judgement.unchecked == [f"NOT CHECKED: inherited.json, which {said}"]
+        path.unlink(missing_ok=True)
+    record = run_folder.read_run(stored.folder)
+    run_folder.write_run(stored.folder, msgspec.structs.replace(record, inherited=""))
+    baseline.write(stored.folder, baseline.Baseline(base=BASE, findings={}, unjudged={}))
+    judgement, code = conclusion.conclude(stored_run.read(stored.folder), listed, fakes.quiet())
+    assert judgement.unchecked == ["NOT CHECKED: inherited.json, which differs from what was recorded"]
 
 
 def test_without_a_base_everything_is_blamed(stored: StoredRun, tmp_path: Path) -> None:
@@ -119,7 +138,7 @@ def test_a_server_that_does_not_start_is_the_bases_only_for_the_bases_reason(
     base = of_start(tmp_path / "base", "71:M 22 Nov 2026 02:03:46.124 # Can't load /cache/abcd/plumb.so: aborting")
     old, _ = conclusion.conclude(stored_run.read(base.finish()), listed, fakes.quiet())
     folder = of_start(tmp_path / "run", message).finish()
-    baseline.write(folder, baseline.of_judgement(BASE, old, {}))
+    baseline.keep(folder, baseline.of_judgement(BASE, old, {}))
     judgement, _ = conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
     assert [(one.id, bool(one.known)) for one in judgement.findings] == [("exit-start", inherits)]
 

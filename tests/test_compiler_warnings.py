@@ -121,7 +121,7 @@ def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_
     base = BaseRevision(commit="a" * 40, subject="base", why="asked for")
     words = CompilerReport(warnings=[warning(33), warning(44, function="intsetSet")])
     new = passed(tmp_path / "new", wanted="fail", native=SILENT, armv5=words, sparc64=SILENT)
-    baseline.write(new, baseline.of_judgement(base, judged(old)[0], {}))
+    baseline.keep(new, baseline.of_judgement(base, judged(old)[0], {}))
     judgement, _ = judged(new)
     assert judgement.verdict == "FAIL"
     assert {one.function: one.known for one in judgement.findings} == {

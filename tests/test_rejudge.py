@@ -13,7 +13,7 @@ from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import InconclusiveError
 from harness.isa.rules import recorded_policies
-from harness.judge import conclusion
+from harness.judge import baseline, conclusion
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
 from harness.workflows.rejudge import rejudge
@@ -51,11 +51,13 @@ def forgiving() -> dict[str, Policy]:
 
 
 def recorded(name: str, tmp_path: Path) -> Path:
-    """A stored run of before, with the policies that a run of today records."""
+    """A stored run of before, with the policies and the digest that a run of today records."""
     folder = copy(name, tmp_path)
     record = run_folder.read_run(folder)
     used = recorded_policies(Catalog().policies, record.policy, record.machines.values())
     run_folder.write_run(folder, msgspec.structs.replace(record, policies=used, version=run_folder.VERSION))
+    if inherited := baseline.read(folder):
+        baseline.keep(folder, inherited)
     return folder
 
 

@@ -16,9 +16,11 @@ import msgspec
 from harness.analysis.source_excerpt import line_at
 from harness.core import json_codec
 from harness.core.byte_diff import parted
+from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Verdict
 from harness.core.model import Record
+from harness.record import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
 
     from harness.analysis.source_excerpt import Sources
     from harness.judge.findings import Judgement
+    from harness.record.run_folder import RunRecord
 
 NAME = "inherited.json"
+WITH_DIGEST = 5
+"""The first format of runs whose record has the digest of inherited.json."""
 _KEEP_LINES = ("alignment",)
 _KEEP_TESTS = ("assertion", "wrong-result")
 _KEEP_MESSAGES = ("wrong-result",)
@@ -136,8 +141,32 @@ def _without_places(message: str) -> str:
 
 
 def write(folder: Path, inherited: Baseline) -> None:
-    """Write RUN/inherited.json, or the same file of a cache entry."""
+    """Write inherited.json, as a cache entry has it."""
     (folder / NAME).write_bytes(json_codec.pretty(inherited))
+
+
+def keep(folder: Path, inherited: Baseline) -> None:
+    """Write a run's inherited.json, and its digest into the run's record: no other run's file counts."""
+    write(folder, inherited)
+    record = run_folder.read_run(folder)
+    run_folder.write_run(folder, msgspec.structs.replace(record, inherited=sha256_of(folder / NAME)))
+
+
+def of_run(folder: Path, run: RunRecord) -> Baseline | None:
+    """A run's inherited.json; None if there is none, or if it is not as it was recorded. Raises UsageError as `read`
+    does.
+    """
+    return None if broken(folder, run) else read(folder)
+
+
+def broken(folder: Path, run: RunRecord) -> list[str]:
+    """A sentence if a run's inherited.json is not as it was recorded: it excuses findings."""
+    path = folder / NAME
+    if run.version < WITH_DIGEST or (path.is_file() and sha256_of(path) == run.inherited):
+        return []
+    if not path.exists():
+        return [f"NOT CHECKED: {NAME}, which is missing"] if run.inherited else []
+    return [f"NOT CHECKED: {NAME}, which differs from what was recorded"]
 
 
 def read(folder: Path) -> Baseline | None:

@@ -56,7 +56,7 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
             run=run,
             own=own,
             listed=known_list.KnownList(findings=[*listed.findings, *own.entries]),
-            old=baseline.read(folder),
+            old=baseline.of_run(folder, run),
             sources=source_excerpt.read(folder).sources,
             today=datetime.datetime.now(tz=datetime.UTC).date(),
         )
@@ -177,6 +177,7 @@ def _unchecked(
         *unchecked_changes.remarks(changes, cells),
         *unchecked_changes.unentered(run),
         *unchecked_changes.broken(folder, run.beside),
+        *baseline.broken(folder, run),
         *(warning_findings.unanswered(run, reports) if run.warnings == "fail" else []),
     ]
 

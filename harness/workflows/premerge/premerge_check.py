@@ -82,6 +82,6 @@ def _compared_with_base(
         bench.progress.say(f"BASE shows other values: running it once more, since values may vary by chance: {names}")
         again = findings_of(bench, of_base, base, again=True)
         old = msgspec.structs.replace(old, again=again.appearances)
-    baseline.write(request.run, old)
+    baseline.keep(request.run, old)
     stored = stored_run.read(request.run)
     return conclusion.conclude(stored, request.known, bench.progress, tree=Path(request.server), made_here=True)
