@@ -157,6 +157,40 @@ def test_a_cells_name_cannot_leave_the_folder(plumb: Plumb, run: StoredRun) -> N
     assert "error: the run's record is damaged" in err
 
 
+@pytest.mark.usefixtures("fake_symbols")
+@pytest.mark.parametrize("key", ["binaries", "triples"])
+def test_a_record_without_binaries_or_tools_costs_the_names_alone(plumb: Plumb, run: StoredRun, key: str) -> None:
+    a_fault(run)
+    run.test("armv5", "bitops", "test_b", outcome="failed", message="gone", guest="guest-2")
+    run.guest("armv5", "bitops", "guest-2", end="signal", detail="killed by SIGABRT", test="test_b")
+    fakes.write(
+        run.cell("armv5", "bitops") / "guest-2" / "log",
+        "7:M 1 Jan 10:00:00.000 # === ASSERTION FAILED ===\n7:M 1 Jan 10:00:00.000 # ==> x.c:1 'a' is not true\n",
+    )
+    code, _, err = plumb("judge", with_record(run.finish(), **{key: {}}))
+    assert (code, "error" in err) == (ExitCode.FINDINGS, False), err
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("machines", "it lacks the machine of armv5"), ("demand", "$.machines[...]")]
+)
+def test_a_record_without_a_machine_is_damaged(plumb: Plumb, run: StoredRun, key: str, said: str) -> None:
+    run.test("armv5", "bitops", "test_a")
+    record = json.loads((run.finish() / "run.json").read_text("utf-8"))
+    machine = {**record["machines"]["armv5"], "demand": {"word": 0}}
+    code, _, err = plumb("judge", with_record(run.folder, machines={} if key == "machines" else {"armv5": machine}))
+    assert (code, "the run's record is damaged" in err, said in err) == (ExitCode.INCONCLUSIVE, True, True), err
+
+
+def test_a_peer_that_the_run_does_not_know_is_named(plumb: Plumb, run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_a")
+    run.add("armv5", "bitops", run_folder.GuestEvent(name="guest-2", end="signal", target="mars"))
+    fakes.write(run.finish() / "armv5" / "bitops" / "peers" / "evil" / "guest-1" / "log", "hello\n")
+    code, out, _ = plumb("judge", run.folder)
+    assert (code, "peers/evil/guest-1/log was not there" in out) == (ExitCode.INCONCLUSIVE, True)
+    assert "a guest ran on mars, which the run's record does not have" in out
+
+
 def test_what_a_run_may_not_hold_is_removed_and_all_else_stays(tmp_path: Path) -> None:
     folder = tmp_path / "guest-1"
     kept = fakes.write(folder / "appendonlydir" / "base.rdb", "data")

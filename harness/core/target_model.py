@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations when it decodes
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -203,7 +203,7 @@ class Target(Record, frozen=True):
     """The rule in one sentence, for reports."""
     isa: str
     """The file of harness/isa/accesses/ that contains its instructions."""
-    demand: dict[AccessClass, int]
+    demand: dict[AccessClass, Annotated[int, msgspec.Meta(ge=1)]]
     """Class -> alignment in bytes that CPU and kernel require, at most the access's own unit; absent: none."""
     kernel: str
     """The most lenient policy of its own Linux: accesses that survive under it can be repaired by a kernel."""

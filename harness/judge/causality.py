@@ -42,7 +42,11 @@ class Evidence:
         self._record = record
         self._tests = [event for event in recorded if isinstance(event, run_folder.TestEvent)]
         guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
-        self._guests = [event for event in guests if not is_probe(cell / event.name)]
+        self._guests = [
+            event
+            for event in guests
+            if not is_probe(cell / event.name) and (not event.target or event.target in run.machines)
+        ]
         self._dead: set[str] = set()
         """Guests and units whose end a fault record or a report explains."""
         self._not_the_servers: set[str] = set()
@@ -51,6 +55,8 @@ class Evidence:
         """Guests that a test crashed on purpose."""
         self.doubts: list[str] = []
         """Why the evidence may be incomplete, or not caused by the server."""
+        for name in dict.fromkeys(event.target for event in guests if event.target not in {"", *run.machines}):
+            self._doubt(f"a guest ran on {name}, which the run's record does not have")
         self.unexplained: list[str] = []
         """Failures whose reason is not in the evidence."""
 
@@ -66,7 +72,7 @@ class Evidence:
                 if not (folder / name).is_file():
                     self._doubt(f"{event.name}: its {name} is gone")
         found: list[Sighting] = []
-        for guest, where in _guest_folders(self._cell, self._record):
+        for guest, where in self._guest_folders():
             alone = self._alone(guest)
             found += self._from_faults(guest, where, alone)
             found += self._from_reports(guest, where, alone)
@@ -80,6 +86,19 @@ class Evidence:
                 else:
                     found.append(from_failure(self._record, self._cell, self._with_its_server(test)))
         return found
+
+    def _guest_folders(self) -> list[tuple[Path, CellRecord]]:
+        """The folders of the cell's guests, and of its peers on other targets, each with a record of its target."""
+        own = [
+            (path, self._record) for path in sorted(self._cell.glob("guest-*")) if path.is_dir() and not is_probe(path)
+        ]
+        peers = sorted(self._cell.glob(f"{run_folder.PEERS}/*/guest-*"))
+        # The seal tells of a folder that the run did not make, whose target it does not know.
+        return own + [
+            (path, msgspec.structs.replace(self._record, target=path.parent.name))
+            for path in peers
+            if path.parent.name in self._run.machines
+        ]
 
     def _doubt(self, why: str) -> None:
         if why and why not in self.doubts:
@@ -272,13 +291,6 @@ def _times(log: FaultLog) -> list[int]:
     for (pid, pc, _), numbers in same.items():
         times[numbers[-1]] = max(1, log.counts.get((pid, pc), 0) - len(numbers) + 1)
     return times
-
-
-def _guest_folders(cell: Path, record: CellRecord) -> list[tuple[Path, CellRecord]]:
-    """The folders of a cell's guests and of its peers on other targets, each with a record that names its target."""
-    own = [(path, record) for path in sorted(cell.glob("guest-*")) if path.is_dir() and not is_probe(path)]
-    peers = sorted(cell.glob(f"{run_folder.PEERS}/*/guest-*"))
-    return own + [(path, msgspec.structs.replace(record, target=path.parent.name)) for path in peers]
 
 
 def _reports(log: Path, kind: str) -> list[Report]:

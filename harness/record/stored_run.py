@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.cache import default_root
-from harness.core.errors import UsageError
+from harness.core.errors import InconclusiveError, UsageError
 from harness.core.model import Record
 from harness.record import fault_log, program_launch, run_folder
 from harness.record.run_folder import RunRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
@@ -85,13 +85,24 @@ class TrustedRun(Record, frozen=True):
 def read(folder: Path) -> TrustedRun:
     """Read a run's record, and replace the binaries and tools in it that are not this machine's own.
 
-    Raises the same errors as `run_folder.read_run`.
+    Raises the same errors as `run_folder.read_run`, and InconclusiveError for a record that lacks a machine.
     """
     claimed = run_folder.read_run(folder)
+    targets = {*claimed.targets, *(cell.target for cell in claimed.cells)}
+    if lacking := sorted(targets - claimed.machines.keys()):
+        raise InconclusiveError(
+            "the run's record is damaged, so nothing can be concluded",
+            where=str(folder / "run.json"),
+            because=f"it lacks the machine of {', '.join(lacking)}",
+            remedy="run again",
+        )
     record = msgspec.structs.replace(
         claimed,
         binaries={target: _within(_homes(folder), path) for target, path in claimed.binaries.items()},
-        triples={target: one if _PREFIX.fullmatch(one) else UNKNOWN_TOOLS for target, one in claimed.triples.items()},
+        triples={
+            target: one if _PREFIX.fullmatch(one) else UNKNOWN_TOOLS
+            for target, one in {**dict.fromkeys(claimed.machines, UNKNOWN_TOOLS), **claimed.triples}.items()
+        },
     )
     return TrustedRun(folder=folder, record=record, claimed=claimed)
 

@@ -54,7 +54,7 @@ def from_end(run: RunRecord, record: CellRecord, guest: Path, event: GuestEvent,
     assertion = asserted(guest_log(guest)) if event.end == "signal" or aborted else None
     if assertion is None:
         return sighting
-    place = symbols.Symbols(run.triples[record.target], run.binaries[record.target]).placed(assertion)
+    place = symbols.Symbols(run.triples[record.target], run.binaries.get(record.target, "")).placed(assertion)
     if aborted:
         return msgspec.structs.replace(sighting, frames=[place])
     subject = place.file if place.function == UNKNOWN else place.function
