@@ -1,11 +1,11 @@
 # ruff: noqa: INP001 - gdb runs the file; it is in no package
 """Records the arguments and results of functions of a server under gdb, which harness/run/recorded_values.py starts.
 
-gdb calls `record(PLAN)`, where PLAN has the functions, the file to write, a function whose first call begins the
-recording, and the one that carries out a command: some functions count only while it runs. Each line of the file is an
-entry of a function, or its return, with values by the source's names, and with a place: of an entry the call, of a
-return the function's definition. Addresses are left out: of a pointer there is what it points to, where the debug
-information tells how long that is.
+gdb calls `record(PLAN)`. PLAN names the functions, the file to write, a function whose first call begins the recording,
+and the function that carries out a command: some functions count only while it runs. Each line of the file is an entry
+of a function or a return, with values under the source's names, and with a place. The place of an entry is the call,
+and that of a return is the function's definition. Addresses are left out: instead of a pointer, the file contains the
+data that it points to, if the debug information shows their length.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 MOST_BYTES = 64
 SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR)
 NO_CONTENT = b"SDS_NOINIT".hex()
-"""What sdsnewlen() is given for a string that it shall not fill, in place of bytes of its length."""
+"""The argument of sdsnewlen() for a string without initial content, instead of bytes of its length."""
 LENGTHS = ("len", "size", "count", "nbytes", "n", "l")
 
 
 def record(plan: dict[str, Any]) -> None:
-    """Run the server until it ends, and write what the functions do."""
+    """Run the server until it ends, and write the entries and returns of the functions."""
     gdb.execute("set pagination off")
     gdb.execute("handle all nostop noprint pass")
     gdb.execute("set print thread-events off")
-    # Hundreds of them would be removed and inserted again at each stop.
+    # Otherwise gdb would remove and insert hundreds of breakpoints at each stop.
     gdb.execute("set breakpoint always-inserted on")
     trigger = gdb.Breakpoint("*" + plan["trigger"], internal=True)
     gdb.execute(plan["start"], to_string=True)
     trigger.delete()
     hits = []
     gdb.events.stop.connect(lambda event: hits.extend(getattr(event, "breakpoints", [])))
-    # Of two breakpoints at one address, gdb tells the older one first.
+    # If two breakpoints have the same address, gdb reports the older one first.
     serving = Serving(_breakpoint(plan["command"], ""))
     functions = {}
     for name, file, always in plan["functions"]:
@@ -51,7 +51,7 @@ def record(plan: dict[str, Any]) -> None:
 
 
 def _breakpoint(name: str, file: str) -> Any:
-    """At the function's first instruction; None where the program has no such function."""
+    """A breakpoint at the function's first instruction; None if the program has no such function."""
     try:
         return gdb.Breakpoint(f"*'{file}'::{name}" if file else f"*{name}", internal=True)
     except gdb.error:
@@ -67,12 +67,12 @@ class Serving:
         self._serves = False
 
     def look(self, hits: list[Any]) -> None:
-        """Notice that a command begins or ends, if one does here."""
+        """Notice the beginning or the end of a command at these breakpoints."""
         if any(point in hits for point in self._ends.values()):
             self._serves = False
         elif self._begins is not None and self._begins in hits:
             self._serves = True
-            # gdb misses the end of a function that its caller jumps to, but not that it is back in the caller's caller.
+            # gdb misses the end of a function that its caller jumps to, but not the return to the caller's caller.
             caller = gdb.newest_frame().older()
             while caller is not None and caller.type() == gdb.TAILCALL_FRAME:
                 caller = caller.older()
@@ -96,7 +96,7 @@ def _follow(
         for point in [each for each in hits if each in active] + [each for each in hits if each in functions]:
             if point in active:
                 name, call, pointed, defined = active.pop(point)
-                # gdb knows no result where the function has none.
+                # gdb returns no value for a function without a result.
                 result = [["result", *_value(point.return_value)]] if point.return_value is not None else []
                 out.write(json.dumps([name, call, "return", [*result, *pointed()], defined]) + "\n")
                 continue
@@ -133,7 +133,7 @@ def _definition_of(frame: Any) -> tuple[str, str, int] | None:
 
 
 def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
-    """The values of the arguments, and a function that looks again at what they point to."""
+    """The values of the arguments, and a function that reads the data that they point to again."""
     found = []
     for symbol in frame.block():
         if symbol.is_argument:
@@ -158,7 +158,7 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
         ]
         return [[name, *value] for name, value in values if value[0] != "pointer"]
 
-    # What a function only writes to has any value at its entry.
+    # Data that a function only writes to may have any value at its entry.
     given = [
         ("pointer", "somewhere", 0) if _is_output(value) else _value(value, lengths.get(name)) for name, value in found
     ]
@@ -166,9 +166,9 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
 
 
 def _written(before: tuple[str, int | str, int] | None, now: tuple[str, int | str, int]) -> tuple[str, int | str, int]:
-    """What a function wrote: not what it left as it was, which is whatever the memory held.
+    """The data that a function wrote. Data that it left unchanged are left out, because they may have any value.
 
-    Bytes that are all as they were are what the function was given.
+    Bytes that are all unchanged count as an input of the function.
     """
     kind, content, _ = now
     if before is None or before[0] != kind:
@@ -200,7 +200,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _value(value: Any, length: int | None = None) -> tuple[str, int | str, int]:
-    """Kind, value, and size in bytes. Numbers are numbers, whatever the machine's order of bytes."""
+    """Kind, value, and size in bytes. Numbers do not depend on the machine's byte order."""
     try:
         if value is None:
             return "none", 0, 0
@@ -226,7 +226,7 @@ def _pointed(value: Any, length: int | None) -> tuple[str, int | str, int]:
         return "bytes", _memory(text, _sds_length(text)), 0
     if length is not None and (target.code == gdb.TYPE_CODE_VOID or (target.code in SCALARS and target.sizeof == 1)):
         content = _memory(value, length)
-        # It stands for "no content": behind it lies whatever the program has there.
+        # The pointer stands for "no content": any data of the program may follow it.
         return ("pointer", "somewhere", 0) if content.startswith(NO_CONTENT) else ("bytes", content, 0)
     if target.code in SCALARS and target.sizeof > 1:
         return "number", int(value.cast(target.pointer()).dereference()), target.sizeof
@@ -234,7 +234,7 @@ def _pointed(value: Any, length: int | None) -> tuple[str, int | str, int]:
 
 
 def _sds_length(value: Any) -> int:
-    """The length that the header before a string tells (sds.h)."""
+    """The length of a string according to the header before it (sds.h)."""
     octets = value.cast(gdb.lookup_type("unsigned char").pointer())
     kind = int(octets[-1]) & 7
     if kind == 0:
