@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,8 @@ def test_it_sends_what_it_is_told_and_measures_it(
         rows = [row for row in csv.reader(output.splitlines()) if len(row) > 1 and row[0] != "test"]
         rates = {row[0]: float(row[1]) for row in rows}
         assert len(rates) >= 15, output
-        assert all(10 < rate < 1e7 for rate in rates.values()), output
+        # The program divides by whole milliseconds: requests that take less than one have an infinite rate.
+        assert all(10 < rate < 1e7 or rate == math.inf for rate in rates.values()), output
         if cell.version >= (6, 2):
             for row in rows:
                 _, _, average, least, p50, p95, p99, most = row
