@@ -1,12 +1,12 @@
 /*
- * Plumbline's change to user-mode QEMU that tells which edges of the program's control flow were taken.
+ * Plumbline's change to user-mode QEMU that records which edges of the program's control flow were taken.
  *
- * An edge leads from one translation block of the program to the next. Each has a byte in a file that the host
- * shares with the emulator: set when the edge is taken, cleared by the host whenever it likes. Blocks outside of the
- * program's own text are left out, so that an edge may lead through libc. The code that sets the byte is part of the
- * translated block: chained blocks do not get past it, and where no coverage is asked for there is none of it.
+ * An edge leads from one translation block of the program to the next. Each edge has a byte in a file that the host
+ * shares with the emulator. Taking the edge sets the byte, and the host may clear it at any time. Blocks outside of the
+ * program's own text are left out, so an edge may lead through libc. The code that sets the byte is part of the
+ * translated block, so chained blocks execute it, too. Without coverage, blocks do not contain it.
  *
- * A block is known by its distance from the start of the text, so that edges keep their bytes from run to run. Forked
+ * A block is identified by its distance from the start of the text, so edges keep their bytes from run to run. Forked
  * children and threads share the file; each thread has its own last block.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
@@ -29,7 +29,7 @@
 
 enum { LEAST_BYTES = 4 * KiB, MOST_BYTES = 64 * MiB };
 
-/* Two odd numbers without pattern, so that a block's number as a source tells nothing of its number as a destination. */
+/* Two odd numbers without a pattern, so that a block's numbers as a source and as a destination are unrelated. */
 enum { SOURCE = 0x9e3779b1u, DESTINATION = 0x85ebca77u };
 
 static uint8_t *edges;
@@ -63,7 +63,7 @@ bool plumbline_has_coverage(void)
     return edges;
 }
 
-/* One of as many numbers as half of the file has bytes: a source's and a destination's make an offset. */
+/* A number below half of the file's size. Those of a source and a destination make an offset. */
 static uint32_t number_of(uint32_t block, uint32_t multiplier)
 {
     block = (block ^ block >> 15) * multiplier;

@@ -1,19 +1,18 @@
 /*
  * Plumbline's changes to user-mode QEMU: the alignment policy's option, and a log of faults.
  *
- * A record holds what an offline reader needs to say where a program stood when a synchronous signal hit it
- * (event "fault"), or when it made a misaligned access that is only to be reported (event "access"): registers,
- * the instruction's bytes, a slice of the stack and the map of loaded objects. It is written by the process
- * concerned, so forked children and threads are covered, and it is one write() of one line to a file opened
- * with O_APPEND, so that records of several processes do not mix. A reported access is recorded in full the
- * first time, and its count whenever that has doubled (event "count"), because a killed process tells nothing more;
- * one that ends by itself writes the exact counts. A fault that an instruction repeats is recorded in full
- * FAULTS_IN_FULL times, and counted likewise (event "repeat"). The last line of a process says how it ended (event
- * "end").
+ * A record shows where a program was when it received a synchronous signal (event "fault"), or when it made a
+ * misaligned access that is only reported (event "access"): registers, the instruction's bytes, a slice of the stack
+ * and the map of loaded objects. The affected process writes it, so forked children and threads are covered. It is one
+ * write() of one line to a file opened with O_APPEND, so records of several processes do not mix. A reported access is
+ * recorded in full the first time. Its count is written whenever it has doubled (event "count"), because a killed
+ * process cannot write any more; a process that ends by itself writes the exact counts. A fault that an instruction
+ * repeats is recorded in full FAULTS_IN_FULL times, and then counted in the same way (event "repeat"). The last line of
+ * a process says how it ended (event "end").
  *
- * A guest can close descriptors that are not its own, or limit the size of files, so that lines are lost. Therefore
- * the host may put a file of two zero numbers of 64 bits beside the log, FILE.counts: the emulator counts in it, by
- * shared memory, the lines that were begun and those that were written whole.
+ * A guest can close descriptors that are not its own, or limit the size of files, so that lines are lost. The host may
+ * therefore put a file with two 64-bit zeros beside the log, FILE.counts. The emulator counts there, in shared memory,
+ * the lines that it began and those that it wrote completely.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -38,7 +37,7 @@
 
 enum { REGISTERS_LOGGED = 96, STACK_LOGGED = 16 * KiB, INSTRUCTION_LOGGED = 16, FAULTS_IN_FULL = 8 };
 
-/* What harness/core/model.py calls AccessClass; from CLASS_EXCLUSIVE on, no compiler splits an access. */
+/* AccessClass of harness/core/model.py. From CLASS_EXCLUSIVE on, no compiler splits an access. */
 enum {
     CLASS_HALF, CLASS_WORD, CLASS_DWORD, CLASS_MULTI, CLASS_PAIR, CLASS_VFP, CLASS_NEON, CLASS_FLOAT, CLASS_DOUBLE,
     CLASS_EXCLUSIVE, CLASS_ACQUIRE, CLASS_SWAP, CLASS_CAS, CLASS_LINKED, CLASS_STACK, CLASS_OTHER, CLASSES
@@ -49,8 +48,8 @@ static const char *const class_names[CLASSES] = {
 };
 
 /*
- * signal: SIGBUS. fixup: the access is done, as a kernel does it that repairs it. ignore: what hardware does whose
- * check is off; before ARMv6 that is, it clears the address's low bits, and rotates a loaded word.
+ * signal: SIGBUS. fixup: the access succeeds, as with a kernel that repairs it. ignore: the behaviour of hardware whose
+ * check is off. Before ARMv6, such hardware clears the address's low bits and rotates a loaded word.
  */
 enum { ACTION_SIGNAL, ACTION_FIXUP, ACTION_IGNORE, ACTIONS };
 static const char *const action_names[ACTIONS] = { "signal", "fixup", "ignore" };
@@ -66,21 +65,21 @@ static struct {
 static int demand;
 static const char *alignment = ""; /* the option */
 static bool reporting;
-static unsigned assumed = 16; /* compilers are taken to split what is wider: Solaris' -xmemalign */
+static unsigned assumed = 16; /* compilers are assumed to split wider accesses: Solaris' -xmemalign */
 static uint8_t actions[CLASSES];
 
 /* The last misaligned access of this thread. */
 static __thread struct {
     vaddr pc, address;
     unsigned size; /* of the unit whose alignment counts */
-    unsigned step; /* what the emulator moves at once: several units, where they lie one after the other */
-    unsigned hint; /* the alignment that the instruction asks for by itself; otherwise 0 */
-    unsigned parts; /* of the same instruction that are still to come: they are not accesses of their own */
+    unsigned step; /* the bytes that the emulator moves at once: several units if they are adjacent */
+    unsigned hint; /* the alignment that the instruction itself demands; otherwise 0 */
+    unsigned parts; /* of the same instruction that still follow: they are no separate accesses */
     int class;
     bool is_store;
-    bool is_pending; /* it raises SIGBUS, whose record is to tell of it */
+    bool is_pending; /* it raises SIGBUS, and the record of the signal must describe it */
     vaddr raised_at;
-    vaddr stacked; /* the instruction whose stack pointer has just been reported: the access is the same thing */
+    vaddr stacked; /* the instruction whose stack pointer has just been reported: its access is not reported again */
 } last;
 
 static int index_of(const char *name, const char *const *names, int count)
@@ -266,7 +265,7 @@ static G_GNUC_UNUSED unsigned half_at(vaddr pc)
     return TARGET_BIG_ENDIAN ? lduw_be_p(g2h_untagged(pc)) : lduw_le_p(g2h_untagged(pc));
 }
 
-/* Where most machines of 32-bit instructions say what an instruction is. */
+/* The opcode, in its place on most machines with 32-bit instructions. */
 static G_GNUC_UNUSED unsigned opcode_at(vaddr pc)
 {
     return extract32(word_at(pc), 26, 6);
@@ -302,8 +301,8 @@ static int classify_special(vaddr pc, unsigned size)
 }
 #elif defined(TARGET_LOONGARCH64)
 /*
- * LoongArch Reference Manual, volume 1, appendix B. `other` are those that Linux does not repair (arch/loongarch/kernel/
- * unaligned.c, emulate_load_store_insn()): vectors, their elements, and accesses with a bound.
+ * LoongArch Reference Manual, volume 1, appendix B. The class `other` has the accesses that Linux does not repair
+ * (arch/loongarch/kernel/unaligned.c, emulate_load_store_insn()): vectors, their elements, and accesses with a bound.
  */
 static int classify_special(vaddr pc, unsigned size)
 {
@@ -356,7 +355,7 @@ static int classify_special(vaddr pc, unsigned size)
     return CLASSES;
 }
 #elif defined(TARGET_PPC)
-/* Power ISA 2.06, appendix F: 46, 47 are LMW, STMW; 48 to 55 floating point; under 31 there is the rest, indexed. */
+/* Power ISA 2.06, appendix F: 46, 47 are LMW, STMW; 48 to 55 floating point; 31 has the rest, indexed. */
 static int classify_special(vaddr pc, unsigned size)
 {
     unsigned opcode = opcode_at(pc);
@@ -396,7 +395,7 @@ static int classify_special(vaddr pc, unsigned size)
     return CLASSES;
 }
 #elif defined(TARGET_S390X)
-/* ASI, ALSI, AGSI, ALGSI: they add to memory, interlocked where it is aligned (z/Architecture, 7, ADD IMMEDIATE). */
+/* ASI, ALSI, AGSI, ALGSI: they add to memory, interlocked if it is aligned (z/Architecture, 7, ADD IMMEDIATE). */
 static bool adds_to_memory(vaddr pc)
 {
     return half_at(pc) >> 8 == 0xeb && (half_at(pc + 4) & 0xeb) == 0x6a;
@@ -448,7 +447,7 @@ static int classify(G_GNUC_UNUSED CPUArchState *env, vaddr pc, unsigned size)
 }
 #endif
 
-/* A store-exclusive, which reads before it writes: it compares what is there with what the load found. */
+/* A store-exclusive, which reads before it writes: it compares the memory with the result of the load. */
 static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, G_GNUC_UNUSED int class)
 {
 #if defined(TARGET_AARCH64)
@@ -464,7 +463,7 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
     return class == CLASS_LINKED && opcode_at(pc) >= 0x2e;
 #elif defined(TARGET_PPC)
     if (class == CLASS_LINKED) {
-        switch (extract32(word_at(pc), 1, 10)) { /* not the bit below: of a load it is the hint EH */
+        switch (extract32(word_at(pc), 1, 10)) { /* not the bit below, which is the hint EH of a load */
         case 150: case 182: case 214: case 694: case 726: /* STWCX., STQCX., STDCX., STBCX., STHCX. */
             return true;
         }
@@ -477,7 +476,7 @@ static bool is_store_exclusive(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED va
 #endif
 }
 
-/* What reads, changes and writes: QEMU makes two accesses of it. */
+/* Whether an instruction reads, changes and writes: QEMU makes two accesses of it. */
 static bool is_update(CPUArchState *env, vaddr pc, int class)
 {
 #ifdef TARGET_S390X
@@ -492,7 +491,7 @@ static bool is_natural_at(const CPUState *cpu, vaddr pc)
 {
     const struct image_info *program = get_task_state(cpu)->info;
 
-    /* A libc written for the architecture uses what that allows: memcpy by misaligned words, before main() even. */
+    /* A libc for the architecture uses everything that it allows: memcpy by misaligned words, even before main(). */
     return demand == PLUMBLINE_NATURAL && pc >= program->start_code && pc < program->end_code;
 }
 
@@ -529,7 +528,7 @@ static unsigned hint_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, G_
     return 0;
 }
 
-/* How often QEMU accesses memory for a load or store of structures. */
+/* The number of QEMU's memory accesses for a load or store of structures. */
 static unsigned elements_of(uint32_t insn)
 {
     static const uint8_t registers[16] = {
@@ -553,7 +552,7 @@ static unsigned element_of(uint32_t insn)
     if (extract32(insn, 10, 2) != 3) {
         return 1 << extract32(insn, 10, 2);
     }
-    return 1 << MIN(extract32(insn, 6, 2), 2); /* to all lanes, where 3 is 32 bits for VLD4 */
+    return 1 << MIN(extract32(insn, 6, 2), 2); /* to all lanes: for VLD4, 3 means 32 bits */
 }
 
 static bool is_of_several_vfp(uint32_t insn, int class)
@@ -590,7 +589,7 @@ static unsigned hint_of(uint32_t insn, int class, G_GNUC_UNUSED MemOp op)
     return extract32(insn, 4, 1) ? registers * element : 0;
 }
 
-/* How often QEMU accesses memory for a NEON load or store of structures. */
+/* The number of QEMU's memory accesses for a NEON load or store of structures. */
 static unsigned elements_of(uint32_t insn)
 {
     /* By the type in bits 8 to 11 of VLDn and VSTn (multiple structures). */
@@ -620,7 +619,7 @@ static unsigned unit_of(G_GNUC_UNUSED uint32_t insn, G_GNUC_UNUSED int class, un
 #endif
 }
 
-/* A block of SPARC's. The 32 bytes of a LoongArch vector are its unit. */
+/* A block access of SPARC has a hint. The 32 bytes of a LoongArch vector are its unit, and no hint. */
 static unsigned hint_of(uint32_t insn, int class, MemOp op)
 {
     unsigned alignment = 1 << memop_alignment_bits(op);
@@ -629,7 +628,7 @@ static unsigned hint_of(uint32_t insn, int class, MemOp op)
 }
 #endif
 
-/* The instruction, where it has 32 bits; otherwise only its class counts. */
+/* The instruction, if it has 32 bits; otherwise only its class counts. */
 static uint32_t insn_at(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc)
 {
 #if defined(TARGET_AARCH64)
@@ -645,10 +644,10 @@ static uint32_t insn_at(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc)
 #endif
 }
 
-/* Into how many accesses QEMU divides an instruction of a class. */
+/* The number of accesses into which QEMU divides an instruction of a class. */
 static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc, int class)
 {
-    /* What an instruction asks for, it asks of its first unit; natural alignment concerns them all. */
+    /* An instruction's own demand concerns its first unit; natural alignment concerns all units. */
     G_GNUC_UNUSED bool is_every_unit = is_natural_at(env_cpu(env), pc) && last.address % last.step;
     G_GNUC_UNUSED uint32_t insn = insn_at(env, pc);
 
@@ -699,7 +698,7 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
         unsigned half = insn >> 16;
         bool is_short = env->thumb && half >> 11 < 0x1d;
 
-        /* PUSH and POP have LR and PC in bit 8; in LDM and STM that is part of the base register's number. */
+        /* In PUSH and POP, bit 8 stands for LR or PC; in LDM and STM, it is part of the base register's number. */
         return ctpop16(is_short ? half & (half >> 12 == 0xb ? 0x1ff : 0xff) : insn & 0xffff);
     }
     if (is_of_several_vfp(insn, class)) {
@@ -709,7 +708,7 @@ static unsigned parts_of(G_GNUC_UNUSED CPUArchState *env, G_GNUC_UNUSED vaddr pc
     return 1;
 }
 
-/* Address of the guest's instruction whose translation the host was in. */
+/* The address of the guest's instruction whose translation the host executed. */
 static vaddr guest_pc(CPUState *cpu, uintptr_t host_pc)
 {
     uint64_t data[TARGET_INSN_START_WORDS];
@@ -720,7 +719,7 @@ static vaddr guest_pc(CPUState *cpu, uintptr_t host_pc)
 #ifdef TARGET_HPPA
     data[0] &= ~(uint64_t)3; /* the privilege level */
 #endif
-    /* The first word of a translated instruction's state is its address, or its place in the page that PC is in. */
+    /* The first word of a translated instruction's state is its address, or its offset in the page of PC. */
     return tcg_cflags_has(cpu, CF_PCREL) ? (cpu->cc->get_pc(cpu) & TARGET_PAGE_MASK) | data[0] : data[0];
 }
 
@@ -729,7 +728,7 @@ void plumbline_translating(CPUState *cpu, vaddr pc)
     plumbline_demand = demand == PLUMBLINE_NATURAL && !is_natural_at(cpu, pc) ? PLUMBLINE_ARCH : demand;
 }
 
-/* Out of the way of the numbers a guest expects its own files to get. */
+/* With a descriptor above those that a guest expects for its own files. */
 static bool open_fault_log(void)
 {
     int low = open(fault_log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
@@ -770,7 +769,7 @@ void plumbline_set_fault_log(const char *path)
     map_line_counts();
 }
 
-/* Whether the descriptor is still the log's: a guest may have closed it, and opened another file under its number. */
+/* Whether the descriptor is still that of the log: a guest may have closed it, and opened another file with it. */
 static bool is_fault_log_open(void)
 {
     struct stat status;
@@ -781,7 +780,7 @@ static bool is_fault_log_open(void)
 
 static void append_hex(GString *line, const uint8_t *bytes, size_t length)
 {
-    /* A record has 16 KiB of stack: formatted by printf, they take longer than all else about a fault. */
+    /* A record has 16 KiB of stack. To format them with printf would take longer than the rest of a fault. */
     static const char digits[] = "0123456789abcdef";
 
     for (size_t i = 0; i < length; i++) {
@@ -791,7 +790,7 @@ static void append_hex(GString *line, const uint8_t *bytes, size_t length)
     }
 }
 
-/* As much of [address, address + length) as is readable, in pieces that do not cross a page. */
+/* The readable part of [address, address + length), in pieces that do not cross a page. */
 static void append_memory(GString *line, CPUState *cpu, vaddr address, size_t length)
 {
     while (length) {
@@ -829,7 +828,7 @@ static void append_maps(GString *line)
     free_self_maps(maps);
 }
 
-/* A guest's own limit of a file's size is no reason for it to die of a signal that it did not earn. */
+/* If a guest limits the size of files, the log must not make it die of a signal. */
 static ssize_t write_within_limits(const GString *line)
 {
     static const struct timespec at_once;
@@ -863,7 +862,7 @@ static void write_line(const GString *line)
 }
 
 #ifdef TARGET_HPPA
-/* Where to begin, on a stack that grows upward, so that the slice ends at its top, inside of what is mapped. */
+/* The start of a slice of mapped memory that ends at the top of a stack that grows upward. */
 static vaddr stack_below(vaddr top)
 {
     vaddr start = top;
@@ -882,7 +881,7 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
     CPUState *cpu = env_cpu(env);
 
 #ifdef TARGET_SPARC
-    /* Callers' registers live in windows until they are spilled, as the kernel does before a signal. */
+    /* Callers' registers are in windows until they are spilled, as the kernel does before a signal. */
     flush_windows(env);
 #endif
     vaddr stack = get_sp_from_cpustate(env);
@@ -917,7 +916,7 @@ static void write_record(CPUArchState *env, const char *event, vaddr pc, int hos
     write_line(line);
 }
 
-/* How often each instruction of this process has made a reported access, and how often it has raised a signal. */
+/* For each instruction of this process, the number of its reported accesses, and of the signals that it has raised. */
 enum { ACCESSES, FAULTS, COUNTED };
 static const char *const count_names[COUNTED] = { "count", "repeat" };
 static GHashTable *counts[COUNTED];
@@ -932,7 +931,7 @@ static void write_count(int of, vaddr pc, uintptr_t count)
     write_line(line);
 }
 
-/* Whether `count_once` has written this count already, or what it means is in the records. */
+/* Whether the log already contains this count, or as many records. */
 static bool is_written(int of, uintptr_t count)
 {
     return is_power_of_2(count) || (of == FAULTS && count <= FAULTS_IN_FULL);
@@ -958,7 +957,7 @@ static void write_last_counts(void)
     g_mutex_unlock(&counts_lock);
 }
 
-/* A forked child counts its own, from nothing; a thread that held the lock is not there any more. */
+/* A forked child counts from zero. The thread that held the lock does not exist in it. */
 static void forget_counts(void)
 {
     g_mutex_init(&counts_lock);
@@ -989,7 +988,7 @@ static uintptr_t count_once(int of, vaddr pc)
 }
 
 static const char *fatal_faults;
-/* The instruction, and the host's signal, of the first misaligned access that a handler of this process has seen. */
+/* The instruction and the host's signal of the first misaligned access that a handler of this process received. */
 static struct {
     vaddr pc;
     int host_sig;
@@ -1020,7 +1019,7 @@ static bool is_fatal(vaddr pc)
     return fatal_faults && g_file_get_contents(fatal_faults, &text, NULL, NULL) && strstr(text, line);
 }
 
-/* Whoever survives the signal may see it again. */
+/* A process that survives the signal may receive it again. */
 static void keep_seen(int host_sig)
 {
     if (!fatal_faults || !seen.host_sig || seen.host_sig != host_sig || is_fatal(seen.pc)) {
@@ -1042,7 +1041,7 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
     if (fault_log >= 0) {
         vaddr pc = cpu->cc->get_pc(cpu);
 #ifdef TARGET_S390X
-        /* A specification exception: SIGILL, and the PSW is behind the instruction (Linux arch/s390/kernel/traps.c). */
+        /* A specification exception: SIGILL, and the PSW points past the instruction (Linux arch/s390/kernel/traps.c). */
         bool is_misaligned = sig == TARGET_SIGILL && last.is_pending;
 
         if (is_misaligned) {
@@ -1054,7 +1053,7 @@ void plumbline_log_fault(CPUArchState *env, int sig, int code, uint64_t address,
 #endif
         uintptr_t count = count_once(FAULTS, pc);
 
-        /* One that nobody handles is the last of its process, and whoever reads looks for it. */
+        /* A fault without a handler is the last of its process, and readers look for it. */
         if (count <= FAULTS_IN_FULL || !handled) {
             write_record(env, "fault", pc, target_to_host_signal(sig), code, address, is_misaligned, handled, "");
         } else if (is_power_of_2(count)) {
@@ -1078,7 +1077,7 @@ void plumbline_log_call(CPUArchState *env, int number, const char *name)
     CPUState *cpu = env_cpu(env);
 
     if (fault_log >= 0) {
-        /* Behind the instruction, where the kernel's si_call_addr points, too. */
+        /* Past the instruction, like the kernel's si_call_addr. */
         vaddr pc = cpu->cc->get_pc(cpu);
         g_autofree char *more = g_strdup_printf(",\"call\":\"%s\",\"call_number\":%d", name, number);
 
@@ -1108,7 +1107,7 @@ void plumbline_finish(int status)
     write_line(line);
 }
 
-/* What the policy says to an access of a class, which is remembered. */
+/* Remembers an access of a class, and returns the policy's action. */
 static int judge_class(int class, vaddr pc, vaddr address, unsigned size, bool is_store)
 {
     last.class = class;
@@ -1127,7 +1126,7 @@ static int judge_access(CPUState *cpu, vaddr pc, vaddr address, MemOp op, bool i
     unsigned step = memop_size(op);
     int class = classify(env, pc, step);
     uint32_t insn = insn_at(env, pc);
-    /* One thing, and the stronger word for it. */
+    /* Both accesses count as one, which is a store. */
     bool changes = is_update(env, pc, class);
     int action = judge_class(class, pc, address, unit_of(insn, class, step), is_store || changes);
 
@@ -1144,14 +1143,14 @@ static bool is_first_part(CPUState *cpu, vaddr pc)
         return false;
     }
     last.pc = pc;
-    /* After a signal the others do not come. */
+    /* After a signal, the other parts do not follow. */
     last.parts = last.is_pending ? 0 : parts_of(cpu_env(cpu), pc, last.class) - 1;
     return true;
 }
 
 /*
- * Whether it is legal after all, because a compiler would have split it into units that are aligned. Nobody splits
- * what asks for more than its size: that is a hint of NEON's, or a block of SPARC's.
+ * Whether the access is legal after all, because a compiler would have split it into aligned units. No compiler splits
+ * an access that demands more than its size: one with a hint of NEON, or a block access of SPARC.
  */
 static bool is_split(vaddr address)
 {
@@ -1187,7 +1186,7 @@ bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t 
 bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, uintptr_t host_pc)
 {
     if (demand == PLUMBLINE_NONE) {
-        return true; /* one that a helper function makes: translated ones are not checked then */
+        return true; /* an access of a helper function: translated ones are not checked then */
     }
     vaddr pc = guest_pc(cpu, host_pc);
     int action = judge_access(cpu, pc, *address, op, is_store);
@@ -1202,7 +1201,7 @@ bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, ui
         report_access(cpu, pc);
     }
     if (action == ACTION_IGNORE) {
-        /* ARM DDI 0100I, A4.1.23 LDR and A4.1.108 SWP: what is loaded is rotated. */
+        /* ARM DDI 0100I, A4.1.23 LDR and A4.1.108 SWP: the loaded word is rotated. */
         if ((last.class == CLASS_WORD || last.class == CLASS_SWAP) && !is_store) {
             plumbline_rotation = *address % 4 * 8;
         }

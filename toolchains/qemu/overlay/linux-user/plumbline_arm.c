@@ -10,13 +10,13 @@
 
 #if defined(TARGET_ARM) && !defined(TARGET_AARCH64)
 /*
- * The kernel's helpers for programs that may meet a CPU without LDREX. What follows is what the kernel's
- * own code would do, access by access (Linux arch/arm/kernel/entry-armv.S): before ARMv6 it loads and stores words
- * by LDR and STR, and doublewords by LDM and STM, whose misalignment is dealt with as that of any other LDR or LDM.
- * From ARMv6K on it is LDREX, LDREXD and their stores. Where a signal is raised, the program counter is the call.
+ * The kernel's helpers for programs that may run on a CPU without LDREX. This code makes the same accesses as the
+ * kernel's own (Linux arch/arm/kernel/entry-armv.S). Before ARMv6, these are LDR and STR for words, and LDM and STM for
+ * doublewords, which are treated like any other LDR or LDM if they are misaligned. From ARMv6K on, they are LDREX, LDREXD
+ * and their stores. If a signal is raised, the program counter is that of the call.
  */
 
-/* The call that the helper was entered by: BL and BLX have 4 bytes, but for Thumb's BLX of a register, which has 2. */
+/* The call that entered the helper: BL and BLX have 4 bytes, except for Thumb's BLX of a register, which has 2. */
 static uint32_t call_before(uint32_t link)
 {
     uint32_t after = link & ~1u;
@@ -25,7 +25,7 @@ static uint32_t call_before(uint32_t link)
     if (!(link & 1) || get_user_u16(half, after - 2) != 0) {
         return after - 4;
     }
-    /* It was read as data are. Instructions are little-endian in BE8, too. */
+    /* It was read in the byte order of data. Instructions are little-endian in BE8, too. */
     if (TARGET_BIG_ENDIAN) {
         half = bswap16(half);
     }
@@ -49,8 +49,8 @@ static bool fail_helper(CPUARMState *env, int sig, int code, uint32_t address)
 }
 
 /*
- * Where a helper's access of so many bytes really takes place. False: a signal is on its way instead. `rotation` is
- * by how many bits a CPU whose check is off rotates the word that it loads from there.
+ * The address that a helper's access of so many bytes really uses. Returns false if a signal is pending instead.
+ * `rotation` is the number of bits by which a CPU whose check is off rotates the loaded word.
  */
 static bool helper_access(CPUARMState *env, uint32_t *address, int size, int alignment, bool is_store, int *rotation)
 {
@@ -99,7 +99,7 @@ static void end_helper(CPUARMState *env, bool changed)
     env->regs[0] = changed ? 0 : -1;
 }
 
-/* The exchange itself, with the mmap lock held. The values are in memory's order. */
+/* The exchange itself, with the mmap lock held. The values are in the byte order of memory. */
 static bool exchange(CPUARMState *env, uint32_t address, uint64_t old, uint64_t new, int size, int rotation)
 {
     void *host = g2h(env_cpu(env), address);
@@ -109,8 +109,8 @@ static bool exchange(CPUARMState *env, uint32_t address, uint64_t old, uint64_t 
                          : qatomic_cmpxchg__nocheck((uint64_t *)host, old, new) == old;
     }
     /*
-     * The host has no such access. These CPUs have one core, and the kernel starts an interrupted helper again: all
-     * other threads stop. One of them may be waiting for the lock.
+     * The host has no such access. These CPUs have one core, and the kernel restarts an interrupted helper: all other
+     * threads stop. One of them may be waiting for the lock.
      */
     mmap_unlock();
     start_exclusive();
@@ -124,7 +124,7 @@ static bool exchange(CPUARMState *env, uint32_t address, uint64_t old, uint64_t 
     return changes;
 }
 
-/* r0 = oldval, r1 = newval, r2 = pointer to the target. False: a signal is on its way. */
+/* r0 = oldval, r1 = newval, r2 = pointer to the target. Returns false if a signal is pending. */
 bool plumbline_cmpxchg32(CPUARMState *env)
 {
     uint32_t address = env->regs[2];
@@ -140,7 +140,7 @@ bool plumbline_cmpxchg32(CPUARMState *env)
     return goes_on;
 }
 
-/* r0 = pointer to oldval, r1 = pointer to newval, r2 = pointer to the target. False: a signal is on its way. */
+/* r0 = pointer to oldval, r1 = pointer to newval, r2 = pointer to the target. Returns false if a signal is pending. */
 bool plumbline_cmpxchg64(CPUARMState *env)
 {
     int alignment = arm_feature(env, ARM_FEATURE_V6) ? 8 : 4, rotation;

@@ -1,9 +1,9 @@
 /*
  * Plumbline's change to user-mode QEMU that kills a program at a system call which a service manager's filter does not
- * allow. A guest cannot be given a filter of the host's: the host sees the emulator's calls and not the guest's.
+ * allow. A filter of the host cannot do this, because the host sees the emulator's calls instead of the guest's.
  *
- * It does what the kernel does under SECCOMP_RET_KILL_PROCESS (seccomp(2)): the whole process dies of SIGSYS, whichever
- * thread called, and no handler runs. The fault log names the call. What is forked keeps the filter.
+ * The emulator behaves like the kernel under SECCOMP_RET_KILL_PROCESS (seccomp(2)): the whole process dies of SIGSYS,
+ * whichever thread made the call, and no handler runs. The fault log names the call. Forked children keep the filter.
  *
  * The file has a line for each call that the filter's author knew: its number in the guest's architecture, its name, and
  * `allow` or `kill`. A number without a line kills, too, and has no name.
@@ -27,7 +27,7 @@ typedef struct {
 
 static GHashTable *filter;
 
-/* False for a line that is none of the filter's. */
+/* Returns false for a line that does not belong to a filter. */
 static bool add_call(const char *line)
 {
     g_auto(GStrv) words = g_strsplit(line, " ", -1);

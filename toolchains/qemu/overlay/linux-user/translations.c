@@ -1,21 +1,21 @@
 /*
  * Plumbline's change to user-mode QEMU that keeps translated code in a file, from process to process.
  *
- * Most of the processor time of a server's start goes to the translation of code that the last start translated too.
- * Under `-translations FILE` a process that ends by itself writes what is new of its translated code to FILE, and one
- * that begins maps FILE where that code was. A block is taken from there only if it would be translated to the same
- * host code: the file's header has everything of the emulator, its options, the program and this machine that the
- * translation depends on, the block's entry has the state of the CPU, and the guest's instructions are compared with
- * those that were translated, byte by byte. Blocks that reach into a second page are left out.
+ * Most of the processor time of a server's start goes to the translation of code that the last start also translated.
+ * With `-translations FILE`, a process that ends by itself adds its new translated code to FILE, and a process that
+ * starts maps FILE to the place where that code was. It uses a block only if translation would give the same host code.
+ * The file's header describes everything that the translation depends on: the emulator, its options, the program and
+ * this machine. The block's entry contains the state of the CPU. The guest's instructions are compared with those that
+ * were translated, byte by byte. Blocks that reach into a second page are left out.
  *
- * A start uses a part of what all programs of many runs left in the file. So nothing looks at the whole of it: entries are
- * found by a table that the file has too, and each has a digest of its own, which is compared when its block is used.
+ * A start uses only a part of the code that all programs of many runs left in the file, and never reads the whole file.
+ * It finds entries by a table in the file. Each entry has its own digest, which is compared when its block is used.
  *
- * Translated code has addresses of the emulator's functions and of itself. They stay the same because the emulator runs
- * itself again without the randomisation of addresses, and has its code at a fixed distance from its own.
+ * Translated code contains addresses of the emulator's functions and of itself. They stay the same because the emulator
+ * runs itself again without address space randomisation, and places translated code at a fixed distance from its own.
  *
- * A published file is never changed: a larger one replaces it. Whatever cannot be read, mapped or written costs only
- * time. Forked children use what their parent has, and write nothing.
+ * A published file never changes: a larger one replaces it. A file that cannot be read, mapped or written only costs
+ * time. Forked children use their parent's code, and write nothing.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -45,18 +45,18 @@
 
 enum { WORTH_BYTES = 64 * KiB, MOST_BYTES = 48 * MiB };
 /*
- * Of a file's code, so much is read and not mapped: programs start with what the first of them translated, and change most
- * of its pages. Large pages of memory take less time than a fault for each.
+ * The beginning of a file's code is read instead of mapped: programs start with the code that the first of them
+ * translated, and change most of its pages. Large pages take less time than a page fault for each page.
  */
 enum { READ_BYTES = 6 * MiB };
 
-/* What must be as it was, for code of another process to be this one's. */
+/* Everything that must be unchanged, so that this process can use the code of another one. */
 struct circumstances {
     char magic[16];
     uint64_t emulator_bytes, emulator_written; /* size and time of the emulator's file */
     uint64_t anchor, code; /* addresses of a function, and of the first translated code */
     uint64_t guest_base, program_start, program_end;
-    uint64_t host, page; /* what the host's CPU can do, and the size of a guest's page */
+    uint64_t host, page; /* the features of the host's CPU, and the size of a guest's page */
     uint64_t options, prologue; /* digests of the options that change the code, and of the code's beginning */
 };
 
@@ -72,15 +72,15 @@ struct entry {
     uint32_t block, block_bytes; /* the TranslationBlock and its code: distance from the first translated code, length */
     uint32_t instructions; /* distance of its instructions from those of the first entry */
     uint32_t next; /* number of the next entry of its bucket, less than its own; 0: none */
-    uint64_t digest; /* of the block, and of what is above but `next` */
+    uint64_t digest; /* of the block, and of the fields above except `next` */
 };
 
 static char *path;
 static pid_t keeper; /* the process that writes the file when it ends */
-static void *code; /* where kept code begins; NULL where none is to be kept */
+static void *code; /* where kept code begins; NULL if none is kept */
 static struct circumstances here;
 
-/* What was read. Numbers of entries are plus 1, and `buckets` has the last of each bucket. */
+/* The content of the file. Numbers of entries begin at 1, and `buckets` has the last of each bucket. */
 static struct {
     size_t code_bytes, entries, instruction_bytes;
     const struct entry *entry;
@@ -90,9 +90,9 @@ static struct {
 } kept;
 
 /*
- * A thread's first allocation maps an arena of 64 MiB, at whatever address is free. QEMU begins its RCU thread in a
- * constructor without priority. If the arena came before the program was loaded, the program was somewhere else, and
- * nothing kept fitted. All threads use one arena from here on.
+ * A thread's first allocation maps an arena of 64 MiB at any free address. QEMU starts its RCU thread in a constructor
+ * without priority. If the arena was mapped before the program was loaded, the program was at another address, and no
+ * kept code fitted. From here on, all threads share one arena.
  */
 static void __attribute__((constructor(101))) plumbline_one_arena(void)
 {
@@ -121,7 +121,7 @@ void plumbline_hold_addresses(char **argv, bool is_plain)
         return;
     }
     if (now & ADDR_NO_RANDOMIZE) {
-        /* It is for this program alone, and not for those that it begins. */
+        /* It applies to this program only, and not to those that it starts. */
         personality(now & ~ADDR_NO_RANDOMIZE);
         return;
     }
@@ -199,8 +199,8 @@ static uint32_t bucket_of(const struct entry *entry, size_t buckets)
 }
 
 /*
- * Memory behind the code's, of a file or of zeros: where else it lay, the guest's own mappings could depend on its size,
- * and translated code is for the addresses that it was translated at.
+ * Maps a file or zeros after the memory for code. At any other place, the size of this memory could change the guest's
+ * own mappings, and translated code fits only the addresses at which it was translated.
  */
 static void *map_beside(size_t bytes, int protection, int file, off_t offset)
 {
@@ -214,7 +214,7 @@ static void *map_beside(size_t bytes, int protection, int file, off_t offset)
     return mapped;
 }
 
-/* Brings the file's code to the place where it was. */
+/* Loads the file's code to its former place. */
 static bool place_code(int file, size_t bytes)
 {
     size_t page = qemu_real_host_page_size(), read_bytes = MIN(bytes, READ_BYTES);
@@ -225,7 +225,7 @@ static bool place_code(int file, size_t bytes)
                                         MAP_PRIVATE | MAP_FIXED, file, page + read_bytes) == left);
 }
 
-/* Takes over the file: its code at the place where it was; false, and nothing is used, where it is not of this emulator. */
+/* Loads a file. Returns false, and uses nothing of it, if the file is not of this emulator. */
 static bool map_file(int file)
 {
     struct stat status;
@@ -276,7 +276,7 @@ void plumbline_load_translations(const struct image_info *program, const char *c
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0) {
         if (map_file(file)) {
-            /* What was not used for longest is removed first, by the time of its folder. */
+            /* The cache removes the least recently used folders first, by their time. */
             utimensat(AT_FDCWD, folder, NULL, 0);
         }
         close(file);
@@ -284,7 +284,7 @@ void plumbline_load_translations(const struct image_info *program, const char *c
     qatomic_set(&tcg_ctx->code_gen_ptr, code + kept.code_bytes);
 }
 
-/* Begins the life of a block as tb_gen_code() does where it has made one. */
+/* Registers a block as tb_gen_code() registers one that it has made. */
 static TranslationBlock *begin(TranslationBlock *tb, vaddr pc)
 {
     tb_lock_page0(pc);
@@ -307,7 +307,7 @@ static TranslationBlock *begin(TranslationBlock *tb, vaddr pc)
     return present;
 }
 
-/* Whether the block of an entry that no process has used yet, and its instructions, are as they were written. */
+/* Whether a block that this process has not used yet is as it was written, and its entry is valid. */
 static bool is_intact(const struct entry *entry)
 {
     const TranslationBlock *tb = code + entry->block;
@@ -327,7 +327,7 @@ TranslationBlock *plumbline_kept(vaddr pc, uint64_t cs_base, uint32_t flags, uin
         return NULL;
     }
     number = kept.buckets[bucket_of(&wanted, bucket_count(kept.entries))];
-    /* Numbers fall, so that a damaged file has no loops. */
+    /* Each number must be smaller than the one before, so that a damaged file causes no endless loop. */
     for (; number && number < limit; limit = number, number = kept.entry[number - 1].next) {
         const struct entry *entry = &kept.entry[number - 1];
         TranslationBlock *tb = code + entry->block;
@@ -351,7 +351,7 @@ void plumbline_forget_translations(void)
 struct collection {
     GArray *entries;
     GByteArray *instructions;
-    struct entry *open; /* the last entry, whose block ends where the next block begins; NULL: its length is known */
+    struct entry *open; /* the last entry, whose block ends where the next one begins; NULL if its length is known */
 };
 
 /* The next block is at this distance from the first translated code. */
@@ -382,7 +382,7 @@ static gboolean collect_block(gpointer key, gpointer value, gpointer data)
     };
 
     (void)key;
-    /* Blocks come in the order of their addresses. Those of the file are collected by themselves. */
+    /* Blocks arrive in the order of their addresses. Those of the file are collected separately. */
     if ((void *)tb < code + kept.code_bytes) {
         return false;
     }
@@ -413,7 +413,7 @@ static bool write_all(int file, const void *bytes, size_t count)
     return qemu_write_full(file, bytes, count) == count;
 }
 
-/* Under the lock of FILE.new, which is the file itself: it is renamed by whoever holds its lock. */
+/* Opens FILE.new and locks it. Only the holder of the lock may rename the file. */
 static int locked_new_file(const char *name)
 {
     struct stat mine, named;
@@ -430,7 +430,7 @@ static int locked_new_file(const char *name)
     return file;
 }
 
-/* Completes the entries of code that starts at `copy`. Returns the table by which they are found. */
+/* Completes the entries of code that starts at `copy`. Returns the table that finds them. */
 static GArray *index_entries(const struct collection *all, const uint8_t *copy)
 {
     size_t count = bucket_count(all->entries->len);
@@ -448,7 +448,7 @@ static GArray *index_entries(const struct collection *all, const uint8_t *copy)
     return buckets;
 }
 
-/* Publishes code of so many bytes with its entries. Other threads still change jumps: digests are of a copy. */
+/* Publishes code with its entries. The digests are those of a copy, because other threads still change jumps. */
 static void publish(const struct collection *all, size_t code_bytes)
 {
     g_autofree char *name = g_strconcat(path, ".new", NULL), *folder = g_path_get_dirname(path);
@@ -476,7 +476,7 @@ static void publish(const struct collection *all, size_t code_bytes)
     close(file);
 }
 
-/* Whether so much code is worth a new file, and a file of it is allowed here. */
+/* Whether code of this size is worth a new file, and the process may write such a file. */
 static bool is_worth_keeping(size_t code_bytes)
 {
     struct rlimit limit;

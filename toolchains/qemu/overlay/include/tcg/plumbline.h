@@ -6,79 +6,78 @@
 #include "exec/vaddr.h"
 
 enum {
-    PLUMBLINE_ARCH,    /* what the emulated architecture asks for */
-    PLUMBLINE_NATURAL, /* natural alignment of every access; shared libraries may do what the architecture allows */
+    PLUMBLINE_ARCH,    /* the demand of the emulated architecture */
+    PLUMBLINE_NATURAL, /* natural alignment of every access, except for shared libraries, which have the demand of the architecture */
     PLUMBLINE_NONE,    /* nothing is checked */
 };
 
 /*
- * Flags of a MemOp, as translators have it: to its architecture the operand is a string of bytes, of which no alignment
- * is natural, or several words, which the emulator moves at once. plumbline_demanded() takes them away.
+ * Flags of a translator's MemOp: to the architecture, the operand is a string of bytes, which has no natural alignment, or
+ * several words, which the emulator moves at once. plumbline_demanded() removes the flags.
  */
 enum { PLUMBLINE_BYTES = 1 << 14, PLUMBLINE_WORDS = 1 << 15, PLUMBLINE_FLAGS = PLUMBLINE_BYTES | PLUMBLINE_WORDS };
 
 /*
- * The CPU of the thread that begins another one, whose CPU is being made; NULL while the program's first is made. Both are
- * of one type.
+ * The CPU of the thread that creates a new one, while the new CPU is created; NULL for the program's first. Both are of
+ * the same type.
  */
 CPUState *plumbline_creator(void);
 
-/* How much alignment the code that this thread is translating is to check for. */
+/* The alignment for which the code that this thread translates must check. */
 extern __thread int plumbline_demand;
 
-/* Code from `pc` on is about to be translated: settle its demand. */
+/* Code from `pc` on is about to be translated: determine its demand. */
 void plumbline_translating(CPUState *cpu, vaddr pc);
 
-/* The block at `pc` begins to be translated: have it tell when it is entered, if coverage is asked for. */
+/* The translation of the block at `pc` begins: with coverage, the block must record that it is entered. */
 void plumbline_entering(CPUState *cpu, vaddr pc);
 
 /*
- * The block of guest code at `pc`, translated by an earlier process from the same instructions and in this state of the
- * CPU; NULL where there is none.
+ * The block of guest code at `pc` that an earlier process translated from the same instructions in this state of the CPU;
+ * NULL if there is none.
  */
 TranslationBlock *plumbline_kept(vaddr pc, uint64_t cs_base, uint32_t flags, uint32_t cflags, const void *instructions);
 
-/* Translated code is about to be thrown away, that of earlier processes too. */
+/* All translated code is about to be discarded, including that of earlier processes. */
 void plumbline_forget_translations(void);
 
-/* By how many bits the word that is being loaded is rotated to the right; 0 but under the action `ignore`. */
+/* The number of bits by which the loaded word is rotated to the right; always 0 except for the action `ignore`. */
 extern __thread unsigned plumbline_rotation;
 
 /*
- * A misaligned access that the demand forbids, before it is made: log it if the policy says so. False: it is to
- * raise SIGBUS. True: it is to be done, at *address, which hardware that ignores the low bits changes.
+ * Called before a misaligned access that the demand forbids. Logs it if the policy says so. Returns false if it must raise
+ * SIGBUS, and true if it is performed, at *address, which hardware that ignores the low bits changes.
  */
 bool plumbline_permit(CPUState *cpu, vaddr *address, MemOp op, bool is_store, uintptr_t host_pc);
 
-/* The same for an access that must be atomic: only an answer, because its parts come to plumbline_permit() after it. */
+/* The same for an atomic access. Only returns the answer, because plumbline_permit() is called for its parts later. */
 bool plumbline_permits_atomic(CPUState *cpu, vaddr address, MemOp op, uintptr_t host_pc);
 
 /*
- * A whole access at a misaligned address, whose parts do not come to plumbline_permit(): a conditional store that fails
- * before it comes to its memory, or what a helper function makes unchecked. The answer is that of plumbline_permit().
+ * A whole misaligned access for whose parts plumbline_permit() is not called: a conditional store that fails before it
+ * accesses memory, or an unchecked access of a helper function. Returns the same as plumbline_permit().
  */
 bool plumbline_permit_whole(CPUState *cpu, vaddr address, MemOp op, bool is_store, uintptr_t host_pc);
 
-/* The alignment that the code being translated asks of an access, as the demand has it. */
+/* The alignment that the demand requires of an access in the code that is being translated. */
 MemOp plumbline_demanded(MemOp op);
 
-/* Whether an instruction that moves several words is over where the first of them is misaligned. */
+/* Whether an instruction that moves several words ends if the first of them is misaligned. */
 bool plumbline_stops_at_first(void);
 
-/* Whether a stack pointer has to be aligned where the architecture says so. */
+/* Whether a stack pointer must be aligned if the architecture demands it. */
 bool plumbline_enforces_stack(void);
 
-/* Whether the program may go on after plumbline_permit_stack(). */
+/* Whether the program can continue after plumbline_permit_stack(). */
 bool plumbline_resumes_after_stack(void);
 
-/* An access through a stack pointer that is no multiple of `size`. The answer is that of plumbline_permit(). */
+/* An access through a stack pointer that is not a multiple of `size`. Returns the same as plumbline_permit(). */
 bool plumbline_permit_stack(CPUState *cpu, vaddr pointer, unsigned size, bool is_store, uintptr_t host_pc);
 
 enum { PLUMBLINE_RAISE, PLUMBLINE_DO, PLUMBLINE_TRUNCATE };
 
 /*
- * 32-bit ARM: what becomes of a misaligned access of 4 or 8 bytes that the kernel's helper makes for the program,
- * which called it at `pc`.
+ * 32-bit ARM: the effect of a misaligned access of 4 or 8 bytes by the kernel's helper, which the program called at `pc`.
  */
 int plumbline_judge_helper(CPUState *cpu, vaddr pc, vaddr address, int size, bool is_store);
 
