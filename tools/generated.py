@@ -16,7 +16,7 @@ import functools
 import inspect
 from enum import Enum
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
 import msgspec
@@ -223,8 +223,9 @@ def _type(kind: Any) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return ", ".join(f"`{one}`" if one != "" else "empty" for one in arguments)
-    if origin in {Union, UnionType}:
-        return ", ".join(_type(one) for one in arguments if one is not NoneType)
+    if origin in {Union, UnionType, Annotated}:
+        # A bound of a number is no type.
+        return ", ".join(_type(one) for one in arguments if one is not NoneType and not isinstance(one, msgspec.Meta))
     if origin in {list, tuple}:
         return f"list of {_type(arguments[0])}"
     if origin is dict:
