@@ -195,6 +195,26 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
     assert {names.frames(fault.maps, fault.pc)[0].function for fault in faults} == {"misaligned"}
 
 
+@pytest.mark.parametrize(
+    ("name", "target"), [machines.beyond("mac99", "powerpc"), machines.beyond("pseries", "powerpc64le")]
+)
+def test_reserved_bits_of_mffs_are_ignored_as_by_processors_before_power_isa_3_0(
+    name: str, target: str, tmp_path: Path
+) -> None:
+    compiler = tool(CATALOG.toolchain_of(CATALOG.targets[target]), "gcc")
+    program, source = tmp_path / "program", ROOT / "tests" / "data" / "machines" / "reserved_bits.c"
+    flags = [*CATALOG.targets[target].compiler_flags, "-O1", "-Wall", "-Wextra", "-Werror"]
+    compiled = process.run([compiler, str(source), *flags, "-o", str(program)], deadline_seconds=60)
+    assert compiled.code == 0, compiled.text
+    kernel = built(name)
+    image = VmImage(kernel=kernel, initramfs=archive(kernel, target, {"/srv/program": program}))
+    with Machine(image, tmp_path / "machine", sockets=tmp_path) as machine:
+        ran = machine.run(["/srv/program"], deadline_seconds=30)
+    assert ran.end == ExitStatus(how="exit", number=0)
+    assert ran.output == b"1 1 1\n"
+    assert fault_log.count_faults(machine.fault_log) == 0
+
+
 def ask(endpoint: tuple[str, int], *words: str) -> bytes:
     """One request; nothing when the connection breaks."""
     request = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)

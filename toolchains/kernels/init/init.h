@@ -83,6 +83,8 @@ bool read_registers(pid_t tid, const siginfo_t *signal, struct registers *regist
 void append_registers(const struct registers *registers);
 /* The field of a record for a misaligned access whose address siginfo lacks; `memory` is the thread's. */
 void append_misaligned_address(const struct registers *registers, const siginfo_t *signal, int memory);
+/* Performs an instruction that the real processor has and the emulator lacks: the signal for it is then not delivered. */
+bool perform_instruction(pid_t tid, const siginfo_t *signal);
 
 /* setup.c: mounts, limits and the network. It reports a step that fails, and continues with the next. */
 void set_up(void);

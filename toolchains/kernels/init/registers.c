@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <elf.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -271,5 +272,39 @@ void append_misaligned_address(const struct registers *registers, const siginfo_
     (void)registers;
     (void)signal;
     (void)memory;
+#endif
+}
+
+/*
+ * Before Power ISA 3.0, bits 11 to 15 of MFFS are reserved and ignored, so that the C library uses MFFSCRNI and MFFSL, which
+ * older processors perform as MFFS. QEMU 7.2 raises an exception for them (8.1 does not): init performs them instead.
+ */
+bool perform_instruction(pid_t tid, const siginfo_t *signal)
+{
+#if defined(__powerpc__)
+    enum { FPSCR = 32 };
+    uint64_t floats[FPSCR + 1];
+    struct iovec place = {.iov_base = floats, .iov_len = sizeof floats};
+    uintptr_t pc = (uintptr_t)signal->si_addr;
+
+    if (signal->si_signo != SIGILL || signal->si_code != ILL_ILLOPC) {
+        return false;
+    }
+    errno = 0;
+    unsigned long word = (unsigned long)ptrace(PTRACE_PEEKTEXT, tid, (void *)(pc & ~(sizeof word - 1)), 0);
+    bool is_second = pc % sizeof word != 0, is_big = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+    uint32_t code = (uint32_t)(sizeof word > 4 && is_second != is_big ? (uint64_t)word >> 32 : word);
+    /* Opcode 63, extended opcode 583, and no update of the condition register. */
+    if (errno != 0 || (code & 0xfc0007ff) != 0xfc00048e
+        || ptrace(PTRACE_GETREGSET, tid, (void *)NT_PRFPREG, &place) != 0) {
+        return false;
+    }
+    floats[code >> 21 & 31] = floats[FPSCR];
+    return ptrace(PTRACE_SETREGSET, tid, (void *)NT_PRFPREG, &place) == 0
+           && ptrace(PTRACE_POKEUSER, tid, (void *)(POWERPC_NIP * sizeof(long)), (void *)(pc + 4)) == 0;
+#else
+    (void)tid;
+    (void)signal;
+    return false;
 #endif
 }

@@ -201,7 +201,11 @@ void on_stop(pid_t tid, int status)
         return;
     }
     if (event == 0 && ptrace(PTRACE_GETSIGINFO, tid, 0, &signal) == 0 && is_fault(&signal)) {
-        report_fault(tid, &signal);
+        if (perform_instruction(tid, &signal)) {
+            number = 0;
+        } else {
+            report_fault(tid, &signal);
+        }
     }
     ptrace(PTRACE_CONT, tid, 0, (void *)(uintptr_t)(event ? 0 : number));
 }
