@@ -199,6 +199,17 @@ def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: StoredRun
     assert "error: the judgement is damaged (" in err
 
 
+def test_a_finding_that_nothing_witnessed_is_damage(plumb: Plumb, stored: StoredRun) -> None:
+    stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
+    plumb("judge", stored.finish())
+    path = stored.folder / "findings.json"
+    document = json.loads(path.read_text("utf-8"))
+    document["findings"][0]["witnesses"] = []
+    path.write_text(json.dumps(document), "utf-8")
+    code, _, err = plumb("report", stored.folder)
+    assert (code, "error: the judgement is damaged" in err, "has no witness" in err) == (ExitCode.USAGE, True, True)
+
+
 def test_a_judgement_of_another_run_is_refused(plumb: Plumb, tmp_path: Path) -> None:
     clean, broken = (judged(plumb, tmp_path / word, "armv5", word) for word in ("passed", "failed"))
     (broken / "findings.json").write_bytes((clean / "findings.json").read_bytes())

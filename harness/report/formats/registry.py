@@ -82,5 +82,8 @@ def read(folder: Path) -> Judgement:
     except msgspec.DecodeError as error:
         remedy = f"plumb judge {folder}"
         raise UsageError("the judgement is damaged", where=str(path), because=str(error), remedy=remedy) from error
+    if bare := [one.id for one in [*judgement.findings, *judgement.warnings] if not one.witnesses]:
+        because, remedy = f"{bare[0]} has no witness", f"plumb judge {folder}"
+        raise UsageError("the judgement is damaged", where=str(path), because=because, remedy=remedy)
     run_folder.refuse_other(folder, judgement.record)
     return judgement
