@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -282,6 +282,19 @@ def test_a_seen_entry_is_not_remarked() -> None:
 def test_an_entry_that_fits_nothing_of_what_was_found_is_remarked() -> None:
     (remark,) = remarks(narrowed(command="BITCOUNT *"), [found()], "redis-3.2.6", ["armv5"], TODAY)
     assert remark == "known finding alignment-bitop* (redis-3.*) was not seen in this run"
+
+
+def test_an_entry_that_excuses_anything_is_remarked() -> None:
+    (entry,) = listed().findings
+
+    def told(**of: Any) -> list[str]:
+        wide = KnownList(findings=[msgspec.structs.replace(entry, id="*", **of)])
+        return remarks(wide, [found()], "redis-3.2.6", ["armv5"], TODAY)
+
+    (remark,) = told(test="?*")
+    assert remark.startswith("known finding * (redis-3.*) fits every finding, whatever it is")
+    for narrow in ({"suite": "bitops"}, {"test": "test_*"}, {"via": ["bitop*"]}):
+        assert not any("fits every finding" in one for one in told(**narrow))
 
 
 def test_an_entry_of_one_suite_is_not_missed_by_a_run_without_it() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from harness.analysis import source_excerpt
 from harness.core import json_codec
+from harness.core.finding import Verdict
 from harness.report.formats import registry as formats
 from harness.report.verdict_sentence import sentence
 from tests import fakes
@@ -186,6 +187,19 @@ def test_an_unfinished_copy_of_a_run_has_a_page_without_excerpts(tmp_path: Path)
 
 def test_a_run_in_which_only_the_canaries_ran_says_so() -> None:
     assert sentence(only_canaries()) == "no tests ran except the canaries"
+
+
+def test_only_findings_of_the_base_count_as_the_bases() -> None:
+    """Whatever reason a known list gives."""
+    cells = [cell("armv5", "bitops", "XFAIL")]
+    (one,) = judgement().findings
+    known = msgspec.structs.replace(one, known="also in BASE 0123456789ab")
+    whole = msgspec.structs.replace(judgement(), verdict=Verdict.XFAIL, cells=cells, findings=[known])
+    assert sentence(whole).startswith("nothing new; 1 known; ")
+    compared = msgspec.structs.replace(whole, base="0123456789ab 'it' (why)")
+    assert sentence(compared).startswith("nothing new; 1 also in the base; ")
+    other = msgspec.structs.replace(whole, base="aaaaaaaaaaaa 'it' (why)")
+    assert sentence(other).startswith("nothing new; 1 known; ")
 
 
 def test_a_run_that_did_not_end_does_not_blame_a_change() -> None:

@@ -186,7 +186,17 @@ def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
     """
     here = _appearances(finding, sources)
     known = bool(here) and all(_shows(inherited, finding.id, one) for one in here)
-    return f"also in BASE {inherited.base.commit[:12]}" if known else ""
+    return _reason(str(inherited.base)) if known else ""
+
+
+def is_inherited(finding: Finding, base: str) -> bool:
+    """Whether a finding is known because the base shows it. `base`: as in a judgement; empty without a base."""
+    return bool(base) and finding.known == _reason(base)
+
+
+def _reason(base: str) -> str:
+    """The reason for which the findings of a base are known. `base`: its commit, and more."""
+    return f"also in BASE {base[:12]}"
 
 
 def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.finding import Verdict
+from harness.judge.baseline import is_inherited
 from harness.judge.verdict import only_canaries_ran
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def sentence(judgement: Judgement) -> str:
     """The meaning of the verdict in this run: `2 new findings, 2 also in the base`."""
     found = judgement.findings
     new = sum(not finding.known for finding in found)
-    inherited = sum(finding.known.startswith("also in BASE") for finding in found)
+    inherited = sum(is_inherited(finding, judgement.base) for finding in found)
     known = len(found) - new - inherited
     others = [*([f"{inherited} also in the base"] if inherited else []), *([f"{known} known"] if known else [])]
     if judgement.verdict == Verdict.FAIL:

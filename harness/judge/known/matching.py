@@ -69,6 +69,12 @@ def _fits(entry: KnownFinding, identity: str, witness: Witness, occasion: Occasi
     )
 
 
+def _is_for_anything(entry: KnownFinding) -> bool:
+    """Whether an entry says nothing about the findings that it fits, and so excuses those that nobody has seen yet."""
+    patterns = (entry.id, entry.suite, entry.test, entry.command, entry.said, entry.line, *entry.via)
+    return not any(pattern.strip("*?") for pattern in patterns)
+
+
 _UNSEEN = " was not seen in this run"
 
 
@@ -85,7 +91,7 @@ def remarks(
     unjudged: Collection[tuple[str, str]] = (),
     sources: Sources = NO_SOURCES,
 ) -> list[str]:
-    """Sentences on the list's upkeep: entries that expired, and entries for this run that matched nothing.
+    """Sentences on the list's upkeep: entries that expired, that fit anything, and that matched nothing in this run.
 
     `release`, `sources`: as in `match`. `part`: only some tests ran, so entries that matched nothing are not reported.
     `unjudged`: cells without a verdict, target and suite. Entries that one of them may match are not reported, either.
@@ -97,6 +103,8 @@ def remarks(
         if concerned and entry.expires < today:
             sentences.append(f"{about} expired on {entry.expires}: {entry.reason}")
             continue
+        if concerned and _is_for_anything(entry):
+            sentences.append(f"{about} fits every finding, whatever it is: give it an id, a test or a command")
         always = not (entry.conditional or entry.intermittent)
         silent = any(target in entry.targets and entry.suite in {"", suite} for target, suite in unjudged)
         due = concerned and not part and always and entry.suite in {"", *suites} and not silent
