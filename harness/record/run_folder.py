@@ -3,6 +3,7 @@
 RUN/run.json                          what was run: RunRecord
 RUN/tree-known.toml                   the tree's own list of known findings (harness.judge.known)
 RUN/base-known.toml                   the same of the base revision (harness.workflows.premerge)
+RUN/inherited.json                    findings that the base revision also shows (harness.judge.baseline)
 RUN/cost.json                         what the run cost this machine: time, memory (harness.record.run_cost)
 RUN/TARGET/SUITE/events.jsonl         Event lines: tests, guests (harness.record.event_log)
 RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.record.evidence_seal)
