@@ -333,6 +333,9 @@ class SilentMachine(Machine):
         """Start a server, whose number a process of this machine happens to have, too."""
         return os.getpid()
 
+    def refuse_silence(self) -> None:
+        """Its kernel answers, so the server is to blame."""
+
     def endpoint(self, port: int) -> tuple[str, int]:
         """An address at which no process listens."""
         del port
@@ -363,11 +366,13 @@ def test_the_processor_that_a_server_in_a_machine_gets_is_its_emulators(
     machine = host._machine = SilentMachine(cell.machine, tmp_path / "machine", sockets=tmp_path)  # noqa: SLF001
     guest = VmGuest(server_of(cell), cell.runner, tmp_path / "guest-1", host=host)
     with subprocess.Popen(["sleep", "60"]) as machine.emulator:
-        if stopped:
-            machine.emulator.send_signal(signal.SIGSTOP)
-        with pytest.raises(StartError) as refused:
-            guest.__enter__()
-        machine.emulator.kill()
+        try:
+            if stopped:
+                machine.emulator.send_signal(signal.SIGSTOP)
+            with pytest.raises(StartError) as refused:
+                guest.__enter__()
+        finally:
+            machine.emulator.kill()
     assert (refused.value.end, refused.value.detail) == ("hang", detail)
 
 
