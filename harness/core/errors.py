@@ -102,6 +102,9 @@ ends: ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, and ENOENT for its Unix socket
 MISNAMED_ERRNOS = frozenset({errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR})
 """Error numbers for a name that cannot be that of the file: a folder is there, or a link that leads to itself."""
 
+ABSENT_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+"""The exceptions when a path that is opened leads to no file. A damaged run folder may have a folder in its place."""
+
 _REMEDIES = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT),

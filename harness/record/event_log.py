@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core import json_codec
-from harness.core.errors import InfrastructureError
+from harness.core.errors import ABSENT_FILE, InfrastructureError
 from harness.core.model import Record
 from harness.record.run_folder import CollectedEvent, EndEvent, Event, GuestEvent, ProcessorTime, TestEvent
 
@@ -82,7 +82,7 @@ def read(path: Path) -> Recorded:
     """The events of all complete lines, and a doubt for each problem with the others."""
     try:
         content = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+    except ABSENT_FILE:
         return Recorded(events=[], failed=0, doubts=[f"there is no {path.name}"])
     *lines, rest = content.split(b"\n")
     decoded = [_decoded(line) for line in lines]

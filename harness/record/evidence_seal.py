@@ -14,6 +14,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.digests import files_below, sha256_of
+from harness.core.errors import ABSENT_FILE
 from harness.core.model import Record
 from harness.record import event_log, fault_log, program_launch, run_folder
 
@@ -50,7 +51,7 @@ def doubts(cell: Path, digest: str) -> list[str]:
     """Human-readable differences between the evidence and its seal; empty if every file is unchanged."""
     try:
         content = (cell / NAME).read_bytes()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+    except ABSENT_FILE:
         return [f"there is no {NAME}"]
     if hashlib.sha256(content).hexdigest() != digest:
         return [f"{NAME} differs from what was written"]

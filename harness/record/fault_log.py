@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from harness.core import json_codec
+from harness.core.errors import ABSENT_FILE
 from harness.core.model import Record
 from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 
@@ -245,7 +246,7 @@ _JSON_OF = {rb"\v": rb"\u000b", rb"\\012": rb"\n"}
 def _lines(log: Path) -> tuple[list[bytes], list[str]]:
     try:
         content = log.read_bytes()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+    except ABSENT_FILE:
         return [], []
     *lines, rest = content.split(b"\n")
     return lines, [f"{log.name} ends in the middle of a line"] if rest else []
