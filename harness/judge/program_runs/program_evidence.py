@@ -26,14 +26,15 @@ def program_doubts(cell: Path) -> list[str]:
     paths = list(dict.fromkeys(line.partition(" ")[2] for line in strangers))
     if paths:
         found.append(f"programs for other machines ran unobserved: {_listed(paths)}")
-    left = {guest: len(program_launch.lines_of(guest, program_launch.LEFT)) for guest in program_launch.guests(cell)}
-    running = [_program_of(guest) for guest, count in left.items() if count and not is_probe(guest)]
-    if running:
+    guests = program_launch.guests(cell)
+    left = [guest for guest in guests if program_launch.lines_of(guest, program_launch.LEFT) and not is_probe(guest)]
+    if left:
+        running = _listed([_program_of(guest) for guest in left])
         found.append(
-            f"programs still ran when the command had ended, and Plumbline ended them: {_listed(running)} "
+            f"programs still ran when the command had ended, and Plumbline ended them: {running} "
             "(let the command wait for them or end them)"
         )
-    unwatched = ((guest.name, _why_unwatched(guest)) for guest in program_launch.guests(cell))
+    unwatched = ((guest.name, _why_unwatched(guest)) for guest in guests)
     return found + [f"{guest}: {why}" for guest, why in unwatched if why is not None]
 
 
