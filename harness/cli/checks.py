@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from harness.core.model import CompilerWarnings, Tier, Transport
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
+    from harness.workflows.workbench import Workbench
 
 FUZZ_SECONDS = 600.0
 UNLIMITED_SECONDS = 7 * 86400.0
@@ -81,9 +82,8 @@ def check(
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
     _refuse_unused(bench.catalog, plan, mixed=mixed, target_clients=target_clients)
     _refuse_unused_io(bench.catalog, plan, run.io)
-    spread = Spread(on=on, insecure=insecure)
-    request = planned_request(
-        bench.catalog,
+    return _run(
+        bench,
         run,
         plan,
         CheckSettings(
@@ -98,8 +98,16 @@ def check(
             warnings=warnings,
             settings=BuildSettings(cflags=cflags, make=make_variables),
         ),
-        spread=spread,
+        Spread(on=on, insecure=insecure),
+        annotations,
     )
+
+
+def _run(
+    bench: Workbench, run: RunOptions, plan: Plan, check: CheckSettings, spread: Spread, annotations: str | None
+) -> ExitCode:
+    """Run a check here or on other machines, and show its report."""
+    request = planned_request(bench.catalog, run, plan, check, spread=spread)
     return carry_out(bench, request, run, annotations=annotations, spread=spread)
 
 
@@ -181,9 +189,8 @@ def fuzz(
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
     bench = run.workbench()
-    spread = Spread(on=on, insecure=insecure)
-    request = planned_request(
-        bench.catalog,
+    return _run(
+        bench,
         run,
         make_plan(
             bench.catalog,
@@ -204,9 +211,9 @@ def fuzz(
             fail_fast=fail_fast,
             warnings=warnings,
         ),
-        spread=spread,
+        Spread(on=on, insecure=insecure),
+        annotations,
     )
-    return carry_out(bench, request, run, annotations=annotations, spread=spread)
 
 
 @click.command()
@@ -242,9 +249,8 @@ def audit(
     Each site is listed with its count. Nothing is enforced: a misaligned access is reported and succeeds.
     """
     bench = run.workbench()
-    spread = Spread(on=on, insecure=insecure)
-    request = planned_request(
-        bench.catalog,
+    return _run(
+        bench,
         run,
         make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier),
         CheckSettings(
@@ -255,9 +261,9 @@ def audit(
             fail_fast=fail_fast,
             warnings=warnings,
         ),
-        spread=spread,
+        Spread(on=on, insecure=insecure),
+        annotations,
     )
-    return carry_out(bench, request, run, annotations=annotations, spread=spread)
 
 
 cluster_file = click.argument("file", metavar="CLUSTER.toml", type=click.Path(path_type=Path, dir_okay=False))
