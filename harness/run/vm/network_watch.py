@@ -13,6 +13,7 @@ from harness.core.processes import scheduling
 from harness.core.sockets import connect
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from harness.core.sockets import Address
@@ -35,26 +36,45 @@ def answers(closed: Address, emulator_pid: int, *, given_up: Callable[[], bool])
 
     Also true once the wait is `given_up`, and when the emulator has ended: then there is nothing to say of its network.
     """
-    seconds, looked = 0.0, scheduling.usable_clock(emulator_pid)
-    while seconds < SILENT_SECONDS:
+    silent = _Silence(emulator_pid)
+    while silent.seconds < SILENT_SECONDS and not given_up():
         try:
             with connect(closed, deadline_seconds=POLL_SECONDS) as connection:
-                until = seconds + ATTEMPT_SECONDS
-                while seconds < min(until, SILENT_SECONDS) and not given_up():
-                    try:
-                        connection.recv(1)
-                    except TimeoutError:
-                        now = scheduling.usable_clock(emulator_pid)
-                        # This process may have been stopped, and then knows nothing of the time between.
-                        seconds, looked = seconds + min(max(now - looked, 0.0), MOST_SECONDS), now
-                    else:
-                        return True
+                if _is_refused(connection, silent, given_up):
+                    return True
         except TimeoutError:
             # The emulator accepts nothing: its main thread is busy, or somebody has stopped it.
-            seconds += POLL_SECONDS
+            silent.seconds += POLL_SECONDS
         except OSError:
             return True
-        if given_up():
+    return given_up() or silent.seconds < SILENT_SECONDS
+
+
+class _Silence:
+    """How long a network has not answered, without the emulator's waits for a processor."""
+
+    def __init__(self, emulator_pid: int) -> None:
+        self.seconds = 0.0
+        self._emulator_pid = emulator_pid
+        self._looked = scheduling.usable_clock(emulator_pid)
+
+    def count(self) -> None:
+        """Add the time since the last look."""
+        now = scheduling.usable_clock(self._emulator_pid)
+        # This process may have been stopped, and then knows nothing of the time between.
+        self.seconds += min(max(now - self._looked, 0.0), MOST_SECONDS)
+        self._looked = now
+
+
+def _is_refused(connection: socket.socket, silent: _Silence, given_up: Callable[[], bool]) -> bool:
+    """Whether the guest closes a connection that the emulator has accepted for it."""
+    until = min(silent.seconds + ATTEMPT_SECONDS, SILENT_SECONDS)
+    while silent.seconds < until and not given_up():
+        try:
+            connection.recv(1)
+        except TimeoutError:
+            silent.count()
+        else:
             return True
     return False
 
