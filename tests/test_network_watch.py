@@ -12,6 +12,7 @@ import pytest
 
 from harness.run.vm import network_watch
 from harness.run.vm.network_watch import NetworkWatch, answers
+from tests.survivors import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +91,9 @@ def test_time_in_which_the_emulator_waits_for_a_processor_does_not_count(
 def test_a_watch_reports_a_silence_once_and_ends(listener: socket.socket) -> None:
     reports = []
     watch = NetworkWatch(listener.getsockname(), os.getpid(), lambda: reports.append(time.monotonic()))
-    time.sleep(2)
+    assert eventually(lambda: bool(reports))
+    # Long enough for another silence.
+    time.sleep(1)
     watch.close()
     assert len(reports) == 1
 
