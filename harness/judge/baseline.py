@@ -149,24 +149,21 @@ def keep(folder: Path, inherited: Baseline) -> None:
     """Write a run's inherited.json, and its digest into the run's record: no other run's file counts."""
     write(folder, inherited)
     record = run_folder.read_run(folder)
-    run_folder.write_run(folder, msgspec.structs.replace(record, inherited=sha256_of(folder / NAME)))
+    beside = {**record.beside, NAME: sha256_of(folder / NAME)}
+    run_folder.write_run(folder, msgspec.structs.replace(record, beside=beside))
 
 
 def of_run(folder: Path, run: RunRecord) -> Baseline | None:
     """A run's inherited.json; None if there is none, or if it is not as it was recorded. Raises UsageError as `read`
     does.
     """
-    return None if broken(folder, run) else read(folder)
+    return read(folder) if run.version < WITH_DIGEST or run_folder.is_recorded(folder, run, NAME) else None
 
 
-def broken(folder: Path, run: RunRecord) -> list[str]:
-    """A sentence if a run's inherited.json is not as it was recorded: it excuses findings."""
-    path = folder / NAME
-    if run.version < WITH_DIGEST or (path.is_file() and sha256_of(path) == run.inherited):
-        return []
-    if not path.exists():
-        return [f"NOT CHECKED: {NAME}, which is missing"] if run.inherited else []
-    return [f"NOT CHECKED: {NAME}, which differs from what was recorded"]
+def unrecorded(folder: Path, run: RunRecord) -> list[str]:
+    """A sentence if there is an inherited.json that the run did not record: it would excuse findings."""
+    is_strange = run.version >= WITH_DIGEST and NAME not in run.beside and (folder / NAME).exists()
+    return [f"NOT CHECKED: {NAME}, which differs from what was recorded"] if is_strange else []
 
 
 def read(folder: Path) -> Baseline | None:

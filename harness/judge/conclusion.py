@@ -176,8 +176,8 @@ def _unchecked(
         *([] if run.ended else ["the run did not end: only the cells that had ended were judged"]),
         *unchecked_changes.remarks(changes, cells),
         *unchecked_changes.unentered(run),
-        *unchecked_changes.broken(folder, run.beside),
-        *baseline.broken(folder, run),
+        *unchecked_changes.broken(folder, run),
+        *baseline.unrecorded(folder, run),
         *(warning_findings.unanswered(run, reports) if run.warnings == "fail" else []),
     ]
 

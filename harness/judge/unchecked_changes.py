@@ -17,7 +17,7 @@ from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.judge import left_out
 from harness.judge.known import tree_list
-from harness.record import compiler_warnings
+from harness.record import compiler_warnings, run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,13 +76,12 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files if path.is_file()}
 
 
-def broken(folder: Path, recorded: Mapping[str, str]) -> list[str]:
-    """A sentence for each of these files that is missing or differs from its recorded digest."""
-    here = digests(folder)
+def broken(folder: Path, run: RunRecord) -> list[str]:
+    """A sentence for each file that belongs to no cell and is missing or differs from its recorded digest."""
     return [
-        f"NOT CHECKED: {name}, which {'differs from what was recorded' if name in here else 'is missing'}"
-        for name, digest in recorded.items()
-        if here.get(name) != digest
+        f"NOT CHECKED: {name}, which {'differs from what was recorded' if (folder / name).is_file() else 'is missing'}"
+        for name in run.beside
+        if not run_folder.is_recorded(folder, run, name)
     ]
 
 

@@ -26,6 +26,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.cache import write_whole
+from harness.core.digests import sha256_of
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Difference, Reproduction  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.core.model import (
@@ -182,8 +183,6 @@ class RunRecord(Record, frozen=True):
     """Target -> the part of a change that no test enters; empty if this is not known for every target."""
     uncompared: bool = False
     """Whether a change was checked and its code could not be compared with the base's. Older runs did not say."""
-    inherited: DigestOrNone = ""
-    """SHA-256 of RUN/inherited.json (harness.judge.baseline); empty if the run was not compared with a base."""
     ended: bool = True
     """Whether the run came to its end. Until then the record has the cells that have ended so far."""
     version: int = VERSION
@@ -410,6 +409,12 @@ def read_run(folder: Path) -> RunRecord:
     if signed(before + _UNSIGNED + after) != content:
         raise _damaged(path, "it has changed since it was written: its digest differs")
     return record
+
+
+def is_recorded(folder: Path, run: RunRecord, name: str) -> bool:
+    """Whether a file in the run folder that belongs to no cell is there, and is as the run recorded it."""
+    path = folder / name
+    return path.is_file() and run.beside.get(name) == sha256_of(path)
 
 
 def refuse_other(folder: Path, digest: str) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.digests import sha256_of
 from harness.core.model import Record
 from harness.core.strict_toml import read_text
 from harness.judge.known.known_list import EMPTY, KnownFinding, Settings, concerns, entries_of, release_name, resolved
 from harness.judge.known.matching import NO_SOURCES, fits_any
+from harness.record import run_folder
 
 if TYPE_CHECKING:
     import datetime
@@ -79,10 +79,7 @@ def own_list(folder: Path, run: RunRecord) -> OwnList:
 
 
 def _recorded(folder: Path, name: str, run: RunRecord) -> str:
-    path = folder / name
-    if name not in run.beside or not path.is_file() or sha256_of(path) != run.beside[name]:
-        return EMPTY
-    return path.read_text("utf-8")
+    return (folder / name).read_text("utf-8") if run_folder.is_recorded(folder, run, name) else EMPTY
 
 
 def changes(of_tree: str, of_base: str) -> list[str]:
