@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.analysis.c_source.syntax import with_first_alternatives
 from harness.core.errors import UsageError
 from harness.plan.catalog import Catalog
 from harness.workflows.mutation_testing.generator.mutants import Mutant, generate, in_sample_order
@@ -17,7 +18,6 @@ from harness.workflows.mutation_testing.generator.operators import (
     operators_digest,
     read_operators,
 )
-from harness.workflows.mutation_testing.generator.syntax import with_first_alternatives
 from harness.workflows.mutation_testing.generator.transformers.registry import TRANSFORMERS
 from harness.workflows.mutation_testing.mutations import plant
 from tests import fakes

@@ -12,8 +12,7 @@ import string
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from harness.core.model import Record
-from harness.workflows.mutation_testing.generator.syntax import (
+from harness.analysis.c_source.syntax import (
     Replacement,
     Source,
     addressing,
@@ -21,6 +20,7 @@ from harness.workflows.mutation_testing.generator.syntax import (
     enclosing,
     with_first_alternatives,
 )
+from harness.core.model import Record
 from harness.workflows.mutation_testing.generator.transformers.place import Place, ReleaseNames
 from harness.workflows.mutation_testing.generator.transformers.registry import TRANSFORMERS
 from harness.workflows.mutation_testing.mutations import Edit, Fault

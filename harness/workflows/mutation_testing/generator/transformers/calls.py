@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.workflows.mutation_testing.generator.syntax import Replacement, Variable, visible
+from harness.analysis.c_source.syntax import Replacement, Variable, visible
 from harness.workflows.mutation_testing.generator.transformers.place import CALL
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from harness.workflows.mutation_testing.generator.syntax import Source
+    from harness.analysis.c_source.syntax import Source
     from harness.workflows.mutation_testing.generator.transformers.place import Place
 
 

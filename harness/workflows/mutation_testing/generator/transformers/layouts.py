@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from harness.workflows.mutation_testing.generator.syntax import Replacement, declared
+from harness.analysis.c_source.syntax import Replacement, declared
 from harness.workflows.mutation_testing.generator.transformers.place import CALL, with_other_type
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from harness.workflows.mutation_testing.generator.syntax import Source
+    from harness.analysis.c_source.syntax import Source
     from harness.workflows.mutation_testing.generator.transformers.place import Place
 
 

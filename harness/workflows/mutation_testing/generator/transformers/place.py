@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.workflows.mutation_testing.generator.syntax import Replacement
+from harness.analysis.c_source.syntax import Replacement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tree_sitter import Node
 
+    from harness.analysis.c_source.syntax import Source
     from harness.workflows.mutation_testing.generator.operators import Operator
-    from harness.workflows.mutation_testing.generator.syntax import Source
 
 
 class ReleaseNames(NamedTuple):

@@ -9,7 +9,7 @@ from harness.workflows.mutation_testing.generator.transformers import calls, lay
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from harness.workflows.mutation_testing.generator.syntax import Replacement
+    from harness.analysis.c_source.syntax import Replacement
     from harness.workflows.mutation_testing.generator.transformers.place import Place
 
 TRANSFORMERS: Mapping[str, Callable[[Place], Iterator[Replacement]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.workflows.mutation_testing.generator.syntax import Replacement
+from harness.analysis.c_source.syntax import Replacement
 from harness.workflows.mutation_testing.generator.transformers.place import with_other_type
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from harness.workflows.mutation_testing.generator.syntax import Source
+    from harness.analysis.c_source.syntax import Source
     from harness.workflows.mutation_testing.generator.transformers.place import Place
 
 
