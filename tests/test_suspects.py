@@ -13,10 +13,11 @@ from hypothesis import given
 from rich.console import Console
 
 from harness.analysis import suspects
+from harness.analysis.c_source.machine_dependence import Dependence, DependentLine
 from harness.analysis.executed_code import CodeLine, parsed
 from harness.analysis.suspects import Score, Spectrum, SuspectList
 from harness.core.errors import UsageError
-from harness.core.finding import Finding, Suspect
+from harness.core.finding import Finding, Occasion, Suspect
 from harness.protocol.command_stream import clients_of, from_text, text_of
 from harness.protocol.stream_neighbours import neighbours, with_fewer_commands
 from harness.record.executed_blocks.executed_tests import ExecutedTest, append_executed, read_executed
@@ -79,21 +80,62 @@ def test_a_function_has_the_score_of_its_most_suspicious_code_and_the_line_there
         FAULTY + 4: [inlined, CodeLine("saveLen", "src/rdb.c", 183, "server")],
         CALLER: [CodeLine("save", "src/rdb.c", 900, "server")],
     }
-    ranked = suspects.ranked(suspects.scores(runs), lines, runs)
+    ranked = suspects.ranked(suspects.scores(runs), lines, runs, dependent={})
     assert [(one.function, one.line, one.score) for one in ranked] == [
-        ("swapped", 30, 1.0),
-        ("saveLen", 183, 1.0),
-        ("save", 900, 0.707),
+        ("swapped", 30, 0.5),
+        ("saveLen", 183, 0.5),
+        ("save", 900, 0.354),
     ]
     assert ranked[0].why == "ran in 1 of 1 runs that show it, and in 0 of 1 that do not"
+
+
+def test_a_line_that_depends_on_the_machine_counts_in_full_and_the_reason_names_it() -> None:
+    runs = spectrum([{FAULTY, CALLER, DISPATCH}], [{FAULTY}, {9}])
+    lines = {
+        FAULTY: [CodeLine("saveLen", "src/rdb.c", 183, "server")],
+        CALLER: [CodeLine("save", "src/rdb.c", 900, "server")],
+        DISPATCH: [CodeLine("call", "src/server.c", 900, "server")],
+    }
+    dependent = {"src/rdb.c": {183: DependentLine(Dependence.BYTE_ORDER, "htonl")}}
+    first, *others = suspects.ranked(suspects.scores(runs), lines, runs, dependent=dependent)
+    assert (first.function, first.score) == ("saveLen", 0.707)
+    assert first.why == (
+        "ran in 1 of 1 runs that show it, and in 1 of 2 that do not; its line converts byte order: htonl"
+    )
+    assert [(one.function, one.score) for one in others] == [("call", 0.5), ("save", 0.5)]
+    assert not any("its line" in one.why for one in others), "line 900 of another file is not listed"
+
+
+def saw(test: str, title: str, kind: str = "wrong-result") -> Finding:
+    """A finding that one test saw."""
+    (finding, *_) = judgement().findings
+    occasion = Occasion(test=test, command="", title=title, said="", functions=())
+    witness = msgspec.structs.replace(finding.witnesses[0], test=test, occasions=[occasion])
+    return msgspec.structs.replace(finding, kind=kind, witnesses=[witness])
+
+
+def test_tests_that_fail_with_other_values_and_the_same_words_are_alike() -> None:
+    others = [
+        saw("dump::b", "the checksum of the 84 bytes is 4d6d, the file says 6d4d"),
+        saw("dump::c", "the length of the 84 bytes is 4d6d, the file says 6d4d"),
+        saw("dump::d", "the checksum of the 84 bytes is 4d6d, the file says 6d4d", kind="exit"),
+        saw("dump::e", "expected 1 got 2"),
+    ]
+
+    def alike(title: str) -> set[str]:
+        return suspects.alike(saw("dump::a", title).witnesses[0], others)
+
+    assert alike("the checksum of the 9 bytes is 3fe9, the file says e93f; byte 9 of it, checksum: 3fe9") == {"dump::b"}
+    assert alike("expected 3 got 4") == set(), "many tests say that"
+    assert alike("1 == 2") == set()
 
 
 def test_of_functions_alike_the_one_with_more_code_stands_first() -> None:
     runs = spectrum([{FAULTY, FAULTY + 4, CALLER}], [{DISPATCH}])
     small, large = CodeLine("a", "src/a.c", 1, "server"), CodeLine("b", "src/a.c", 9, "server")
     lines = {FAULTY: [large], FAULTY + 4: [large], CALLER: [small]}
-    assert [one.function for one in suspects.ranked(suspects.scores(runs), lines, runs)] == ["b", "a"]
-    named = suspects.ranked(suspects.scores(runs), lines, runs, implicated="a")
+    assert [one.function for one in suspects.ranked(suspects.scores(runs), lines, runs, dependent={})] == ["b", "a"]
+    named = suspects.ranked(suspects.scores(runs), lines, runs, dependent={}, implicated="a")
     assert [one.function for one in named] == ["a", "b"]
 
 

@@ -2,20 +2,24 @@
 
 This is spectrum-based fault localization with the coefficient of Ochiai (Abreu, Zoeteweij, van Gemund: An Evaluation of
 Similarity Coefficients for Software Fault Localization, PRDC 2006; On the Accuracy of Spectrum-based Fault
-Localization, TAIC PART 2007). A score is a correlation, and not proof of a fault. Code that runs whenever the result is
-wrong, and never when it is right, has score 1, whether it is at fault or only serves the same command.
+Localization, TAIC PART 2007). A line that depends on the machine counts in full, and any other only for a part: the
+bugs of this field are in such lines. A score is a correlation, and not proof of a fault. Code that runs whenever the
+result is wrong, and never when it is right, has the highest score, whether it is at fault or only serves the same
+command.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from harness.analysis.c_source.machine_dependence import Dependence
 from harness.core import json_codec
-from harness.core.finding import Finding, Suspect, ValueComparison
+from harness.core.finding import Finding, Suspect, ValueComparison, Witness
 from harness.core.model import Record
 
 if TYPE_CHECKING:
@@ -23,11 +27,19 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
+    from harness.analysis.c_source.machine_dependence import DependentLine
     from harness.analysis.executed_code import CodeLine
 
 FILE = "suspects.json"
 _PARTED = "; given equal values, it made the first different one"
 _UNRANKED = "not among the first by what runs"
+_PARTS = {Dependence.BYTE_ORDER: 1.0, Dependence.BYTES: 0.9, Dependence.WIDTH: 0.7, Dependence.SIGN: 0.7, None: 0.5}
+"""The part of a line's coefficient that counts, by its dependence on the machine. Many lines depend on a width that is
+large enough everywhere. Lines without a known dependence still count, because the known ones are not all. These parts
+were chosen with the rankings of seven bugs (docs/RECALL.md).
+"""
+_TELLING = 3
+"""The minimum number of words with which tests say what they saw. Many tests say `expected` and `got`."""
 MOST = 10
 """The maximum number of suspects of a finding: readers do not look at more."""
 
@@ -71,37 +83,83 @@ def scores(runs: Spectrum) -> dict[int, Score]:
     }
 
 
+def alike(witness: Witness, findings: Iterable[Finding]) -> set[str]:
+    """The tests of these findings that failed with the words of a witness, whatever values they saw.
+
+    They are likely to have seen the same bug.
+    """
+    said = {words for occasion in witness.occasions if len(words := _words_of(occasion.title)) >= _TELLING}
+    return {
+        occasion.test
+        for finding in findings
+        if finding.kind == "wrong-result"
+        for other in finding.witnesses
+        for occasion in other.occasions
+        if _words_of(occasion.title) in said
+    }
+
+
+def _words_of(title: str) -> tuple[str, ...]:
+    """What a failed test said, without the values that it saw."""
+    # Behind the semicolon follows what a suite adds of the place in a file.
+    words = title.partition("; ")[0].split()
+    return tuple(word for word in words if re.search("[a-z]", word) and not re.search(r"\d", word))
+
+
+class _CountedLine(NamedTuple):
+    """Executed code of a line, and what it counts for."""
+
+    counted: float
+    """The coefficient, or the part of it that counts."""
+    score: Score
+    place: CodeLine
+    dependent: DependentLine | None
+
+    @property
+    def why(self) -> str:
+        """The line's dependence on the machine in words, to follow on what was counted; empty if none is known."""
+        return f"; its line {self.dependent.dependence.value}: {self.dependent.text}" if self.dependent else ""
+
+
 def ranked(
-    scores: Mapping[int, Score], lines: Mapping[int, Sequence[CodeLine]], runs: Spectrum, *, implicated: str = ""
+    scores: Mapping[int, Score],
+    lines: Mapping[int, Sequence[CodeLine]],
+    runs: Spectrum,
+    *,
+    dependent: Mapping[str, Mapping[int, DependentLine]],
+    implicated: str = "",
 ) -> list[Suspect]:
-    """The functions with the highest scores: each has that of its code with the highest one.
+    """The functions with the highest scores: each has that of its line with the highest one.
 
     `lines`: address -> the places that it belongs to, innermost first. An inlined function's code is its caller's, too,
-    and counts for both. Of functions alike, the one that the finding points to (`implicated`) stands first. Then comes
-    that one of which the larger share never ran in a passing run: others have a branch of that kind. Then the one with
-    more code of that score: a fault is as likely in each instruction.
+    and counts for both. `dependent`: file -> its lines that depend on the machine. Of functions alike, the one that the
+    finding points to (`implicated`) stands first. Then comes that one of which the larger share never ran in a passing
+    run: others have a branch of that kind. Then the one with more code of that score: a fault is as likely in each
+    instruction.
     """
-    code: dict[tuple[str, str], list[tuple[Score, CodeLine]]] = {}
+    code: dict[tuple[str, str], list[_CountedLine]] = {}
     for address, score in scores.items():
         for place in lines.get(address, ()):
-            code.setdefault((place.function, place.file), []).append((score, place))
-    best: list[tuple[float, bool, float, int, CodeLine, Score]] = []
-    for (function, _), pairs in code.items():
-        highest = max(score for score, _ in pairs)
-        at_highest = [place for score, place in pairs if score == highest]
-        apart = sum(score.passing == 0 for score, _ in pairs) / len(pairs)
-        first_line = min(at_highest, key=lambda place: place.line)
-        best.append((-highest.ochiai, function != implicated, -apart, -len(at_highest), first_line, highest))
+            line = dependent.get(place.file, {}).get(place.line)
+            counted = score.ochiai * _PARTS[line.dependence if line else None]
+            code.setdefault((place.function, place.file), []).append(_CountedLine(counted, score, place, line))
+    best: list[tuple[float, bool, float, int, str, _CountedLine]] = []
+    for (function, _), all_lines in code.items():
+        highest = max(one.counted for one in all_lines)
+        at_highest = [one for one in all_lines if one.counted == highest]
+        apart = sum(one.score.passing == 0 for one in all_lines) / len(all_lines)
+        first = min(at_highest, key=lambda one: one.place.line)
+        best.append((-highest, function != implicated, -apart, -len(at_highest), function, first))
     return [
         Suspect(
-            function=place.function,
-            file=place.file,
-            line=place.line,
-            score=round(score.ochiai, 3),
-            why=f"ran in {score.failing} of {len(runs.failing)} runs that show it, and in {score.passing} of "
-            f"{len(runs.passing)} that do not",
+            function=first.place.function,
+            file=first.place.file,
+            line=first.place.line,
+            score=round(first.counted, 3),
+            why=f"ran in {first.score.failing} of {len(runs.failing)} runs that show it, and in "
+            f"{first.score.passing} of {len(runs.passing)} that do not{first.why}",
         )
-        for *_, place, score in sorted(best)[:MOST]
+        for *_, first in sorted(best, key=lambda one: one[:-1])[:MOST]
     ]
 
 

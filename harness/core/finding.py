@@ -175,7 +175,7 @@ class Suspect(Record, frozen=True):
     line: int
     """Its line with the highest score."""
     score: float
-    """Ochiai's coefficient, from 0 to 1 (harness.analysis.suspects)."""
+    """Ochiai's coefficient, or the part of it that counts, from 0 to 1 (harness.analysis.suspects)."""
     why: str
     """A description of what was counted."""
 

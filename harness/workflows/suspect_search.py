@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import suspects
+from harness.analysis.c_source.machine_dependence import dependent_lines
 from harness.analysis.executed_code import code_lines
 from harness.analysis.suspects import Spectrum, SuspectList
 from harness.build.executed_blocks import code_of
@@ -43,6 +44,9 @@ from harness.workflows.replay.value_search import first_difference
 from harness.workflows.target_setup import blocks_plugin, emulated_target, set_up_target
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from harness.analysis.c_source.machine_dependence import DependentLine
     from harness.core.finding import Finding, Witness
     from harness.core.model import Build, SourceTree
     from harness.judge.reproducer import Reproducer
@@ -145,7 +149,21 @@ OPEN_ENDED_SECONDS = 30.0
 IDLE_SECONDS = 6.0
 """The server does some things once in five seconds."""
 OTHERS, OTHERS_SECONDS = 40, 15.0
-"""How many tests of other files run at most, and the time that they took in the run, without the plugin."""
+"""How many tests of other files run at most, of those that failed and of those that passed, and the time that they took
+in the run, without the plugin.
+"""
+
+
+def _first(tests: Sequence[TestEvent], outcome: str) -> list[str]:
+    """The first tests that ended so, as many as count for other tests."""
+    such = [test for test in tests if test.outcome == outcome]
+    spent = itertools.accumulate(test.seconds for test in such)
+    return [test.name for test, until in zip(such, spent, strict=True) if until < OTHERS_SECONDS][:OTHERS]
+
+
+def _is_named(test: str, names: Iterable[str]) -> bool:
+    """Whether names have a test, or one of its cases."""
+    return any(name == test or name.startswith(f"{test}[") for name in names)
 
 
 class _Search:
@@ -177,17 +195,24 @@ class _Search:
         binary = build.server_binary
         runs.add(self._idle(setup, build), fails=False)
         scores = suspects.scores(runs)
+        lines = code_lines(setup.toolchain.prefix, binary, sorted(scores))
         implicated = self.finding.implicated
         return SuspectList(
             suspects=suspects.ranked(
                 scores,
-                code_lines(setup.toolchain.prefix, binary, sorted(scores)),
+                lines,
                 runs,
+                dependent=self._dependent({place.file for places in lines.values() for place in places}),
                 implicated=implicated.function if implicated else "",
             ),
             failing=len(runs.failing),
             passing=len(runs.passing),
         )
+
+    def _dependent(self, files: Iterable[str]) -> dict[str, dict[int, DependentLine]]:
+        """File of the tree -> its lines that depend on the machine."""
+        paths = {file: self.tree.content / file for file in files}
+        return {file: dependent_lines(path.read_bytes()) for file, path in paths.items() if path.is_file()}
 
     def _idle(self, setup: TargetSetup, build: Build) -> frozenset[int]:
         """The blocks of a server that starts and serves no client. They demote code that merely takes time."""
@@ -215,17 +240,18 @@ class _Search:
         witness = self._witness()
         folder = self.bench.cache.private("suspects")
         try:
-            Check(self.bench, self._request(witness, folder)).run()
+            judgement, _ = Check(self.bench, self._request(witness, folder)).run()
             executed = read_executed(folder / self.target / witness.suite)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         shown = {occasion.test for occasion in witness.occasions} | {witness.test}
+        alike = suspects.alike(witness, judgement.findings)
         runs, again = Spectrum(), False
         for test in executed:
-            is_named = any(name == test.test or name.startswith(f"{test.test}[") for name in shown)
+            is_named = _is_named(test.test, shown)
             again |= is_named and test.failed
-            # Another test that fails may do so for the same reason, or for another one.
-            if is_named == test.failed:
+            # Another test that fails with other words may do so for the same reason, or for another one.
+            if is_named == test.failed or (test.failed and _is_named(test.test, alike)):
                 runs.add(test.addresses, fails=test.failed)
         if runs.failing:
             return runs, ""
@@ -233,18 +259,14 @@ class _Search:
         return runs, f"{', '.join(sorted(shown))} {unknown if again else 'did not fail again'}"
 
     def _chosen(self, witness: Witness) -> list[str]:
-        """The tests to run: those of the finding's file, and some others of the suite, for code that many execute."""
+        """The tests to run: those of the finding's file, and some others of the suite: those that failed as well, for
+        more runs that may show the finding, and some that passed, for code that many execute.
+        """
         file = f"{witness.test.partition('::')[0]}::"
         events = event_log.read_events(self.folder / self.target / witness.suite / event_log.NAME)
-        others = [
-            event
-            for event in events
-            if isinstance(event, TestEvent) and event.outcome == "passed" and not event.name.startswith(file)
-        ]
+        others = [event for event in events if isinstance(event, TestEvent) and not event.name.startswith(file)]
         random.Random(self.run.seed).shuffle(others)
-        spent = itertools.accumulate(event.seconds for event in others)
-        few = [event.name for event, until in zip(others, spent, strict=True) if until < OTHERS_SECONDS]
-        return [file, *few[:OTHERS]]
+        return [file, *_first(others, "failed"), *_first(others, "passed")]
 
     def _witness(self) -> Witness:
         return next(one for one in self.finding.witnesses if one.target == self.target)

@@ -1,4 +1,4 @@
-"""Reads a server's C source: its syntax tree, with the scopes and declarations that the parser does not connect.
+"""Reads a server's C source: its syntax tree, and the lines whose effect depends on the machine.
 
-It imports nothing of the harness. Begin with `syntax`.
+It imports nothing of the harness. Begin with `machine_dependence`; `syntax` parses.
 """
