@@ -338,7 +338,7 @@ points_to = "{points_to}"
         (1, "save", ""),
         (5, "", 'explained = 1\nparts_in = "save"'),
         (6, "load", ""),
-        (0, "", 'explained = 0\nparts_in = "load"'),
+        (0, "", 'explained = 0\nparts_in = "load"\ntraining = true'),
     )
     text = "".join(
         entry.format(rank=rank, points_to=points_to, explained=explained) for rank, points_to, explained in ranks
@@ -349,4 +349,12 @@ points_to = "{points_to}"
     assert [row.split(" | ")[5] for row in lines[2:blank]] == ["1", "5", "6", "beyond 10"]
     said = "no value differs"
     assert [row.split(" | ")[6] for row in lines[2:blank]] == [said, "1", said, "beyond 10"]
-    assert re.findall(r"(\d) of 4", "\n".join(lines[blank:])) == ["1", "2", "3", "2", "2", "1", "1"]
+    assert [row.split(" | ")[-1] for row in lines[2:blank]] == [
+        "held back |",
+        "held back |",
+        "held back |",
+        "training |",
+    ]
+    text = "\n".join(lines[blank:])
+    assert re.findall(r"(\d) of 3", text) == ["1", "2", "3", "2", "2", "1", "1"]
+    assert re.findall(r"(\d) of 1\b", text) == ["0"] * 7

@@ -26,7 +26,7 @@ from harness.workflows.mutation_testing.recall.document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 STORED = ROOT / "docs" / "recall"
@@ -100,6 +100,25 @@ class MeasuredRanking(Record, frozen=True):
     """Why it showed none."""
     parts_in: str = ""
     """The function at the place where values part; empty if none differed."""
+    training: bool = False
+    """Whether somebody read this bug's ranking when the method was chosen."""
+
+    @property
+    def after(self) -> int:
+        """Its place once `plumb explain` has run."""
+        return self.rank if self.explained is None else self.explained
+
+
+_PLACES: dict[str, Callable[[MeasuredRanking], bool]] = {
+    "first": lambda one: one.rank == 1,
+    "among the first five": lambda one: 0 < one.rank <= 5,
+    "among the ten that are listed": lambda one: one.rank > 0,
+    "first after `plumb explain`": lambda one: one.after == 1,
+    "among the first five after `plumb explain`": lambda one: 0 < one.after <= 5,
+    "where values part": lambda one: one.parts_in == one.function,
+    "what the finding points to": lambda one: one.points_to == one.function,
+}
+"""Where the changed function may be, in words -> whether it is there."""
 
 
 class MeasuredRankings(Record, frozen=True):
@@ -125,26 +144,18 @@ def suspect_rows(folder: Path = STORED) -> list[str]:
             f"`{one.parts_in}`" if one.parts_in else "",
             one.failing,
             one.passing,
+            "training" if one.training else "held back",
         )
         for one in measured.rankings
     ]
     heads = ["bug", "changed function", "target", "suite", "points to", "rank", "rank after `plumb explain`"]
-    heads += ["values part in", "failing runs", "passing runs"]
-    ranks = [one.rank for one in measured.rankings]
-    after = [one.rank if one.explained is None else one.explained for one in measured.rankings]
+    heads += ["values part in", "failing runs", "passing runs", "sample"]
+    samples = [[one for one in measured.rankings if one.training == training] for training in (False, True)]
     shares = [
-        (words, str(Share(found=found, judged=len(ranks))))
-        for words, found in (
-            ("first", sum(rank == 1 for rank in ranks)),
-            ("among the first five", sum(0 < rank <= 5 for rank in ranks)),
-            ("among the ten that are listed", sum(rank > 0 for rank in ranks)),
-            ("first after `plumb explain`", sum(rank == 1 for rank in after)),
-            ("among the first five after `plumb explain`", sum(0 < rank <= 5 for rank in after)),
-            ("where values part", sum(one.parts_in == one.function for one in measured.rankings)),
-            ("what the finding points to", sum(one.points_to == one.function for one in measured.rankings)),
-        )
+        (words, *(str(Share(found=sum(map(holds, sample)), judged=len(sample))) for sample in samples))
+        for words, holds in _PLACES.items()
     ]
-    summary = table([f"the changed function is, at commit {measured.commit}", "bugs"], shares)
+    summary = table([f"the changed function is, at commit {measured.commit}", "held back", "training"], shares)
     return [*table(heads, rows), "", *summary]
 
 
