@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from harness.analysis.symbols import Symbols
+from harness.build.emulators.package_root import runner_of
 from harness.core.byte_diff import DifferenceError, excerpt, parted
 from harness.core.finding import Difference, place_in_file
 from harness.core.processes import process
@@ -13,9 +14,10 @@ from harness.core.target_model import ORACLE
 from harness.record import fault_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from harness.build.emulators.runner import Runner
     from harness.core.processes.process import Result
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
@@ -64,11 +66,35 @@ class Programs:
         """
         cell, target = self.cell, target or self.target
         runner = cell.runner if target == self.target else cell.peers[target].runner
-        self._runs += 1
         program = cell.programs[target] / f"{self._family}-{name}"
+        plugin = self._plugin_for(program) if target == self.target else ""
+        return self._run(program, words, runner, plugin, sent=sent, meanwhile=meanwhile, seconds=seconds)
+
+    def run_server_as(self, tool: str, *words: str, seconds: float = SECONDS) -> Result:
+        """Run the cell's server under a tool's name, as which it acts from 4.0 on. Raises as `run` does."""
+        build = self.cell.build
+        assert build is not None
+        # The emulator notes the code of the file that the link names.
+        program = self._folder / f"{self._family}-{tool}"
+        program.symlink_to(build.server_binary)
+        plugin = self._plugin_for(build.server_binary)
+        return self._run(program, words, runner_of(build, self.cell.runner), plugin, seconds=seconds)
+
+    def _run(
+        self,
+        program: Path,
+        words: Sequence[str],
+        runner: Runner,
+        plugin: str,
+        *,
+        sent: bytes | None = None,
+        meanwhile: Callable[[], None] | None = None,
+        seconds: float,
+    ) -> Result:
+        self._runs += 1
         log = self._folder / f"faults-{self._runs}.jsonl"
         fault_log.open_ledger(log)
-        command = runner.command(program, words, log, plugin=self._plugin_for(program) if target == self.target else "")
+        command = runner.command(program, words, log, plugin=plugin)
         if sent is not None:
             (self._folder / "sent").write_bytes(sent)
             command = ["sh", "-c", 'exec "$0" "$@" < sent', *command]
@@ -83,9 +109,9 @@ class Programs:
         )
         said = result.text[-200:]
         faults = [one for one in fault_log.read_faults(log) if one.event in {"fault", "access"}]
-        if faults and target == self.target:
+        if faults and runner.target.name == self.target:
             machine = runner.target.emulator.qemu
-            frame = Symbols(cell.triple, str(program)).backtrace(faults[0], machine)[0]
+            frame = Symbols(self.cell.triple, str(program)).backtrace(faults[0], machine)[0]
             place = f"{frame.function} ({place_in_file(frame.file, frame.line)})"
             raise AssertionError(f"{program.name} {' '.join(words)}: signal {faults[0].signal} in {place}: {said}")
         # A signal ends a program that does not end by itself, so this check comes first.

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.emulators.package_root import runner_of
 from harness.core.byte_diff import DifferenceError, excerpt
 from harness.core.finding import Difference, Reproduction
-from harness.core.processes import process
 from harness.core.target_model import Endianness
 from harness.protocol.command_stream import command, wire
 from harness.run.server_process import StartError
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
     from suites._shared.keyspace.values import KeyEntry
+    from suites._shared.programs import Programs
     from suites.persistence.conftest import Written
 
 SHOWN = 5
@@ -181,19 +179,12 @@ def test_a_file_of_long_ago_is_loaded_whole(
 
 @pytest.mark.parametrize("tool", ["check-rdb", "check-aof"])
 def test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file(
-    writer: str, tool: str, cell: CellSpec, family: str, tmp_path: Path, written: Callable[[str], Written]
+    writer: str, tool: str, cell: CellSpec, programs: Programs, written: Callable[[str], Written]
 ) -> None:
     if cell.version < (4,) or cell.runner.target.emulator.has_kernel:
         pytest.skip("before 4.0 the tools are programs of their own; on a machine there is no shell")
-    assert cell.build is not None
     files = written(writer)
-    # The server's program acts as the tool if it runs under the tool's name.
-    program = tmp_path / f"{family}-{tool}"
-    shutil.copy2(cell.build.server_binary, program)
     contents = {"dump.rdb": files.rdb} if tool == "check-rdb" else files.append_only[FORMS[1]]
-    for name, content in contents.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    command = runner_of(cell.build, cell.runner).command(program, [str(tmp_path / next(iter(contents)))])
-    result = process.run(command, deadline_seconds=60 * cell.runner.target.slowdown)
+    first, *_ = [programs.file(name, content) for name, content in contents.items()]
+    result = programs.run_server_as(tool, str(first), seconds=60)
     assert result.code == 0, f"{tool} ended with status {result.code}: {result.text[-500:]}"

@@ -7,15 +7,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.analysis.executed_code import code_lines
 from harness.build.executed_blocks import code_of
 from harness.core.errors import ExitCode
 from harness.protocol.resp import Client, info_fields
+from harness.record.executed_blocks.executed_tests import read_executed
 from harness.record.executed_blocks.process_blocks import ProcessBlocks
 from harness.run.server_process import Guest
 from harness.run.servers.server_spec import ServerSpec
+from harness.workflows.check import Check
 from harness.workflows.mutation_testing import campaign, mutations
 from harness.workflows.target_setup import blocks_plugin, set_up_target
 from tests.end_to_end.machines import quiet_workbench
@@ -62,6 +65,30 @@ def test_what_a_child_executes_is_covered(tmp_path: Path) -> None:
     assert "setCommand" in named[0]
     assert "rdbSaveRio" not in named[0]
     assert "rdbSaveRio" in named[1]
+
+
+def test_what_the_servers_program_executes_as_a_tool_is_covered(tmp_path: Path) -> None:
+    bench = quiet_workbench()
+    request = campaign.planted_request(
+        bench,
+        "redis-7.0.15",
+        targets=["armv5"],
+        suites=["persistence"],
+        tier="quick",
+        run=tmp_path / "run",
+        install=False,
+        fail_fast=False,
+    )
+    tests = "persistence/test_persistence.py::test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file"
+    Check(bench, msgspec.structs.replace(request, covered=True, tests=[tests])).run()
+    setup = set_up_target(bench, bench.catalog.targets["armv5"])
+    binary = setup.build(bench.open_server("redis-7.0.15"), "O2").server_binary
+    named = {}
+    for test in read_executed(tmp_path / "run" / "armv5" / "persistence"):
+        lines = code_lines(setup.toolchain.prefix, binary, sorted(test.addresses))
+        named[test.test.partition("[")[2]] = {place.function for places in lines.values() for place in places}
+    assert "redis_check_rdb" in named["native-check-rdb]"], named.keys()
+    assert "redis_check_aof_main" in named["native-check-aof]"]
 
 
 def finding_of(folder: Path) -> dict[str, Any]:
