@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -36,14 +36,20 @@ def an_edit(*, file: str = "src/sds.c", anchor: str = "two", replacement: str = 
 
 
 def a_finding(
-    *, identity: str = "wrong-result-x", target: str = "armv5", suite: str = "sds", function: str = ""
+    *,
+    identity: str = "wrong-result-x",
+    target: str = "armv5",
+    suite: str = "sds",
+    function: str = "",
+    kind: Literal["wrong-result", "build"] = "wrong-result",
+    known: str = "",
 ) -> Finding:
     witness = Witness(
         target=target, suite=suite, file="", line=0, instruction="", access="", test="", evidence="", backtrace=[]
     )
     return Finding(
         id=identity,
-        kind="wrong-result",
+        kind=kind,
         title="",
         function=function,
         file="",
@@ -54,7 +60,7 @@ def a_finding(
         targets=[target],
         command="",
         replay="",
-        known="",
+        known=known,
         witnesses=[witness],
         occurrences=1,
     )
@@ -137,8 +143,10 @@ def test_a_mutation_is_caught_on_the_targets_that_show_it() -> None:
         a_finding(target="aarch64"),
         a_finding(suite="protocol"),
         a_finding(function="another"),
+        a_finding(function="named", known="the release has it, too"),
+        a_finding(function="named", kind="build"),
     ],
-    ids=["another-kind", "another-target", "another-suite", "another-function"],
+    ids=["another-kind", "another-target", "another-suite", "another-function", "known", "not-built"],
 )
 def test_what_was_not_expected_does_not_count(finding: Finding) -> None:
     expected = [Expected(targets=["armv5"], suites=["sds"], finding="wrong-*", function="named")]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Fault = Literal["alignment", "byte-order", "width", "signedness", "bounds"]
 FOLDER = Path(__file__).with_name("bugs")
+BUILD = "build"
+"""The kind of the finding that a server does not compile."""
 
 
 class Edit(Record, frozen=True):
@@ -121,7 +123,7 @@ def _only(text: bytes, anchor: str, where: str) -> int:
 
 
 def caught(mutation: Mutation, findings: list[Finding]) -> dict[str, list[Finding]]:
-    """Target that must show the bug -> its expected findings; empty if the suites missed it."""
+    """Target that must show the bug -> its expected findings, without known ones; empty if the suites missed it."""
     found: dict[str, list[Finding]] = {target: [] for target in mutation.targets}
     for expected in mutation.expected:
         for target in expected.targets:
@@ -130,6 +132,9 @@ def caught(mutation: Mutation, findings: list[Finding]) -> dict[str, list[Findin
 
 
 def _is_expected(finding: Finding, expected: Expected, target: str) -> bool:
+    # A check passes with known findings, and so would miss the bug. A server that does not compile is not tested.
+    if finding.known or finding.kind == BUILD:
+        return False
     here = any(witness.target == target and witness.suite in expected.suites for witness in finding.witnesses)
     named = not expected.function or finding.function == expected.function
     differences = [witness.difference for witness in finding.witnesses if witness.target == target]

@@ -17,7 +17,7 @@ import msgspec
 from harness.core.errors import InconclusiveError
 from harness.core.model import CANARY_SUITE, SourceTree, Tier
 from harness.plan.plan import make_plan
-from harness.workflows.mutation_testing.mutations import plant
+from harness.workflows.mutation_testing.mutations import BUILD, plant
 from harness.workflows.mutation_testing.recall.document import MutantOutcome, NewFinding
 from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
 from harness.workflows.mutation_testing.recall.release_baseline import ReleaseBaseline
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.workflows.mutation_testing.generator.mutants import Mutant
     from harness.workflows.workbench import Workbench
-
-BUILD = "build"
-"""The kind of the finding that a server does not compile."""
 
 
 class Examiner:
