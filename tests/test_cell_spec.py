@@ -277,6 +277,34 @@ def test_a_test_whose_server_could_not_be_launched_is_recorded_as_failed(
     assert (recorded.outcome, recorded.message) == ("failed", "a bug of the launch")
 
 
+@pytest.mark.parametrize(
+    ("tells", "cut_short", "names", "doubt"),
+    [
+        (True, "", ["fuzz/test_it[GET]"], ""),
+        (False, "", ["fuzz/test_it[GET]", "fuzz/test_it"], ""),
+        (True, "it ended after 10 failed examples", ["fuzz/test_it[GET]", "fuzz/test_it"], "it ended after 10"),
+    ],
+    ids=["its-examples-failed", "something-else-failed", "it-was-cut-short"],
+)
+def test_an_example_that_failed_hides_nothing_else(
+    *, tells: bool, cut_short: str, names: list[str], doubt: str, tmp_path: Path
+) -> None:
+    """A failure after that of an example was lost, and the example's known finding made the cell XFAIL."""
+    session = CellSession(cells.spec_of("fuzz", tmp_path, fakes.unemulated(Catalog().targets["armv5"])))
+    session.collected(1)
+    session.begin("fuzz/test_it")
+    session.begin_example()
+    session.end_example("GET", "GET k: guest b'', native b'v'", 0.1)
+    session.current.examples_tell, session.current.cut_short = tells, cut_short
+    session.end("failed", "a server keeps its keys", 1.0)
+    session.close()
+    events = event_log.read_events(tmp_path / event_log.NAME)
+    recorded = [one for one in events if isinstance(one, run_folder.TestEvent)]
+    assert [one.name for one in recorded] == names
+    assert recorded[-1].doubt.startswith(doubt)
+    assert bool(recorded[-1].doubt) == bool(doubt)
+
+
 SLOW_SERVER = f"""#!{sys.executable} -SI
 import socket, sys, time
 while time.process_time() < 0.8:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import pytest
 from hiredis import ReplyError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.plan.catalog import Catalog
 from harness.protocol.command_stream import (
     Stream,
     clients_of,
@@ -21,13 +23,16 @@ from harness.protocol.command_stream import (
     wire,
 )
 from harness.protocol.stream_shrinker import Shrinker
+from harness.run.session.cell_session import CellSession
 from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate, grammar, mutate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.emptying import SELDOM, Emptying, awaits_time, undoing
 from suites.fuzz.model import UNPREDICTED, Model
+from suites.fuzz.session import FAILURES, FuzzSession
 from suites.fuzz.survival import KEYS, REFUSED
 from suites.fuzz.values import INTEGERS, Draw
+from tests import cells, fakes
 from tests.test_recording_proxy import RecordedServer
 
 if TYPE_CHECKING:
@@ -285,6 +290,22 @@ def test_a_stream_that_failed_is_sent_again_by_every_run(tmp_path: Path) -> None
         assert old_streams(corpus.Corpus(tmp_path, "one")) == [stream]
 
 
+@pytest.mark.parametrize("content", [b"", b"GET \xff\xfe\n", b'GET "k\n'])
+def test_a_damaged_stream_is_not_sent_and_fails_no_run(content: bytes, tmp_path: Path) -> None:
+    stream = from_text("GET k\n")
+    kept = corpus.Corpus(tmp_path, "one")
+    kept.offer(stream, {"a"})
+    kept.offer(from_text("SET k v\n"), {"b"})
+    kept.save(from_text("DEL k\n"), corpus.FOUND)
+    for name in (corpus.KEPT, corpus.FOUND):
+        damaged = next(path for path in tmp_path.glob(f"{name}*.stream") if path.read_text("utf-8") != "GET k\n")
+        damaged.write_bytes(content)
+    (tmp_path / "found-0.stream").write_text("GET k\n", "utf-8")
+    again = corpus.Corpus(tmp_path, "one")
+    assert again.streams == [stream]
+    assert old_streams(again) == [stream]
+
+
 def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert corpus.Corpus(None).offer(from_text("GET k"), {1})
@@ -380,6 +401,33 @@ def test_what_a_server_took_has_keys_or_counts_for_nothing(result: str, *, has_k
 
 
 _IDLE = b"$19\r\nblocked_clients:0\r\n\r\n"
+
+
+def fuzz_session(tmp_path: Path, *, limit_seconds: float) -> FuzzSession:
+    spec = cells.spec_of("fuzz", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
+    run = CellSession(msgspec.structs.replace(spec, limit_seconds=limit_seconds))
+    run.begin("fuzz/test_streams.py::test_streams")
+    return FuzzSession(run, Emptying(), name="streams", share=1.0)
+
+
+def test_a_session_whose_time_is_over_before_it_begins_runs_one_example(tmp_path: Path) -> None:
+    """Reading a large corpus took all the time of a short run, which then failed without an example."""
+    session = fuzz_session(tmp_path, limit_seconds=1e-9)
+    assert session.more()
+    session.streams = 1
+    assert not session.more()
+
+
+def test_a_session_that_ends_at_many_failures_says_that_it_did_not_run_the_rest(tmp_path: Path) -> None:
+    session = fuzz_session(tmp_path, limit_seconds=60)
+    session.streams, session.found = 50, {"difference GET": "GET k: guest b'', native b'v'"}
+    for failures, cut_short in ((FAILURES["quick"] - 1, False), (FAILURES["quick"], True)):
+        session.failures = failures
+        assert session.more() != cut_short
+        with pytest.raises(pytest.fail.Exception, match=f"{failures} of 50 examples"):
+            session.conclude()
+        assert session.run.current.examples_tell
+        assert bool(session.run.current.cut_short) == cut_short
 
 
 class _Listening(NamedTuple):

@@ -11,6 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.core.errors import UsageError
 from harness.protocol.allowed_differences import is_free
 from harness.protocol.command_stream import read_stream, text_of
 from harness.record import corpus_folder
@@ -45,9 +46,9 @@ class Corpus:
         entries = self._entries()
         self._files = len(entries)
         for entry in entries:
-            if new := self._features_of(entry):
+            if (new := self._features_of(entry)) and (stream := _stream_in(entry)) is not None:
                 self._features |= set(new)
-                self.streams.append(read_stream(entry))
+                self.streams.append(stream)
 
     def __len__(self) -> int:
         """The number of streams kept."""
@@ -65,13 +66,15 @@ class Corpus:
                 entry for entry in self._entries() if entry.name.startswith(FOUND) or self._features_of(entry) is None
             ]
             self._waiting = [*sorted(COMMITTED.glob("*.stream")), *kept]
-        if not self._waiting:
-            return None
-        path = self._waiting.pop(0)
-        if path.parent == self._folder:
-            # Noted before it is sent, so that a stream that ends this run does not end the next one.
-            self._note(path)
-        return read_stream(path)
+        while self._waiting:
+            path = self._waiting.pop(0)
+            if path.parent != self._folder:
+                return read_stream(path)
+            if (stream := _stream_in(path)) is not None:
+                # Noted before it is sent, so that a stream that ends this run does not end the next one.
+                self._note(path)
+                return stream
+        return None
 
     def offer(self, stream: Stream, features: Iterable[Hashable]) -> int:
         """Keep the stream if it shows new features; return their number."""
@@ -108,6 +111,14 @@ class Corpus:
         """What an entry showed on this build; None if it was not tried there."""
         features = corpus_folder.features_of(entry)
         return features.new if features is not None and features.build == self._build else None
+
+
+def _stream_in(entry: Path) -> Stream | None:
+    """The stream in a kept file; None if the file is damaged, as after a power failure. The server is not at fault."""
+    try:
+        return read_stream(entry)
+    except UsageError:
+        return None
 
 
 def _number(feature: Hashable) -> int:

@@ -114,6 +114,9 @@ class FuzzSession:
             self._report()
         if self.failures >= FAILURES[self.cell.tier]:
             return False
+        if not self.streams:
+            # Reading a large corpus may take all the time there is.
+            return True
         if self.streams < self._most and time.monotonic() < self._end:
             return True
         return bool(self.acceptance.lacking) and self.streams < self._most + EXTRA
@@ -184,9 +187,13 @@ class FuzzSession:
             self.run.current.note += f", {self.acceptance}"
         self._report()
         if self.failures:
+            self.run.current.examples_tell = True
+            if self.failures >= FAILURES[self.cell.tier]:
+                self.run.current.cut_short = (
+                    f"it ended after {self.failures} failed examples, before its other examples"
+                )
             first = "; ".join(list(self.found.values())[:3])
-            ended = ", and it ended there" if self.failures >= FAILURES[self.cell.tier] else ""
-            pytest.fail(f"{self.failures} of {self.run.current.note} failed{ended}: {first}", pytrace=False)
+            pytest.fail(f"{self.failures} of {self.run.current.note} failed: {first}", pytrace=False)
         if not self.streams:
             pytest.fail("not one example was run", pytrace=False)
         if self.acceptance.lacking:

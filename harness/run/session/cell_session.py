@@ -128,8 +128,15 @@ class CellSession:
             self.current.name = self.current.whole_name
 
     def end(self, outcome: run_folder.Outcome, message: str, seconds: float) -> None:
-        """Record that the present test has ended. A test whose examples failed is recorded by these."""
-        if not self.current.examples_failed:
+        """Record that the present test has ended. Failed examples are recorded already, other failures are not."""
+        current = self.current
+        if current.cut_short:
+            # A known finding would otherwise excuse what did not run.
+            record = run_folder.TestEvent(
+                name=current.name, outcome=outcome, seconds=round(seconds, 3), message=message, doubt=current.cut_short
+            )
+            self.log.append(record)
+        elif not (current.examples_failed and current.examples_tell):
             self.finish(outcome, message, seconds)
         self._finished += 1
         self._failed += outcome == "failed"

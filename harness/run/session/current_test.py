@@ -22,6 +22,10 @@ class CurrentTest(msgspec.Struct, kw_only=True):
     note: str = ""
     """The remark of a test that passes: how many examples it ran."""
     examples_failed: bool = False
+    examples_tell: bool = False
+    """Whether it fails because examples failed, and for no other reason."""
+    cut_short: str = ""
+    """Why it ended before it had run all that it was to run; empty if it did not."""
     blocked: bool = False
     """Whether it has no server, because none starts."""
     unit: str = ""
@@ -41,8 +45,8 @@ class CurrentTest(msgspec.Struct, kw_only=True):
     def begin(self, name: str) -> None:
         """A test starts."""
         self.name = self.whole_name = name
-        self.examples_failed = False
-        self.note = ""
+        self.examples_failed = self.examples_tell = False
+        self.note = self.cut_short = ""
 
     def begin_example(self) -> None:
         """An example of it starts, or all of a test without examples: its evidence is separate from the others'."""
