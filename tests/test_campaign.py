@@ -145,7 +145,8 @@ def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False) -> tuple[Jo
     return JobReport(key=job.key, worker="w", exit_code=int(finds), seconds=1, archive=digest), content
 
 
-def test_a_result_that_arrives_twice_counts_once_and_a_difference_is_told(tmp_path: Path) -> None:
+def test_a_result_that_arrives_twice_counts_once_and_what_only_one_found_stays(tmp_path: Path) -> None:
+    """A finding was lost if it was in the second result of a job, and the verdict stayed PASS."""
     (job,) = standin_jobs(1)
     campaign = begin(tmp_path / "campaign", [job])
     report, content = landed(tmp_path, job)
@@ -155,9 +156,22 @@ def test_a_result_that_arrives_twice_counts_once_and_a_difference_is_told(tmp_pa
     again = [entry.why for entry in campaign.journal() if entry.what == "again"]
     assert again[0] == ""
     assert "only the second has target0/suite0 FAIL" in again[1]
-    assert joined(campaign).verdict == "PASS"
+    assert joined(campaign).verdict == "FAIL"
+    # The first result of the two that has findings stays.
+    assert not campaign.land(job, report, content)
+    assert joined(campaign).verdict == "FAIL"
     status = status_of(campaign)
-    assert (status.arrived, status.again, len(status.remarks)) == (1, 2, 1)
+    assert (status.arrived, status.again, len(status.remarks)) == (1, 3, 2)
+    assert [path.name for path in (tmp_path / "campaign" / "jobs").iterdir()] == [job.name]
+
+
+def test_a_result_of_a_check_without_its_run_folder_is_refused(tmp_path: Path) -> None:
+    (job,) = standin_jobs(1)
+    campaign = begin(tmp_path / "campaign", [job])
+    report, _ = landed(tmp_path, job)
+    with pytest.raises(InconclusiveError, match="no run folder"):
+        campaign.land(job, msgspec.structs.replace(report, archive=""), b"")
+    assert campaign.arrived() == {}
 
 
 def test_a_damaged_result_is_refused(tmp_path: Path) -> None:

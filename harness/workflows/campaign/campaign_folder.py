@@ -25,6 +25,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.cache import write_whole
 from harness.core.errors import InconclusiveError, InfrastructureError, UsageError
+from harness.core.finding import Verdict
 from harness.core.model import Cell, Record
 from harness.judge.findings import Judgement
 from harness.workflows.campaign.archive import unpack
@@ -191,9 +192,9 @@ class CampaignFolder:
     def land(self, job: CampaignJob, report: JobReport, content: bytes) -> bool:
         """Put a job's result into its place. Returns whether it is the first of this job.
 
-        A second result is compared with the first, which stays: nothing is counted twice, and a difference is noted.
-        Raises InconclusiveError for a result that is damaged, is another job's, lacks a cell, or says what its evidence
-        does not.
+        A second result is compared with the first: one of them counts, and a difference is noted. The first stays,
+        unless only the second has new findings. Raises InconclusiveError for a result that is damaged, is another
+        job's, lacks a cell or its run folder, or says what its evidence does not.
         """
         unfinished = self.place(f".{job.name}.{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -201,6 +202,8 @@ class CampaignFolder:
         try:
             if report.key != job.key:
                 raise InconclusiveError("a result is another job's", where=job.name, because=report.key)
+            if job.cells and not report.archive:
+                raise InconclusiveError("a result has no run folder", where=job.name)
             if report.archive:
                 unpack(content, report.archive, unfinished / "run")
                 check_run(unfinished / "run", job)
@@ -212,9 +215,19 @@ class CampaignFolder:
                 return True
             differs = _seen_differently(self.place(job.name), unfinished)
             self.note("again", job=job.name, worker=report.worker, why=differs)
+            if _fails(unfinished) and not _fails(self.place(job.name)):
+                self._replace(job.name, unfinished)
             return False
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _replace(self, name: str, folder: Path) -> None:
+        """Put a folder into a job's place. If this process is killed meanwhile, the job has not arrived."""
+        old = self.place(f".{name}.{os.getpid()}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        self.place(name).rename(old)
+        folder.rename(self.place(name))
+        shutil.rmtree(old, ignore_errors=True)
 
     def note(self, what: Happening, **details: Any) -> None:
         """Add a line to the journal. `details`: further fields of JournalEntry."""
@@ -256,6 +269,12 @@ def _seen_differently(first: Path, second: Path) -> str:
     only = [f"only the first has {name}" for name in sorted(one - another)]
     only += [f"only the second has {name}" for name in sorted(another - one)]
     return "; ".join(only)
+
+
+def _fails(folder: Path) -> bool:
+    """Whether a result has new findings."""
+    path = folder / "run" / "findings.json"
+    return path.is_file() and json_codec.decode(path.read_bytes(), Judgement).verdict == Verdict.FAIL
 
 
 def _outcome(folder: Path) -> set[str]:

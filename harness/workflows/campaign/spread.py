@@ -208,7 +208,7 @@ def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement
 def _remarks(folder: CampaignFolder) -> list[str]:
     """Remarks for readers of the verdict: jobs that ran twice with different results."""
     return [
-        f"the job {entry.job} ran twice, and only the first result counts: {entry.why}"
+        f"the job {entry.job} ran twice, and one result counts: the first, unless only the second fails: {entry.why}"
         for entry in folder.journal()
         if entry.what == "again" and entry.why
     ]
