@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,15 @@ import msgspec
 import pytest
 
 from harness.build.emulators.package_root import runner_of
-from harness.build.sources.server_package import close_root, debian_architecture, package_named, upstream_version
+from harness.build.sources.closed_root import LOADER_CACHE, close_root, refuse_incomplete
+from harness.build.sources.server_package import (
+    CONTENTS,
+    ServerPackages,
+    debian_architecture,
+    package_named,
+    upstream_version,
+)
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import Build, ServerPackage
 from harness.core.processes import process
@@ -125,6 +134,62 @@ def test_links_stay_in_the_root_folder_and_a_merged_usr_has_its_links(tmp_path: 
     assert (root / "etc" / "alternatives").readlink() == Path("../usr")
 
 
+def test_libraries_below_lib_and_usr_lib_are_where_the_loader_looks_first(tmp_path: Path) -> None:
+    """An emulated server of bookworm took this machine's /lib/arm/libssl.so instead of its own below /usr/lib."""
+    root = tmp_path / "root"
+    fakes.write(root / "lib" / "arm" / "libc.so", "")
+    (root / "lib" / "arm" / "libc.so.6").symlink_to("libc.so")
+    (root / "lib" / "ld.so").symlink_to("/lib/arm/libc.so")
+    (root / "lib" / "modules").symlink_to("arm")
+    fakes.write(root / "usr" / "lib" / "arm" / "libssl.so", "")
+    close_root(root)
+    assert (root / "lib").readlink() == Path("usr/lib")
+    assert sorted(path.name for path in (root / "lib" / "arm").iterdir()) == ["libc.so", "libc.so.6", "libssl.so"]
+    assert (root / "lib" / "ld.so").resolve() == (root / "usr/lib/arm/libc.so").resolve()
+    assert (root / "usr" / "lib" / "modules").readlink() == Path("arm")
+    # The loader reads no list of this machine's libraries.
+    assert (root / LOADER_CACHE).read_bytes() == b""
+
+
+def whole_root(root: Path) -> Path:
+    """A root folder with a program of this machine, and everything that the program needs. Returns the program."""
+    program = root / "usr" / "bin" / "redis-server"
+    libraries = root / "usr" / "lib" / "x86_64-linux-gnu"
+    loader = root / "usr" / "lib64" / "ld-linux-x86-64.so.2"
+    own = Path("/lib/x86_64-linux-gnu")
+    for file, source in (
+        (program, Path("/bin/true")),
+        (loader, Path("/lib64") / loader.name),
+        (libraries / loader.name, Path("/lib64") / loader.name),
+        (libraries / "libc.so.6", own / "libc.so.6"),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, file)
+    close_root(root)
+    return program
+
+
+@pytest.mark.parametrize("lacking", ["libc.so.6", "ld-linux-x86-64.so.2"])
+def test_a_server_that_would_take_a_library_of_this_machine_is_refused(lacking: str, tmp_path: Path) -> None:
+    program = whole_root(tmp_path)
+    refuse_incomplete(tmp_path, program, CATALOG.targets[ORACLE])
+    for file in list(tmp_path.rglob(lacking)):
+        file.unlink()
+        # A link out of the folder is none of its own.
+        file.symlink_to(f"/lib/x86_64-linux-gnu/{lacking}")
+    with pytest.raises(InfrastructureError, match=f"the packages lack .*{lacking}"):
+        refuse_incomplete(tmp_path, program, CATALOG.targets[ORACLE])
+
+
+def test_a_server_of_another_machine_or_a_script_is_refused(tmp_path: Path) -> None:
+    program = whole_root(tmp_path)
+    with pytest.raises(InfrastructureError, match="not a program of armv5"):
+        refuse_incomplete(tmp_path, program, CATALOG.targets["armv5"])
+    program.write_text("#!/bin/sh\nexec redis-server.real\n", "utf-8")
+    with pytest.raises(InfrastructureError, match="not a program that a guest can run"):
+        refuse_incomplete(tmp_path, program, CATALOG.targets[ORACLE])
+
+
 def built(program: Path, root: Path | None) -> Build:
     return Build(
         key="",
@@ -180,3 +245,78 @@ def test_a_tree_of_a_package_has_no_suites_that_compile_it(tmp_path: Path) -> No
     assert compiled
     assert compiled <= absent
     assert {"bitops", "protocol", "modules"}.isdisjoint(absent)
+
+
+PACKAGE = ServerPackage(suite="bookworm", name="redis-server", version="5:7.0.15-1")
+UNPACKED = "bookworm-redis-server-5_7.0.15-1-amd64"
+
+
+def built_from(cache: Cache, tmp_path: Path, *, offline: bool = True) -> Build:
+    tree = msgspec.structs.replace(fakes.opened(tmp_path), package=PACKAGE)
+    target = CATALOG.targets[ORACLE]
+    return ServerPackages(cache, fakes.quiet(), offline=offline).build(tree, CATALOG.toolchain_of(target), target)
+
+
+def test_a_package_that_was_unpacked_before_is_used_again_with_its_root_closed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+
+    def unpack(into: Path) -> None:
+        whole_root(into / "root")
+        # As it was before /usr was merged.
+        (into / "root" / "lib").unlink()
+        (into / "root" / "usr" / "lib" / "x86_64-linux-gnu").rename(into / "root" / "usr" / "lib" / "other")
+        (into / "root" / "lib").mkdir()
+        (into / "root" / "usr" / "lib" / "other").rename(into / "root" / "lib" / "x86_64-linux-gnu")
+        fakes.write(into / CONTENTS, "{}")
+
+    cache.folder("packages", f"{UNPACKED}-debug", unpack)
+    build = built_from(cache, tmp_path)
+    assert build.root is not None
+    assert (build.root / "lib").readlink() == Path("usr/lib")
+    assert (build.folder / CONTENTS).read_text("utf-8") == "{}"
+
+
+def test_a_package_without_a_server_is_no_finding(tmp_path: Path) -> None:
+    """`redis-sentinel` has none: every test failed, and the verdict was FAIL."""
+    cache = Cache(tmp_path / "cache")
+    cache.folder("packages", f"{UNPACKED}-closed", lambda into: whole_root(into / "root").unlink())
+    with pytest.raises(UsageError, match="contains no server") as caught:
+        built_from(cache, tmp_path)
+    assert "usr/bin/redis-server" in str(caught.value)
+    assert "--server debian:bookworm/redis-server" in str(caught.value)
+
+
+APT_GET = """#!/bin/sh
+case "$*" in
+*indextargets*) echo 'http://debian.invalid|bookworm|main|'; exit 0 ;;
+*update*) mkdir -p FOLDER/updated; exit 0 ;;
+esac
+for word do case $word in Dir::Cache::archives=*) into=${word#*=} ;; esac done
+if [ ! -d FOLDER/updated ]; then cp FOLDER/libz_1.9.deb "$into"; echo 'E: 404'; exit 100; fi
+cp FOLDER/libz_1.10.deb FOLDER/redis-server.deb "$into"
+"""
+
+
+def test_what_an_outdated_index_has_named_is_not_mixed_with_what_the_new_one_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def package(name: str, root: Path) -> None:
+        control = "Package: p\nVersion: 1\nArchitecture: amd64\nMaintainer: nobody\nDescription: none\n"
+        fakes.write(root / "DEBIAN" / "control", control)
+        process.run_successfully(
+            ["dpkg-deb", "--build", root, tmp_path / name], problem="no package", deadline_seconds=60
+        )
+
+    for version in ("1.9", "1.10"):
+        fakes.write(tmp_path / version / "usr" / "lib" / "libz.so", version)
+        package(f"libz_{version}.deb", tmp_path / version)
+    whole_root(tmp_path / "server")
+    package("redis-server.deb", tmp_path / "server")
+    fakes.write(tmp_path / "bin" / "apt-get", APT_GET.replace("FOLDER", str(tmp_path)), mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    cache = Cache(tmp_path / "cache")
+    fakes.write(cache.path("apt", "bookworm-amd64") / "lists" / "x_Packages", "")
+    build = built_from(cache, tmp_path, offline=False)
+    assert build.root is not None
+    assert (build.root / "lib" / "libz.so").read_text("utf-8") == "1.10"
+    assert "libz_1.9.deb" not in (build.folder / CONTENTS).read_text("utf-8")

@@ -21,6 +21,7 @@ from harness.judge.known.known_list import DEFAULT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.run.cell_spec import PeerServer
+from harness.workflows.git.checkout import revision_of
 from harness.workflows.preparation import run_setup as run_setup_module
 from harness.workflows.preparation.cell_specs import CellSpecs
 from harness.workflows.preparation.prepared_run import BuiltTarget, PreparedRun, PreparedTarget, UnbuiltTarget
@@ -29,6 +30,7 @@ from harness.workflows.preparation.run_setup import RunSetup
 from harness.workflows.target_setup import TargetSetup
 from harness.workflows.workbench import Workbench
 from tests import fakes
+from tests.test_git_checkout import commit, git
 
 if TYPE_CHECKING:
     from harness.core.model import Build
@@ -211,6 +213,18 @@ def test_a_run_ends_when_no_targets_package_is_in_the_archive(
 ) -> None:
     with pytest.raises(PackageUnavailableError):
         packaged(tmp_path, bench, monkeypatch, lacking={"armv5", "armv6"}).prepare()
+
+
+def test_a_repository_around_the_cache_is_no_revision_of_a_package(
+    tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home folder that was a repository gave its commit to every run of a package."""
+    setup = packaged(tmp_path, bench, monkeypatch, lacking=set())
+    prepared = setup.prepare()
+    git(tmp_path, "init", "--quiet")
+    commit(tmp_path)
+    assert revision_of(prepared.tree.path)
+    assert run_record(bench, setup.request, prepared, []).revision == ""
 
 
 def test_a_run_names_the_oracles_program_where_the_native_target_has_none(tmp_path: Path, bench: Workbench) -> None:

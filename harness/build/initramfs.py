@@ -9,13 +9,10 @@ from __future__ import annotations
 import contextlib
 import stat
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
+from typing import TYPE_CHECKING
 
 from harness.build import toolchain
+from harness.build.dynamic_links import links_of
 from harness.build.helper_program import compiled
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import InfrastructureError
@@ -68,11 +65,11 @@ def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, 
     places: dict[str, Path] = {}
     waiting = [(inside, path.resolve()) for inside, path in programs.items()]
     for path in programs.values():
-        bits, _, names = _needs(path)
-        if names:
+        links = links_of(path)
+        if links.libraries:
             # No section names it: libc loads it on demand when a thread is cancelled, as a crash handler does.
             with contextlib.suppress(InfrastructureError):
-                waiting.append(_library("libgcc_s.so.1", bits, tools, path))
+                waiting.append(_library("libgcc_s.so.1", links.width_bits, tools, path))
     while waiting:
         inside, path = waiting.pop()
         if inside in places:
@@ -82,26 +79,11 @@ def with_libraries(programs: Mapping[str, Path], tools: Toolchain) -> dict[str, 
                 )
             continue
         places[inside] = path
-        bits, interpreter, names = _needs(path)
-        if interpreter:
-            waiting.append((interpreter, _in_sysroot(PurePosixPath(interpreter), tools, path)))
-        waiting += [_library(name, bits, tools, path) for name in names]
+        links = links_of(path)
+        if links.interpreter:
+            waiting.append((links.interpreter, _in_sysroot(PurePosixPath(links.interpreter), tools, path)))
+        waiting += [_library(name, links.width_bits, tools, path) for name in links.libraries]
     return places
-
-
-def _needs(path: Path) -> tuple[int, str, list[str]]:
-    """Word size, interpreter, and names of the libraries that a program or library requires."""
-    try:
-        with path.open("rb") as stream:
-            elf = ELFFile(stream)
-            # pyelftools' annotations do not distinguish kinds of segments or tags.
-            interpreters: list[Any] = list(elf.iter_segments("PT_INTERP"))
-            sections: list[Any] = [section for section in elf.iter_sections() if isinstance(section, DynamicSection)]
-            interpreter = str(interpreters[0].get_interp_name()) if interpreters else ""
-            names = [str(tag.needed) for section in sections for tag in section.iter_tags("DT_NEEDED")]
-            return elf.elfclass, interpreter, names
-    except (OSError, ELFError) as error:
-        raise InfrastructureError("not a program that a guest can run", where=str(path), because=str(error)) from error
 
 
 def _in_sysroot(inside: PurePosixPath, tools: Toolchain, wanted_by: Path) -> Path:
@@ -118,7 +100,7 @@ def _in_sysroot(inside: PurePosixPath, tools: Toolchain, wanted_by: Path) -> Pat
 def _library(name: str, bits: int, tools: Toolchain, wanted_by: Path) -> tuple[str, Path]:
     for inside, outside in tools.sysroot.items():
         path = Path(outside) / name
-        if path.exists() and _needs(path)[0] == bits:
+        if path.exists() and links_of(path).width_bits == bits:
             return f"/{inside}/{name}", path.resolve()
     raise InfrastructureError(
         f"the toolchain {tools.name} has no {name}",

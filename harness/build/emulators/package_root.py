@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from elftools.elf.elffile import ELFFile
-from elftools.elf.segments import InterpSegment
 
+from harness.build.dynamic_links import links_of
 from harness.build.emulators.runner import with_root
 from harness.core.errors import InfrastructureError
 
@@ -37,8 +36,6 @@ def runner_of(build: Build, runner: Runner) -> Runner:
 
 def _loader_of(program: Path) -> Path:
     """The dynamic loader that a program names."""
-    with program.open("rb") as stream:
-        found = [one for one in ELFFile(stream).iter_segments() if isinstance(one, InterpSegment)]
-        if not found:
-            raise InfrastructureError(f"{program.name} names no dynamic loader", where=str(program))
-        return Path(found[0].get_interp_name())
+    if not (interpreter := links_of(program).interpreter):
+        raise InfrastructureError(f"{program.name} names no dynamic loader", where=str(program))
+    return Path(interpreter)

@@ -6,13 +6,13 @@ its version, so that a later check or a replay has the same server, whatever the
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
+import shutil
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.build.sources.closed_root import close_root, refuse_incomplete
 from harness.build.sources.debian_archive import Apt, unpack_packages
 from harness.core import json_codec
 from harness.core.cache import disk_errors
@@ -21,6 +21,8 @@ from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Build, ServerPackage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.core.cache import Cache
     from harness.core.model import SourceTree
     from harness.core.progress import Progress
@@ -89,20 +91,30 @@ class ServerPackages:
     def build(self, tree: SourceTree, toolchain: Toolchain, target: Target) -> Build:
         """The package's server for a target.
 
-        Raises UsageError for a target that Debian has no packages for, PackageUnavailableError if the archive lacks
-        that target's, and InfrastructureError without the network.
+        Raises UsageError for a target that Debian has no packages for, and for a package without a server;
+        PackageUnavailableError if the archive lacks that target's; and InfrastructureError without the network, and for
+        packages that would run with libraries of this machine.
         """
         package = tree.package
         assert package is not None
         folder = self._unpacked(package, debian_architecture(toolchain, target))
         root = folder / ROOT_FOLDER
+        server = root / "usr" / "bin" / f"{tree.family}-server"
+        if not server.is_file():
+            raise UsageError(
+                f"{package.title} contains no server",
+                where="--server",
+                because=f"it and the packages that it needs have no {server.relative_to(root)}",
+                remedy=f"--server debian:{package.suite}/{server.name}",
+            )
+        refuse_incomplete(root, server, target)
         return Build(
             key=folder.name,
             target=target.name,
             server=tree.name,
             optimisation="",
             folder=folder,
-            server_binary=root / "usr" / "bin" / f"{tree.family}-server",
+            server_binary=server,
             command_line=["apt-get", "install", f"{package.name}={package.version}"],
             abilities=tree.abilities,
             root=root,
@@ -110,6 +122,9 @@ class ServerPackages:
 
     def _unpacked(self, package: ServerPackage, architecture: str) -> Path:
         def unpack(into: Path) -> None:
+            if (older := self.cache.entry("packages", f"{name}-debug")) is not None:
+                _close_again(older, into)
+                return
             if self.offline:
                 raise InfrastructureError(
                     f"the cache lacks {package.title} for {architecture}",
@@ -123,12 +138,13 @@ class ServerPackages:
         version = re.sub(r"[^0-9A-Za-z.+~-]", "_", package.version)
         name = f"{package.suite}-{package.name}-{version}-{architecture}"
         try:
-            return self.cache.folder("packages", f"{name}-debug", unpack)
+            return self.cache.folder("packages", f"{name}-closed", unpack)
         except InfrastructureError:
             # Fetched before debug packages were: still the same server, when the archive has moved on.
             if (older := self.cache.entry("packages", name)) is None:
                 raise
-            return older
+            oldest = older
+            return self.cache.folder("packages", f"{name}-closed-old", lambda into: _close_again(oldest, into))
 
     def _fetch(self, package: ServerPackage, architecture: str, into: Path) -> None:
         downloads = into / "downloads"
@@ -142,7 +158,9 @@ class ServerPackages:
             if not apt.has_index:
                 apt.update()
             if (result := apt.get(*words)).code != 0:
-                # What the index names may have been superseded since it was read.
+                # What the index names may have been superseded since it was read: two versions of a library would mix.
+                for file in downloads.glob("*.deb"):
+                    file.unlink()
                 apt.update()
                 result = apt.get(*words)
         files = sorted(downloads.glob("*.deb"))
@@ -177,14 +195,8 @@ def debian_architecture(toolchain: Toolchain, target: Target) -> str:
     return toolchain.debian_architecture
 
 
-def close_root(root: Path) -> None:
-    """Make unpacked packages their own root folder, with the links of a merged /usr and none that leave it."""
-    for name in ("bin", "lib", "lib64", "sbin"):
-        if (root / "usr" / name).is_dir() and not (root / name).exists():
-            (root / name).symlink_to(f"usr/{name}")
-    for folder, folders, files in os.walk(root):
-        for name in (*folders, *files):
-            path = Path(folder) / name
-            if path.is_symlink() and (to := path.readlink()).is_absolute():
-                path.unlink()
-                path.symlink_to(os.path.relpath(root / to.relative_to("/"), path.parent))
+def _close_again(older: Path, into: Path) -> None:
+    """Copy packages that were unpacked when a root folder was not yet closed, and close its root."""
+    with disk_errors(into):
+        shutil.copytree(older, into, symlinks=True, dirs_exist_ok=True)
+    close_root(into / ROOT_FOLDER)

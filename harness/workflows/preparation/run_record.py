@@ -57,7 +57,8 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
         source=archive_name(tree.name, tree.digest) if is_release else "",
         settings=request.settings,
-        revision="" if is_release else revision_of(tree.path),
+        # The source of a package is in the cache, and a checkout around that says nothing about it.
+        revision="" if is_release or tree.package is not None else revision_of(tree.path),
     )
 
 
