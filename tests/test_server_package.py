@@ -20,6 +20,7 @@ from harness.build.sources.server_package import (
     upstream_version,
 )
 from harness.core.cache import Cache
+from harness.core.digests import sha256_of
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.model import Build, ServerPackage
 from harness.core.processes import process
@@ -274,12 +275,28 @@ def test_a_package_that_was_unpacked_before_is_used_again_with_its_root_closed(t
     assert build.root is not None
     assert (build.root / "lib").readlink() == Path("usr/lib")
     assert (build.folder / CONTENTS).read_text("utf-8") == "{}"
+    assert build.root.name == f"root-{sha256_of(build.folder / CONTENTS)[:12]}"
+
+
+def test_a_run_with_other_libraries_of_the_same_version_has_another_program(tmp_path: Path) -> None:
+    """Its functions were named by the libraries of the day on which it was judged."""
+    programs = set()
+    for version in ("1", "2"):
+        cache = Cache(tmp_path / version)
+
+        def unpack(into: Path, version: str = version) -> None:
+            whole_root(into / "root")
+            fakes.write(into / CONTENTS, f'{{"libssl_{version}.deb": "{version}"}}')
+
+        cache.folder("packages", f"{UNPACKED}-debug", unpack)
+        programs.add(built_from(cache, tmp_path).server_binary.relative_to(cache.root))
+    assert len(programs) == 2
 
 
 def test_a_package_without_a_server_is_no_finding(tmp_path: Path) -> None:
     """`redis-sentinel` has none: every test failed, and the verdict was FAIL."""
     cache = Cache(tmp_path / "cache")
-    cache.folder("packages", f"{UNPACKED}-closed", lambda into: whole_root(into / "root").unlink())
+    cache.folder("packages", f"{UNPACKED}-root", lambda into: whole_root(into / "root-0").unlink())
     with pytest.raises(UsageError, match="contains no server") as caught:
         built_from(cache, tmp_path)
     assert "usr/bin/redis-server" in str(caught.value)

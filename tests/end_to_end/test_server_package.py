@@ -44,8 +44,8 @@ def test_the_run_names_the_packages_version_and_compares_it_with_this_machines_o
     assert record.server.startswith(f"{REDIS}=5:7.0.15-")
     folders = {target: Path(binary).parents[3] for target, binary in record.binaries.items()}
     assert {target: folder.name.split("-")[-2:] for target, folder in folders.items()} == {
-        "armv5": ["armel", "debug"],
-        "native": ["amd64", "debug"],
+        "armv5": ["armel", "root"],
+        "native": ["amd64", "root"],
     }
     for folder in folders.values():
         hashes = json_codec.decode((folder / "packages.json").read_bytes(), dict[str, str])

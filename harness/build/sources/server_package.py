@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 FORM = "debian:SUITE/PACKAGE, such as debian:bookworm/redis-server"
 CONTENTS = "packages.json"
 """In an unpacked package's folder: file -> SHA-256 of every package that was unpacked."""
-ROOT_FOLDER = "root"
+UNPACKED_FOLDER = "root"
+"""In an unpacked package's folder: the files of all packages, until their folder has its final name."""
+ROOT_FOLDER = "root-{}"
+"""Its final name, with the beginning of the digest of CONTENTS. The archive's libraries change while the server's
+version does not: a run that is judged later must not take their names from others."""
 DEBUG_PACKAGES = ("libc6-dbg",)
 """Packages of debug information in a suite's own archive. Those of servers and of most libraries (-dbgsym) are in
 another, debian-debug."""
@@ -98,7 +102,7 @@ class ServerPackages:
         package = tree.package
         assert package is not None
         folder = self._unpacked(package, debian_architecture(toolchain, target))
-        root = folder / ROOT_FOLDER
+        (root,) = folder.glob(ROOT_FOLDER.format("*"))
         server = root / "usr" / "bin" / f"{tree.family}-server"
         if not server.is_file():
             raise UsageError(
@@ -138,13 +142,13 @@ class ServerPackages:
         version = re.sub(r"[^0-9A-Za-z.+~-]", "_", package.version)
         name = f"{package.suite}-{package.name}-{version}-{architecture}"
         try:
-            return self.cache.folder("packages", f"{name}-closed", unpack)
+            return self.cache.folder("packages", f"{name}-root", unpack)
         except InfrastructureError:
             # Fetched before debug packages were: still the same server, when the archive has moved on.
             if (older := self.cache.entry("packages", name)) is None:
                 raise
             oldest = older
-            return self.cache.folder("packages", f"{name}-closed-old", lambda into: _close_again(oldest, into))
+            return self.cache.folder("packages", f"{name}-root-old", lambda into: _close_again(oldest, into))
 
     def _fetch(self, package: ServerPackage, architecture: str, into: Path) -> None:
         downloads = into / "downloads"
@@ -170,7 +174,7 @@ class ServerPackages:
                 because=result.text.strip(),
                 remedy=f"--server debian:{package.suite}/{package.name}, for the suite's current version",
             )
-        root = into / ROOT_FOLDER
+        root = into / UNPACKED_FOLDER
         root.mkdir()
         unpack_packages(files, root)
         with disk_errors(into):
@@ -178,7 +182,7 @@ class ServerPackages:
             for file in files:
                 file.unlink()
             (downloads / "partial").rmdir()
-        close_root(root)
+        _close(into)
 
     def _apt(self, package: ServerPackage, architecture: str) -> Apt:
         return Apt(self.cache.path("apt", f"{package.suite}-{architecture}"), package.suite, architecture)
@@ -199,4 +203,11 @@ def _close_again(older: Path, into: Path) -> None:
     """Copy packages that were unpacked when a root folder was not yet closed, and close its root."""
     with disk_errors(into):
         shutil.copytree(older, into, symlinks=True, dirs_exist_ok=True)
-    close_root(into / ROOT_FOLDER)
+    _close(into)
+
+
+def _close(folder: Path) -> None:
+    """Close the root folder in an unpacked package's folder, and give it its final name."""
+    root = folder / UNPACKED_FOLDER
+    close_root(root)
+    root.rename(folder / ROOT_FOLDER.format(sha256_of(folder / CONTENTS)[:12]))
