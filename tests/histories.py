@@ -8,6 +8,7 @@ import msgspec
 
 from harness.core import json_codec
 from harness.core.finding import Verdict
+from harness.record import run_folder
 from tests.judgements import cell, judgement
 from tests.stored import StoredRun
 
@@ -68,6 +69,7 @@ def judged_run(
         cells=cells,
         findings=list(findings),
         causes=[],
+        record=run_folder.read_run(folder).digest,
     )
     (folder / "findings.json").write_bytes(json_codec.encode(whole))
     return folder

@@ -13,8 +13,8 @@ import pytest
 
 from harness.analysis.compiler_output import compilations, read
 from harness.core import json_codec
-from harness.core.errors import ExitCode, UsageError
-from harness.judge import baseline
+from harness.core.errors import ExitCode
+from harness.judge import baseline, unchecked_changes
 from harness.judge.baseline import BaseRevision
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
@@ -130,11 +130,18 @@ def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_
     }
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
-    folder = passed(tmp_path, wanted="note", native=SILENT, armv5=SILENT)
+def test_a_damaged_record_is_told_and_the_rest_of_the_run_is_judged(tmp_path: Path) -> None:
+    words = CompilerReport(warnings=[warning()])
+    folder = passed(tmp_path, wanted="note", native=SILENT, armv5=SILENT, sparc64=words)
+    record = run_folder.read_run(folder)
+    run_folder.write_run(folder, msgspec.structs.replace(record, beside=unchecked_changes.digests(folder)))
+    assert judged(folder)[1] == ExitCode.PASS
     (folder / compiler_warnings.FOLDER / "armv5.json").write_text("{")
-    with pytest.raises(UsageError, match="the record of a compiler's warnings is damaged"):
-        judged(folder)
+    judgement, code = judged(folder)
+    assert code == ExitCode.INCONCLUSIVE
+    assert [one.targets for one in judgement.warnings] == [["sparc64"]]
+    assert judgement.unchecked == ["NOT CHECKED: warnings/armv5.json, which differs from what was recorded"]
+    assert any("armv5.json is damaged: " in remark for remark in judgement.remarks)
 
 
 def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.core.errors import ExitCode
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.record.run_folder import read_run
 from harness.report.formats import registry as formats
 from tests import fakes
 from tests.judgements import run_folder, several_findings
@@ -37,7 +39,8 @@ def hint_of(message: str) -> str:
 def judged(tmp_path: Path) -> Path:
     """A run folder whose name a shell would split."""
     folder = run_folder(tmp_path / "my runs")
-    formats.write(folder, several_findings())
+    record = read_run(folder).digest
+    formats.write(folder, msgspec.structs.replace(several_findings(), record=record))
     return folder
 
 

@@ -219,6 +219,11 @@ def test_a_judgement_of_another_run_is_refused(plumb: Plumb, tmp_path: Path) -> 
         assert f"error: the judgement is of another run ({broken})" in err
         assert f"judge {broken}" in err
     assert plumb("history", broken, "--output", tmp_path / "site")[0] == ExitCode.USAGE
+    # Nor is one that says of no run that it is of it.
+    unnamed = json.loads((clean / "findings.json").read_text("utf-8")) | {"record": ""}
+    (broken / "findings.json").write_text(json.dumps(unnamed), "utf-8")
+    code, _, err = plumb("join", clean, broken)
+    assert (code, "the judgement does not say of which run it is" in err) == (ExitCode.USAGE, True)
     assert plumb("judge", broken)[0] == ExitCode.FINDINGS
     assert plumb("report", broken)[0] == ExitCode.PASS
     # A judgement alone, as CI jobs may keep it, is read.

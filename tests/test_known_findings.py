@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from harness.core.errors import UsageError
+from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Occasion, Witness
 from harness.judge.known.known_list import DEFAULT, KnownFinding, KnownList, Settings, load_known
 from harness.judge.known.matching import match, remarks
@@ -16,9 +18,8 @@ from harness.plan.catalog import Catalog
 from tests import fakes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.core.model import GuestEnvironment
+    from tests.fakes import Plumb
 
 TODAY = datetime.date(2026, 11, 21)
 ARM = ("armv5", "armv6", "armv7")
@@ -412,3 +413,14 @@ def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, m
         name="exit-start",
     )
     assert known == bool(match(listed, finding, "redis-7.0.15", TODAY))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_list_that_is_no_file_is_refused_and_not_read_for_ever(plumb: Plumb, tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/zero")
+    if kind == "pipe":
+        path = tmp_path / "known.toml"
+        os.mkfifo(path)
+    code, _, err = plumb("check", "--known", path, "--target", "armv5")
+    assert code == ExitCode.USAGE
+    assert f"error: the file cannot be read ({path})\n  because: it is no regular file" in err

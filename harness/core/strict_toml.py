@@ -37,7 +37,12 @@ def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
 
 
 def read_text(path: Path) -> str:
-    """A TOML file's text. Raises UsageError if it cannot be read, or is not UTF-8."""
+    """A TOML file's text. Raises UsageError if it cannot be read, or is not UTF-8.
+
+    A pipe has its text only once, and a device may have no end: they are refused.
+    """
+    if path.exists() and not path.is_file():
+        raise UsageError("the file cannot be read", where=str(path), because="it is no regular file")
     try:
         return path.read_text("utf-8")
     except OSError as error:

@@ -76,7 +76,8 @@ class Judgement(Record, frozen=True):
     settings: list[str] = msgspec.field(default_factory=list)
     """What the builds for targets added to the makefile's own flags and variables: `--cflags` and `--make`."""
     record: str = ""
-    """The digest in the run.json of the run that was judged; empty for joined runs, and in older documents."""
+    """The digest in the run.json of the run that was judged; empty for joined runs, and in older documents, which count
+    only without their run."""
 
     def findings_by_cause(self) -> list[tuple[Cause, dict[str, Finding]]]:
         """Each cause with its findings by id: the one to read first, others that share it, and what may follow."""

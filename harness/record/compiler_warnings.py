@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.core import json_codec
-from harness.core.errors import UsageError
 from harness.core.model import Record
 from harness.core.target_model import ORACLE
 
@@ -48,7 +47,10 @@ def write(run: Path, target: str, report: CompilerReport) -> None:
 
 
 def read(folder: Path, run: RunRecord) -> dict[str, CompilerReport]:
-    """Target -> its compiler's report, including the oracle's. Omits targets without a report. Raises UsageError."""
+    """Target -> its compiler's report, including the oracle's. Omits targets without a report.
+
+    A damaged report counts as incomplete. If the run's record has its digest, the run cannot pass.
+    """
     found = {}
     for target in dict.fromkeys([*run.targets, ORACLE]):
         path = folder / FOLDER / f"{target}.json"
@@ -56,8 +58,6 @@ def read(folder: Path, run: RunRecord) -> dict[str, CompilerReport]:
             found[target] = json_codec.decode(path.read_bytes(), CompilerReport)
         except FileNotFoundError:
             continue
-        except msgspec.DecodeError as error:
-            raise UsageError(
-                "the record of a compiler's warnings is damaged", where=str(path), because=str(error)
-            ) from error
+        except (OSError, msgspec.DecodeError) as error:
+            found[target] = CompilerReport(warnings=[], problem=f"{path.name} is damaged: {error}")
     return found

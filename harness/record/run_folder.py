@@ -418,14 +418,14 @@ def is_recorded(folder: Path, run: RunRecord, name: str) -> bool:
 
 
 def refuse_other(folder: Path, digest: str) -> None:
-    """Raise UsageError if a judgement in a run folder is of another record than the one there. `digest`: of the record
-    that was judged; empty if the judgement does not say. A folder without a record has only the judgement.
+    """Raise UsageError unless a judgement in a run folder is of the record there. `digest`: of the record that was
+    judged; empty if the judgement does not say. A folder without a record has only the judgement.
     """
-    if digest and (folder / "run.json").is_file() and read_run(folder).digest != digest:
+    if (folder / "run.json").is_file() and read_run(folder).digest != digest:
         raise UsageError(
-            "the judgement is of another run",
+            "the judgement is of another run" if digest else "the judgement does not say of which run it is",
             where=str(folder),
-            because="its findings.json belongs to another run.json",
+            because="its findings.json belongs to another run.json" if digest else "findings.json has no `record`",
             remedy=f"plumb judge {folder}",
         )
 
