@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -23,11 +24,14 @@ from harness.protocol.command_stream import (
     wire,
 )
 from harness.protocol.stream_shrinker import Shrinker
+from harness.record import event_log, run_folder
+from harness.run.cell_spec import PeerServer
 from harness.run.session.cell_session import CellSession
 from suites._shared.checksums import sealed
 from suites.fuzz import corpus, corrupt, generate, grammar, mutate
 from suites.fuzz.acceptance import Acceptance
 from suites.fuzz.emptying import SELDOM, Emptying, awaits_time, undoing
+from suites.fuzz.failure import Failure, native_gone
 from suites.fuzz.model import UNPREDICTED, Model
 from suites.fuzz.session import FAILURES, FuzzSession
 from suites.fuzz.survival import KEYS, REFUSED
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.protocol.resp import Reply
+    from harness.run.server_process import Guest
 
 seeds = st.integers(0, 1 << 32)
 few = settings(max_examples=40)
@@ -428,6 +433,48 @@ def test_a_session_that_ends_at_many_failures_says_that_it_did_not_run_the_rest(
             session.conclude()
         assert session.run.current.examples_tell
         assert bool(session.run.current.cut_short) == cut_short
+
+
+ANSWERING = f"""#!{sys.executable} -SI
+import socket, sys
+with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
+    listening.listen()
+    while True:
+        listening.accept()[0].sendall(b"+PONG\\r\\n")
+"""
+
+
+def test_a_stream_during_which_somebody_killed_the_native_build_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine without memory, the native build seemed to die of the stream: shrinking started another one."""
+    runner = fakes.unemulated(Catalog().targets["native"])
+    build = fakes.build(tmp_path, target="native")
+    fakes.write(build.server_binary, ANSWERING, mode=0o755)
+    peers = {"native": PeerServer(runner=runner, build=build)}
+    spec = cells.spec_of("fuzz", tmp_path, runner)
+    run = CellSession(msgspec.structs.replace(spec, build=build, peers=peers))
+    run.collected(1)
+    run.begin("fuzz/test_streams.py::test_streams")
+    tried = []
+
+    def killed(_: Guest, oracle: Guest, stream: Stream, *__: object, **___: object) -> tuple[Failure, list[Reply]]:
+        tried.append(stream)
+        oracle.kill()
+        return native_gone(stream, 0, ConnectionResetError("closed by the native build")), []
+
+    monkeypatch.setattr("suites.fuzz.session.attempt", killed)
+    session = FuzzSession(run, Emptying(), name="streams", share=1.0)
+    session.example(from_text("GET k\n"))
+    with pytest.raises(pytest.fail.Exception) as failed:
+        session.conclude()
+    run.end("failed", str(failed.value), 1.0)
+    run.close()
+    events = event_log.read_events(tmp_path / event_log.NAME)
+    recorded = [one for one in events if isinstance(one, run_folder.TestEvent)]
+    assert len(tried) == 1
+    assert [(one.outcome, one.doubt.rpartition(" ")[2]) for one in recorded] == [("failed", "SIGKILL")]
 
 
 class _Listening(NamedTuple):

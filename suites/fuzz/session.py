@@ -136,6 +136,10 @@ class FuzzSession:
         if not self._count(failure.sameness if failure else "", failure.message if failure else "") or failure is None:
             self._record(failure, started)
             return replies
+        if self.run.servers.doubt():
+            # A new native build, which shrinking would start, does not tell that the old one was killed.
+            self._record(failure, started)
+            return replies
         small = self._shrunk(failure) if len(self.found) <= SHRUNK[self.cell.tier] else failure
         self._record(msgspec.structs.replace(failure, label=small.label), started)
         if small is not failure:
@@ -190,7 +194,7 @@ class FuzzSession:
             self.run.current.examples_tell = True
             if self.failures >= FAILURES[self.cell.tier]:
                 self.run.current.cut_short = (
-                    f"it ended after {self.failures} failed examples, before its other examples"
+                    f"it ended after {self.failures} failed examples, and did not run the others"
                 )
             first = "; ".join(list(self.found.values())[:3])
             pytest.fail(f"{self.failures} of {self.run.current.note} failed: {first}", pytrace=False)
