@@ -6,6 +6,7 @@ A planned cell that no run contains is UNKNOWN. Evidence and reproducers stay in
 from __future__ import annotations
 
 import fnmatch
+import re
 import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
@@ -161,7 +162,7 @@ def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Call
 
 
 def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell], toolchain: str) -> None:
-    """Raise UsageError for planned cells of another release or toolchain. A tree may be in another folder on another
+    """Raise UsageError for planned cells of another server or toolchain. A tree may be in another folder on another
     machine.
     """
     here = judgement.server
@@ -172,14 +173,27 @@ def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell], toolchain:
             because=f"it plans {toolchain}, and the runs are of {judgement.toolchain}",
             remedy=f"plumb plan --toolchain {shlex.quote(judgement.toolchain)} --json",
         )
-    others = [cell.server for cell in planned if cell.server != here and "/" not in cell.server]
-    if others and "/" not in here:
+    if others := [cell.server for cell in planned if _is_another(cell.server, here)]:
         raise UsageError(
             "the plan is for another server",
             where="--plan",
             because=f"it plans {others[0]}, and the runs are of {here}",
             remedy=f"plumb plan --server {shlex.quote(here)} --json",
         )
+
+
+def _is_another(planned: str, ran: str) -> bool:
+    """Whether runs were certainly of another server than the planned one.
+
+    A run names a tree by its whole path, and a plan by any path, so one tree cannot be told from another.
+    """
+    if PurePath(ran).is_absolute():
+        return planned != PurePath(ran).name and bool(_RELEASE_OR_PACKAGE.fullmatch(planned))
+    return planned != ran
+
+
+_RELEASE_OR_PACKAGE = re.compile(r"(redis|valkey)-\d+(\.\d+)+|debian:.*")
+"""The names of servers that are no paths."""
 
 
 def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell], tier: Tier | Literal[""]) -> list[CellVerdict]:

@@ -183,7 +183,9 @@ def joined(folder: CampaignFolder) -> Judgement:
 
     names = sorted(folder.arrived(), key=first_of)
     judgements = [_moved(formats.read(folder.run_of(name)), folder, name) for name in names]
-    judgement = merge.join(judgements, planned=cells_of(folder.record))
+    # Jobs have the tree that they were given, in a folder of their worker.
+    planned = [msgspec.structs.replace(cell, server=judgements[0].server) for cell in cells_of(folder.record)]
+    judgement = merge.join(judgements, planned=planned)
     return msgspec.structs.replace(judgement, run=str(folder.path), remarks=[*judgement.remarks, *_remarks(folder)])
 
 
