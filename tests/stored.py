@@ -45,6 +45,7 @@ class StoredRun:
         self.problems: dict[
             tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "units", "absent"]]
         ] = {}
+        self.timeout_multiplier = 1.0
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.audited: set[tuple[str, str]] = set()
@@ -284,6 +285,7 @@ class StoredRun:
                 machines=machines,
                 stages={"suites": 1.5},
                 cells=cells,
+                timeout_multiplier=self.timeout_multiplier,
                 policies=recorded_policies(Catalog().policies, "signal", machines.values()),
             ),
         )

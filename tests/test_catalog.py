@@ -256,7 +256,7 @@ def test_a_wrong_or_missing_value_is_an_error_that_names_the_file_and_the_key(
 
 def test_what_the_file_name_tells_may_not_be_told_inside(copied: Path) -> None:
     damage(copied / "targets" / "armv5.toml", "title = ", 'name = "other"\ntitle = ')
-    with pytest.raises(UsageError, match="key 'name' follows from the file's name"):
+    with pytest.raises(UsageError, match="key 'name' cannot be set in a file"):
         Catalog(copied, copied / "harness").targets  # noqa: B018
 
 

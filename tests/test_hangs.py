@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socketserver
 import threading
+import time
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -17,10 +19,11 @@ WAITED = "TimeoutError: timed out waiting for the nodes to agree"
 
 
 class Answering(socketserver.ThreadingUnixStreamServer):
-    """A socket that answers requests."""
+    """A socket that answers requests, each after some seconds."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, after_seconds: float = 0.0) -> None:
         super().__init__(str(path), OnePong)
+        self.after_seconds = after_seconds
         self._thread = threading.Thread(target=self.serve_forever)
 
     def __enter__(self) -> Self:
@@ -40,13 +43,24 @@ class OnePong(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         self.request.recv(64)
-        self.request.sendall(b"+PONG\r\n")
+        assert isinstance(self.server, Answering)
+        time.sleep(self.server.after_seconds)
+        with contextlib.suppress(BrokenPipeError):
+            self.request.sendall(b"+PONG\r\n")
 
 
 def test_a_server_that_answers_does_not_hang_where_a_test_waits_in_vain(tmp_path: Path) -> None:
     with Answering(tmp_path / "s"):
         assert not hangs(WAITED, tmp_path / "s")
     assert hangs(WAITED, tmp_path / "s"), "it has stopped to answer"
+
+
+@pytest.mark.parametrize(("probe_seconds", "hanging"), [(0.1, True), (60.0, False)])
+def test_a_server_hangs_if_it_does_not_answer_while_the_probe_waits(
+    tmp_path: Path, probe_seconds: float, *, hanging: bool
+) -> None:
+    with Answering(tmp_path / "s", after_seconds=0.5):
+        assert hangs(WAITED, tmp_path / "s", probe_seconds=probe_seconds) == hanging
 
 
 @pytest.mark.parametrize("message", ["TimeoutError: no reply", "the connection timed out"])

@@ -91,6 +91,8 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
 ]
 NAMED_BY_THE_PLACE = {"name", "path"}
 """Fields whose value is the file's name. They are keys only if a file lists several of a kind."""
+GIVEN = {"timeout_multiplier"}
+"""Fields that the catalog sets, and no file."""
 NAMED = (Policy,)
 
 
@@ -192,7 +194,7 @@ def toml_keys() -> str:
 def _keys(kind: type[msgspec.Struct], prefix: str, *, named: bool = True) -> Iterator[str]:
     docstrings = field_docstrings(kind)
     for field in msgspec.structs.fields(kind):
-        if field.name in NAMED_BY_THE_PLACE and not named:
+        if field.name in GIVEN or (field.name in NAMED_BY_THE_PLACE and not named):
             continue
         inner, several = _inner(field.type)
         words = docstrings.get(field.name, "")

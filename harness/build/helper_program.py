@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from harness.build import toolchain
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.processes import process
+from harness.core.timeouts import if_slow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +62,8 @@ def compiled(
             problem=f"{title} does not compile",
             where=str(where or sources[0]),
             remedy="plumb doctor",
-            deadline_seconds=COMPILE_SECONDS,
+            remedy_if_late=if_slow(tools.timeout_multiplier),
+            deadline_seconds=tools.deadline_seconds(COMPILE_SECONDS),
             folder=into,
         )
         refuse_edited(key(), before, str(where or sources[0]))
@@ -80,7 +82,8 @@ def archived(cache: Cache, tools: Toolchain, compiled_object: Path) -> Path:
             problem=f"{name} cannot be made",
             where=str(compiled_object),
             remedy="plumb doctor",
-            deadline_seconds=COMPILE_SECONDS,
+            remedy_if_late=if_slow(tools.timeout_multiplier),
+            deadline_seconds=tools.deadline_seconds(COMPILE_SECONDS),
         )
 
     return cache.folder("family-libraries", compiled_object.parent.name, archive) / name

@@ -19,6 +19,7 @@ from harness.core.model import ArchivePlace, Record
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT, read_toml
 from harness.core.target_model import KernelSpec  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.core.timeouts import if_slow
 
 if TYPE_CHECKING:
     from harness.build.sources.archives import Fetcher
@@ -129,11 +130,12 @@ class Kernels:
                 seconds += process.run_successfully(
                     [*make, *targets],
                     problem=f"the kernel for {spec.name} does not build here",
-                    deadline_seconds=BUILD_SECONDS,
+                    deadline_seconds=tools.deadline_seconds(BUILD_SECONDS),
                     log=log,
                     folder=work,
                     environment=environment.for_build(KCONFIG_ALLCONFIG=str(fragments), **_REPRODUCIBLE),
                     remedy="plumb doctor --target TARGET names missing packages; then run again",
+                    remedy_if_late=if_slow(tools.timeout_multiplier),
                 ).seconds
                 if targets == ["allnoconfig"]:
                     refuse_lost_options(fragments.read_text("utf-8"), (work / ".config").read_text("utf-8"), spec)

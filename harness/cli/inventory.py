@@ -91,7 +91,7 @@ def self_test(run: FolderOptions, targets: tuple[str, ...], *, jobs: int) -> Exi
     or raise the signal. The command lists targets whose emulators are not built. Without --target it downloads nothing.
     """
     # Without names of targets, the command tests the targets that are available here.
-    bench = Workbench.default(offline=run.offline or not targets)
+    bench = Workbench.default(offline=run.offline or not targets, timeout_multiplier=run.timeout_multiplier)
     selection = installation.select(bench, targets)
     folder = run.run_folder()
     with unless_empty(folder):
@@ -198,6 +198,7 @@ def fetch(server: str, offline: bool, as_json: bool) -> ExitCode:
 @options.emulator
 @options.offline
 @options.install
+@options.timeout_multiplier
 @options.as_json
 def build(
     targets: tuple[str, ...],
@@ -206,13 +207,14 @@ def build(
     emulator: Flavour,
     offline: bool,
     install: bool | None,
+    timeout_multiplier: float,
     as_json: bool,
 ) -> ExitCode:
     """Build the emulators and a server.
 
     Only what the selected targets need is built.
     """
-    bench = Workbench.default(offline=offline)
+    bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
     catalog = bench.catalog
     chosen = catalog.select_targets(targets)
     server_tree.known_server(catalog, server)

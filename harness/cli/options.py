@@ -21,6 +21,7 @@ from harness.core.model import (
 )
 from harness.core.strict_toml import read_text
 from harness.core.target_model import DEFAULT_FAMILY
+from harness.core.timeouts import LARGEST_MULTIPLIER
 from harness.judge.known import known_list
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED
@@ -225,6 +226,14 @@ audit = click.option(
     "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
 )
 install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
+timeout_multiplier = click.option(
+    "--timeout-multiplier",
+    type=click.FloatRange(1, LARGEST_MULTIPLIER),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="On a slow machine, wait N times longer before a program counts as hanging.",
+)
 test = click.option(
     "--test",
     "tests",

@@ -220,7 +220,7 @@ def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: 
     command's environment sets CC and the other variables that make build systems compile for the target. With --json,
     the command's output goes to standard error.
     """
-    bench = Workbench.default(offline=run.offline)
+    bench = Workbench.default(offline=run.offline, timeout_multiplier=run.timeout_multiplier)
     asked = _execution(run, target, list(words), Path.cwd(), sysroot)
     return _carried_out(run, asked, lambda: execution.execute(bench, asked))
 
@@ -278,7 +278,7 @@ def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, sy
     PACKAGE is [SUITE/]NAME[=VERSION], such as zlib or bookworm/zlib. Its own build system configures, builds and tests
     it as under `plumb exec`, and every program of the target is emulated.
     """
-    bench = Workbench.default(offline=run.offline)
+    bench = Workbench.default(offline=run.offline, timeout_multiplier=run.timeout_multiplier)
     prepared = debian_package.prepare(bench, package, target, into=into, here=Path.cwd(), system=system or "")
     asked = _execution(run, target, prepared.words, prepared.tree)
     return _carried_out(run, asked, lambda: debian_package.execute(bench, prepared, asked))

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 )
 @options.trust
 @options.offline
+@options.timeout_multiplier
 @options.as_json
 def replay(
     reproducer: str,
@@ -68,6 +69,7 @@ def replay(
     shortest: Path | None,
     trust: bool,
     offline: bool,
+    timeout_multiplier: float,
     as_json: bool,
 ) -> int:
     """Reproduce a finding, or send a command stream.
@@ -79,7 +81,7 @@ def replay(
         raise UsageError("a bisection replays the same commands each time", where="--shorten", remedy="leave it out")
 
     def replay_once() -> replay_result.Replay:
-        bench = Workbench.default(offline=offline)
+        bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
         _refuse_target(reproducer, target)
         opened = _opened(bench, reproducer, server, target, trust=trust)
         if shortest:
@@ -145,15 +147,18 @@ def _ranked(run: Path, name: str, rank: Callable[[Finding], SuspectList]) -> tup
 @click.argument("finding", metavar="ID")
 @options.trust
 @options.offline
+@options.timeout_multiplier
 @options.as_json
-def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
+def suspects(
+    run: Path, finding: str, *, trust: bool, offline: bool, timeout_multiplier: float, as_json: bool
+) -> ExitCode:
     """Rank the functions behind a wrong result.
 
     The command runs tests of the finding's suite, and neighbours of its shortest commands, on a target that shows it.
     Functions that run only when the result is wrong come first. None of them need be at fault. The ranking becomes part
     of the run's report. ID may be a glob, or the beginning of the id.
     """
-    bench = Workbench.default(offline=offline)
+    bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
     found, ranking = _ranked(run, finding, lambda one: suspect_search.find_suspects(bench, run, one, trust=trust))
     if as_json:
         output.print_json({"finding": found.id, **msgspec.to_builtins(ranking)})
@@ -169,8 +174,11 @@ def suspects(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bo
 @click.argument("finding", metavar="ID")
 @options.trust
 @options.offline
+@options.timeout_multiplier
 @options.as_json
-def explain(run: Path, finding: str, *, trust: bool, offline: bool, as_json: bool) -> ExitCode:
+def explain(
+    run: Path, finding: str, *, trust: bool, offline: bool, timeout_multiplier: float, as_json: bool
+) -> ExitCode:
     """Show where the values behind a wrong result diverge.
 
     gdb records the arguments and return values of functions on a target and in the native build, for the shortest
@@ -178,7 +186,7 @@ def explain(run: Path, finding: str, *, trust: bool, offline: bool, as_json: boo
     ranking, the function that computed the different value from equal ones moves to its head. ID may be a glob, or the
     beginning of the id.
     """
-    bench = Workbench.default(offline=offline)
+    bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
     found, ranking = _ranked(run, finding, lambda one: suspect_search.explain(bench, run, one, trust=trust))
     if as_json:
         output.print_json({"finding": found.id, **msgspec.to_builtins(ranking)})
@@ -214,6 +222,7 @@ def explain(run: Path, finding: str, *, trust: bool, offline: bool, as_json: boo
 )
 @options.trust
 @options.offline
+@options.timeout_multiplier
 @options.install
 def shell(
     target: str,
@@ -226,13 +235,14 @@ def shell(
     optimisation: str,
     trust: bool,
     offline: bool,
+    timeout_multiplier: float,
     install: bool | None,
 ) -> ExitCode:
     """Open gdb on a server that runs on a target.
 
     gdb finds the server's sources. Arguments after -- go to gdb: -- -batch -ex continue -ex bt.
     """
-    bench = Workbench.default(offline=offline)
+    bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
     debug_shell.debuggable(bench.catalog, target)
     session = debug_shell.DebugSession(
         target=target,

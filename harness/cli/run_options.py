@@ -30,13 +30,13 @@ RUNS = Path("runs")
 """The folder that contains the run folders if there is no `--run`."""
 
 
-def workbench(toolchain: str, *, offline: bool) -> Workbench:
+def workbench(toolchain: str, *, offline: bool, timeout_multiplier: float = 1.0) -> Workbench:
     """A workbench with a toolchain. For a toolchain other than the default, fetches its compiler and says which targets
     it supports.
 
     Raises as `Workbench.with_toolchain` does.
     """
-    bench = Workbench.default(offline=offline).with_toolchain(toolchain)
+    bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier).with_toolchain(toolchain)
     if toolchain != DEFAULT_FAMILY:
         others = ", ".join(name for name in bench.catalog.targets if name != ORACLE)
         bench.progress.say(f"toolchain {toolchain}: of the targets of a group, only {others}")
@@ -54,6 +54,7 @@ class FolderOptions(Record, frozen=True):
     """The run folder; None: a new one, and old ones are removed until `keep` are left."""
     keep: int
     as_json: bool
+    timeout_multiplier: float
 
     def run_folder(self, parent: Path = RUNS) -> Path:
         """The empty run folder that the user named, or a new one. Raises UsageError for a folder with content."""
@@ -104,11 +105,12 @@ class RunOptions(FolderOptions, frozen=True):
             folder=folder,
             keep=options.KEPT_RUNS,
             as_json=False,
+            timeout_multiplier=1.0,
         )
 
     def workbench(self) -> Workbench:
         """The workbench of the run."""
-        return workbench(self.toolchain, offline=self.offline)
+        return workbench(self.toolchain, offline=self.offline, timeout_multiplier=self.timeout_multiplier)
 
 
 _Record = TypeVar("_Record", bound=FolderOptions)
@@ -134,7 +136,15 @@ def _adding(
     return decorate
 
 
-_IN_FOLDER = (options.offline, options.install, options.known, options.run_folder, options.keep, options.as_json)
+_IN_FOLDER = (
+    options.offline,
+    options.install,
+    options.known,
+    options.run_folder,
+    options.keep,
+    options.as_json,
+    options.timeout_multiplier,
+)
 folder_options = _adding(FolderOptions, *_IN_FOLDER)
 program_options = _adding(ProgramOptions, options.policy, options.audit, options.annotated, *_IN_FOLDER)
 run_options = _adding(

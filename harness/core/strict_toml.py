@@ -29,7 +29,7 @@ _Loaded = TypeVar("_Loaded", bound=msgspec.Struct)
 
 
 def read_toml(path: Path, kind: type[_Loaded], /, **given: Any) -> _Loaded:
-    """Decode a file as a record. `given` holds the fields that follow from the file's path.
+    """Decode a file as a record. `given` holds the fields that no file sets, such as those that follow from its path.
 
     Raises UsageError with the file, the line, the key and the nearest known key.
     """
@@ -62,7 +62,7 @@ def decode_toml(text: str, path: Path, kind: type[_Loaded], /, **given: Any) -> 
         raise UsageError("not valid TOML", where=at_line(path, line), because=str(error)) from error
     clash = sorted(set(raw) & set(given))
     if clash:
-        raise UsageError(f"key '{clash[0]}' follows from the file's name", where=str(path), remedy="remove the key")
+        raise UsageError(f"key '{clash[0]}' cannot be set in a file", where=str(path), remedy="remove the key")
     try:
         return json_codec.convert({**raw, **given}, kind)
     except msgspec.ValidationError as error:

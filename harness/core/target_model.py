@@ -217,6 +217,8 @@ class Target(Record, frozen=True):
     """For a system: the target whose builds it runs; empty: its own."""
     variant_of: str = ""
     """The target of the same processor with the usual programs, pages and byte order; empty: this is it."""
+    timeout_multiplier: float = 1.0
+    """How many times longer than usual to wait (`--timeout-multiplier`). The catalog sets it, and no file does."""
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -238,7 +240,15 @@ class Target(Record, frozen=True):
         The base has a margin of three: a target up to three times slower than the host, such as a sanitizer's, keeps
         it, and a slower one gets a third of its slowdown, so that a hanging task is detected early.
         """
-        return base_seconds * max(1.0, self.slowdown / SHORT_TASK_MARGIN)
+        return self.host_deadline_seconds(base_seconds) * max(1.0, self.slowdown / SHORT_TASK_MARGIN)
+
+    def whole_deadline_seconds(self, base_seconds: float) -> float:
+        """The deadline of a task that may take `base_seconds` on the host: it grows with all of the slowdown."""
+        return self.host_deadline_seconds(base_seconds) * self.slowdown
+
+    def host_deadline_seconds(self, base_seconds: float) -> float:
+        """The deadline of a task of this machine's own programs in a run on the target."""
+        return base_seconds * self.timeout_multiplier
 
 
 class Toolchain(Record, frozen=True):
@@ -271,6 +281,10 @@ class Toolchain(Record, frozen=True):
     """The first suite that has them. Servers with TLS are linked with bookworm's OpenSSL, so there are none if this
     suite is later.
     """
+    timeout_multiplier: float = 1.0
+    """How many times longer than usual to wait for it (`--timeout-multiplier`). The catalog sets it, and no file
+    does.
+    """
 
     @property
     def prefix(self) -> str:
@@ -279,6 +293,10 @@ class Toolchain(Record, frozen=True):
         That one reads the lines of any machine with the host's byte order. LLVM's mistakes labels for functions.
         """
         return "" if self.tools else self.triple
+
+    def deadline_seconds(self, base_seconds: float) -> float:
+        """The deadline of a task of its programs."""
+        return base_seconds * self.timeout_multiplier
 
 
 DEFAULT_FAMILY = "gcc"

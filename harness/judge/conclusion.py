@@ -14,6 +14,7 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.core.finding import Finding, Verdict
 from harness.core.model import CANARY_SUITE
+from harness.core.timeouts import if_slow
 from harness.core.wanted_tests import is_wanted
 from harness.judge import baseline, left_out, provenance, unchecked_changes, warning_findings
 from harness.judge.causes import causes_of, ordered
@@ -132,6 +133,7 @@ def conclude(
             *left,
             *_of_change(run, changes, judged),
             *_of_run(folder, run),
+            *_of_hangs(run, marked),
             *_of_lists(lists, [*marked, *warned], judged),
             *(baseline.remarks(lists.old, [*marked, *failing], lists.sources) if lists.old else []),
             *warning_findings.remarks(compiler_reports, warned),
@@ -153,6 +155,7 @@ def conclude(
         unchecked=left,
         left_out=left_out.tests(run),
         settings=list(run.settings.words),
+        timeout_multiplier=run.timeout_multiplier,
         record=run.digest,
     )
     return judgement, exit_code(judgement.verdict)
@@ -205,6 +208,15 @@ def _of_run(folder: Path, run: RunRecord) -> list[str]:
         *tally.remarks(folder, run),
         *program_remarks(folder, run),
     ]
+
+
+def _of_hangs(run: RunRecord, findings: Sequence[Finding]) -> list[str]:
+    """A sentence on new findings that a machine may show because it is slow; empty if there are none."""
+    hanging = [one for one in findings if one.kind == "hang" and not one.known]
+    if not hanging:
+        return []
+    targets = ", ".join(dict.fromkeys(name for one in hanging for name in one.targets))
+    return [f"servers did not answer in time on {targets}; {if_slow(run.timeout_multiplier)} tells whether they hang"]
 
 
 def _of_lists(lists: KnownLists, found: Sequence[Finding], cells: Sequence[CellVerdict]) -> list[str]:

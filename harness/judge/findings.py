@@ -75,6 +75,10 @@ class Judgement(Record, frozen=True):
     """Tests that did not run: they ended as expected before, and the change cannot reach them (`plumb premerge`)."""
     settings: list[str] = msgspec.field(default_factory=list)
     """What the builds for targets added to the makefile's own flags and variables: `--cflags` and `--make`."""
+    timeout_multiplier: float = 1.0
+    """How many times longer than usual its commands and servers could take (`--timeout-multiplier`); of joined runs the
+    largest.
+    """
     record: str = ""
     """The digest in the run.json of the run that was judged; empty for joined runs, and in older documents, which count
     only without their run."""

@@ -75,6 +75,7 @@ def join(
         counters=_added(one.counters for one in judgements),
         kernel_counters=_added(one.kernel_counters for one in judgements),
         left_out=sum(one.left_out for one in judgements),
+        timeout_multiplier=max(one.timeout_multiplier for one in judgements),
         emulators=_every_emulator([one.emulators for one in judgements]),
     )
 

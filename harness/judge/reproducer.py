@@ -26,6 +26,7 @@ from harness.core.model import (
     Transport,
 )
 from harness.core.target_model import DEFAULT_FAMILY
+from harness.core.timeouts import LARGEST_MULTIPLIER
 from harness.isa import rules
 from harness.record import program_launch
 from harness.record.run_folder import AUDIT
@@ -140,6 +141,8 @@ class Reproducer(Record, frozen=True):
     """What its build added to the makefile's own flags and variables. harness.judge.provenance accepts none from a
     stranger.
     """
+    timeout_multiplier: Annotated[float, msgspec.Meta(ge=1, le=LARGEST_MULTIPLIER)] = 1.0
+    """How many times longer than usual the run waited, and its replay waits."""
     launch: ReplayedProgram | None = None
     """Replaces the server: a program of the target, or a command that runs some."""
     again: Reproduction | None = None
@@ -207,6 +210,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         environment=run.environment,
         io=run.io,
         settings=run.settings,
+        timeout_multiplier=run.timeout_multiplier,
         files=packed_files(started.inputs) if started else {},
         options=started.options if started else (),
         preload=best.suite if started and started.preloads else "",

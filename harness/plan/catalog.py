@@ -50,9 +50,11 @@ class PolicyFamily(Record, frozen=True):
 class Catalog:
     """Everything that can be selected, by name. Each table is read on first use."""
 
-    def __init__(self, root: Path = ROOT, package: Path = PACKAGE) -> None:
+    def __init__(self, root: Path = ROOT, package: Path = PACKAGE, *, timeout_multiplier: float = 1.0) -> None:
         self.root = root
         self.package = package
+        self.timeout_multiplier = timeout_multiplier
+        """How many times longer than usual everything waits that uses its targets and toolchains."""
         self.family = DEFAULT_FAMILY
         """The toolchains that compile: those that the targets name, or a family's."""
         self.lacking: frozenset[str] = frozenset()
@@ -61,7 +63,11 @@ class Catalog:
     @cached_property
     def targets(self) -> dict[str, Target]:
         """targets/*.toml."""
-        found = {path.stem: read_toml(path, Target, name=path.stem) for path in _tomls(self.root / "targets")}
+        patience = self.timeout_multiplier
+        found = {
+            path.stem: read_toml(path, Target, name=path.stem, timeout_multiplier=patience)
+            for path in _tomls(self.root / "targets")
+        }
         for name, target in found.items():
             if target.emulator.runs_here and target.width_bits == 64:
                 # Which machine that is, no file knows. One of 32 bits is of a separate compiler.
@@ -110,6 +116,16 @@ class Catalog:
             )
         return possible
 
+    def with_timeouts(self, multiplier: float) -> Catalog:
+        """The catalog whose targets and toolchains wait at least this many times longer than usual.
+
+        It has the targets' own toolchains: a family's come after it.
+        """
+        if multiplier <= self.timeout_multiplier:
+            return self
+        assert self.family == DEFAULT_FAMILY
+        return Catalog(self.root, self.package, timeout_multiplier=multiplier)
+
     def family_named(self, name: str) -> ToolchainFamily:
         """The family of toolchains of a name. Raises as `select` does."""
         return self.families[select("toolchain", [name], self.families)[0]]
@@ -125,7 +141,7 @@ class Catalog:
 
         `compilers`: the folder of the family's commands. `libraries`: target -> what its programs are linked with.
         """
-        other = Catalog(self.root, self.package)
+        other = Catalog(self.root, self.package, timeout_multiplier=self.timeout_multiplier)
         other.family = family.name
         other.targets = {ORACLE: self.targets[ORACLE]}
         other.toolchains, other.families = dict(self.toolchains), self.families
@@ -145,7 +161,11 @@ class Catalog:
     @cached_property
     def toolchains(self) -> dict[str, Toolchain]:
         """toolchains/*.toml."""
-        found = {path.stem: read_toml(path, Toolchain, name=path.stem) for path in _tomls(self.root / "toolchains")}
+        patience = self.timeout_multiplier
+        found = {
+            path.stem: read_toml(path, Toolchain, name=path.stem, timeout_multiplier=patience)
+            for path in _tomls(self.root / "toolchains")
+        }
         here = platform.machine()
         return {
             name: msgspec.structs.replace(

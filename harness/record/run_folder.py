@@ -183,6 +183,8 @@ class RunRecord(Record, frozen=True):
     """Target -> the part of a change that no test enters; empty if this is not known for every target."""
     uncompared: bool = False
     """Whether a change was checked and its code could not be compared with the base's. Older runs did not say."""
+    timeout_multiplier: float = 1.0
+    """How many times longer than usual its commands and servers could take (`--timeout-multiplier`)."""
     ended: bool = True
     """Whether the run came to its end. Until then the record has the cells that have ended so far."""
     version: int = VERSION

@@ -111,6 +111,7 @@ def _settings_text(judgement: Judgement) -> str:
         "toolchain": (judgement.toolchain, DEFAULT_FAMILY),
         "environment": (judgement.environment, "usual"),
         "io": (judgement.io, "unix"),
+        "timeout multiplier": (f"{judgement.timeout_multiplier:g}", "1"),
     }
     unusual = [f"{name} {value}" for name, (value, default) in settings.items() if value != default]
     return "  ".join([_escaped(judgement.server), *level, f"policy {_escaped(judgement.policy)}", *unusual])

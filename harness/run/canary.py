@@ -19,6 +19,7 @@ from harness.core.processes import process
 from harness.core.target_model import (  # noqa: TC001 - msgspec reads the annotations when it decodes
     PlannedAccess,
 )
+from harness.core.timeouts import if_slow
 from harness.isa import access_table, rules
 from harness.record import fault_log
 
@@ -199,11 +200,12 @@ def emulated(
     return perform
 
 
-def on_machine(program: Path, machine: Machine, slowdown: float) -> CanaryRunner:
+def on_machine(program: Path, machine: Machine, target: Target) -> CanaryRunner:
     """Run the program on a real kernel. `program` is its path in the guest."""
 
     def perform(arguments: Sequence[str]) -> Performance:
-        ran = machine.run([str(program), *arguments], deadline_seconds=RUN_SECONDS * slowdown, traced=False)
+        deadline = target.whole_deadline_seconds(RUN_SECONDS)
+        ran = machine.run([str(program), *arguments], deadline_seconds=deadline, traced=False)
         code = ran.end.code if ran.end is not None else 0
         return Performance(code=code, expired=ran.end is None, text=ran.output.decode("utf-8", "replace"))
 
@@ -229,7 +231,8 @@ def perform_all(
     if result.code != 0 or not complete:
         how = "did not end" if result.expired else f"ended with status {result.code}"
         lines = result.text.strip().splitlines() or ["no output"]
-        raise InfrastructureError(f"the canary program {how} on {target.name}", because=lines[-1])
+        remedy = if_slow(target.timeout_multiplier) if result.expired else ""
+        raise InfrastructureError(f"the canary program {how} on {target.name}", because=lines[-1], remedy=remedy)
     return outcomes
 
 

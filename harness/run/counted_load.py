@@ -305,7 +305,7 @@ class _Load:
         if self.workload.during == "nothing":
             return []
         guest.counts.hold_children(held=False)
-        deadline = time.monotonic() + CHILD_SECONDS * guest.runner.target.slowdown
+        deadline = time.monotonic() + guest.runner.target.whole_deadline_seconds(CHILD_SECONDS)
         while True:
             # The server may have to answer the child, so it gets turns meanwhile.
             state = guest.info()

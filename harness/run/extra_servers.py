@@ -149,7 +149,7 @@ class StartGuest:
         if guest.evidence.has_fault_of(guest.first_pid, 0):
             guest.settle()
         ended_by_itself = guest.started() and not guest.alive()
-        commands = processed_commands(guest.upstream) if guest.alive() else 0
+        commands = processed_commands(guest.upstream, deadline_seconds=guest.probe_seconds) if guest.alive() else 0
         guest.__exit__()
         requests: list[str] = []
         transcript = ""

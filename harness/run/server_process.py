@@ -24,6 +24,7 @@ from harness.core.sockets import held_port
 from harness.record import fault_log, peer_user, stored_run
 from harness.record.edge_coverage import EdgeCoverage
 from harness.record.run_folder import NO_PONG, STOPPED
+from harness.run.servers import probes
 from harness.run.servers.endings import STOPPED_BY, ServerEnd, describe_exit, last_words
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.recorded_access import RecordedAccess
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 START_SECONDS = 10.0
 STOP_SECONDS = 2.0
 REPLY_SECONDS = 5.0
+SETTLE_SECONDS = 1.0
 POLL_SECONDS = 0.02
 WAITED = "timed out waiting for"
 """How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
@@ -132,7 +134,12 @@ class Guest:
     @property
     def deadline_seconds(self) -> float:
         """Time limit for a reply on this target."""
-        return REPLY_SECONDS * self.runner.target.slowdown
+        return self.runner.target.whole_deadline_seconds(REPLY_SECONDS)
+
+    @property
+    def probe_seconds(self) -> float:
+        """Time limit for an answer at once, to a probe."""
+        return self.runner.target.host_deadline_seconds(probes.REPLY_SECONDS)
 
     @property
     def socket_path(self) -> Path:
@@ -213,7 +220,7 @@ class Guest:
 
         How it ends is evidence too: a server that crashes during its shutdown has not stopped.
         """
-        self.kill(grace_seconds=STOP_SECONDS * self.runner.target.slowdown)
+        self.kill(grace_seconds=self.runner.target.whole_deadline_seconds(STOP_SECONDS))
         code = self.poll()
         if code is None or code in STOPPED_BY:
             self.ended = ServerEnd("stopped")
@@ -292,7 +299,7 @@ class Guest:
         """Wait after a lost connection or a fault, for a limited time, until the process has ended. Returns whether it
         lives on.
         """
-        deadline = time.monotonic() + 1.0 * self.runner.target.slowdown
+        deadline = time.monotonic() + self.runner.target.whole_deadline_seconds(SETTLE_SECONDS)
         while self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         return self.alive()
@@ -367,7 +374,7 @@ class Guest:
         self.launch()
         started = scheduling.usable_clock(self.host_pid)
         limit = self.runner.target.deadline_seconds(START_SECONDS)
-        while not answers_ping(self._private_address):
+        while not answers_ping(self._private_address, deadline_seconds=self.probe_seconds):
             if not self.alive():
                 log = self.evidence.log_tail(LOG_LINES)
                 raise StartError("start-failed", "; ".join(filter(None, [self.detail, last_words(log)])), log=log)

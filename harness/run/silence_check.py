@@ -58,7 +58,7 @@ def _canaries(cache: Cache, runner: Runner, tools: Toolchain, folder: Path, host
     if host is None:
         performed = canary.performed(program, runner, folder / "canary.jsonl", tools.prefix)
     else:
-        perform = canary.on_machine(Path(CANARY), host.machine(), runner.target.slowdown)
+        perform = canary.on_machine(Path(CANARY), host.machine(), runner.target)
         performed = canary.CanaryResult(outcomes=canary.perform_all(perform, runner.target), reports={})
     cases = canary.cases(runner)
     for case in cases:

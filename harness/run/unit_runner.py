@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from harness.build.emulators.runner import Runner
     from harness.build.unit_drivers import Units
     from harness.core.model import Program
+    from harness.core.target_model import Target
     from harness.run.vm.machine import Machine
 
 RUN_SECONDS: dict[Program, float] = {"units": 20.0, "selftests": 120.0}
@@ -69,12 +70,12 @@ def run_emulated(units: Units, runner: Runner, unit: str, folder: Path, *, plugi
     return UnitRun(code=result.code, expired=result.expired, output=result.output)
 
 
-def run_on_machine(units: Units, machine: Machine, slowdown: float, unit: str, folder: Path) -> UnitRun:
+def run_on_machine(units: Units, machine: Machine, target: Target, unit: str, folder: Path) -> UnitRun:
     """Run a unit on a real kernel, from the program's usual path."""
     folder.mkdir(parents=True)
     ran = machine.run(
         [PLACES[units.kind], *units.call(unit)],
-        deadline_seconds=RUN_SECONDS[units.kind] * slowdown,
+        deadline_seconds=target.whole_deadline_seconds(RUN_SECONDS[units.kind]),
         fault_log=folder / "faults.jsonl",
     )
     (folder / "log").write_bytes(ran.output)

@@ -20,6 +20,7 @@ from harness.core.processes import environment, fork_server, process
 from harness.core.processes.fork_server import ForkServer
 from harness.core.processes.scheduling import UsableTime
 from harness.core.strict_toml import ROOT
+from harness.core.timeouts import if_slow
 from harness.record import run_folder
 from harness.record.run_folder import CellRecord
 from harness.run.cell_spec import write_cell
@@ -85,6 +86,14 @@ def cell_server() -> Iterator[ForkServer]:
             yield server
 
 
+def deadline_seconds(spec: CellSpec) -> float:
+    """The deadline of a cell."""
+    patient = spec.runner.target.host_deadline_seconds
+    usual = spec.deadline_seconds or CELL_SECONDS["full" if spec.patient else spec.tier]
+    # The limit of an open-ended suite is the user's own.
+    return max(patient(usual), (spec.limit_seconds or 0) + patient(MARGIN_SECONDS))
+
+
 class _OwnProgress:
     """What a cell says of its progress, in a file of its folder."""
 
@@ -115,10 +124,7 @@ def run_cell(
     write_cell(folder / "cell.json", spec)
     result = process.run(
         [*pytest_command([*spec.tests_of, spec.suite], folder / "cell.json"), *(["--exitfirst"] if fail_fast else [])],
-        deadline_seconds=max(
-            spec.deadline_seconds or CELL_SECONDS["full" if spec.patient else spec.tier],
-            (spec.limit_seconds or 0) + MARGIN_SECONDS,
-        ),
+        deadline_seconds=deadline_seconds(spec),
         log=folder / "pytest.log",
         folder=ROOT,
         environment=environment.for_cell(),
@@ -165,12 +171,15 @@ def pytest_command(suites: Sequence[str], cell: Path) -> list[str | Path]:
     ]
 
 
-def cell_problem(result: process.Result, folder: Path) -> str:
-    """Why a cell's process gives no trustworthy result; empty when pytest returned 0 (passed) or 1 (failed)."""
+def cell_problem(result: process.Result, folder: Path, *, multiplier: float = 1.0) -> str:
+    """Why a cell's process gives no trustworthy result; empty when pytest returned 0 (passed) or 1 (failed).
+
+    `multiplier`: the factor of its deadline.
+    """
     if result.code == ExitCode.INFRASTRUCTURE and (folder / run_folder.PROBLEM).is_file():
         return (folder / run_folder.PROBLEM).read_text("utf-8").strip().removeprefix("error: ")
     if result.expired:
-        return f"it did not end within {result.seconds:.0f} s"
+        return f"it did not end within {result.seconds:.0f} s; {if_slow(multiplier)}"
     if result.code in {0, 1}:
         return ""
     return f"its test process ended with status {result.code}: {_last_line(result.text)}"
@@ -182,7 +191,7 @@ def _problem_and_kind(spec: CellSpec, result: process.Result) -> tuple[str, Prob
         return f"none of its tests match --test {' '.join(spec.tests)}", "absent"
     if spec.without and result.code == NO_TESTS_COLLECTED:
         return "the change can reach none of its tests", "absent"
-    problem = cell_problem(result, spec.folder)
+    problem = cell_problem(result, spec.folder, multiplier=spec.runner.target.timeout_multiplier)
     return problem, "deadline" if result.expired else "crash" if problem else ""
 
 

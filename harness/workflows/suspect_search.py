@@ -171,7 +171,7 @@ class _Search:
 
     def __init__(self, bench: Workbench, folder: Path, run: RunRecord, finding: Finding, target: str) -> None:
         self.folder = folder
-        self.bench = bench.with_toolchain(run.toolchain)
+        self.bench = bench.with_timeouts(run.timeout_multiplier).with_toolchain(run.toolchain)
         self.run = run
         self.finding = finding
         self.target = target

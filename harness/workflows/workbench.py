@@ -37,9 +37,10 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     offline: bool = False
 
     @classmethod
-    def default(cls, *, offline: bool = False) -> Workbench:
+    def default(cls, *, offline: bool = False, timeout_multiplier: float = 1.0) -> Workbench:
         """The project's catalog, the user's cache, and progress on standard error."""
-        return cls(catalog=Catalog(), cache=Cache.default(), progress=Progress(), offline=offline)
+        catalog = Catalog(timeout_multiplier=timeout_multiplier)
+        return cls(catalog=catalog, cache=Cache.default(), progress=Progress(), offline=offline)
 
     @property
     def fetcher(self) -> Fetcher:
@@ -58,7 +59,12 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
 
     def emulators(self, flavour: Flavour = "pinned") -> Emulators:
         """Builds the emulators of a flavour into the cache, or finds them there."""
-        return Emulators(self.cache, self.fetcher, self.progress, flavour=flavour)
+        patience = self.catalog.timeout_multiplier
+        return Emulators(self.cache, self.fetcher, self.progress, flavour=flavour, timeout_multiplier=patience)
+
+    def with_timeouts(self, multiplier: float) -> Workbench:
+        """The same workbench, which waits at least this many times longer than usual: `Catalog.with_timeouts`."""
+        return msgspec.structs.replace(self, catalog=self.catalog.with_timeouts(multiplier))
 
     def with_toolchain(self, name: str) -> Workbench:
         """The same workbench with a family's toolchains instead of the targets' own. Fetches the family's compiler.

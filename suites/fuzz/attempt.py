@@ -139,7 +139,8 @@ class _Pair:
 
 
 def _native_client(oracle: Guest) -> Client:
-    return Client.at_socket(oracle.upstream, deadline_seconds=NATIVE_SECONDS)
+    deadline = oracle.runner.target.host_deadline_seconds(NATIVE_SECONDS)
+    return Client.at_socket(oracle.upstream, deadline_seconds=deadline)
 
 
 class _Side:

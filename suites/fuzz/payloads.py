@@ -30,7 +30,8 @@ def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
 
     The same seed gives the same payloads: hash tables of several elements are excluded, because their order is random.
     """
-    with Client.at_socket(run.servers.oracle().upstream, deadline_seconds=20) as client:
+    oracle = run.servers.oracle()
+    with Client.at_socket(oracle.upstream, deadline_seconds=oracle.runner.target.host_deadline_seconds(20)) as client:
         for _ in range(50):
             compression = session.random.choice(("yes", "no"))
             session.reset_oracle()

@@ -42,7 +42,7 @@ def test_files(cell_run: CellSession, emptying: Emptying) -> None:
         cell_run, emptying, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
     )
     oracle = cell_run.servers.oracle()
-    with Client.at_socket(oracle.upstream, deadline_seconds=20) as client:
+    with Client.at_socket(oracle.upstream, deadline_seconds=oracle.runner.target.host_deadline_seconds(20)) as client:
         least = arities(client.command("COMMAND")) if sanitises else None  # type: ignore[arg-type]
         assert client.command("SAVE") == b"OK"
     saved = oracle.read(RDB)

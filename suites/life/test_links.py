@@ -239,7 +239,7 @@ def test_keys_that_migrate_arrive_as_they_were(
     )
     assert not lines, "; ".join(lines[:3])
     # MIGRATE sends the remaining time to live, and not the time at which a key expires.
-    limit = SOON_MILLISECONDS * goal.runner.target.slowdown
+    limit = goal.runner.target.whole_deadline_seconds(SOON_MILLISECONDS)
     for key, entry in due.items():
         times = entry.expires, found[key].expires
         assert times == (None, None) or 0 <= int(times[1] or 0) - int(times[0] or 0) < limit, f"{key}: {times}"

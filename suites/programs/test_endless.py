@@ -128,11 +128,13 @@ def watching(programs: Programs, port: int, target: str) -> dict[bytes, bytes]:
     """
     replies: list[Reply] = []
 
+    timeout = programs.cell.runner.target.host_deadline_seconds(SECONDS)
+
     def ask() -> None:
         # The sentinel does not listen yet, or no longer.
         with (
             contextlib.suppress(ConnectionError),
-            Client(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)) as client,
+            Client(socket.create_connection(("127.0.0.1", port), timeout=timeout)) as client,
         ):
             replies.append(client.command("SENTINEL", "MASTER", "watched"))
             client.command("SENTINEL", "SET", "watched", "failover-timeout", BEYOND)

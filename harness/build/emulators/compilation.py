@@ -13,6 +13,7 @@ from harness.build.emulators.qemu_source import QEMU_FOLDER, qemu_key, unpacked_
 from harness.core.digests import key_of, refuse_edited
 from harness.core.model import Record
 from harness.core.processes import environment, process
+from harness.core.timeouts import if_slow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,12 +42,23 @@ class CrossHost(Record, frozen=True):
 class QemuCompiler:
     """Compiles emulators for one kind of machine."""
 
-    def __init__(self, cache: Cache, fetcher: Fetcher, progress: Progress, host: CrossHost | None = None) -> None:
-        """`host`: what runs the emulators; None: this machine."""
+    def __init__(
+        self,
+        cache: Cache,
+        fetcher: Fetcher,
+        progress: Progress,
+        host: CrossHost | None = None,
+        *,
+        timeout_multiplier: float = 1.0,
+    ) -> None:
+        """`host`: what runs the emulators; None: this machine. `timeout_multiplier`: how many times longer than usual a
+        compilation may take.
+        """
         self.cache = cache
         self.fetcher = fetcher
         self.progress = progress
         self.host = host
+        self.timeout_multiplier = timeout_multiplier
 
     def key(self, qemu: Qemu) -> str:
         """Content address of what it compiles now."""
@@ -80,7 +92,7 @@ class QemuCompiler:
                 process.run_successfully(
                     command,
                     problem="QEMU does not build here",
-                    deadline_seconds=BUILD_SECONDS,
+                    deadline_seconds=BUILD_SECONDS * self.timeout_multiplier,
                     log=log,
                     folder=work / "source" if number == 0 else work / "build",
                     environment={
@@ -89,6 +101,7 @@ class QemuCompiler:
                         **(cross.environment if cross is not None else {}),
                     },
                     remedy="plumb doctor; or --emulator distro, which enforces less, as its canaries will show",
+                    remedy_if_late=if_slow(self.timeout_multiplier),
                 )
             refuse_edited(self.key(qemu), key, str(QEMU_FOLDER))
             yield {name: work / "build" / f"qemu-{name}" for name in names}

@@ -35,12 +35,15 @@ class Emulators:
         *,
         flavour: Flavour = "pinned",
         host: CrossHost | None = None,
+        timeout_multiplier: float = 1.0,
     ) -> None:
-        """`host`: whose emulators they are; None: this machine's."""
+        """`host`: whose emulators they are; None: this machine's. `timeout_multiplier`: how many times longer than
+        usual a compilation may take.
+        """
         self.cache = cache
         self.progress = progress
         self.flavour = flavour
-        self.compiler = QemuCompiler(cache, fetcher, progress, host)
+        self.compiler = QemuCompiler(cache, fetcher, progress, host, timeout_multiplier=timeout_multiplier)
 
     def prepare(self, specs: Sequence[EmulatorSpec]) -> dict[str, Path]:
         """QEMU name -> emulator program, for every user-mode emulator among the specs.

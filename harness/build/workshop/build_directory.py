@@ -20,6 +20,7 @@ from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import COMPILED_IN
 from harness.core.processes import process
+from harness.core.timeouts import if_slow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +74,7 @@ class BuildDirectory:
         self._listed = ""
         """A digest of the names of the tree's files."""
         self._configured: dict[str, str] = {}
+        self._deadline_seconds = plan.tools.deadline_seconds(BUILD_SECONDS)
 
     def prepare(self) -> None:
         """Copy the tree and write the compilers' wrappers. Raises InfrastructureError if the tree has been edited."""
@@ -160,11 +162,18 @@ class BuildDirectory:
         (self.tree / "src" / "Makefile.dep").touch()
         result = process.run(
             command,
-            deadline_seconds=BUILD_SECONDS,
+            deadline_seconds=self._deadline_seconds,
             log=self.log,
             folder=folder or self.tree,
             environment=self.environment(),
         )
+        if result.expired:
+            raise InfrastructureError(
+                f"the build of {self.plan.title} did not end within {self._deadline_seconds:g} s",
+                where=str(self.work),
+                log=str(self.log),
+                remedy=if_slow(self.tools.timeout_multiplier),
+            )
         for sign, what, remedy in _MACHINE_FAULTS:
             if result.code != 0 and sign in result.text:
                 raise InfrastructureError(what, where=str(self.work), log=str(self.log), remedy=remedy)
@@ -188,7 +197,9 @@ class BuildDirectory:
 
         def preprocess(folder: Path, words: list[str]) -> str:
             environment = self.environment()
-            return process.run(words, deadline_seconds=BUILD_SECONDS, folder=folder, environment=environment).text
+            return process.run(
+                words, deadline_seconds=self._deadline_seconds, folder=folder, environment=environment
+            ).text
 
         known = made.known(self._sources, self.recipe, preprocess)
         if known is not None:

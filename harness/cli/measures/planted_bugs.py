@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 @options.on
 @options.insecure
 @campaign_option.folder_option("With --on, the campaign's folder; with --sample, the sample's")
+@options.timeout_multiplier
 @options.as_json
 def mutate(
     names: tuple[str, ...],
@@ -76,6 +77,7 @@ def mutate(
     on: str,
     insecure: bool,
     folder: Path | None,
+    timeout_multiplier: float,
     as_json: bool,
 ) -> ExitCode:
     """Plant known bugs and check that each one is found.
@@ -87,7 +89,7 @@ def mutate(
     allowed = may_install(install)
     _refuse_unused(click.get_current_context(), generate=generate, sampled=size is not None)
     if generate:
-        bench = Workbench.default(offline=offline)
+        bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
         if size is None:
             campaign_option.refuse_folder(folder)
             return _list_mutants(bench, server, names, as_json=as_json)
@@ -97,6 +99,7 @@ def mutate(
     if on:
         common = [word for target in targets for word in ("--target", target)]
         common += ["--offline"] if offline else []
+        common += ["--timeout-multiplier", f"{timeout_multiplier:g}"]
         common += ["--install" if allowed else "--no-install", "--json"]
         reports = campaign_spread.commands_on(
             Progress(),
@@ -112,7 +115,12 @@ def mutate(
         campaign_option.refuse_folder(folder)
         rows = [
             # Each has its own progress, because a run records only the durations of its own stages.
-            campaign.mutate(Workbench.default(offline=offline), mutation, targets=targets, install=allowed)
+            campaign.mutate(
+                Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier),
+                mutation,
+                targets=targets,
+                install=allowed,
+            )
             for mutation in chosen
         ]
     if as_json:

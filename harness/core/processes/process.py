@@ -312,18 +312,26 @@ def run_successfully(
     deadline_seconds: float,
     where: str = "",
     remedy: str = "",
+    remedy_if_late: str = "",
     log: Path | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Result:
-    """Run a command that must succeed. Otherwise raise InfrastructureError with `problem` and the reason."""
+    """Run a command that must succeed. Otherwise raise InfrastructureError with `problem` and the reason.
+
+    `remedy_if_late`: the remedy if the deadline passed; empty for the same as for other reasons.
+    """
     result = run(command, deadline_seconds=deadline_seconds, log=log, folder=folder, environment=environment)
     if result.expired or result.code != 0:
         # Without a log, only the error keeps the output.
         output = result.text.strip().splitlines()[-5 if log else 0 :]
         late = [f"it did not end within {deadline_seconds:g} s"] if result.expired else []
         raise InfrastructureError(
-            problem, where=where, because="\n".join([*output, *late]), log=str(log or ""), remedy=remedy
+            problem,
+            where=where,
+            because="\n".join([*output, *late]),
+            log=str(log or ""),
+            remedy=(remedy_if_late or remedy) if late else remedy,
         )
     return result
 

@@ -56,6 +56,7 @@ def _facts(judgement: Judgement) -> str:
         + (f"`{level_text(judgement.optimisation)}` · " if judgement.optimisation else "")
         + (f"environment `{judgement.environment}` · " if judgement.environment != "usual" else "")
         + (f"io `{judgement.io}` · " if judgement.io != "unix" else "")
+        + (f"timeout multiplier {judgement.timeout_multiplier:g} · " if judgement.timeout_multiplier != 1 else "")
         + f"seed {judgement.seed} · {sum(judgement.stages.values()):.0f} s"
     )
 

@@ -14,22 +14,23 @@ if TYPE_CHECKING:
     from harness.core.sockets import Address
 
 REPLY_SECONDS = 1.0
+"""How long an answer at once may take, before a run's `--timeout-multiplier`."""
 
 
-def answers_ping(address: Address) -> bool:
+def answers_ping(address: Address, *, deadline_seconds: float = REPLY_SECONDS) -> bool:
     """Whether a server at that address answers PING at once."""
     try:
-        with connect(address, deadline_seconds=REPLY_SECONDS) as client:
+        with connect(address, deadline_seconds=deadline_seconds) as client:
             client.sendall(b"*1\r\n$4\r\nPING\r\n")
             return client.recv(64).startswith(b"+PONG")
     except OSError:
         return False
 
 
-def processed_commands(address: Address) -> int:
+def processed_commands(address: Address, *, deadline_seconds: float = REPLY_SECONDS) -> int:
     """The number of commands that the server there has processed (INFO); 0 when it does not reply."""
     try:
-        with Client(connect(address, deadline_seconds=REPLY_SECONDS)) as client:
+        with Client(connect(address, deadline_seconds=deadline_seconds)) as client:
             stats = client.command("INFO", "stats")
     except (OSError, hiredis.HiredisError):
         return 0

@@ -16,7 +16,7 @@ from harness.core.target_model import ORACLE
 from harness.record import run_folder
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
 from harness.run.server_process import WAITED, StartError
-from harness.run.servers.probes import answers_ping, processed_commands
+from harness.run.servers.probes import REPLY_SECONDS, answers_ping, processed_commands
 from harness.run.vm.guest import VirtualMachine
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from harness.run.session.current_test import CurrentTest
 
 
-def hangs(message: str, server: Address) -> bool:
+def hangs(message: str, server: Address, *, probe_seconds: float = REPLY_SECONDS) -> bool:
     """Whether a failed test's words say that a server which lives does not answer.
 
     A state that did not come about in time says nothing of that: such a server hangs if it does not answer PING.
+    `probe_seconds`: the deadline of that answer.
     """
     if WAITED in message:
-        return not answers_ping(server)
+        return not answers_ping(server, deadline_seconds=probe_seconds)
     return "TimeoutError" in message or "timed out" in message
 
 
@@ -159,10 +160,10 @@ class CellServers:
         fatal = guest is not self._survivor and guest.evidence.has_fault_of(guest.first_pid, faults_before)
         if fatal or "closed by" in message or "reset by" in message:
             guest.settle()
-        if fatal and guest.alive() and answers_ping(guest.upstream):
+        if fatal and guest.alive() and answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds):
             # It handles the signal, and goes on.
             self._survivor, fatal = guest, False
-        if guest.alive() and (fatal or hangs(message, guest.upstream)):
+        if guest.alive() and (fatal or hangs(message, guest.upstream, probe_seconds=guest.probe_seconds)):
             guest.hung()
         kept = keep_transcript(guest)
         if not guest.alive():
@@ -179,7 +180,7 @@ class CellServers:
         guest, self.present = self.present, None
         if guest is None:
             return
-        commands = processed_commands(guest.upstream) if guest.alive() else 0
+        commands = processed_commands(guest.upstream, deadline_seconds=guest.probe_seconds) if guest.alive() else 0
         self._deaths += not guest.alive()
         guest.__exit__()
         if self._recorder is not None:
@@ -217,7 +218,7 @@ class CellServers:
         oracle = self._oracle
         if self._oracle_silent:
             return f"the native build, which gives the expected replies, did not start: {self._oracle_silent}"
-        if oracle is None or (oracle.alive() and answers_ping(oracle.upstream)):
+        if oracle is None or (oracle.alive() and answers_ping(oracle.upstream, deadline_seconds=oracle.probe_seconds)):
             return ""
         # A crash that it still reports is no silence.
         if oracle.settle():

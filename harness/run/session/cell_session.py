@@ -61,7 +61,7 @@ class CellSession:
             # Canaries speak for the emulator as the target's other cells use it.
             plugin_for = self.recorder.plugin_for if self.recorder is not None else None
             return emulated(self.cell.canary, self.cell.runner, plugin_for=plugin_for)
-        return on_machine(Path(CANARY), self.servers.host.machine(), self.cell.runner.target.slowdown)
+        return on_machine(Path(CANARY), self.servers.host.machine(), self.cell.runner.target)
 
     def plugin_for(self, program: Path) -> str:
         """What the emulator loads for a program beside the server; empty where nobody notes what that executes."""
@@ -77,9 +77,7 @@ class CellSession:
             program = self.cell.units.program
             plugin = self.recorder.plugin_for(program) if self.recorder is not None and program is not None else ""
             return unit_runner.run_emulated(self.cell.units, runner, name, folder, plugin=plugin)
-        return unit_runner.run_on_machine(
-            self.cell.units, self.servers.host.machine(), runner.target.slowdown, name, folder
-        )
+        return unit_runner.run_on_machine(self.cell.units, self.servers.host.machine(), runner.target, name, folder)
 
     def run_unit_natively(self, name: str) -> UnitRun:
         """Run a unit natively for comparison: its result is not evidence against the target."""

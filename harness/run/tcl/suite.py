@@ -39,6 +39,7 @@ class Interpreter:
 
     def __init__(self, files: Sequence[Path], cell: CellSpec) -> None:
         options = ["--client", str(cell.tcl_client), "--seed", str(cell.seed), "--tier", cell.tier]
+        self._list_seconds = cell.runner.target.host_deadline_seconds(LIST_SECONDS)
         self._command = ["tclsh", str(RUNNER), "--serve", *options, *map(str, files)]
         self._dialogue: LineProcess | None = None
         self._tests: dict[Path, list[tuple[str, str]]] = {file: [] for file in files}
@@ -68,7 +69,7 @@ class Interpreter:
             if shutil.which("tclsh") is None:
                 raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
             self._dialogue = LineProcess(self._command)
-            answer = self._dialogue.read(last="over: TESTS", deadline_seconds=LIST_SECONDS)
+            answer = self._dialogue.read(last="over: TESTS", deadline_seconds=self._list_seconds)
             if answer.end != "complete":
                 self.close()
                 where = str(next(iter(self._tests)).parent)

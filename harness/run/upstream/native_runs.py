@@ -75,6 +75,9 @@ class NativeRuns:
         if file.name not in self._known:
             parts = [RECIPE, self._spec.native_key, sha256_of(OVERLAY), sha256_of(self._spec.launcher), file.name]
             parts += ["external"] if self._oracle is not None else []
+            # A test that failed for want of patience may pass with more.
+            multiplier = self._cell.runner.target.timeout_multiplier
+            parts += [f"timeouts times {multiplier:g}"] if multiplier != 1 else []
             key = key_of(parts)
             try:
                 folder = self._cache.folder("upstream-native", key, lambda into: self._keep(file, into))
@@ -96,9 +99,12 @@ class NativeRuns:
         self._say(f"{file.name} on this machine")
         merged: dict[str, UpstreamTest] = {}
         seconds, done, started = 0.0, False, 0
+        target = self._cell.peers["native"].runner.target
         settings = FileRunSettings(
-            target=self._cell.peers["native"].runner.target,
-            pace=Pace(patience=1.0, stall_seconds=STALL_SECONDS),
+            target=target,
+            pace=Pace(
+                patience=target.host_deadline_seconds(1.0), stall_seconds=target.host_deadline_seconds(STALL_SECONDS)
+            ),
             homes=[],
             server=self._oracle().access.endpoint if self._oracle is not None else None,
             private=self._private,

@@ -258,11 +258,12 @@ class UpstreamSession:
         )
 
     def _pace(self, native: NativeRun) -> Pace:
-        slowdown = self._cell.runner.target.slowdown
+        target = self._cell.runner.target
         slowest = max((test.seconds for test in native.tests), default=0.0)
         return Pace(
-            patience=min(max(slowdown / 3, 1.0), MOST_PATIENCE),
-            stall_seconds=max(STALL_SECONDS * slowdown / 3, STALL_SECONDS) + SLOWEST_TIMES * slowdown * slowest,
+            patience=min(target.deadline_seconds(1.0), target.host_deadline_seconds(MOST_PATIENCE)),
+            # This machine itself has measured the slowest test.
+            stall_seconds=target.deadline_seconds(STALL_SECONDS) + SLOWEST_TIMES * target.slowdown * slowest,
         )
 
     def _progress(self, text: str) -> None:

@@ -129,7 +129,8 @@ def _cells(catalog: Catalog, request: Request, part: Job) -> list[Cell]:
 def _deadline_seconds(catalog: Catalog, request: Request, cells: Sequence[Cell]) -> float:
     """How long a worker may take for a job's cells, one after the other, after all that they require is built."""
     deadlines = [catalog.suites[cell.suite].deadline_seconds or CELL_SECONDS[request.tier] for cell in cells]
-    return SET_UP_SECONDS + sum(deadlines) + 2 * (request.limit_seconds or 0) * len(cells)
+    limits = 2 * (request.limit_seconds or 0) * len(cells)
+    return catalog.timeout_multiplier * (SET_UP_SECONDS + sum(deadlines)) + limits
 
 
 def _islands(request: Request) -> int:
@@ -185,6 +186,7 @@ def _words(catalog: Catalog, request: Request, part: Job, *, warnings: str) -> l
     words = [*begin, *(word for target in part.targets for word in ("--target", target))]
     words += ["--server", SERVER, "--policy", rules.base_name(request.policy), "--optimisation", request.optimisation]
     words += ["--toolchain", catalog.family, "--allocator", request.allocator]
+    words += ["--timeout-multiplier", f"{catalog.timeout_multiplier:g}"]
     words += ["--environment", request.environment, *request.settings.words]
     words += ["--io", request.io, "--emulator", request.emulator, "--seed", str(request.seed)]
     words += ["--warnings", warnings, "--known", KNOWN, "--run", RUN, "--jobs", "1"]

@@ -128,6 +128,7 @@ def _record(bench: Workbench, targets: list[Target], records: list[CellRecord]) 
         optimisation="",
         emulator="pinned",
         seed=0,
+        timeout_multiplier=catalog.timeout_multiplier,
         targets=[target.name for target in targets],
         suites=[CANARY_SUITE],
         binaries={},

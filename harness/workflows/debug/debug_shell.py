@@ -121,7 +121,8 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     A reproducer's requests are sent once the server answers.
     Raises PlumblineError for a server that cannot be built or started.
     """
-    bench = bench.with_toolchain(reproducer.toolchain) if reproducer else bench
+    if reproducer is not None:
+        bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
     catalog, progress = bench.catalog, bench.progress
     target = debuggable(catalog, session.target)
     if reproducer is not None and reproducer.unit:
@@ -194,7 +195,7 @@ def _gdb(target: Target) -> str:
 
 def _send(guest: Guest, reproducer: Reproducer) -> None:
     """Send the recorded requests once the server answers, which it does when gdb lets it run."""
-    while not answers_ping(guest.upstream):
+    while not answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds):
         time.sleep(POLL_SECONDS)
     transcript.send_again(guest.access.path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
 

@@ -224,7 +224,7 @@ def instructions_so_far(guest: VmGuest, machine: Machine) -> int:
 
 def run_inside(machine: Machine, target: Target, words: Sequence[str]) -> str:
     """The output of a program in the machine. Raises InfrastructureError unless it ends with 0."""
-    result = machine.run(words, deadline_seconds=RUN_SECONDS * target.slowdown, traced=False)
+    result = machine.run(words, deadline_seconds=target.whole_deadline_seconds(RUN_SECONDS), traced=False)
     if result.end is None or (result.end.how, result.end.number) != ("exit", 0):
         how = "did not end" if result.end is None else f"ended with {result.end.how} {result.end.number}"
         raise InfrastructureError(

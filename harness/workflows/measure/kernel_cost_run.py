@@ -185,7 +185,7 @@ def held_child(guest: VmGuest, machine: Machine, workload: BenchWorkload) -> int
 def _await_end_of_child(guest: VmGuest, workload: BenchWorkload) -> None:
     """Wait until the server knows that its child has ended. Raises InconclusiveError if it failed or does not end."""
     fields = CHILD_FIELDS[workload.during]
-    deadline = time.monotonic() + CHILD_SECONDS * guest.runner.target.slowdown
+    deadline = time.monotonic() + guest.runner.target.whole_deadline_seconds(CHILD_SECONDS)
     while (state := _info(guest))[fields.running] != "0":
         if time.monotonic() > deadline:
             raise InconclusiveError(f"{workload.name}: the child did not end")

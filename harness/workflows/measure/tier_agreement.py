@@ -95,7 +95,7 @@ def compare_tiers(bench: Workbench, names: Sequence[str]) -> list[AgreementRow]:
                         machine = host.machine()
                         if policy.mode is not None:
                             machine.set_alignment(policy.mode)
-                        perform = canary.on_machine(Path(CANARY), machine, target.slowdown)
+                        perform = canary.on_machine(Path(CANARY), machine, target)
                         kernel = canary.perform_all(perform, target, accesses)
                         for case in canary.cases(runner):
                             if case.access.name in kernel:

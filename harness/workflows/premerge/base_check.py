@@ -73,6 +73,7 @@ def _identity(bench: Workbench, request: Request, content: str) -> list[str]:
                 request.emulator,
                 request.seed,
                 request.warnings,
+                bench.catalog.timeout_multiplier,
                 shlex.join(request.settings.words),
             ),
         ),

@@ -44,6 +44,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         cells=records,
         allocator=request.allocator,
         toolchain=catalog.family,
+        timeout_multiplier=catalog.timeout_multiplier,
         environment=request.environment,
         io=request.io,
         tests=request.tests,

@@ -140,6 +140,7 @@ def _record(setup: TargetSetup, asked: Execution, records: list[CellRecord], rev
         optimisation="",
         emulator="pinned",
         seed=0,
+        timeout_multiplier=catalog.timeout_multiplier,
         targets=[target.name],
         suites=[CANARY_SUITE, program_launch.SUITE],
         binaries={},

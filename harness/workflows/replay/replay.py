@@ -74,7 +74,7 @@ class Replayer:
     """Replays variants of a reproducer that differ in their requests alone: their tree and target are opened once."""
 
     def __init__(self, bench: Workbench, reproducer: Reproducer, *, server: str) -> None:
-        bench = bench.with_toolchain(reproducer.toolchain)
+        bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
         catalog = bench.catalog
         target = catalog.targets[select("target", [reproducer.target], catalog.targets)[0]]
         self._tree = bench.open_server(server or reproducer.server, reproducer.settings, packages=True)

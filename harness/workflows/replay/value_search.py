@@ -58,7 +58,7 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
 
     Raises UsageError for a finding whose commands are not known, and InconclusiveError where nothing was recorded.
     """
-    bench = bench.with_toolchain(reproducer.toolchain)
+    bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
     shortened = shortening.shorten(bench, reproducer)
     if not shortened.stream:
         raise UsageError("no values to compare", where=reproducer.finding, because="its commands are not known")

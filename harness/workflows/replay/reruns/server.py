@@ -195,7 +195,10 @@ def _with(observation: Observation, found: reply_comparison.ReplyDifference | No
 def _answers(guest: Guest) -> bool:
     """Whether the guest still answers a new client before a reply's deadline."""
     deadline = time.monotonic() + guest.deadline_seconds
-    while not (served := answers_ping(guest.upstream)) and guest.alive() and time.monotonic() < deadline:
+    patience = guest.probe_seconds
+    while not (served := answers_ping(guest.upstream, deadline_seconds=patience)) and time.monotonic() < deadline:
+        if not guest.alive():
+            break
         time.sleep(POLL_SECONDS)
     return served or not guest.alive()
 

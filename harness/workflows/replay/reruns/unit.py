@@ -28,7 +28,7 @@ def run_unit(
     if host is None:
         ran = unit_runner.run_emulated(units, runner, unit, place)
     else:
-        ran = unit_runner.run_on_machine(units, host.machine(), runner.target.slowdown, unit, place)
+        ran = unit_runner.run_on_machine(units, host.machine(), runner.target, unit, place)
     own = units.kind == "selftests"
     lines = selftests.lines(ran) if own else unit_runner.lines(ran)
     complete = not selftests.complaints(ran) if own else unit_runner.complete(ran, unit)

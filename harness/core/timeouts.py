@@ -1,0 +1,32 @@
+"""How long to wait on a slow machine: one factor for the deadlines that depend on the machine's speed.
+
+The deadlines are for a machine of the speed of a developer's. On a much slower one, such as an emulated computer,
+something that merely takes long would count as hanging. `--timeout-multiplier` is the factor, 1 by default. The catalog
+gives it to its targets and toolchains, and whatever waits asks one of them:
+
+Target.deadline_seconds          the start of a server, programs of the target: canaries, units, the server's tools
+Target.whole_deadline_seconds    a reply, the stop of a server, programs on a target's own kernel
+Target.host_deadline_seconds     a cell, Tcl, probes of a server: work of this machine
+Toolchain.deadline_seconds       compilers and make
+
+A server that hangs is still found, but later. The factor is never below 1, so a run finds nothing that only impatience
+would show.
+
+Not multiplied: the time limits that the user gives, the waits for a network or another process of Plumbline, commands
+of the system that have a hundred times as long as they need (dpkg-query, addr2line, objdump), and what the machines of
+the kernel tier do besides their servers (harness.run.vm: boot, requests to init, the watch of the network).
+"""
+
+from __future__ import annotations
+
+LARGEST_MULTIPLIER = 1000
+"""With more, some deadlines would be weeks long."""
+_STEP = 4
+
+
+def if_slow(multiplier: float) -> str:
+    """What to type after a deadline was missed that only a slow machine misses.
+
+    `multiplier`: that of the missed deadline.
+    """
+    return f"on a slow machine, --timeout-multiplier {min(_STEP * multiplier, LARGEST_MULTIPLIER):g}"
