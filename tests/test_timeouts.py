@@ -11,6 +11,8 @@ import pytest
 
 from harness.build import toolchain
 from harness.build.helper_program import compiled
+from harness.build.initramfs import Initramfs
+from harness.build.kernel import Kernel
 from harness.build.server_build import Builder
 from harness.build.sources.source_tree import open_tree
 from harness.build.workshop.build_plan import BuildPlan
@@ -28,6 +30,9 @@ from harness.plan.plan import make_plan
 from harness.record import run_folder
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
+from harness.run.vm.machine import Machine
+from harness.run.vm.qemu_process import QemuProcess
+from harness.run.vm.vm_image import VmImage
 from harness.workflows import cell_process
 from harness.workflows.campaign.job import check_jobs
 from harness.workflows.workbench import Workbench
@@ -151,6 +156,41 @@ def test_a_servers_reply_and_a_probe_have_the_factor(tmp_path: Path) -> None:
     usual, slow = (guest_of(tmp_path, "", patient(each, slowdown=15)) for each in (1, 20))
     assert (usual.deadline_seconds, slow.deadline_seconds) == (75, 1500)
     assert (usual.probe_seconds, slow.probe_seconds) == (1, 20)
+
+
+def image_of(folder: Path, multiplier: float) -> VmImage:
+    """A machine whose emulator makes no control socket."""
+    spec = Catalog().kernels["versatile"]
+    silent = msgspec.structs.replace(spec.machine, emulator="qemu-system-silent")
+    kernel = Kernel(
+        spec=msgspec.structs.replace(spec, machine=silent), key="", image=folder / "image", device_tree=None, seconds=0
+    )
+    archive = Initramfs(key="", archive=folder / "archive", places={})
+    return VmImage(kernel=kernel, initramfs=archive, timeout_multiplier=multiplier)
+
+
+def test_an_emulated_machine_has_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.run.vm.qemu_process.SOCKET_SECONDS", 0.2)
+    fakes.write(tmp_path / "bin" / "qemu-system-silent", "#!/bin/sh\nsleep 600\n", mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+    began = time.monotonic()
+    with pytest.raises(InfrastructureError, match="it has made no control socket"):
+        Machine(image_of(tmp_path, 5), tmp_path / "machine", sockets=tmp_path).__enter__()
+    assert time.monotonic() - began >= 1
+
+
+def test_an_answer_of_a_machines_init_has_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+
+    class Init:
+        def request(self, _verb: str, _payload: bytes, *, deadline_seconds: float) -> bytes:
+            waited.append(deadline_seconds)
+            return b""
+
+    monkeypatch.setattr(QemuProcess, "channel", Init())
+    for multiplier in (1, 20):
+        Machine(image_of(tmp_path, multiplier), tmp_path, sockets=tmp_path).request("ping")
+    assert waited == [30, 600]
 
 
 def test_a_cell_has_the_factor_and_the_users_own_limit_has_not(tmp_path: Path) -> None:

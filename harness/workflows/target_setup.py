@@ -194,13 +194,15 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
                 bench.progress.stage("boot", f"booting {spec.name}"),
                 tempfile.TemporaryDirectory(prefix="plumb-") as short,
             ):
-                state = snapshot(bench.cache, kernel, archive, sockets=Path(short))
+                multiplier = self.target.timeout_multiplier
+                state = snapshot(bench.cache, kernel, archive, sockets=Path(short), timeout_multiplier=multiplier)
         return VmImage(
             kernel=kernel,
             initramfs=archive,
             snapshot=state,
             mode=mode if rules.has_switch(self.target) else None,
             counted=counted,
+            timeout_multiplier=self.target.timeout_multiplier,
         )
 
 

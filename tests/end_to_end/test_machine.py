@@ -283,15 +283,14 @@ def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> Non
 def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("harness.run.vm.qemu_process.BOOT_SECONDS", 4.0)
+    monkeypatch.setattr("harness.run.vm.qemu_process.BOOT_SECONDS", 2.0)
     kernel = built("versatile")
     deaf = msgspec.structs.replace(kernel.spec.machine, control="/dev/absent")
     spec = msgspec.structs.replace(kernel.spec, machine=deaf)
     files = archive(kernel, "armv5", {})
+    image = VmImage(kernel=msgspec.structs.replace(kernel, spec=spec), initramfs=files, timeout_multiplier=2.0)
     with pytest.raises(InfrastructureError, match="not ready within 4 s") as caught:
-        Machine(
-            VmImage(kernel=msgspec.structs.replace(kernel, spec=spec), initramfs=files), tmp_path, sockets=tmp_path
-        ).__enter__()
+        Machine(image, tmp_path, sockets=tmp_path).__enter__()
     assert "Run /init as init process" in caught.value.because
     # It was tried twice, and both have left their words.
     assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text()

@@ -155,7 +155,7 @@ class VmGuest(Guest):
     def kill(self, *, grace_seconds: float = 0.0) -> None:
         """End the server; the machine keeps running."""
         assert self._machine is not None
-        deadline = time.monotonic() + KILL_SECONDS + grace_seconds
+        deadline = time.monotonic() + self.runner.target.host_deadline_seconds(KILL_SECONDS) + grace_seconds
         with contextlib.suppress(RefusedError, InfrastructureError):
             self._machine.kill(self._pid)
             while self.poll() is None and time.monotonic() < deadline:

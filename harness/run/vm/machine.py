@@ -71,6 +71,7 @@ class Machine:
         self.image = image
         self.kernel = image.kernel
         self.folder = folder
+        self._request_seconds = image.deadline_seconds(REQUEST_SECONDS)
         self._fault_log = folder / "faults.jsonl"
         self._fault_logs: dict[int, Path] = {}
         """Number of a started program -> where its faults are recorded, if not in `fault_log`."""
@@ -108,12 +109,13 @@ class Machine:
 
     # Requests. All of these raise InfrastructureError when the machine does not answer.
 
-    def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float = REQUEST_SECONDS) -> bytes:
+    def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float | None = None) -> bytes:
         """Send one request to init (toolchains/kernels/init/init.c lists them). Raises RefusedError where init cannot
         serve it.
         """
         try:
-            return self._computer.channel.request(verb, payload, deadline_seconds=deadline_seconds)
+            deadline = deadline_seconds or self._request_seconds
+            return self._computer.channel.request(verb, payload, deadline_seconds=deadline)
         except ChannelError as error:
             raise self._computer.problem(str(error)) from error
 
@@ -258,7 +260,7 @@ class Machine:
             with contextlib.suppress(RefusedError):
                 # It may have ended just now.
                 self.kill(pid)
-            self.wait(pid, deadline_seconds=REQUEST_SECONDS)
+            self.wait(pid, deadline_seconds=self._request_seconds)
         written = self.read(output)
         self.forget(pid)
         return ProcessResult(pid=pid, end=end, output=written)
@@ -272,7 +274,7 @@ class Machine:
         channel = self._computer.channel
         while not self._ended.wait(self._pulse_seconds):
             with contextlib.suppress(ChannelError, RefusedError):
-                channel.request("ping", deadline_seconds=REQUEST_SECONDS)
+                channel.request("ping", deadline_seconds=self._request_seconds)
 
     def _on_event(self, frame: ChannelFrame) -> None:
         if frame.word == "ended":

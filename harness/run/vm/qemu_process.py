@@ -175,12 +175,13 @@ class QemuProcess:
         command = emulator_command(self.image, folder, self._ports)
         with self.emulator_log.open("wb") as log:
             self._process = process.start(command, output=log, folder=self.folder)
-        deadline = time.monotonic() + SOCKET_SECONDS
+        socket_seconds = self.image.deadline_seconds(SOCKET_SECONDS)
+        deadline = time.monotonic() + socket_seconds
         while not (folder / "qmp").exists():
             if not self.alive() or time.monotonic() > deadline:
                 raise self.problem("it has made no control socket")
             time.sleep(POLL_SECONDS)
-        self._qmp = Qmp(folder / "qmp", deadline_seconds=SOCKET_SECONDS)
+        self._qmp = Qmp(folder / "qmp", deadline_seconds=socket_seconds)
         if self._control_port is None:
             # The guest has not run yet, so that no event can be missed.
             self._connect(folder / "control")
@@ -189,8 +190,9 @@ class QemuProcess:
         if self._channel is not None:
             self._channel.close()
         pid = self.pid
+        deadline = self.image.deadline_seconds(SOCKET_SECONDS)
         self._channel = Channel(
-            place, self._take, deadline_seconds=SOCKET_SECONDS, clock=lambda: scheduling.usable_clock(pid)
+            place, self._take, deadline_seconds=deadline, clock=lambda: scheduling.usable_clock(pid)
         )
 
     def _take(self, frame: ChannelFrame) -> None:
@@ -215,14 +217,15 @@ class QemuProcess:
     def _boot(self) -> None:
         assert self._qmp is not None
         self._qmp.execute("cont")
+        deadline = self.image.deadline_seconds(BOOT_SECONDS)
         started = scheduling.usable_clock(self.pid)
         while not self._ready:
             took = scheduling.usable_clock(self.pid) - started
             # Not every machine can be reset: a panic may leave it hanging.
             if self._panicked():
                 raise ChannelError("boot: a panic")
-            if took > BOOT_SECONDS:
-                raise HungBootError(f"boot: not ready within {BOOT_SECONDS:.0f} s")
+            if took > deadline:
+                raise HungBootError(f"boot: not ready within {deadline:.0f} s")
             if self._control_port is not None:
                 # The emulator accepts connections before the guest is ready, and then closes or forgets them.
                 self._connect(self.endpoint(self._control_port))

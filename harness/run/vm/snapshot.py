@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from harness.core.cache import Cache
 
 
-def snapshot(cache: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Path) -> Path | None:
+def snapshot(
+    cache: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Path, timeout_multiplier: float = 1.0
+) -> Path | None:
     """The saved state of a machine that has just booted, made if it is not in the cache; None where there can be none.
+
+    `timeout_multiplier`: how many times longer than usual its boot may take.
 
     Raises InfrastructureError when the machine does not boot, or its state cannot be saved.
     """
@@ -29,7 +33,8 @@ def snapshot(cache: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Pat
     key = key_of([kernel.key, initramfs.key, emulator, json_codec.encode(kernel.spec.machine).decode()])
 
     def fill(into: Path) -> None:
-        with Machine(VmImage(kernel=kernel, initramfs=initramfs), into / "machine", sockets=sockets) as machine:
+        image = VmImage(kernel=kernel, initramfs=initramfs, timeout_multiplier=timeout_multiplier)
+        with Machine(image, into / "machine", sockets=sockets) as machine:
             machine.save(into / "state")
 
     return cache.folder("snapshots", f"{kernel.spec.name}-{key}", fill) / "state"

@@ -20,3 +20,9 @@ class VmImage(Record, frozen=True):
     """What is written to the kernel's alignment file; None where it has none."""
     counted: bool = False
     """Its clocks count instructions, a nanosecond each."""
+    timeout_multiplier: float = 1.0
+    """How many times longer than usual to wait for it (`--timeout-multiplier`)."""
+
+    def deadline_seconds(self, base_seconds: float) -> float:
+        """The deadline of a task of the machine itself: its boot, or an answer of its init."""
+        return base_seconds * self.timeout_multiplier
