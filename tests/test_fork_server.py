@@ -107,6 +107,22 @@ def test_without_its_server_a_process_is_started_as_any_other(server: ForkServer
         assert (result.code, result.text) == (0, "new\n")
 
 
+@pytest.mark.parametrize(("deadline_seconds", "spawned"), [(0.2, False), (60.0, True)])
+def test_a_server_that_imports_for_longer_than_its_deadline_is_given_up(
+    tmp_path: Path, deadline_seconds: float, *, spawned: bool
+) -> None:
+    command = [sys.executable, "-I", "-B", "-c", f"import time; time.sleep(1)\n{PROGRAM}"]
+    environment = process.PLAIN_ENVIRONMENT
+    with (
+        ForkServer(command, folder=tmp_path, environment=environment, deadline_seconds=deadline_seconds) as slow,
+        (tmp_path / "log").open("wb") as log,
+    ):
+        made = slow.spawn(["p", "pass"], log.fileno(), "token")
+        assert (made is not None) == spawned
+        if made is not None:
+            process.kill_group(made)
+
+
 def test_the_server_goes_when_it_is_left_and_what_it_became_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-B", "-c", PROGRAM]
     with (

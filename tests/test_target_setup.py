@@ -234,3 +234,11 @@ def test_a_run_names_the_oracles_program_where_the_native_target_has_none(tmp_pa
     native = UnbuiltTarget(setup=set_up(bench, ORACLE), runner=runner, problem="jemalloc does not compile")
     prepared = PreparedRun(tree=tree, targets={ORACLE: native}, peers={ORACLE: PeerServer(runner=runner, build=oracle)})
     assert run_record(bench, setup.request, prepared, []).binaries == {ORACLE: str(oracle.server_binary)}
+
+
+def test_a_run_records_the_factor_of_its_deadlines(tmp_path: Path, bench: Workbench) -> None:
+    tree = open_tree(fakes.server_tree(tmp_path / "redis-7.0.15"))
+    setup = run_setup(bench, tree)
+    prepared = PreparedRun(tree=tree, targets={}, peers={})
+    recorded = [run_record(each, setup.request, prepared, []) for each in (bench, bench.with_timeouts(20))]
+    assert [record.timeout_multiplier for record in recorded] == [1, 20]

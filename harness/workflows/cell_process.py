@@ -75,14 +75,15 @@ TESTS_FAILED, NO_TESTS_COLLECTED = 1, 5
 
 
 @contextlib.contextmanager
-def cell_server() -> Iterator[ForkServer]:
-    """The fork server of many cells.
+def cell_server(*, timeout_multiplier: float = 1.0) -> Iterator[ForkServer]:
+    """The fork server of many cells. `timeout_multiplier`: how many times longer than usual its imports may take.
 
     The cells of one suite share a folder for the compiled suite, which pytest would otherwise compile for each of them.
     """
     with tempfile.TemporaryDirectory(prefix="plumbline-", ignore_cleanup_errors=True) as compiled:
         command = [sys.executable, "-I", "-B", "-m", "harness.workflows.cell_process", compiled]
-        with ForkServer(command, folder=ROOT, environment=environment.for_cell()) as server:
+        deadline = fork_server.DEADLINE_SECONDS * timeout_multiplier
+        with ForkServer(command, folder=ROOT, environment=environment.for_cell(), deadline_seconds=deadline) as server:
             yield server
 
 

@@ -153,7 +153,7 @@ class Check:
         with (
             progress.stage("suites", f"running {len(request.plan.cells)} cells, {request.jobs} at a time") as stage,
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
-            cell_server() as server,
+            cell_server(timeout_multiplier=self.bench.catalog.timeout_multiplier) as server,
         ):
             stage.shows(cells.state)
             selection = self._selection(prepared, planned, Path(sockets))

@@ -40,11 +40,19 @@ _SPAN_FIELDS = slice(45, 49)
 class ForkServer:
     """The harness' side. `spawn` starts processes, from any thread."""
 
-    def __init__(self, command: Sequence[str | Path], *, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
         """`command`: a program that calls `serve`. It runs in `folder` with this environment, as what it becomes."""
         self._command = [*command, " " * COMMAND_LINE_BYTES]
         self._folder = folder
         self._environment = environment
+        self._deadline_seconds = deadline_seconds
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -52,7 +60,7 @@ class ForkServer:
     def __enter__(self) -> Self:
         """Start the server."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(DEADLINE_SECONDS)
+        self._socket.settimeout(self._deadline_seconds)
         with theirs:
             self._server = process.start(
                 self._command, requests=theirs.fileno(), folder=self._folder, environment=self._environment

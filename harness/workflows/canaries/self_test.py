@@ -98,7 +98,10 @@ def prove(
     run.mkdir(parents=True, exist_ok=True)
     # Stored first: a run that is killed is then judged UNKNOWN.
     run_folder.write_run(run, _record(bench, targets, []))
-    with bench.progress.stage("suites", f"running the canaries of {len(targets)} targets"), cell_server() as server:
+    with (
+        bench.progress.stage("suites", f"running the canaries of {len(targets)} targets"),
+        cell_server(timeout_multiplier=bench.catalog.timeout_multiplier) as server,
+    ):
         records = side_by_side(
             setups.values(), lambda setup: _cell(setup, run, server), io_bound=lambda _: False, jobs=jobs
         )
