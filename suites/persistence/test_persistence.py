@@ -186,5 +186,5 @@ def test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file(
     files = written(writer)
     contents = {"dump.rdb": files.rdb} if tool == "check-rdb" else files.append_only[FORMS[1]]
     first, *_ = [programs.file(name, content) for name, content in contents.items()]
-    result = programs.run_server_as(tool, str(first), seconds=60)
+    result = programs.run_server_as(tool, str(first), seconds=180)
     assert result.code == 0, f"{tool} ended with status {result.code}: {result.text[-500:]}"
