@@ -33,6 +33,9 @@ from harness.workflows.mutation_testing.recall.document import (
 )
 from harness.workflows.mutation_testing.recall.examination import evidence_in, in_both
 from harness.workflows.mutation_testing.recall.release_baseline import ReleaseCell, release_cell, useless_cells
+from harness.workflows.mutation_testing.recall.sample_run import commit_of
+from tests import fakes
+from tests.test_git_checkout import commit, git
 from tests.test_mutations import a_finding
 from tools import recall
 
@@ -349,12 +352,25 @@ points_to = "{points_to}"
     assert [row.split(" | ")[5] for row in lines[2:blank]] == ["1", "5", "6", "beyond 10"]
     said = "no value differs"
     assert [row.split(" | ")[6] for row in lines[2:blank]] == [said, "1", said, "beyond 10"]
-    assert [row.split(" | ")[-1] for row in lines[2:blank]] == [
-        "held back |",
-        "held back |",
-        "held back |",
-        "training |",
-    ]
+    assert [row.split(" | ")[-1] for row in lines[2:blank]] == [*["held back |"] * 3, "training |"]
     text = "\n".join(lines[blank:])
     assert re.findall(r"(\d) of 3", text) == ["1", "2", "3", "2", "2", "1", "1"]
     assert re.findall(r"(\d) of 1\b", text) == ["0"] * 7
+
+
+def test_outcomes_of_one_state_of_the_suites_are_not_resumed_with_another(tmp_path: Path) -> None:
+    """Every change after a commit was called the same, and a sample mixed outcomes from before and after it."""
+    suite, notes = tmp_path / "suites" / "test_it.py", tmp_path / "notes"
+    fakes.write(suite, "first")
+    git(tmp_path, "init", "--quiet")
+    made = commit(tmp_path)[:12]
+    fakes.write(notes, "nothing depends on them")
+    states = [commit_of(tmp_path)]
+    for text in ("second", "third"):
+        fakes.write(suite, text)
+        states.append(commit_of(tmp_path))
+    suite.unlink()
+    states.append(commit_of(tmp_path))
+    assert states[0] == made
+    assert all(state.startswith(f"{made}+") for state in states[1:])
+    assert len(set(states)) == len(states)

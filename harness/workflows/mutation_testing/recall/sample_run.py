@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.core import json_codec
 from harness.core.cache import write_whole
+from harness.core.digests import key_of, sha256_of
 from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.model import Record, Tier
 from harness.core.strict_toml import ROOT
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from harness.workflows.workbench import Workbench
 
+DECIDING = ("ci", "harness", "suites", "targets", "toolchains", "requirements.txt")
+"""The parts of Plumbline's checkout on which the outcomes depend."""
 COUNTED = ("found", "survived", "unjudged")
 """The states of a mutant that counts towards the sample's size: equivalent and invalid ones do not."""
 
@@ -80,7 +83,7 @@ class SampleRun:
                 tier=sample.tier,
                 targets=targets,
                 operators=operators_digest(),
-                commit=_commit(),
+                commit=commit_of(ROOT),
                 suite_seed=SEED,
             ),
             seed=sample.seed,
@@ -138,11 +141,15 @@ class SampleRun:
         return document
 
 
-def _commit() -> str:
-    """Plumbline's commit, with `+` where files differ from it; its version, where it is not a checkout."""
+def commit_of(root: Path) -> str:
+    """Plumbline's commit; its version, where it is not a checkout. Where files that decide the outcomes differ from the
+    commit, `+` and the beginning of a digest of them follow.
+    """
     try:
-        checkout = Checkout(ROOT)
+        checkout = Checkout(root)
         base = checkout.base("HEAD")
-        return base.commit[:12] + ("+" if checkout.changed(base) else "")
     except UsageError:
         return importlib.metadata.version("plumbline")
+    changed = [root / name for name in checkout.changed(base) if name.partition("/")[0] in DECIDING]
+    content = [f"{path.relative_to(root)} {sha256_of(path) if path.is_file() else 'gone'}" for path in changed]
+    return base.commit[:12] + (f"+{key_of(content)[:8]}" if content else "")
