@@ -12,6 +12,7 @@ import pytest
 
 from harness.build.emulators.package_root import runner_of
 from harness.build.sources.closed_root import LOADER_CACHE, close_root, refuse_incomplete
+from harness.build.sources.debian_archive import UNSIGNED, Apt
 from harness.build.sources.server_package import (
     CONTENTS,
     ServerPackages,
@@ -337,3 +338,25 @@ def test_what_an_outdated_index_has_named_is_not_mixed_with_what_the_new_one_nam
     assert build.root is not None
     assert (build.root / "lib" / "libz.so").read_text("utf-8") == "1.10"
     assert "libz_1.9.deb" not in (build.folder / CONTENTS).read_text("utf-8")
+
+
+def test_an_index_that_nobody_signed_is_refused_even_where_the_machine_accepts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dist = tmp_path / "debian" / "dists" / "bookworm"
+    packages = fakes.write(dist / "main" / "binary-amd64" / "Packages", "")
+    line = f" {sha256_of(packages)} 0 main/binary-amd64/Packages\n"
+    fakes.write(dist / "Release", f"Codename: bookworm\nComponents: main\nArchitectures: amd64\nSHA256:\n{line}")
+    listed = fakes.write(tmp_path / "sources.list", f"deb [trusted=yes] file:{tmp_path}/debian bookworm main\n")
+    settings = {
+        "Dir::Etc::sourcelist": listed,
+        "Dir::Etc::sourceparts": "-",
+        "Dir::State::lists": tmp_path / "lists",
+        **dict.fromkeys(UNSIGNED, "true"),
+    }
+    config = fakes.write(tmp_path / "apt.conf", "".join(f'{key} "{value}";\n' for key, value in settings.items()))
+    (tmp_path / "lists" / "partial").mkdir(parents=True)
+    monkeypatch.setenv("APT_CONFIG", str(config))
+    with pytest.raises(InfrastructureError, match="the index of bookworm cannot be read") as caught:
+        Apt(tmp_path / "apt", "bookworm", "amd64").update()
+    assert "not signed" in str(caught.value)

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 DOWNLOAD_SECONDS = 900
 RETRIES = 3
+UNSIGNED = (
+    "APT::Get::AllowUnauthenticated",
+    "Acquire::AllowInsecureRepositories",
+    "Acquire::AllowDowngradeToInsecureRepositories",
+    "Acquire::AllowWeakRepositories",
+)
+"""apt's options that accept packages without a signature that proves them (apt.conf(5), apt-secure(8))."""
 INDEX_SECONDS = 6 * 3600.0
 """The age beyond which an index is read again before a package without a version is looked up."""
 DEBIAN_TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
@@ -107,6 +114,8 @@ class Apt:
             "APT::Sandbox::User": "root",
         }
         if self.architecture:
+            # Nothing else verifies a binary package. The machine's own configuration may allow unsigned indexes.
+            settings |= dict.fromkeys(UNSIGNED, "false")
             status = root / "status"
             status.touch()
             settings |= {
