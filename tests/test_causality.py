@@ -516,3 +516,26 @@ def test_a_wrong_answer_of_a_tests_only_server_is_replayed_with_what_that_was_as
     run.own_guest("armv5", "bitops", "armv5", **asked)  # type: ignore[arg-type]
     (finding,) = judged(run)[0]
     assert (finding.command, reproducer(finding).chunks) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("number", "handled", "access_class", "end", "kinds"),
+    [
+        (fakes.SIGILL, True, "", "stopped", set()),
+        (fakes.SIGILL, False, "", "stopped", {"sigill"}),
+        (fakes.SIGILL, True, "", "signal", {"sigill"}),
+        (fakes.SIGILL, True, "word", "stopped", {"alignment"}),
+        (fakes.SIGSEGV, True, "", "stopped", {"sigsegv"}),
+    ],
+    ids=["asked", "not-caught", "died-of-it", "misaligned", "another-signal"],
+)
+def test_an_instruction_that_a_library_tries_and_does_without_is_no_finding(
+    *, number: int, handled: bool, access_class: str, end: Literal["stopped", "signal"], kinds: set[str], run: StoredRun
+) -> None:
+    """OpenSSL 1.1 tries MRRC on ARM when it is loaded: every server of Debian bullseye had a finding."""
+    tried = fault(pc=run.place("armv5", "OPENSSL_cpuid_setup"), number=number, code=2)
+    record = msgspec.structs.replace(tried, handled=handled, access_class=access_class)
+    run.fault("armv5", "bitops", "guest-1", record)
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end=end, detail="killed by SIGILL" if end == "signal" else "")
+    assert {finding.kind for finding in judged(run)[0]} == kinds

@@ -6,6 +6,7 @@ finding. This module also reports why the evidence may be incomplete.
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -113,6 +114,8 @@ class Evidence:
         # Read once: a server that crashes in each of a thousand children has a long log.
         guarded = allocator_log.block_ranges(guest_log(guest)) if log.faults else []
         for number, fault in enumerate(log.faults):
+            if _is_question(fault, log, event):
+                continue
             test = alone or self._test_of_fault(guest.name, number) or self._test_of_end(event)
             sighting = from_fault(self._run, where, guest, fault, test, log.faults[:number], guarded)
             if event is not None and is_deliberate(event, sighting):
@@ -270,6 +273,19 @@ def _is_fatal(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -
         return event.end != "stopped" and event.pid in {0, fault.pid}
     end = log.ends.get(fault.pid)
     return end is None or end.signal != 0
+
+
+def _is_question(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
+    """Whether a process tried an instruction that its processor may lack, caught the signal, and went on.
+
+    OpenSSL 1.1 tries the cycle counter of an ARM so (crypto/armcap.c, `_armv7_tick`), for example on Debian bullseye.
+    """
+    if fault.signal != signal.SIGILL or not fault.handled or fault_log.is_misaligned(fault):
+        return False
+    end = log.ends.get(fault.pid)
+    if end is not None:
+        return end.signal != signal.SIGILL
+    return event is not None and event.pid == fault.pid and event.end != "signal"
 
 
 def _is_survived(fault: fault_log.Fault, event: GuestEvent | None, test: TestEvent | None) -> bool:
