@@ -21,8 +21,8 @@ from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.processes import process
+from harness.core.processes.timeouts import LARGEST_MULTIPLIER, if_slow
 from harness.core.target_model import DEFAULT_FAMILY
-from harness.core.timeouts import LARGEST_MULTIPLIER, if_slow
 from harness.judge.merge import join
 from harness.judge.reproducer import read_reproducer
 from harness.plan.catalog import Catalog

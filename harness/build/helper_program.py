@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness.build import toolchain
 from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.processes import process
-from harness.core.timeouts import if_slow
+from harness.core.processes.timeouts import if_slow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,9 +17,9 @@ from harness.core.digests import key_of, refuse_edited, sha256_of
 from harness.core.errors import UsageError
 from harness.core.model import ArchivePlace, Record
 from harness.core.processes import environment, process
+from harness.core.processes.timeouts import if_slow
 from harness.core.strict_toml import ROOT, read_toml
 from harness.core.target_model import KernelSpec  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.core.timeouts import if_slow
 
 if TYPE_CHECKING:
     from harness.build.sources.archives import Fetcher

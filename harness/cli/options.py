@@ -19,9 +19,9 @@ from harness.core.model import (
     Tier,
     Transport,
 )
+from harness.core.processes.timeouts import LARGEST_MULTIPLIER
 from harness.core.strict_toml import read_text
 from harness.core.target_model import DEFAULT_FAMILY
-from harness.core.timeouts import LARGEST_MULTIPLIER
 from harness.judge.known import known_list
 from harness.plan.catalog import DEFAULT_SERVER, DEFAULT_TARGETS
 from harness.run.cell_spec import LARGEST_SEED

@@ -14,7 +14,7 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.core.finding import Finding, Verdict
 from harness.core.model import CANARY_SUITE
-from harness.core.timeouts import if_slow
+from harness.core.processes.timeouts import if_slow
 from harness.core.wanted_tests import is_wanted
 from harness.judge import baseline, left_out, provenance, unchecked_changes, warning_findings
 from harness.judge.causes import causes_of, ordered

@@ -25,8 +25,8 @@ from harness.core.model import (
     Record,
     Transport,
 )
+from harness.core.processes.timeouts import LARGEST_MULTIPLIER
 from harness.core.target_model import DEFAULT_FAMILY
-from harness.core.timeouts import LARGEST_MULTIPLIER
 from harness.isa import rules
 from harness.record import program_launch
 from harness.record.run_folder import AUDIT

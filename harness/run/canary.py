@@ -16,10 +16,10 @@ from harness.build.helper_program import compiled
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record
 from harness.core.processes import process
+from harness.core.processes.timeouts import if_slow
 from harness.core.target_model import (  # noqa: TC001 - msgspec reads the annotations when it decodes
     PlannedAccess,
 )
-from harness.core.timeouts import if_slow
 from harness.isa import access_table, rules
 from harness.record import fault_log
 

@@ -19,8 +19,8 @@ from harness.core.errors import ExitCode
 from harness.core.processes import environment, fork_server, process
 from harness.core.processes.fork_server import ForkServer
 from harness.core.processes.scheduling import UsableTime
+from harness.core.processes.timeouts import if_slow
 from harness.core.strict_toml import ROOT
-from harness.core.timeouts import if_slow
 from harness.record import run_folder
 from harness.record.run_folder import CellRecord
 from harness.run.cell_spec import write_cell

@@ -13,7 +13,7 @@ from harness.build.emulators.qemu_source import QEMU_FOLDER, qemu_key, unpacked_
 from harness.core.digests import key_of, refuse_edited
 from harness.core.model import Record
 from harness.core.processes import environment, process
-from harness.core.timeouts import if_slow
+from harness.core.processes.timeouts import if_slow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

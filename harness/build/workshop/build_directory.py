@@ -20,7 +20,7 @@ from harness.core.digests import key_of
 from harness.core.errors import InfrastructureError
 from harness.core.model import COMPILED_IN
 from harness.core.processes import process
-from harness.core.timeouts import if_slow
+from harness.core.processes.timeouts import if_slow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

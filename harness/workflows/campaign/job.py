@@ -129,8 +129,8 @@ def _cells(catalog: Catalog, request: Request, part: Job) -> list[Cell]:
 def _deadline_seconds(catalog: Catalog, request: Request, cells: Sequence[Cell]) -> float:
     """How long a worker may take for a job's cells, one after the other, after all that they require is built."""
     deadlines = [catalog.suites[cell.suite].deadline_seconds or CELL_SECONDS[request.tier] for cell in cells]
-    limits = 2 * (request.limit_seconds or 0) * len(cells)
-    return catalog.timeout_multiplier * (SET_UP_SECONDS + sum(deadlines)) + limits
+    open_ended = 2 * (request.limit_seconds or 0) * len(cells)
+    return catalog.timeout_multiplier * (SET_UP_SECONDS + sum(deadlines)) + open_ended
 
 
 def _islands(request: Request) -> int:
