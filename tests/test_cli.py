@@ -209,7 +209,7 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
             ("exec", *TARGET, "--offline", "--known", "absent.toml", "true"),
             "error: the file cannot be read (absent.toml)",
         ),
-        (("check", "--offline", "--known", "/dev/null"), "error: not a valid knownlist (/dev/null)"),
+        (("check", "--offline", "--known", "/dev/null"), "error: the file cannot be read (/dev/null)"),
     ],
 )
 def test_a_wrong_request_is_exit_4_and_says_what_to_type(plumb: Plumb, words: tuple[str, ...], error: str) -> None:
