@@ -441,7 +441,10 @@ with socket.socket(socket.AF_UNIX) as listening:
     listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
     listening.listen()
     while True:
-        listening.accept()[0].sendall(b"+PONG\\r\\n")
+        connection = listening.accept()[0]
+        # Who closes a socket with unread bytes resets the connection, and the answer is lost.
+        connection.recv(64)
+        connection.sendall(b"+PONG\\r\\n")
 """
 
 
