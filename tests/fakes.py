@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -50,6 +51,22 @@ def printed(progress: Progress) -> str:
     """What a quiet progress was told."""
     assert isinstance(progress.console.file, io.StringIO)
     return progress.console.file.getvalue()
+
+
+def answering_server(first: str = "pass") -> str:
+    """A program that answers PING on the socket of `--unixsocket`, after a statement, in which `time` is imported."""
+    return f"""#!{sys.executable} -SI
+import socket, sys, time
+{first}
+with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
+    listening.listen()
+    while True:
+        with listening.accept()[0] as connection:
+            # Who closes a socket with unread bytes resets the connection, and the answer is lost.
+            connection.recv(64)
+            connection.sendall(b"+PONG\\r\\n")
+"""
 
 
 def write(path: Path, text: str, *, mode: int = 0o644) -> Path:

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from typing import TYPE_CHECKING
@@ -305,19 +304,7 @@ def test_an_example_that_failed_hides_nothing_else(
     assert bool(recorded[-1].doubt) == bool(doubt)
 
 
-SLOW_SERVER = f"""#!{sys.executable} -SI
-import socket, sys, time
-while time.process_time() < 1.0:
-    pass
-with socket.socket(socket.AF_UNIX) as listening:
-    listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
-    listening.listen()
-    while True:
-        connection = listening.accept()[0]
-        # Who closes a socket with unread bytes resets the connection, and the answer is lost.
-        connection.recv(64)
-        connection.sendall(b"+PONG\\r\\n")
-"""
+SLOW_SERVER = fakes.answering_server("while time.process_time() < 1.0: pass")
 BUSY = 6
 """Programs that want the same processor."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -435,26 +434,13 @@ def test_a_session_that_ends_at_many_failures_says_that_it_did_not_run_the_rest(
         assert bool(session.run.current.cut_short) == cut_short
 
 
-ANSWERING = f"""#!{sys.executable} -SI
-import socket, sys
-with socket.socket(socket.AF_UNIX) as listening:
-    listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
-    listening.listen()
-    while True:
-        connection = listening.accept()[0]
-        # Who closes a socket with unread bytes resets the connection, and the answer is lost.
-        connection.recv(64)
-        connection.sendall(b"+PONG\\r\\n")
-"""
-
-
 def test_a_stream_during_which_somebody_killed_the_native_build_is_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a machine without memory, the native build seemed to die of the stream: shrinking started another one."""
     runner = fakes.unemulated(Catalog().targets["native"])
     build = fakes.build(tmp_path, target="native")
-    fakes.write(build.server_binary, ANSWERING, mode=0o755)
+    fakes.write(build.server_binary, fakes.answering_server(), mode=0o755)
     peers = {"native": PeerServer(runner=runner, build=build)}
     spec = cells.spec_of("fuzz", tmp_path, runner)
     run = CellSession(msgspec.structs.replace(spec, build=build, peers=peers))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -46,18 +45,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target, Toolchain
     from tests.fakes import Plumb
 
-SLOW_SERVER = f"""#!{sys.executable} -S
-import socket, sys, time
-time.sleep(1)
-listening = socket.socket(socket.AF_UNIX)
-listening.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
-listening.listen()
-while True:
-    client = listening.accept()[0]
-    client.recv(64)
-    client.sendall(b"+PONG\\r\\n")
-    client.close()
-"""
+SLOW_SERVER = fakes.answering_server("time.sleep(1)")
 """Answers its first PING after a second."""
 
 
