@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STORED = ROOT / "docs" / "recall"
+NOT_RUN = "not run"
+"""The `unexplained` of a bug for which `plumb explain` did not run."""
 
 
 class Survivor(Record, frozen=True):
@@ -113,12 +115,15 @@ _PLACES: dict[str, Callable[[MeasuredRanking], bool]] = {
     "first": lambda one: one.rank == 1,
     "among the first five": lambda one: 0 < one.rank <= 5,
     "among the ten that are listed": lambda one: one.rank > 0,
-    "first after `plumb explain`": lambda one: one.after == 1,
-    "among the first five after `plumb explain`": lambda one: 0 < one.after <= 5,
-    "where values part": lambda one: one.parts_in == one.function,
     "what the finding points to": lambda one: one.points_to == one.function,
 }
 """Where the changed function may be, in words -> whether it is there."""
+_EXPLAINED: dict[str, Callable[[MeasuredRanking], bool]] = {
+    "first after `plumb explain`": lambda one: one.after == 1,
+    "among the first five after `plumb explain`": lambda one: 0 < one.after <= 5,
+    "where values part": lambda one: one.parts_in == one.function,
+}
+"""The same, of the bugs for which `plumb explain` ran."""
 
 
 class MeasuredRankings(Record, frozen=True):
@@ -151,9 +156,11 @@ def suspect_rows(folder: Path = STORED) -> list[str]:
     heads = ["bug", "changed function", "target", "suite", "points to", "rank", "rank after `plumb explain`"]
     heads += ["values part in", "failing runs", "passing runs", "sample"]
     samples = [[one for one in measured.rankings if one.training == training] for training in (False, True)]
+    explained = [[one for one in sample if one.unexplained != NOT_RUN] for sample in samples]
     shares = [
-        (words, *(str(Share(found=sum(map(holds, sample)), judged=len(sample))) for sample in samples))
-        for words, holds in _PLACES.items()
+        (words, *(str(Share(found=sum(map(holds, sample)), judged=len(sample))) for sample in among))
+        for places, among in ((_PLACES, samples), (_EXPLAINED, explained))
+        for words, holds in places.items()
     ]
     summary = table([f"the changed function is, at commit {measured.commit}", "held back", "training"], shares)
     return [*table(heads, rows), "", *summary]
