@@ -71,24 +71,20 @@ def dependent_lines(content: bytes) -> dict[int, DependentLine]:
 
 def _dependences(source: Source) -> Iterator[tuple[Node, DependentLine]]:
     for call in source.captured("(call_expression) @site"):
-        name, dependence = _called(source, call), _of_call(source, call)
+        function, given = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+        if function is None or given is None:
+            continue
+        name = source.text(function)
+        dependence = _of_call(name, [source.text(each) for each in given.named_children])
         if dependence is not None:
             yield call, DependentLine(dependence, name)
     for cast in source.captured("(cast_expression) @site"):
         dependence = _of_cast(source, cast)
         if dependence is not None:
-            yield cast, DependentLine(dependence, source.type_of(cast) or "")
+            yield cast, DependentLine(dependence, source.type_of(cast))
 
 
-def _called(source: Source, call: Node) -> str:
-    function = call.child_by_field_name("function")
-    return source.text(function) if function is not None else ""
-
-
-def _of_call(source: Source, call: Node) -> Dependence | None:
-    name = _called(source, call)
-    given = call.child_by_field_name("arguments")
-    arguments = [source.text(each) for each in given.named_children] if given is not None else []
+def _of_call(name: str, arguments: list[str]) -> Dependence | None:
     if _CONVERSIONS.fullmatch(name):
         return Dependence.BYTE_ORDER
     if (_COPIES.fullmatch(name) or any(map(_ADDRESS.match, arguments))) and any(map(_SIZE.fullmatch, arguments)):
