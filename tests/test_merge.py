@@ -66,11 +66,11 @@ def test_a_finding_of_two_targets_is_one() -> None:
     [
         ("redis-3.2.6", "redis-3.2.6", False),
         ("redis-7.0.15", "redis-3.2.6", True),
-        (".", "/home/somebody/redis", False),
-        ("../redis", "/home/somebody/redis", False),
+        (".", "/trees/redis", False),
+        ("../redis", "/trees/redis", False),
         # A folder with the name of a release that the catalog may lack.
-        ("redis-7.0.14", "/home/somebody/redis-7.0.14", False),
-        ("redis-7.0.15", "/home/somebody/redis", True),
+        ("redis-7.0.14", "/trees/redis-7.0.14", False),
+        ("redis-7.0.15", "/trees/redis", True),
         ("redis-7.0.15", "debian:bookworm/redis-server=5:7.0.15-1", True),
         ("../redis", "redis-7.0.15", True),
     ],
