@@ -30,15 +30,9 @@ from harness.judge.verdict import CellVerdict, cell_verdicts
 from harness.record import evidence_seal, fault_log, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.programs.traced_command import (
-    CommandEnd,
-    Tracing,
-    check_command,
-    check_machine,
-    prepare_tracing,
-    run_traced,
-    write_events,
-)
+from harness.run.programs.command_events import write_events
+from harness.run.programs.program_file import check_command
+from harness.run.programs.traced_command import CommandEnd, Tracing, check_machine, prepare_tracing, run_traced
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.target_setup import TargetSetup, set_up_target
 from harness.workflows.workbench import Workbench

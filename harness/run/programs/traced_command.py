@@ -1,4 +1,4 @@
-"""Runs a command under the tracer, and writes a cell's events of it: one test, and one guest for each execution."""
+"""Runs a command under the tracer, and leaves the evidence of its programs in the folder of a cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -19,21 +19,19 @@ from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import Record
 from harness.core.processes import process
 from harness.isa import registry
-from harness.record import event_log, fault_log, program_launch, run_folder
+from harness.record import fault_log, program_launch
+from harness.run.programs.program_file import described_header, header_of
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from harness.build.emulators.runner import Runner
     from harness.core.cache import Cache
     from harness.core.target_model import Toolchain
-    from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
+    from harness.record.program_launch import CommandRecord
 
 HERE = Path(__file__).parent
-SHOWN_PROGRAMS = 3
-"""How many failed programs a message names."""
-_ELF_MAGIC = b"\x7fELF"
 _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
 """Files that judging may read in their place."""
 
@@ -103,71 +101,17 @@ def _compiled(cache: Cache, tools: Toolchain, name: str) -> Path:
     )
 
 
-def header_of(path: Path) -> tuple[int, int, int] | None:
-    """Class, byte order and machine of an ELF file; None for any other file."""
-    with path.open("rb") as stream:
-        start = stream.read(20)
-    if len(start) < 20 or not start.startswith(_ELF_MAGIC):
-        return None
-    return start[4], start[5], int.from_bytes(start[18:20], "big" if start[5] == 2 else "little")
-
-
-def machine_name(number: int) -> str:
-    """The name of a machine by its number in ELF, `EM_AARCH64`; the number itself if it is unknown."""
-    from elftools.elf.enums import ENUM_E_MACHINE  # noqa: PLC0415 - a large table, for a message
-
-    return next((name for name, value in ENUM_E_MACHINE.items() if value == number), f"machine {number}")
-
-
-def check_command(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> Path:
-    """The file that a command executes. Raises UsageError for one that is missing, or whose interpreter is.
-
-    It needs no compiler and no emulator of the target, so a misspelt name is reported before they are made.
-    """
-    name = words[0]
-    found = shutil.which(name if "/" not in name else str(folder / name), path=environment.get("PATH"))
-    if found is None:
-        is_there = "/" in name and (folder / name).exists()
-        raise UsageError(
-            f"{name} cannot be executed" if is_there else f"there is no program {name}",
-            where="PROGRAM",
-            because=f"its mode does not allow it: chmod +x {name}" if is_there else "",
-            remedy="" if is_there else "name it by its path, or see what is on your PATH",
-        )
-    path = Path(found)
-    try:
-        first = path.open("rb").readline(256) if header_of(path) is None else b""
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read", where="PROGRAM", because=error.strerror or str(error)) from error
-    if first.startswith(b"#!"):
-        interpreter = Path(os.fsdecode(first[2:].split()[0])) if first[2:].split() else Path("#!")
-        if not (folder / interpreter).is_file():
-            raise UsageError(
-                f"the interpreter of {name} is not there",
-                where="PROGRAM",
-                because=f"its first line names {interpreter}",
-            )
-    return path
-
-
 def check_machine(tracing: Tracing, name: str, program: Path) -> None:
     """Raise UsageError for a program that neither the target nor this machine runs. `name`: the user's name for it."""
     header, own = header_of(program), header_of(Path("/proc/self/exe"))
     if header is not None and header not in tracing.headers and header[1:] != (own or header)[1:]:
-        target = tracing.runner.target.name
+        target, expected = tracing.runner.target.name, described_header(tracing.headers[0])
         raise UsageError(
             f"{name} is a program of another machine than {target}",
             where="PROGRAM",
-            because=f"it is of {_described(header)}, and those of {target} are of {_described(tracing.headers[0])}",
+            because=f"it is of {described_header(header)}, and those of {target} are of {expected}",
             remedy="compile it for the target: plumb env --target " + target,
         )
-
-
-def _described(header: tuple[int, int, int]) -> str:
-    """`EM_MIPS, 32 bits, little-endian`: a machine may have programs that differ in no more than one of them."""
-    bits = {1: "32", 2: "64"}.get(header[0], "unknown")
-    order = {1: "little-endian", 2: "big-endian"}.get(header[1], "of unknown byte order")
-    return f"{machine_name(header[2])}, {bits} bits, {order}"
 
 
 def run_traced(
@@ -282,111 +226,3 @@ def _is_object(path: Path) -> bool:
     except (OSError, ELFError):
         return False
     return True
-
-
-class _EmulatedProgram(NamedTuple):
-    """A program of the target that the command ran."""
-
-    guest: Path
-    """The folder with its evidence."""
-    launch: ProgramLaunch | None
-    """None if there is no readable note of it."""
-    ends: list[ProcessNote]
-
-    def began_before(self, milliseconds: int) -> bool:
-        """Whether it is known to have begun before this time, in milliseconds since 1970."""
-        return self.launch is not None and self.launch.began_ms < milliseconds
-
-    @property
-    def failed(self) -> bool:
-        """Whether one of its processes ended with another status than 0, or by a signal."""
-        return self.launch is not None and any(one.how != "replaced" and one.number for one in self.ends)
-
-    @property
-    def is_unwatched(self) -> bool:
-        """Whether the end of one of its processes may be unknown."""
-        return self.launch is None or program_launch.unwatched(self.guest) is not None
-
-    def event(self, test: str) -> run_folder.GuestEvent:
-        """Its event. It crashed if such a signal killed its first process."""
-        pid = self.launch.pid if self.launch is not None else 0
-        first = next((one for one in self.ends if self.launch is not None and one.pid == pid), None)
-        crash = first.number if first is not None and first.how == "killed" else 0
-        crashed = crash in fault_log.CRASHES
-        return run_folder.GuestEvent(
-            name=self.guest.name,
-            end="signal" if crashed else "stopped",
-            detail=describe_exit(-crash).detail if crashed else "",
-            test=test,
-            own=True,
-            pid=pid,
-            left=(fault_log.ledger_of(self.guest / fault_log.NAME).name,),
-        )
-
-
-def _emulated_programs(cell: Path) -> Iterator[_EmulatedProgram]:
-    """The programs of the target that a cell's command ran, apart from probes. Removes the folders of those that the
-    emulator refused.
-    """
-    for guest in program_launch.guests(cell):
-        if (guest / program_launch.REFUSED).is_file():
-            shutil.rmtree(guest)
-            continue
-        launch = program_launch.read_launch(guest)
-        if launch is None or not launch.is_probe:
-            yield _EmulatedProgram(guest, launch, program_launch.read_ends(guest))
-
-
-def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from_ms: int = 0) -> int:
-    """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed.
-
-    `counts_from_ms`: when the command's tests began, in milliseconds since 1970. A program of before tests nothing.
-    """
-    log = event_log.EventLog(cell / event_log.NAME)
-    log.append(run_folder.CollectedEvent(tests=1))
-    programs = list(_emulated_programs(cell))
-    for one in programs:
-        log.append(one.event(command.title))
-    of_tests = [one for one in programs if not one.began_before(counts_from_ms)]
-    failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
-    outcome, message, doubt = _outcome(
-        command,
-        target,
-        end,
-        count=len(programs),
-        before=len(programs) - len(of_tests),
-        skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
-        failed=[] if any(one.is_unwatched for one in programs) else failed,
-    )
-    log.append(
-        run_folder.TestEvent(
-            name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
-        )
-    )
-    log.close(tests=1, failed=int(outcome == "failed"))
-    return int(outcome == "failed")
-
-
-def _outcome(
-    command: CommandRecord, target: str, end: CommandEnd, *, count: int, before: int, skipped: int, failed: list[str]
-) -> tuple[run_folder.Outcome, str, str]:
-    """The outcome of the command, its message, and why that says nothing about the target.
-
-    `count`: the number of programs that ran, of which so many did `before` the tests, and were tests that are skipped.
-    """
-    where = "in its tests" if before else "below it"
-    if count == before:
-        return "skipped", f"Skipped: no program of {target} ran {where}, and {end.text}", ""
-    if not end.code and count - before == skipped:
-        told = f"each program of {target} that ran {where} ended with status {program_launch.SKIPPED}"
-        return "skipped", f"Skipped: {told}, as skipped tests do", ""
-    if not end.code:
-        return "passed", "", ""
-    shown = [
-        *failed[-SHOWN_PROGRAMS:],
-        *([f"and {len(failed) - SHOWN_PROGRAMS} more"] if len(failed) > SHOWN_PROGRAMS else []),
-    ]
-    if not failed:
-        why = f"{end.text}, and no program of {target} is known to have failed, of {count} that ran"
-        return "failed", f"{command.title}: {end.text}", f"{why}: the reason lies outside of them"
-    return "failed", f"the command failed: {end.text}; of its programs: {'; '.join(shown)}", ""

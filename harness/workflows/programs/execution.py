@@ -17,7 +17,9 @@ from harness.judge.known import tree_list
 from harness.record import evidence_seal, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
 from harness.record.run_folder import CellRecord, RunRecord
-from harness.run.programs.traced_command import check_command, check_machine, prepare_tracing, run_traced, write_events
+from harness.run.programs.command_events import write_events
+from harness.run.programs.program_file import check_command
+from harness.run.programs.traced_command import check_machine, prepare_tracing, run_traced
 from harness.workflows.canaries.canary_cell import run_canaries
 from harness.workflows.git.checkout import revision_of
 from harness.workflows.programs.cross_environment import cross_environment

@@ -1,0 +1,127 @@
+"""Turns the evidence of a traced command into a cell's events: one test, and one guest for each execution."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.record import event_log, fault_log, program_launch, run_folder
+from harness.run.servers.endings import describe_exit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
+    from harness.run.programs.traced_command import CommandEnd
+
+SHOWN_PROGRAMS = 3
+"""How many failed programs a message names."""
+
+
+class _EmulatedProgram(NamedTuple):
+    """A program of the target that the command ran."""
+
+    guest: Path
+    """The folder with its evidence."""
+    launch: ProgramLaunch | None
+    """None if there is no readable note of it."""
+    ends: list[ProcessNote]
+
+    def began_before(self, milliseconds: int) -> bool:
+        """Whether it is known to have begun before this time, in milliseconds since 1970."""
+        return self.launch is not None and self.launch.began_ms < milliseconds
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of its processes ended with another status than 0, or by a signal."""
+        return self.launch is not None and any(one.how != "replaced" and one.number for one in self.ends)
+
+    @property
+    def is_unwatched(self) -> bool:
+        """Whether the end of one of its processes may be unknown."""
+        return self.launch is None or program_launch.unwatched(self.guest) is not None
+
+    def event(self, test: str) -> run_folder.GuestEvent:
+        """Its event. It crashed if such a signal killed its first process."""
+        pid = self.launch.pid if self.launch is not None else 0
+        first = next((one for one in self.ends if self.launch is not None and one.pid == pid), None)
+        crash = first.number if first is not None and first.how == "killed" else 0
+        crashed = crash in fault_log.CRASHES
+        return run_folder.GuestEvent(
+            name=self.guest.name,
+            end="signal" if crashed else "stopped",
+            detail=describe_exit(-crash).detail if crashed else "",
+            test=test,
+            own=True,
+            pid=pid,
+            left=(fault_log.ledger_of(self.guest / fault_log.NAME).name,),
+        )
+
+
+def _emulated_programs(cell: Path) -> Iterator[_EmulatedProgram]:
+    """The programs of the target that a cell's command ran, apart from probes. Removes the folders of those that the
+    emulator refused.
+    """
+    for guest in program_launch.guests(cell):
+        if (guest / program_launch.REFUSED).is_file():
+            shutil.rmtree(guest)
+            continue
+        launch = program_launch.read_launch(guest)
+        if launch is None or not launch.is_probe:
+            yield _EmulatedProgram(guest, launch, program_launch.read_ends(guest))
+
+
+def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from_ms: int = 0) -> int:
+    """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed.
+
+    `counts_from_ms`: when the command's tests began, in milliseconds since 1970. A program of before tests nothing.
+    """
+    log = event_log.EventLog(cell / event_log.NAME)
+    log.append(run_folder.CollectedEvent(tests=1))
+    programs = list(_emulated_programs(cell))
+    for one in programs:
+        log.append(one.event(command.title))
+    of_tests = [one for one in programs if not one.began_before(counts_from_ms)]
+    failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
+    outcome, message, doubt = _outcome(
+        command,
+        target,
+        end,
+        count=len(programs),
+        before=len(programs) - len(of_tests),
+        skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
+        failed=[] if any(one.is_unwatched for one in programs) else failed,
+    )
+    log.append(
+        run_folder.TestEvent(
+            name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
+        )
+    )
+    log.close(tests=1, failed=int(outcome == "failed"))
+    return int(outcome == "failed")
+
+
+def _outcome(
+    command: CommandRecord, target: str, end: CommandEnd, *, count: int, before: int, skipped: int, failed: list[str]
+) -> tuple[run_folder.Outcome, str, str]:
+    """The outcome of the command, its message, and why that says nothing about the target.
+
+    `count`: the number of programs that ran, of which so many did `before` the tests, and were tests that are skipped.
+    """
+    where = "in its tests" if before else "below it"
+    if count == before:
+        return "skipped", f"Skipped: no program of {target} ran {where}, and {end.text}", ""
+    if not end.code and count - before == skipped:
+        told = f"each program of {target} that ran {where} ended with status {program_launch.SKIPPED}"
+        return "skipped", f"Skipped: {told}, as skipped tests do", ""
+    if not end.code:
+        return "passed", "", ""
+    shown = [
+        *failed[-SHOWN_PROGRAMS:],
+        *([f"and {len(failed) - SHOWN_PROGRAMS} more"] if len(failed) > SHOWN_PROGRAMS else []),
+    ]
+    if not failed:
+        why = f"{end.text}, and no program of {target} is known to have failed, of {count} that ran"
+        return "failed", f"{command.title}: {end.text}", f"{why}: the reason lies outside of them"
+    return "failed", f"the command failed: {end.text}; of its programs: {'; '.join(shown)}", ""
