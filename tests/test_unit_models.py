@@ -15,7 +15,7 @@ from harness.core.processes import process
 from harness.core.target_model import Endianness
 from suites._shared import checksums
 from suites._shared.formats import encodings
-from suites.units import containers, expectations, twister, values
+from suites.units import containers, expectations, hashes, twister, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,7 +229,7 @@ def test_an_offset_that_is_missing_is_a_complaint() -> None:
 
 def hashed_line(length: int, *, turned: bool) -> str:
     """What a driver writes of SipHash, the bytes of the number turned round or not."""
-    number = checksums.siphash(values.pattern(length, length), expectations.SIPHASH_KEY)
+    number = checksums.siphash(values.pattern(length, length), hashes.SIPHASH_KEY)
     value = int.from_bytes(number.to_bytes(8, "little"), "big") if turned else number
     return f"length {length}: {' '.join([str(value)] * 16)}"
 

@@ -1,6 +1,6 @@
 """The server's own functions agree with independent models at every offset and length.
 
-units.toml lists the functions, drivers/ calls them from C, and expectations.py has the expected results.
+units.toml lists the functions, drivers/ calls them from C, and expectations.py names the judge of each.
 """
 
 from __future__ import annotations

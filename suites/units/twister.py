@@ -1,4 +1,4 @@
-"""The Mersenne Twister of 64 bits.
+"""The Mersenne Twister of 64 bits, and the judge of a server's own.
 
 T. Nishimura, Tables of 64-bit Mersenne Twisters (2000); the parameters are those of the C++ standard, [rand.predef].
 """
@@ -6,6 +6,8 @@ T. Nishimura, Tables of 64-bit Mersenne Twisters (2000); the parameters are thos
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from suites.units.values import bits_of, exactly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,3 +62,18 @@ def numbers(state: list[int]) -> Iterator[int]:
             number ^= number << 17 & 0x71D67FFFEDA60000
             number ^= number << 37 & 0xFFF7EEE000000000
             yield (number ^ number >> 43) & _BITS
+
+
+def judge(key: str, values: list[str]) -> str:
+    """64-bit numbers; or a 63-bit number and two fractions in turn, each from the next number."""
+    what, _, seed = key.split()
+    state = from_keys([0x12345, 0x23456, 0x34567, 0x45678]) if seed == "keys" else None
+    made = numbers(state or from_seed(int(seed)))
+    if what == "numbers":
+        return exactly(values, [str(next(made)) for _ in range(2 * 312 + 16)])
+    forms = (
+        lambda number: number >> 1,
+        lambda number: bits_of((number >> 11) / (1 << 53)),
+        lambda number: bits_of(((number >> 12) + 0.5) / (1 << 52)),
+    )
+    return exactly(values, [str(form(next(made))) for _ in range(20) for form in forms])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Judge = Callable[[str, list[str]], str]
+"""Receives a line of a unit's output, as key and values. Returns a complaint, or an empty string for a correct line."""
 OFFSETS = 16
 """Number of offsets at which a driver calls a function that reads bytes (drivers/unit.h)."""
 
@@ -33,6 +37,16 @@ def hexadecimal(data: bytes) -> str:
 def digest(data: bytes) -> str:
     """Length and CRC-32: the drivers' format for long results."""
     return f"{len(data)}/{zlib.crc32(data):08x}"
+
+
+def bits_of(value: float) -> int:
+    """The bits of a double, as a driver prints it."""
+    return int(struct.unpack(">Q", struct.pack(">d", value))[0])
+
+
+def double_of(bits: int) -> float:
+    """The double that has these bits."""
+    return float(struct.unpack(">d", struct.pack(">Q", bits))[0])
 
 
 OPPOSITE = "its bytes are in the opposite order everywhere"
