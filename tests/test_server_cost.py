@@ -13,7 +13,8 @@ import pytest
 from harness.analysis.code_profile import CodeProfile
 from harness.core.errors import InconclusiveError
 from harness.plan.workloads import BenchWorkload
-from harness.run.counted_load import LacksCommandError, RoundCounts
+from harness.run.counting.round_counts import RoundCounts
+from harness.run.counting.workload_needs import LacksCommandError
 from harness.workflows.measure import kernel_cost_run
 from harness.workflows.measure.cost_comparison import differences
 from harness.workflows.measure.cost_document import CostDifference, KernelCost, Measurement, NoFigure, ServerCost, join

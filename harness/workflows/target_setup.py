@@ -29,7 +29,7 @@ from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.run import canary
 from harness.run.cell_spec import UpstreamSpec
-from harness.run.counted_server import Counter
+from harness.run.counting.counted_server import Counter
 from harness.run.detector_canary import compile_detector_canary
 from harness.run.environments.environment_canary import compile_environment_canary
 from harness.run.selftests import build_program

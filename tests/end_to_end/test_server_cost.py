@@ -19,7 +19,7 @@ from harness.core.errors import ExitCode
 from harness.core.target_model import ORACLE
 from harness.plan.workloads import BenchWorkload
 from harness.record.instruction_counts import InstructionCounts
-from harness.run import counted_server
+from harness.run.counting import counted_server
 from harness.workflows.measure import server_cost_run
 from harness.workflows.measure.cost_comparison import exit_code
 from harness.workflows.workbench import Workbench

@@ -19,7 +19,8 @@ from harness.core.errors import InconclusiveError, InfrastructureError
 from harness.core.sockets import connect
 from harness.protocol.resp import Client, info_fields
 from harness.protocol.workload_requests import WorkloadRequests
-from harness.run.counted_load import (
+from harness.run.counting.counted_server import CALM
+from harness.run.counting.workload_needs import (
     CHILD_FIELDS,
     CHILD_POLL_SECONDS,
     CHILD_SECONDS,
@@ -28,7 +29,6 @@ from harness.run.counted_load import (
     LacksCommandError,
     refuse_unknown_commands,
 )
-from harness.run.counted_server import CALM
 from harness.run.server_process import StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.guest import SERVER, VirtualMachine, VmGuest

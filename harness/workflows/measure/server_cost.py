@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.analysis.code_profile import CodeProfile
     from harness.plan.workloads import BenchWorkload
-    from harness.run.counted_load import RoundCounts
+    from harness.run.counting.round_counts import RoundCounts
 
 STEADY_BYTES = 1.0
 """Growth of used_memory for each request below which it counts as steady: clients' buffers move a little."""

@@ -15,8 +15,9 @@ from harness.analysis.code_profile import profile
 from harness.build.allocator import check_supported
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.errors import InconclusiveError, UsageError
-from harness.run.counted_load import SAVING, LacksCommandError, run_round
-from harness.run.counted_server import CountedGuest
+from harness.run.counting.counted_load import run_round
+from harness.run.counting.counted_server import CountedGuest
+from harness.run.counting.workload_needs import SAVING, LacksCommandError
 from harness.run.server_process import StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.measure import kernel_cost_run
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from harness.core.target_model import Target
     from harness.plan.catalog import Catalog
     from harness.plan.workloads import BenchWorkload
-    from harness.run.counted_load import RoundCounts
-    from harness.run.counted_server import Counter
+    from harness.run.counting.counted_server import Counter
+    from harness.run.counting.round_counts import RoundCounts
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 

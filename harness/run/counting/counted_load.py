@@ -7,30 +7,32 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import hiredis
-import msgspec
 
 from harness.core.errors import InconclusiveError
-from harness.core.model import Record
 from harness.protocol.patient_connection import PatientConnection
 from harness.protocol.resp import Client, ServerGoneError
 from harness.protocol.workload_requests import WorkloadRequests
-from harness.record.fault_log import MapRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record.instruction_counts import GateError
+from harness.run.counting.round_counts import Round, RoundCounts
+from harness.run.counting.workload_needs import (
+    CHILD_FIELDS,
+    CHILD_POLL_SECONDS,
+    CHILD_SECONDS,
+    FORKS,
+    refuse_unknown_commands,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from harness.plan.workloads import BenchWorkload
-    from harness.protocol.resp import Reply
     from harness.record.instruction_counts import BlockTable, ThreadCounts
-    from harness.run.counted_server import CountedGuest
+    from harness.run.counting.counted_server import CountedGuest
 
 PREPARED_AT_ONCE = 500
 """Requests of `prepare` in one pipeline."""
 CONNECTED_AT_ONCE = 100
 """A held server accepts no connections, and its queue of connections is limited."""
-CHILD_SECONDS, CHILD_POLL_SECONDS = 20.0, 0.05
-"""The deadline of a child after it is let go, before the target's slowdown; and the time between looks at it."""
 SETTLING_TICKS = 330
 """Runs of the server's timer in which used_memory must not change: each rehashes a hundred buckets of a table or more
 (dict.c), and no table of a workload has over 32,768."""
@@ -41,86 +43,6 @@ IDLE_SECONDS = 6.0
 """After which a server has shrunk the buffers of its clients: input after 2 s, output after 5 s (since Redis 7)."""
 TIMER_TURNS = 2
 """Wake-ups without a request, for each timer, from which the cost of a timer's run is taken."""
-SAVING = {
-    "none": (),
-    "aof-everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
-    "aof-always": ("--appendonly", "yes", "--appendfsync", "always"),
-}
-"""A workload's `saving` -> the server's options."""
-FORKS = {"aof-rewrite": "BGREWRITEAOF", "bgsave": "BGSAVE"}
-"""A workload's `during` -> the command that forks the child."""
-
-
-class ChildFields(NamedTuple):
-    """INFO's fields of a child that saves."""
-
-    running: str
-    status: str
-    """Of how the last one ended."""
-    copied: str
-    """Of how many bytes the kernel copied for the last one; releases before 4.0 do not have it."""
-
-
-CHILD_FIELDS = {
-    "aof-rewrite": ChildFields("aof_rewrite_in_progress", "aof_last_bgrewrite_status", "aof_last_cow_size"),
-    "bgsave": ChildFields("rdb_bgsave_in_progress", "rdb_last_bgsave_status", "rdb_last_cow_size"),
-}
-"""A workload's `during` -> INFO's field about the child."""
-
-
-class RoundCounts(Record, frozen=True):
-    """A server's work in one round, while it served the counted requests, and its memory afterwards."""
-
-    requests: int
-    instructions: int
-    """Of its first thread, which serves them; without its timers', which run by the clock."""
-    other_instructions: int
-    """Of its other threads."""
-    child_instructions: int
-    """Of the child, from its fork to its end; 0 without one."""
-    child_written_bytes: int
-    child_private_bytes: int
-    """Bytes that were copied because the child or the server wrote to them while both lived."""
-    calls: int
-    """Calls of the kernel by the first thread."""
-    writes: int
-    """Calls that wrote to a file, by the first thread."""
-    written_bytes: int
-    syncs: int
-    """fsync and the like by the first thread. Another thread's depend on the clock, and are not counted."""
-    used_memory_before: int
-    """INFO's used_memory before the counted requests."""
-    used_memory: int
-    """INFO's used_memory after them."""
-    resident_bytes: int
-    """The guest's pages in memory after them."""
-    own_bytes: int
-    """Those of them that the server has written to, and therefore shares with no other process."""
-    turns: list[int]
-    """Instructions of the first thread for each wake-up, in order; without its timers'."""
-
-
-class LacksCommandError(Exception):
-    """The server does not know a command of the workload."""
-
-
-def refuse_unknown_commands(workload: BenchWorkload, ask: Callable[..., Reply]) -> None:
-    """Raise LacksCommandError for commands that a server does not know. `ask` sends it a request.
-
-    Its source does not show this, because a built-in module also has commands.
-    """
-    lacking = [name.upper() for name in sorted(workload.needs) if ask("COMMAND", "INFO", name) in ([None], [])]
-    if lacking:
-        raise LacksCommandError(f"the release has no {' '.join(lacking)}")
-
-
-class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """A round's counts and the code that was executed."""
-
-    counts: RoundCounts
-    blocks: dict[tuple[int, int], int]
-    """(guest address, instructions) -> executions by the first thread."""
-    maps: list[MapRecord]
 
 
 def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
