@@ -18,8 +18,8 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.sockets import connect
 from harness.core.strict_toml import ROOT
-from harness.record import peer_user
-from harness.record.recording_proxy import Recorder
+from harness.record.proxy import peer_user
+from harness.record.proxy.recorder import Recorder
 from harness.run import private_network
 from harness.workflows import run_folders
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from harness.core.processes import processor_time
 from harness.core.sockets import connect
 from harness.protocol.resp import Client
-from harness.record import peer_user
-from harness.record.recording_proxy import PURPOSE, Recorder
+from harness.record.proxy import peer_user
+from harness.record.proxy.forwarding import PURPOSE
+from harness.record.proxy.recorder import Recorder
 from harness.record.transcript import Chunk, last_request, load, save, send_again, unanswered
 from tests.fakes import chunk
 from tests.survivors import eventually

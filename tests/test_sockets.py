@@ -14,7 +14,7 @@ from harness.core.strict_toml import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-OTHERS = {"harness/record/peer_user.py": "it connects to itself, to learn what the kernel says of both ends"}
+OTHERS = {"harness/record/proxy/peer_user.py": "it connects to itself, to learn what the kernel says of both ends"}
 
 
 @pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])

@@ -18,7 +18,7 @@ from harness.core.errors import InfrastructureError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
-from harness.record.recording_proxy import Recorder
+from harness.record.proxy.recorder import Recorder
 from harness.run.cell_spec import LARGEST_SEED, CellSpec
 from harness.run.tcl.client import compile_client
 from harness.run.tcl.suite import RUNNER, Interpreter, TclFailedError, TclFile, verdict

@@ -4,7 +4,7 @@ from.
 Servers that listen on TCP ports, and the machines of the kernel tier, do not authenticate their clients. In a network
 namespace (network_namespaces(7)) the cell's own processes are alone. Root may create one; other users may in a user
 namespace (user_namespaces(7)). Where the machine forbids that, as many containers do, nothing changes, and
-harness.record.peer_user guards the harness' own connections.
+harness.record.proxy.peer_user guards the harness' own connections.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from harness.core.processes import process, scheduling
 from harness.core.processes.capped_log import CappedLog
 from harness.core.processes.temporary_folder import refuse_long
 from harness.core.sockets import held_port
-from harness.record import fault_log, peer_user, stored_run
+from harness.record import fault_log, stored_run
 from harness.record.edge_coverage import EdgeCoverage
+from harness.record.proxy import peer_user
 from harness.record.run_folder import NO_PONG, STOPPED
 from harness.run.servers import probes
 from harness.run.servers.endings import STOPPED_BY, ServerEnd, describe_exit, last_words

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from harness.protocol.monitors import Monitors
 from harness.protocol.resp import Client
-from harness.record import peer_user
-from harness.record.recording_proxy import Recorder
+from harness.record.proxy import peer_user
+from harness.record.proxy.recorder import Recorder
 
 if TYPE_CHECKING:
     import socket

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.core.processes import processor_time
 from harness.core.processes.profiler import Profiler
 from harness.record import run_cost, run_folder
-from harness.record.recording_proxy import PURPOSE
+from harness.record.proxy.forwarding import PURPOSE
 
 if TYPE_CHECKING:
     from pathlib import Path

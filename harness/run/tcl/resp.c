@@ -14,8 +14,8 @@
  *                                      Connects to HOST:PORT, or to the Unix socket of an absolute path.
  *                                      Returns a connection, each operation of which may take SECONDS
  *                                      (fractions allowed). It appends sent and received bytes to the file
- *                                      RECORD, as harness/record/recording_proxy.py defines. A connection to a
- *                                      server that is gone then appears as one that the server has closed.
+ *                                      RECORD, as harness/record/proxy/self_recording.py defines. A connection to
+ *                                      a server that is gone then appears as one that the server has closed.
  *     resp::send CONNECTION BYTES      Sends raw bytes, as many in one send(2) as the kernel has room for.
  *     resp::encode WORD...             Returns the bytes of a command: an array of bulks, one for each word.
  *     resp::reply CONNECTION           Reads one whole reply and returns it typed.
