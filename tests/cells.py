@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.processes import environment, process
 from harness.core.strict_toml import ROOT
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log
 from harness.run.cell_spec import CellSpec, write_cell
 from harness.workflows.cell_process import pytest_command
 
@@ -32,7 +32,7 @@ def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:
     )
 
 
-def recorded(spec: CellSpec) -> tuple[str, dict[str, run_folder.TestEvent]]:
+def recorded(spec: CellSpec) -> tuple[str, dict[str, cell_events.TestEvent]]:
     """Run a cell as `plumb check` does. Returns pytest's output, and parameter of a test -> its record."""
     write_cell(spec.folder / "cell.json", spec)
     result = process.run(
@@ -42,5 +42,5 @@ def recorded(spec: CellSpec) -> tuple[str, dict[str, run_folder.TestEvent]]:
         environment=environment.for_cell(),
     )
     found = event_log.read_events(spec.folder / "events.jsonl")
-    tests = [event for event in found if isinstance(event, run_folder.TestEvent)]
+    tests = [event for event in found if isinstance(event, cell_events.TestEvent)]
     return result.text, {test.name.partition("[")[2].rstrip("]"): test for test in tests}

@@ -12,7 +12,7 @@ from harness.judge.findings import judge
 from harness.judge.reproducer import Reproducer, read_reproducer
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
-from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
+from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder, run_record, stored_run
 from harness.record.transcript import save
 from tests import fakes
 from tests.fakes import chunk, fault, target, write
@@ -51,10 +51,10 @@ class StoredRun:
         self.audited: set[tuple[str, str]] = set()
         self.detectors: dict[str, str] = {}
         self.real_kernels: set[str] = set()
-        self.events: dict[tuple[str, str], list[run_folder.Event]] = {}
+        self.events: dict[tuple[str, str], list[cell_events.Event]] = {}
         self.processor_seconds: dict[str, float] = {}
         """Target -> processor seconds of the tests of each of its cells."""
-        self.processor: dict[tuple[str, str], run_folder.ProcessorTime] = {}
+        self.processor: dict[tuple[str, str], cell_events.ProcessorTime] = {}
         """Cell -> its processor time by program."""
 
     def binary(self, target: str) -> Path:
@@ -82,7 +82,7 @@ class StoredRun:
         reply: bytes = b"",
         unit: str = "",
         wrong_line: str = "",
-        counters: tuple[run_folder.Counters, run_folder.Counters] | None = None,
+        counters: tuple[cell_events.Counters, cell_events.Counters] | None = None,
     ) -> None:
         """One test's result."""
         kept = ""
@@ -92,7 +92,7 @@ class StoredRun:
             kept = f"transcript-{len(list(folder.glob('transcript-*')))}.jsonl"
             replies = [chunk("reply", reply)] if reply else []
             save(folder / kept, [chunk("request", transcript), *replies])
-        event = run_folder.TestEvent(
+        event = cell_events.TestEvent(
             name=name,
             outcome=outcome,
             seconds=0.1,
@@ -126,7 +126,7 @@ class StoredRun:
     ) -> None:
         """How a guest ended."""
         (self.cell(target, suite) / name).mkdir(parents=True, exist_ok=True)
-        event = run_folder.GuestEvent(name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers)
+        event = cell_events.GuestEvent(name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers)
         self.add(target, suite, event)
 
     def own_guest(
@@ -154,7 +154,7 @@ class StoredRun:
                 self.cell(cell, suite) / folder / "transcript-0.jsonl",
                 [chunk("request", transcript), chunk("reply", b":1\r\n")],
             )
-        event = run_folder.GuestEvent(
+        event = cell_events.GuestEvent(
             name="guest-9",
             end=end,
             detail=detail,
@@ -169,7 +169,7 @@ class StoredRun:
         )
         self.add(cell, suite, event)
 
-    def add(self, target: str, suite: str, event: run_folder.Event) -> None:
+    def add(self, target: str, suite: str, event: cell_events.Event) -> None:
         """One more line of a cell's events."""
         self.events.setdefault((target, suite), []).append(event)
 
@@ -178,10 +178,10 @@ class StoredRun:
         path = self.cell(target, suite) / event_log.NAME
         path.unlink(missing_ok=True)
         events = self.events.get((target, suite), [])
-        tests = [event for event in events if isinstance(event, run_folder.TestEvent)]
+        tests = [event for event in events if isinstance(event, cell_events.TestEvent)]
         failed = sum(test.outcome == "failed" for test in tests)
         log = event_log.EventLog(path)
-        log.append(run_folder.CollectedEvent(tests=len(tests)))
+        log.append(cell_events.CollectedEvent(tests=len(tests)))
         for event in events:
             log.append(event)
         log.close(
@@ -249,7 +249,7 @@ class StoredRun:
                     if audited:
                         self.write_events(name, f"{suite}/{run_folder.AUDIT}")
                     cells.append(
-                        run_folder.CellRecord(
+                        run_record.CellRecord(
                             target=name,
                             suite=suite,
                             seconds=1.5,
@@ -271,7 +271,7 @@ class StoredRun:
         }
         run_folder.write_run(
             self.folder,
-            run_folder.RunRecord(
+            run_record.RunRecord(
                 server=self.server,
                 family="redis",
                 policy="signal",

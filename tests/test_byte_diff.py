@@ -16,7 +16,7 @@ from rich.console import Console
 from harness.core.byte_diff import DifferenceError, described, excerpt, parted
 from harness.core.finding import Difference, Frame, Reproduction
 from harness.judge.findings import judge
-from harness.record import run_folder, stored_run
+from harness.record import cell_events, run_folder, stored_run
 from harness.report import terminal
 from harness.report.formats import github, junit, markdown, page, sarif
 from harness.workflows.mutation_testing.mutations import Expected, Mutation, caught
@@ -179,7 +179,7 @@ def judged(tmp_path: Path) -> Finding:
     given = stored.cell("sparc64", "persistence") / "guest-2" / run_folder.INPUTS / "dump.rdb"
     given.parent.mkdir(parents=True)
     given.write_bytes(b"REDIS")
-    event = run_folder.TestEvent(
+    event = cell_events.TestEvent(
         name="test_x", outcome="failed", seconds=1, message="1 keys differ", difference=DIFFERENCE, again=AGAIN
     )
     stored.add("sparc64", "persistence", event)

@@ -13,7 +13,7 @@ from harness.analysis.assertion_log import asserted
 from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.judge import causality
-from harness.record import fault_log, run_folder
+from harness.record import cell_events, fault_log, run_folder
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun, a_fault, concluded, entry, judged, reproducer, two_machines
@@ -467,7 +467,7 @@ def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_repro
 def test_the_settings_of_a_suite_are_in_the_reproducer_of_what_its_servers_show(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_files", outcome="failed", message="wrong", guest="guest-1")
     (event,) = run.events[("armv5", "bitops")]
-    assert isinstance(event, run_folder.TestEvent)
+    assert isinstance(event, cell_events.TestEvent)
     run.events[("armv5", "bitops")] = [msgspec.structs.replace(event, options=("--io-threads", "2"))]
     (finding,) = judged(run)[0]
     assert reproducer(finding).options == ("--io-threads", "2")

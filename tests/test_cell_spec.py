@@ -24,7 +24,7 @@ from harness.core.strict_toml import ROOT
 from harness.core.target_model import ORACLE
 from harness.core.wanted_tests import fits
 from harness.plan.catalog import Catalog
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log
 from harness.run.cell_spec import PeerServer, write_cell
 from harness.run.extra_servers import new_guest, server_of
 from harness.run.server_process import Guest, StartError
@@ -68,7 +68,7 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
     assert "qemu-system-arm" in problem
     # The first test that needed the machine was the last, and nothing was recorded of it.
     recorded = event_log.read_events(tmp_path / "events.jsonl")
-    assert [one for one in recorded if isinstance(one, run_folder.TestEvent)] == []
+    assert [one for one in recorded if isinstance(one, cell_events.TestEvent)] == []
     assert not re.search("failed|INTERNALERROR", result.text), result.text
 
 
@@ -231,7 +231,7 @@ def test_a_server_that_was_told_to_end_has_stopped_if_it_ended_well(
 
 @pytest.mark.parametrize(
     ("script", "reason"),
-    [("kill -STOP $$", run_folder.STOPPED), ("sleep 60", run_folder.NO_PONG), ("kill -KILL $$", "killed by SIGKILL")],
+    [("kill -STOP $$", cell_events.STOPPED), ("sleep 60", cell_events.NO_PONG), ("kill -KILL $$", "killed by SIGKILL")],
 )
 def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no_finding(
     script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -250,7 +250,7 @@ def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no
     session.end("failed", str(refused.value), 1.0)
     session.close()
     (recorded,) = [
-        one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
+        one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, cell_events.TestEvent)
     ]
     assert recorded.doubt == f"the native build, which gives the expected replies, did not start: {reason}"
 
@@ -271,7 +271,7 @@ def test_a_test_whose_server_could_not_be_launched_is_recorded_as_failed(
     session.end("failed", str(failed.value), 1.0)
     session.close()
     (recorded,) = [
-        one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, run_folder.TestEvent)
+        one for one in event_log.read_events(tmp_path / event_log.NAME) if isinstance(one, cell_events.TestEvent)
     ]
     assert (recorded.outcome, recorded.message) == ("failed", "a bug of the launch")
 
@@ -298,7 +298,7 @@ def test_an_example_that_failed_hides_nothing_else(
     session.end("failed", "a server keeps its keys", 1.0)
     session.close()
     events = event_log.read_events(tmp_path / event_log.NAME)
-    recorded = [one for one in events if isinstance(one, run_folder.TestEvent)]
+    recorded = [one for one in events if isinstance(one, cell_events.TestEvent)]
     assert [one.name for one in recorded] == names
     assert recorded[-1].doubt.startswith(doubt)
     assert bool(recorded[-1].doubt) == bool(doubt)
@@ -369,7 +369,7 @@ class SilentMachine(Machine):
         self._ends[pid] = ExitStatus(how="signal", number=number)
 
 
-@pytest.mark.parametrize(("stopped", "detail"), [(False, run_folder.NO_PONG), (True, run_folder.STOPPED)])
+@pytest.mark.parametrize(("stopped", "detail"), [(False, cell_events.NO_PONG), (True, cell_events.STOPPED)])
 def test_the_processor_that_a_server_in_a_machine_gets_is_its_emulators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool, detail: str
 ) -> None:

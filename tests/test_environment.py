@@ -12,7 +12,7 @@ import pytest
 
 from harness.core.processes import environment, process, process_tree
 from harness.core.strict_toml import ROOT
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log
 from harness.workflows.cell_process import pytest_command, run_cell
 from tests import cells, fakes
 
@@ -52,7 +52,7 @@ def outcomes(tmp_path: Path, name: str) -> dict[str, str]:
     return {
         event.name: event.outcome
         for event in event_log.read_events(folder / "events.jsonl")
-        if isinstance(event, run_folder.TestEvent)
+        if isinstance(event, cell_events.TestEvent)
     }
 
 

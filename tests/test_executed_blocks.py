@@ -16,7 +16,7 @@ from harness.record.executed_blocks.executed_tests import read_executed
 from harness.record.executed_blocks.recorder import ExecutionRecorder, Kept
 
 if TYPE_CHECKING:
-    from harness.record.run_folder import Outcome
+    from harness.record.cell_events import Outcome
 
 NAMES = ["main", "start", "get", "set", "expire", "save", "stop"]
 HEADER_BYTES = 1 << 16

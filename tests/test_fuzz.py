@@ -23,7 +23,7 @@ from harness.protocol.command_stream import (
     wire,
 )
 from harness.protocol.stream_shrinker import Shrinker
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log
 from harness.run.cell_spec import PeerServer
 from harness.run.session.cell_session import CellSession
 from suites._shared.checksums import sealed
@@ -461,7 +461,7 @@ def test_a_stream_during_which_somebody_killed_the_native_build_is_no_finding(
     run.end("failed", str(failed.value), 1.0)
     run.close()
     events = event_log.read_events(tmp_path / event_log.NAME)
-    recorded = [one for one in events if isinstance(one, run_folder.TestEvent)]
+    recorded = [one for one in events if isinstance(one, cell_events.TestEvent)]
     assert len(tried) == 1
     assert [(one.outcome, one.doubt.rpartition(" ")[2]) for one in recorded] == [("failed", "SIGKILL")]
 

@@ -15,7 +15,7 @@ from harness.core import json_codec
 from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
-from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
+from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder, run_record, stored_run
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import BITOP, StoredRun, a_fault, concluded, entry, known_file
@@ -158,7 +158,7 @@ def test_a_cell_without_a_folder_is_missed(clean: StoredRun, tmp_path: Path) -> 
     assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
 
 
-@pytest.mark.parametrize(("version", "made_by"), [(1, "an older"), (run_folder.VERSION + 1, "a newer")])
+@pytest.mark.parametrize(("version", "made_by"), [(1, "an older"), (run_record.VERSION + 1, "a newer")])
 def test_a_run_of_another_format_is_told_from_a_damaged_one(clean: StoredRun, version: int, made_by: str) -> None:
     path = clean.finish() / "run.json"
     raw = json_codec.decode(path.read_bytes(), dict)
@@ -193,7 +193,7 @@ def test_tests_that_were_collected_and_never_ran_are_missed(clean: StoredRun, tm
         events = event_log.read_events(path)
         path.unlink()
         log = event_log.EventLog(path)
-        log.append(run_folder.CollectedEvent(tests=173))
+        log.append(cell_events.CollectedEvent(tests=173))
         for event in events:
             log.append(event)
         log.close(tests=101, failed=0)
@@ -229,7 +229,7 @@ def test_a_log_that_cannot_be_written_is_the_machines_fault_from_then_on(tmp_pat
     log = event_log.EventLog(tmp_path / "gone" / "events.jsonl")
     for _ in range(2):
         with pytest.raises(InfrastructureError, match="evidence cannot be written"):
-            log.append(run_folder.CollectedEvent(tests=1))
+            log.append(cell_events.CollectedEvent(tests=1))
         (tmp_path / "gone").mkdir(exist_ok=True)
 
 
@@ -299,7 +299,7 @@ def test_a_repaired_access_does_not_explain_a_servers_end(run: StoredRun, tmp_pa
 
 
 def test_a_silent_or_killed_oracle_is_no_finding_of_the_server(run: StoredRun, tmp_path: Path) -> None:
-    event = run_folder.TestEvent(
+    event = cell_events.TestEvent(
         name="test_bitop", outcome="failed", seconds=1, message="timed out", doubt="the native build did not answer"
     )
     run.add("armv5", "bitops", event)
@@ -335,7 +335,7 @@ def test_a_child_that_dies_of_a_signal_is_a_finding_unless_its_parent_ended_it(
 
 def test_a_server_that_crashes_when_it_is_told_to_stop_is_a_finding(run: StoredRun, tmp_path: Path) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
-    event = run_folder.GuestEvent(
+    event = cell_events.GuestEvent(
         name="guest-1", end="signal", detail="killed by SIGSEGV when it was told to stop", stopping=True
     )
     run.add("armv5", "bitops", event)
@@ -365,7 +365,7 @@ def test_what_a_guest_leaves_is_missed_if_somebody_took_it_away_while_it_ran(
 ) -> None:
     left = ("log", f"{fault_log.NAME}.counts")
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
-    run.add("armv5", "bitops", run_folder.GuestEvent(name="guest-1", end="stopped", left=left))
+    run.add("armv5", "bitops", cell_events.GuestEvent(name="guest-1", end="stopped", left=left))
     for name in left:
         fakes.write(run.cell("armv5", "bitops") / "guest-1" / name, "\0" * 16)
     assert verdict_of(run.finish(), tmp_path) == ("PASS", "")

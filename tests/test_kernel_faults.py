@@ -13,9 +13,9 @@ from rich.console import Console
 from harness.core.errors import InfrastructureError
 from harness.judge.conclusion import conclude
 from harness.record import stored_run
+from harness.record.cell_events import Counters
 from harness.record.fault_log import is_misaligned
 from harness.record.kernel_faults import as_reported, counted, read_counters
-from harness.record.run_folder import Counters
 from harness.report import terminal
 from harness.report.formats import markdown
 from harness.report.formats import registry as formats

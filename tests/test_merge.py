@@ -8,7 +8,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.model import Cell
 from harness.judge.merge import join
-from harness.record.run_folder import Counters
+from harness.record.cell_events import Counters
 from tests.judgements import cell, judgement
 
 CLEAN = msgspec.structs.replace(

@@ -15,8 +15,8 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.processes import process, processor_time
 from harness.record import run_cost, run_folder
+from harness.record.cell_events import ProcessorTime
 from harness.record.run_cost import PeakMemory, RunCost
-from harness.record.run_folder import ProcessorTime
 from harness.report import icicle
 from harness.report.formats import processor_time as page
 from tests.stored import StoredRun

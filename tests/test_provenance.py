@@ -16,7 +16,7 @@ from harness.core.errors import ExitCode
 from harness.judge import provenance
 from harness.judge.conclusion import conclude
 from harness.judge.reproducer import Reproducer, read_reproducer
-from harness.record import run_folder, stored_run
+from harness.record import cell_events, run_folder, stored_run
 from harness.record.transcript import Chunk
 from harness.workflows.replay.replay_result import Replay
 from tests import fakes
@@ -229,11 +229,11 @@ def test_what_an_audit_shows_is_replayed_by_the_audits_policy_whatever_saw_it(ru
     run.audited.add(("armv5", "bitops"))
     audit = run.cell("armv5", "bitops") / run_folder.AUDIT
     (audit / "guest-1").mkdir(parents=True)
-    died = run_folder.GuestEvent(name="guest-1", end="signal", detail="killed by SIGABRT", test="test_a")
+    died = cell_events.GuestEvent(name="guest-1", end="signal", detail="killed by SIGABRT", test="test_a")
     run.add("armv5", f"bitops/{run_folder.AUDIT}", died)
-    lost = run_folder.TestEvent(name="test_a", outcome="failed", seconds=0.1, message="gone", guest="guest-1")
+    lost = cell_events.TestEvent(name="test_a", outcome="failed", seconds=0.1, message="gone", guest="guest-1")
     run.add("armv5", f"bitops/{run_folder.AUDIT}", lost)
-    failed = run_folder.TestEvent(name="test_b", outcome="failed", seconds=0.1, message="1 != 2")
+    failed = cell_events.TestEvent(name="test_b", outcome="failed", seconds=0.1, message="1 != 2")
     run.add("armv5", f"bitops/{run_folder.AUDIT}", failed)
     run.test("armv5", "bitops", "test_c", outcome="failed", message="1 != 2")
     findings = {finding.id: reproducer(finding) for finding in judged(run)[0]}

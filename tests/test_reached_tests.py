@@ -14,7 +14,7 @@ from harness.core.model import Cell
 from harness.judge import left_out
 from harness.record import run_folder
 from harness.record.executed_blocks.cell_reach import CellReach
-from harness.record.run_folder import CellRecord, LeftOut
+from harness.record.run_record import CellRecord, LeftOut
 from harness.report.verdict_sentence import sentence
 from harness.workflows.preparation.reach.reached_tests import (
     EVERY_TEST,

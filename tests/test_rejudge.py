@@ -15,7 +15,7 @@ from harness.core.errors import InconclusiveError
 from harness.isa.rules import recorded_policies
 from harness.judge import baseline, conclusion
 from harness.plan.catalog import Catalog
-from harness.record import run_folder, stored_run
+from harness.record import run_folder, run_record, stored_run
 from harness.workflows.rejudge import rejudge
 from tests import fakes
 from tests.stored import StoredRun, a_fault
@@ -55,7 +55,7 @@ def recorded(name: str, tmp_path: Path) -> Path:
     folder = copy(name, tmp_path)
     record = run_folder.read_run(folder)
     used = recorded_policies(Catalog().policies, record.policy, record.machines.values())
-    run_folder.write_run(folder, msgspec.structs.replace(record, policies=used, version=run_folder.VERSION))
+    run_folder.write_run(folder, msgspec.structs.replace(record, policies=used, version=run_record.VERSION))
     if inherited := baseline.read(folder):
         baseline.keep(folder, inherited)
     return folder

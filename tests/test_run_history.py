@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.core.errors import ExitCode
-from harness.record.run_folder import CHANGES
+from harness.record.run_record import CHANGES
 from harness.report.history import history, read_judged
 from harness.report.run_history.timeline import Timeline, Trace, timeline
 from tests import fakes

@@ -16,7 +16,7 @@ from harness.core.strict_toml import ROOT
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
 from harness.plan.catalog import Catalog
-from harness.record import run_folder, stored_run
+from harness.record import cell_events, stored_run
 from harness.run import selftests, unit_runner
 from harness.run.cell_spec import PeerServer
 from tests import cells, fakes
@@ -319,7 +319,7 @@ NAMES = ("bad", "crc64", "dies", "fewer", "good", "sha1test", "worse", "zipmap")
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run_folder.TestEvent]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, cell_events.TestEvent]:
     """Self-test -> its record, in a cell whose target and native programs differ as above."""
     folder = tmp_path_factory.mktemp("cell")
 
@@ -353,7 +353,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run_folder.T
     ],
 )
 def test_only_what_the_native_build_does_not_do_too_is_the_targets_fault(
-    recorded: dict[str, run_folder.TestEvent], name: str, outcome: str, message: str
+    recorded: dict[str, cell_events.TestEvent], name: str, outcome: str, message: str
 ) -> None:
     test = recorded[name]
     assert test.outcome == outcome
@@ -411,7 +411,7 @@ def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it
         stored = StoredRun(tmp_path / program, suites=("canary", "selftests"))
         stored.canary("armv5")
         stored.fault("armv5", "selftests", "guest-unit-intset", fakes.fault(number=fakes.SIGSEGV, code=1))
-        event = run_folder.TestEvent(
+        event = cell_events.TestEvent(
             name="t",
             outcome="failed",
             seconds=0,

@@ -13,7 +13,7 @@ import pytest
 from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.core.finding import Reproduction
-from harness.record import run_folder, stored_run
+from harness.record import cell_events, run_folder, run_record, stored_run
 from tests import fakes
 from tests.stored import StoredRun, a_fault, judged
 
@@ -116,16 +116,16 @@ def test_a_link_within_the_folder_is_followed(plumb: Plumb, run: StoredRun) -> N
 @pytest.mark.parametrize(
     "record",
     [
-        run_folder.CellRecord(target="a", suite="b", seconds=0),
-        run_folder.GuestEvent(name="a", end="stopped", target="b", transcript="c"),
-        run_folder.TestEvent(name="a", outcome="passed", seconds=0, guest="b", transcript="c"),
+        run_record.CellRecord(target="a", suite="b", seconds=0),
+        cell_events.GuestEvent(name="a", end="stopped", target="b", transcript="c"),
+        cell_events.TestEvent(name="a", outcome="passed", seconds=0, guest="b", transcript="c"),
         Reproduction(target="a", requests=(), wrong="", file="b", guest="c"),
     ],
 )
 def test_no_name_in_a_record_leads_anywhere_else(record: msgspec.Struct, name: str) -> None:
     """Whatever becomes part of a path; a test's own name does not."""
     free = {"outcome", "seconds", "end", "detail", "message", "test", "problem", "requests", "wrong"}
-    free |= {"name"} if isinstance(record, run_folder.TestEvent) else set()
+    free |= {"name"} if isinstance(record, cell_events.TestEvent) else set()
     text = [key for key, value in msgspec.to_builtins(record).items() if isinstance(value, str)]
     assert set(text) - free - _UNUSED
     for key in set(text) - free - _UNUSED:
@@ -184,7 +184,7 @@ def test_a_record_without_a_machine_is_damaged(plumb: Plumb, run: StoredRun, key
 
 def test_a_peer_that_the_run_does_not_know_is_named(plumb: Plumb, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_a")
-    run.add("armv5", "bitops", run_folder.GuestEvent(name="guest-2", end="signal", target="mars"))
+    run.add("armv5", "bitops", cell_events.GuestEvent(name="guest-2", end="signal", target="mars"))
     fakes.write(run.finish() / "armv5" / "bitops" / "peers" / "evil" / "guest-1" / "log", "hello\n")
     code, out, _ = plumb("judge", run.folder)
     assert (code, "peers/evil/guest-1/log was not there" in out) == (ExitCode.INCONCLUSIVE, True)

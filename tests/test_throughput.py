@@ -8,7 +8,7 @@ import msgspec
 
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
-from harness.record import run_folder
+from harness.record import cell_events, run_folder
 from harness.report.formats import throughput
 from tests.stored import StoredRun
 
@@ -22,7 +22,7 @@ def stored_folder(tmp_path: Path) -> Path:
     stored.canary("armv5")
     for suite, commands, target in (("bitops", 900, ""), ("bitops", 100, ""), ("persistence", 30, "sparc64")):
         stored.test("armv5", suite, "test_it")
-        event = run_folder.GuestEvent(name="guest-1", end="stopped", commands=commands, target=target)
+        event = cell_events.GuestEvent(name="guest-1", end="stopped", commands=commands, target=target)
         stored.add("armv5", suite, event)
     folder = stored.finish()
     run = run_folder.read_run(folder)

@@ -26,7 +26,7 @@ from harness.judge.merge import join
 from harness.judge.reproducer import read_reproducer
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.record import run_folder
+from harness.record import cell_events
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.run.vm.machine import Machine
@@ -124,7 +124,7 @@ def test_a_server_that_starts_slowly_hangs_without_the_factor_and_starts_with_it
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", 0.3)
     with pytest.raises(StartError) as refused:
         guest_of(tmp_path, SLOW_SERVER, patient(1)).__enter__()
-    assert (refused.value.end, refused.value.detail) == ("hang", run_folder.NO_PONG)
+    assert (refused.value.end, refused.value.detail) == ("hang", cell_events.NO_PONG)
     with guest_of(tmp_path, SLOW_SERVER, patient(200)) as guest:
         assert guest.alive()
 
@@ -136,7 +136,7 @@ def test_a_server_that_never_answers_hangs_with_the_factor_too_only_later(
     began = time.monotonic()
     with pytest.raises(StartError) as refused:
         guest_of(tmp_path, "#!/bin/sh\nsleep 600\n", patient(5)).__enter__()
-    assert (refused.value.end, refused.value.detail) == ("hang", run_folder.NO_PONG)
+    assert (refused.value.end, refused.value.detail) == ("hang", cell_events.NO_PONG)
     assert time.monotonic() - began >= 1
 
 

@@ -11,7 +11,7 @@ from harness.core import json_codec
 from harness.core.finding import Witness
 from harness.protocol.command_stream import from_text
 from harness.record import event_log
-from harness.record.run_folder import GuestEvent
+from harness.record.cell_events import GuestEvent
 from harness.record.transcript import save
 from harness.workflows.replay.recorded_requests import chunks_of, sent_stream
 from harness.workflows.replay.transcript_commands import with_commands_of_test

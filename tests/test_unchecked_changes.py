@@ -14,7 +14,7 @@ from harness.judge.merge import join
 from harness.judge.unchecked_changes import Change
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
-from harness.record.run_folder import Unentered
+from harness.record.run_record import Unentered
 from harness.workflows.suite_selection import choose, read_ignored_paths
 from tests import fakes
 from tests.judgements import cell

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Finding
-    from harness.record import run_folder
+    from harness.record import cell_events
 
 
 # The table and the drivers
@@ -252,7 +252,7 @@ esac
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, run_folder.TestEvent]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, cell_events.TestEvent]]:
     """The output of pytest for a cell with that program, and unit -> its record."""
     folder = tmp_path_factory.mktemp("cell")
     program = fakes.write(folder / "units", PROGRAM, mode=0o755)
@@ -263,7 +263,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, r
 
 
 def test_a_unit_whose_lines_are_right_passes_and_its_log_is_evidence(
-    recorded: tuple[str, dict[str, run_folder.TestEvent]],
+    recorded: tuple[str, dict[str, cell_events.TestEvent]],
 ) -> None:
     test = recorded[1]["crc16"]
     assert (test.outcome, test.unit, test.guest, test.wrong_line) == ("passed", "crc16", "guest-unit-crc16", "")
@@ -271,7 +271,7 @@ def test_a_unit_whose_lines_are_right_passes_and_its_log_is_evidence(
 
 
 def test_a_wrong_line_fails_the_unit_and_is_recorded_as_it_was_written(
-    recorded: tuple[str, dict[str, run_folder.TestEvent]],
+    recorded: tuple[str, dict[str, cell_events.TestEvent]],
 ) -> None:
     test = recorded[1]["crc64"]
     assert (test.outcome, test.wrong_line) == ("failed", "length 1 from 0:" + " 0" * 16)
@@ -280,19 +280,19 @@ def test_a_wrong_line_fails_the_unit_and_is_recorded_as_it_was_written(
 
 
 def test_a_unit_that_dies_fails_with_how_and_how_far_it_got(
-    recorded: tuple[str, dict[str, run_folder.TestEvent]],
+    recorded: tuple[str, dict[str, cell_events.TestEvent]],
 ) -> None:
     test = recorded[1]["sha1"]
     assert test.outcome == "failed"
     assert test.message == "Failed: sha1 did not get to its end: killed by SIGSEGV, after ['length 0: x']"
 
 
-def test_a_unit_that_writes_nothing_fails(recorded: tuple[str, dict[str, run_folder.TestEvent]]) -> None:
+def test_a_unit_that_writes_nothing_fails(recorded: tuple[str, dict[str, cell_events.TestEvent]]) -> None:
     assert (recorded[1]["lzf"].outcome, "lzf wrote nothing" in recorded[1]["lzf"].message) == ("failed", True)
 
 
 def test_what_is_absent_and_what_is_broken_is_skipped_with_its_reason(
-    recorded: tuple[str, dict[str, run_folder.TestEvent]],
+    recorded: tuple[str, dict[str, cell_events.TestEvent]],
 ) -> None:
     for unit, why in (("murmurhash2", "not in 7.0"), ("rax", "it does not compile: boom")):
         assert (recorded[1][unit].outcome, recorded[1][unit].message) == ("skipped", f"Skipped: {why}")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.judge.upstream_tests.tally import tallies
-from harness.record import run_folder
+from harness.record import cell_events, run_folder
 from harness.report.formats import upstream_tests
 from tests import fakes
 from tests.fakes import fault
@@ -31,7 +31,7 @@ class UpstreamRun(StoredRun):
 
     def passed(self, name: str, **more: Any) -> None:
         """A test that passed, or whatever `more` says."""
-        event = run_folder.TestEvent(name=f"item[{name}]", outcome="passed", seconds=0.1, upstream=name)
+        event = cell_events.TestEvent(name=f"item[{name}]", outcome="passed", seconds=0.1, upstream=name)
         self.add("armv5", SUITE, msgspec.structs.replace(event, **more))
 
     def failed(self, name: str, message: str, **more: Any) -> None:
@@ -51,7 +51,7 @@ class UpstreamRun(StoredRun):
         (self.cell("armv5", SUITE) / name).mkdir(parents=True, exist_ok=True)
         if record is not None:
             self.fault("armv5", SUITE, name, record)
-        event = run_folder.GuestEvent(
+        event = cell_events.GuestEvent(
             name=name,
             end="signal" if ended_by else "stopped",
             detail=f"killed by {ended_by}" if ended_by else "",
@@ -210,7 +210,9 @@ def test_the_tally_counts_tests_and_not_files(stored: UpstreamRun) -> None:
 def test_the_page_counts_each_outcome_and_compares_the_cost_with_this_machines(tmp_path: Path) -> None:
     stored = UpstreamRun(tmp_path / "run", targets=("native", "armv5"))
     for target in ("native", "armv5"):
-        stored.add(target, SUITE, run_folder.TestEvent(name="a", outcome="passed", seconds=0.1, upstream="unit/a::one"))
+        stored.add(
+            target, SUITE, cell_events.TestEvent(name="a", outcome="passed", seconds=0.1, upstream="unit/a::one")
+        )
     stored.processor_seconds = {"native": 20.0, "armv5": 90.0}
     stored.failed("unit/a::two", "it is 1|2, not *3*")
     stored.failed("unit/a::three", "no result", doubt="no result: the file ended before it")
@@ -228,7 +230,7 @@ def test_the_page_has_one_row_for_a_test_that_fails_everywhere(tmp_path: Path) -
     stored = UpstreamRun(tmp_path / "run", targets=("sparc64", "armv5"))
     for target, message in (("sparc64", "expected 1"), ("armv5", "expected 1")):
         for name, text in (("one", message), ("two", f"{message} on {target}")):
-            event = run_folder.TestEvent(
+            event = cell_events.TestEvent(
                 name=name, outcome="failed", seconds=0.1, message=text, upstream=f"unit/a::{name}"
             )
             stored.add(target, SUITE, event)
@@ -240,11 +242,11 @@ def test_the_page_has_one_row_for_a_test_that_fails_everywhere(tmp_path: Path) -
 
 def test_the_page_shows_by_target_which_crash_reports_are_whole(tmp_path: Path) -> None:
     stored = UpstreamRun(tmp_path / "run", targets=("native", "armv5"))
-    outcomes: dict[str, run_folder.Outcome] = {"native": "passed", "armv5": "failed"}
+    outcomes: dict[str, cell_events.Outcome] = {"native": "passed", "armv5": "failed"}
     for target, outcome in outcomes.items():
         names = {"integration/logging::Stack": (), "unit/a::Panic": ("command: debug panic",), "unit/a::one": ()}
         for name, announced in names.items():
-            event = run_folder.TestEvent(name=name, outcome=outcome, seconds=0.1, upstream=name, announced=announced)
+            event = cell_events.TestEvent(name=name, outcome=outcome, seconds=0.1, upstream=name, announced=announced)
             stored.add(target, SUITE, event)
     folder = stored.finish()
     page = upstream_tests.render(folder, run_folder.read_run(folder))

@@ -23,7 +23,7 @@ from harness.judge.known import known_list
 from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.record import event_log
-from harness.record.run_folder import TestEvent
+from harness.record.cell_events import TestEvent
 from harness.report.markdown_table import table
 from harness.workflows.check import Check
 from harness.workflows.mutation_testing import campaign, mutations

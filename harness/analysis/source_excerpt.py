@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
     from harness.isa.architecture import InstructionSet
     from harness.record.fault_log import Fault
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 FILE = "excerpts.json"
 SOURCE_LINES = 5

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
     from harness.report.report_format import ReportFormat
     from harness.workflows.workbench import Workbench
 

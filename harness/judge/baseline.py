@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from harness.analysis.source_excerpt import Sources
     from harness.judge.findings import Judgement
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 NAME = "inherited.json"
 WITH_DIGEST = 5

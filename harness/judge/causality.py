@@ -24,14 +24,15 @@ from harness.judge.sightings.failures import (
 )
 from harness.judge.sightings.places import from_fault, from_report
 from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
-from harness.record import fault_log, program_launch, run_folder, stored_run
+from harness.record import cell_events, fault_log, program_launch, run_folder, stored_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.sightings.sighting import Sighting
+    from harness.record.cell_events import Event, GuestEvent, TestEvent
     from harness.record.fault_log import FaultLog
-    from harness.record.run_folder import CellRecord, Event, GuestEvent, RunRecord, TestEvent
+    from harness.record.run_record import CellRecord, RunRecord
 
 
 class Evidence:
@@ -41,8 +42,8 @@ class Evidence:
         self._cell = cell
         self._run = run
         self._record = record
-        self._tests = [event for event in recorded if isinstance(event, run_folder.TestEvent)]
-        guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
+        self._tests = [event for event in recorded if isinstance(event, cell_events.TestEvent)]
+        guests = [event for event in recorded if isinstance(event, cell_events.GuestEvent)]
         self._guests = [
             event
             for event in guests
@@ -322,7 +323,7 @@ def _reports(log: Path, kind: str) -> list[Report]:
 
 def killed_from_outside(event: Event) -> bool:
     """Whether SIGKILL ended a guest, or SIGSTOP stopped it. No process in the guest sends these signals."""
-    return isinstance(event, run_folder.GuestEvent) and (
+    return isinstance(event, cell_events.GuestEvent) and (
         (event.end in {"signal", "start-failed"} and event.detail.startswith("killed by SIGKILL"))
-        or (event.end == "hang" and event.detail == run_folder.STOPPED)
+        or (event.end == "hang" and event.detail == cell_events.STOPPED)
     )

@@ -14,11 +14,12 @@ from harness.core.model import CANARY_SUITE
 from harness.judge.causality import Evidence
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.verdict import CellOutcome
-from harness.record import event_log, evidence_seal, run_folder
+from harness.record import cell_events, event_log, evidence_seal, run_folder, run_record
 
 if TYPE_CHECKING:
     from harness.judge.sightings.sighting import Sighting
-    from harness.record.run_folder import CellRecord, RunRecord, TestEvent
+    from harness.record.cell_events import TestEvent
+    from harness.record.run_record import CellRecord, RunRecord
 
 
 def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], CellOutcome]:
@@ -28,7 +29,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         sightings = [from_failed_build(record, folder / "run.json")] if record.problem_kind == "build" else []
         return _of_cell(sightings, folder, record), _unrun(record)
     recorded = event_log.read(cell / event_log.NAME)
-    tests = [event for event in recorded.events if isinstance(event, run_folder.TestEvent)]
+    tests = [event for event in recorded.events if isinstance(event, cell_events.TestEvent)]
     outcome = CellOutcome(
         target=record.target,
         suite=record.suite,
@@ -67,7 +68,7 @@ def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sightin
 
 def never_run(target: str, suite: str) -> CellOutcome:
     """The outcome of a planned cell that the run has no record of."""
-    record = run_folder.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned but has no record")
+    record = run_record.CellRecord(target=target, suite=suite, seconds=0.0, problem="it was planned but has no record")
     return _unrun(record)
 
 

@@ -23,7 +23,7 @@ from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import cell_verdicts, overall
-from harness.record import compiler_warnings, event_log, run_folder, stored_run
+from harness.record import cell_events, compiler_warnings, event_log, stored_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.judge.unchecked_changes import Change
     from harness.judge.verdict import CellVerdict
     from harness.record.compiler_warnings import CompilerReport
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
     from harness.record.stored_run import TrustedRun
 
 
@@ -257,7 +257,7 @@ def _part(folder: Path, run: RunRecord) -> list[str]:
     # The canaries always run, whatever they are called.
     files = [path for path in sorted(folder.glob(f"*/*/{event_log.NAME}")) if path.parent.name != CANARY_SUITE]
     events = (event for path in files for event in event_log.read_events(path))
-    tests = {(event.name, event.upstream) for event in events if isinstance(event, run_folder.TestEvent)}
+    tests = {(event.name, event.upstream) for event in events if isinstance(event, cell_events.TestEvent)}
     idle = [word for word in run.tests if not any(is_wanted(*test, [word]) for test in tests)]
     return [
         f"only the tests that match were run: --test {' '.join(map(shlex.quote, run.tests))}",
@@ -273,7 +273,7 @@ def _settings(run: RunRecord) -> list[str]:
 def _turned_away(folder: Path) -> list[str]:
     """A sentence on connections that the proxies turned away; empty if there were none. No test depends on them."""
     guests = [event for path in sorted(folder.rglob("events.jsonl")) for event in event_log.read_events(path)]
-    number = sum(event.strangers for event in guests if isinstance(event, run_folder.GuestEvent))
+    number = sum(event.strangers for event in guests if isinstance(event, cell_events.GuestEvent))
     if not number:
         return []
     return [f"rejected connections to servers under test, from another user or closed at once: {number}"]

@@ -17,14 +17,14 @@ from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults
-from harness.record.run_folder import Counters
+from harness.record.cell_events import Counters
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.sightings.sighting import Sighting
     from harness.judge.verdict import CellOutcome
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
     from harness.record.stored_run import TrustedRun
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.record.run_folder import LeftOut, RunRecord
+    from harness.record.run_record import LeftOut, RunRecord
 
 SHOWN = 8
 """The largest number of functions that a remark names."""

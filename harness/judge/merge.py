@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.core.finding import Finding
     from harness.core.model import Cell, Tier
     from harness.judge.findings import Judgement
-    from harness.record.run_folder import Counters
+    from harness.record.cell_events import Counters
 
 
 def join(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from harness.judge.sightings.sighting import Sighting
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 
 class ReplayedProgram(Record, frozen=True):

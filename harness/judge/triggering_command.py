@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from harness.analysis.detectors.registry import Report
     from harness.core.finding import Frame
+    from harness.record.cell_events import TestEvent
     from harness.record.fault_log import Fault
-    from harness.record.run_folder import TestEvent
 
 
 def of_fault(fault: Fault, guest: Path, test: TestEvent | None, frames: list[Frame]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.verdict import CellVerdict
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 NAME = "changes.json"
 

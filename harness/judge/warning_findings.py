@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness.core.target_model import Target
     from harness.record.compiler_warnings import CompilerReport, Diagnostic
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 KIND = "warning"
 SUITE = "warnings"

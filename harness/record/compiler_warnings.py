@@ -13,7 +13,7 @@ from harness.core.target_model import ORACLE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 FOLDER = "warnings"
 

@@ -14,7 +14,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import ABSENT_FILE, InfrastructureError
 from harness.core.model import Record
-from harness.record.run_folder import CollectedEvent, EndEvent, Event, GuestEvent, ProcessorTime, TestEvent
+from harness.record.cell_events import CollectedEvent, EndEvent, Event, GuestEvent, ProcessorTime, TestEvent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,14 +7,14 @@ import signal
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError
+from harness.record.cell_events import Counters, TestEvent
 from harness.record.fault_log import BUS_ADRALN, signal_name
-from harness.record.run_folder import Counters, TestEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from harness.record.cell_events import Event
     from harness.record.fault_log import Fault
-    from harness.record.run_folder import Event
 
 _CODES: dict[tuple[int, int], str] = {
     (signal.SIGILL, 1): "ILL_ILLOPC",

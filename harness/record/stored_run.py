@@ -20,7 +20,7 @@ from harness.core.cache import default_root
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.model import Record
 from harness.record import fault_log, program_launch, run_folder
-from harness.record.run_folder import RunRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.record.run_record import RunRecord  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ from harness.core.finding import place_in_file
 
 if TYPE_CHECKING:
     from harness.core.finding import Fate, Finding, Witness
-    from harness.record.run_folder import Counters
+    from harness.record.cell_events import Counters
 
 FATES: dict[Fate, str] = {
     "kill": "kills even with the kernel's fixup on",

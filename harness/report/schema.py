@@ -12,7 +12,7 @@ import msgspec
 from harness.core.finding import Cause, Difference, Finding, Frame, Occasion, Witness
 from harness.judge.findings import Judgement
 from harness.judge.verdict import CellVerdict
-from harness.record.run_folder import Counters
+from harness.record.cell_events import Counters
 
 VERSION = 1
 """The value of `schema` in the document. A version may gain fields, but never renames, removes or retypes one."""

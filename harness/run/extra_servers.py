@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.target_model import ORACLE
-from harness.record import run_folder
+from harness.record import cell_events, run_folder
 from harness.record.transcript import save, unanswered
 from harness.run.server_process import LOG_LINES, PANIC, StartError
 from harness.run.servers.probes import processed_commands
@@ -139,13 +139,13 @@ class StartGuest:
                 shutil.rmtree(guest.folder, ignore_errors=True)
                 self._running.remove(guest)
 
-    def finish(self, test: str, outcome: run_folder.Outcome) -> None:
+    def finish(self, test: str, outcome: cell_events.Outcome) -> None:
         """End the servers of a finished test or example, and record how each of them ended."""
         for guest in self._running:
             self._log.append(self._ended(guest, test, outcome))
         self._running.clear()
 
-    def _ended(self, guest: Guest, test: str, outcome: run_folder.Outcome) -> run_folder.GuestEvent:
+    def _ended(self, guest: Guest, test: str, outcome: cell_events.Outcome) -> cell_events.GuestEvent:
         if guest.evidence.has_fault_of(guest.first_pid, 0):
             guest.settle()
         ended_by_itself = guest.started() and not guest.alive()
@@ -168,9 +168,9 @@ class StartGuest:
         )
 
 
-def ended(guest: Guest, test: str) -> run_folder.GuestEvent:
+def ended(guest: Guest, test: str) -> cell_events.GuestEvent:
     """The record of how a stopped guest ended, during a test or outside of one."""
-    return run_folder.GuestEvent(
+    return cell_events.GuestEvent(
         name=guest.name,
         end=guest.ended.how if guest.ended is not None else "stopped",
         detail=guest.detail,

@@ -28,7 +28,7 @@ from harness.run.upstream.session import UpstreamFailedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from harness.record import run_folder
+    from harness.record import cell_events
     from harness.run.canary import CanaryRunner
     from harness.run.extra_servers import StartGuest
     from harness.run.server_process import Guest
@@ -145,7 +145,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         run.begin(_name(item))
         result = yield
         reports = item.stash[_REPORTS]
-        outcome: run_folder.Outcome = (
+        outcome: cell_events.Outcome = (
             "failed" if any(r.failed for r in reports) else "skipped" if any(r.skipped for r in reports) else "passed"
         )
         message = next((_message(report) for report in reports if not report.passed), run.current.note)

@@ -22,9 +22,9 @@ from harness.core.processes.capped_log import CappedLog
 from harness.core.processes.temporary_folder import refuse_long
 from harness.core.sockets import held_port
 from harness.record import fault_log, stored_run
+from harness.record.cell_events import NO_PONG, STOPPED
 from harness.record.edge_coverage import EdgeCoverage
 from harness.record.proxy import peer_user
-from harness.record.run_folder import NO_PONG, STOPPED
 from harness.run.servers import probes
 from harness.run.servers.endings import STOPPED_BY, ServerEnd, describe_exit, last_words
 from harness.run.servers.probes import answers_ping
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from harness.build.emulators.runner import Runner
     from harness.core.sockets import Address
     from harness.protocol.resp import Client
+    from harness.record.cell_events import End
     from harness.record.executed_blocks.process_blocks import ProcessBlocks
-    from harness.record.run_folder import End
     from harness.run.servers.server_spec import ServerSpec
 
 START_SECONDS = 10.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.build.emulators.runner import keeps_translations
 from harness.core.model import Record
 from harness.core.processes import process
-from harness.record import fault_log, run_folder
+from harness.record import cell_events, fault_log
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
@@ -107,15 +107,15 @@ def event_of(
     *,
     program: Program,
     test: str,
-    outcome: run_folder.Outcome,
+    outcome: cell_events.Outcome,
     message: str,
     seconds: float,
     wrong_line: str,
-) -> run_folder.TestEvent:
+) -> cell_events.TestEvent:
     """The record of a test that ran a unit."""
     folder = folder_of(cell, unit)
     log = folder / "log"
-    return run_folder.TestEvent(
+    return cell_events.TestEvent(
         name=test,
         outcome=outcome,
         seconds=round(seconds, 3),

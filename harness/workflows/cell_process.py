@@ -22,7 +22,7 @@ from harness.core.processes.scheduling import UsableTime
 from harness.core.processes.timeouts import if_slow
 from harness.core.strict_toml import ROOT
 from harness.record import run_folder
-from harness.record.run_folder import CellRecord
+from harness.record.run_record import CellRecord
 from harness.run.cell_spec import write_cell
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.progress import Progress
-    from harness.record.run_folder import ProblemKind
+    from harness.record.run_record import ProblemKind
     from harness.run.cell_spec import CellSpec
 
 CELL_SECONDS = {"quick": 420.0, "full": 1500.0, "thorough": 5400.0, "kernel": 1500.0}

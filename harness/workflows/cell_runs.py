@@ -10,7 +10,7 @@ from harness.build.emulators.runner import Runner, with_alignment
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.record import evidence_seal, fault_log, run_folder
-from harness.record.run_folder import CellRecord
+from harness.record.run_record import CellRecord
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, run_cell

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from harness.core.model import Cell, SourceTree
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
-    from harness.record.run_folder import CellRecord, RunRecord
+    from harness.record.run_record import CellRecord, RunRecord
     from harness.workflows.preparation.prepared_run import PreparedRun
     from harness.workflows.preparation.reach.base_code import BaseCode
     from harness.workflows.preparation.reach.edited_lines import EditedLines

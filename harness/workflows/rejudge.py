@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.core.errors import ExitCode
     from harness.core.progress import Progress
     from harness.judge.findings import Judgement
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 
 def rejudge(cache: Cache, progress: Progress, folder: Path, known: Path) -> tuple[Judgement, ExitCode]:

@@ -31,9 +31,9 @@ from harness.plan.plan import make_plan
 from harness.plan.request import Request
 from harness.protocol.resp import Client
 from harness.record import event_log, stored_run
+from harness.record.cell_events import TestEvent
 from harness.record.executed_blocks.executed_tests import read_executed
 from harness.record.executed_blocks.process_blocks import ProcessBlocks
-from harness.record.run_folder import TestEvent
 from harness.run.server_process import Guest, StartError
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.check import Check
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
     from harness.core.model import Build, SourceTree
     from harness.judge.reproducer import Reproducer
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 

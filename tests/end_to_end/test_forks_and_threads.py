@@ -26,8 +26,8 @@ from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
 from harness.plan.catalog import Catalog
 from harness.protocol.resp import Client, ServerGoneError
-from harness.record import event_log, evidence_seal, fault_log, run_folder, stored_run
-from harness.record.run_folder import CellRecord, RunRecord
+from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder, stored_run
+from harness.record.run_record import CellRecord, RunRecord
 from harness.run.cell_spec import CellSpec, write_cell
 from harness.run.server_process import Guest
 from harness.run.servers.server_spec import ServerSpec
@@ -384,9 +384,9 @@ def test_a_server_that_handles_its_faults_does_not_hang(tmp_path: Path) -> None:
     result = run_cell("armv5", folder, SURVIVALS, tmp_path)
     assert result.code == 0, result.text
     events = event_log.read_events(folder / event_log.NAME)
-    (guest,) = [event for event in events if isinstance(event, run_folder.GuestEvent) and not event.oracle]
+    (guest,) = [event for event in events if isinstance(event, cell_events.GuestEvent) and not event.oracle]
     assert (guest.end, guest.detail) == ("stopped", "")
-    tests = [event for event in events if isinstance(event, run_folder.TestEvent)]
+    tests = [event for event in events if isinstance(event, cell_events.TestEvent)]
     assert [(test.fault_from, test.fault_to) for test in tests] == [(0, 1), (1, 2), (2, 3)]
 
 
@@ -398,8 +398,8 @@ def test_a_suite_whose_bgsave_faults_has_it_as_a_finding_and_goes_on(tmp_path: P
     canary = run / target / "canary"
     canary.mkdir()
     log = event_log.EventLog(canary / event_log.NAME)
-    log.append(run_folder.CollectedEvent(tests=1))
-    log.append(run_folder.TestEvent(name="canary/load-word@1", outcome="passed", seconds=0))
+    log.append(cell_events.CollectedEvent(tests=1))
+    log.append(cell_events.TestEvent(name="canary/load-word@1", outcome="passed", seconds=0))
     log.close(tests=1, failed=0)
     machine = Catalog().targets[target]
     run_folder.write_run(

@@ -13,7 +13,7 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.isa import access_table, rules
 from harness.plan.catalog import Catalog
-from harness.record import event_log, fault_log, kernel_faults, run_folder
+from harness.record import cell_events, event_log, fault_log, kernel_faults
 from harness.run import canary
 from harness.workflows.mutation_testing import mutations
 from tests.end_to_end.machines import REQUIRED, beyond, runner
@@ -91,7 +91,7 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(
         assert counted is not None
         assert counted.user >= faults > 0
         # In mode 4 nothing is repaired.
-        assert counted == run_folder.Counters(user=counted.user, skipped=0, half=0, word=0, dword=0, multi=0)
+        assert counted == cell_events.Counters(user=counted.user, skipped=0, half=0, word=0, dword=0, multi=0)
         assert read["kernel_counters"][real]["user"] == counted.user
     assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
     assert processes_of(tmp_path) == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.errors import ExitCode
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log
 from tests.end_to_end.changed_checkouts import OF, commit, edit, premerge
 from tests.end_to_end.plumb_runs import document, run
 
@@ -78,7 +78,7 @@ def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, 
     finished = run("premerge", "--server", checkout, *words)
     assert finished.returncode == ExitCode.PASS, finished.stderr
     events = event_log.read_events(tmp_path / "run" / "native" / "cluster" / event_log.NAME)
-    outcomes = {event.name: event.outcome for event in events if isinstance(event, run_folder.TestEvent)}
+    outcomes = {event.name: event.outcome for event in events if isinstance(event, cell_events.TestEvent)}
     waiting = "cluster/test_membership.py::test_a_primary_that_returns_learns_who_has_replaced_it"
     assert outcomes[waiting] == "passed"
 

@@ -29,7 +29,7 @@ from harness.judge.findings import judge
 from harness.judge.verdict import CellVerdict, cell_verdicts
 from harness.record import evidence_seal, fault_log, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
-from harness.record.run_folder import CellRecord, RunRecord
+from harness.record.run_record import CellRecord, RunRecord
 from harness.run.programs.command_events import write_events
 from harness.run.programs.program_file import check_command
 from harness.run.programs.traced_command import CommandEnd, Tracing, check_machine, prepare_tracing, run_traced

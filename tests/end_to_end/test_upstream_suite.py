@@ -19,7 +19,7 @@ from harness.core.digests import key_of
 from harness.core.errors import ExitCode
 from harness.judge.upstream_tests.tally import tallies
 from harness.plan.catalog import DEFAULT_SERVER, Catalog
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log, run_folder
 from harness.run.upstream.test_files import upstream_files
 from harness.workflows.mutation_testing import mutations
 from suites.upstream import table
@@ -61,9 +61,9 @@ def checked(folder: Path, target: str, *words: object) -> dict[str, Any]:
     return document(run("check", "--suite", "upstream", "--target", target, "--json", "--run", folder, *words))
 
 
-def events_of(folder: Path, target: str) -> list[run_folder.TestEvent]:
+def events_of(folder: Path, target: str) -> list[cell_events.TestEvent]:
     events = event_log.read_events(folder / target / "upstream" / event_log.NAME)
-    return [event for event in events if isinstance(event, run_folder.TestEvent)]
+    return [event for event in events if isinstance(event, cell_events.TestEvent)]
 
 
 @pytest.mark.parametrize("name", sorted(Catalog().servers))

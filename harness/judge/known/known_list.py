@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.target_model import Target
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 DEFAULT = ROOT / "ci" / "known.toml"
 EMPTY = "findings = []\n"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from harness.analysis.source_excerpt import Sources
     from harness.core.finding import Finding
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 IN_TREE = Path(".plumbline") / "known.toml"
 """A tree's own list, below its top folder."""

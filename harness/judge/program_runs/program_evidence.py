@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 SHOWN = 3
 """How many programs a sentence names."""

@@ -13,12 +13,13 @@ from harness.analysis.assertion_log import UNKNOWN, asserted
 from harness.judge import triggering_command
 from harness.judge.sightings.sighting import Sighting, StartedWith, assertion_title, fields_of, name_of
 from harness.record import fault_log, program_launch, run_folder
-from harness.record.run_folder import NO_PONG
+from harness.record.cell_events import NO_PONG
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.record.run_folder import CellRecord, GuestEvent, RunRecord, TestEvent
+    from harness.record.cell_events import GuestEvent, TestEvent
+    from harness.record.run_record import CellRecord, RunRecord
 
 FEWEST_WORDS = 3
 """A message with fewer words is not a title."""

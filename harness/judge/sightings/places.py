@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from harness.analysis.detectors.registry import Report
     from harness.core.finding import Access
+    from harness.record.cell_events import TestEvent
     from harness.record.fault_log import Fault
-    from harness.record.run_folder import CellRecord, RunRecord, TestEvent
+    from harness.record.run_record import CellRecord, RunRecord
 
 IN_HANDLER = "crash-handler"
 """Prefix of the kind of a fault that happened while the server reported another fault."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.core.finding import Difference, Fate, Frame, Reproduction
     from harness.core.model import Program
     from harness.core.target_model import AccessClass
-    from harness.record.run_folder import TestEvent
+    from harness.record.cell_events import TestEvent
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from harness.judge.sightings.sighting import Sighting
-    from harness.record.run_folder import GuestEvent
+    from harness.record.cell_events import GuestEvent
 
 _DEBUG = "debugCommand"
 """The servers' function that serves DEBUG."""

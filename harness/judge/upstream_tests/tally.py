@@ -8,12 +8,12 @@ from itertools import compress
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 LOGGING = "integration/logging"
 """The file with the release's tests of crash reports and watchdog."""
@@ -68,8 +68,8 @@ def tallies(folder: Path, run: RunRecord) -> list[UpstreamTally]:
     found = []
     for record in run.cells:
         log = event_log.read(folder / record.target / record.suite / event_log.NAME)
-        items = [event for event in log.events if isinstance(event, run_folder.TestEvent) and event.upstream]
-        files = [item.upstream.endswith(run_folder.WHOLE_FILE) for item in items]
+        items = [event for event in log.events if isinstance(event, cell_events.TestEvent) and event.upstream]
+        files = [item.upstream.endswith(cell_events.WHOLE_FILE) for item in items]
         tests = [item for item, is_file in zip(items, files, strict=True) if not is_file]
         if items:
             tally = UpstreamTally(
@@ -82,7 +82,7 @@ def tallies(folder: Path, run: RunRecord) -> list[UpstreamTally]:
     return found
 
 
-def _counted(test: run_folder.TestEvent) -> CountedTest:
+def _counted(test: cell_events.TestEvent) -> CountedTest:
     return CountedTest(
         name=test.upstream,
         outcome=_outcome(test),
@@ -91,11 +91,11 @@ def _counted(test: run_folder.TestEvent) -> CountedTest:
     )
 
 
-def _outcome(test: run_folder.TestEvent) -> str:
+def _outcome(test: cell_events.TestEvent) -> str:
     return UNKNOWN if test.doubt else test.outcome
 
 
-def _reason(test: run_folder.TestEvent) -> str:
+def _reason(test: cell_events.TestEvent) -> str:
     text = test.message.removeprefix("Skipped: ")
     if test.blocked_by:
         return f"a server of an earlier test crashed ({test.blocked_by})"

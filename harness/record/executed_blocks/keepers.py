@@ -14,9 +14,9 @@ from harness.record.executed_blocks.executed_tests import ExecutedTest, append_e
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.record.cell_events import Outcome
     from harness.record.executed_blocks.block_map import ProgramCode
     from harness.record.executed_blocks.process_blocks import Executed
-    from harness.record.run_folder import Outcome
 
 LATE_SECONDS = 0.25
 """A server that has something to do later does it within 0.1 s: its timer runs ten times a second."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from harness.record.cell_events import Outcome
     from harness.record.executed_blocks.keepers import Keeper
-    from harness.record.run_folder import Outcome
 
 Kept = Literal["functions", "addresses"]
 """What a cell's folder stores for each test: for `plumb premerge`, and for `plumb suspects`."""

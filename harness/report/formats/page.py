@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
     from harness.judge.findings import Judgement
     from harness.judge.verdict import CellVerdict
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 OPEN_FINDINGS = 1
 """How many findings are unfolded at first."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.model import Record
 from harness.record import event_log, run_cost, run_folder
-from harness.record.run_folder import BEFORE_TESTS, IN_TESTS
+from harness.record.cell_events import BEFORE_TESTS, IN_TESTS
 from harness.report import icicle
 from harness.report.markdown_table import table
 from harness.report.report_format import ReportFormat
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from harness.record.cell_events import ProcessorTime
     from harness.record.run_cost import RunCost
-    from harness.record.run_folder import ProcessorTime, RunRecord
+    from harness.record.run_record import RunRecord
 
 HEAD = "# Processor time"
 COLUMNS = ["start", "tests", "proxy", "emulators", "native servers", "Tcl", "others", "sum", "elapsed", "waiting"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record, level_text
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log, run_folder
 from harness.report.markdown_table import table
 from harness.report.report_format import ReportFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.record.run_folder import CellRecord, RunRecord
+    from harness.record.run_record import CellRecord, RunRecord
 
 HEAD = "# Throughput of the suites"
 
@@ -43,7 +43,7 @@ def cells(folder: Path, run: RunRecord) -> list[Throughput]:
 
 def _of_cell(folder: Path, record: CellRecord) -> Throughput:
     recorded = event_log.read_events(folder / record.target / record.suite / "events.jsonl")
-    guests = [event for event in recorded if isinstance(event, run_folder.GuestEvent)]
+    guests = [event for event in recorded if isinstance(event, cell_events.GuestEvent)]
     # Count guests on other targets too: the cell waits for them.
     commands = sum(guest.commands for guest in guests)
     return Throughput(target=record.target, suite=record.suite, commands=commands, seconds=record.seconds)

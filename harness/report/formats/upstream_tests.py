@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.judge.upstream_tests.tally import UpstreamTally
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
 
 HEAD = "# The release's own tests"
 COLUMNS = ["target", "tests", "passed", "failed", UNKNOWN, "skipped", "files left out", "processor time", "× native"]

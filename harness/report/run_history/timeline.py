@@ -14,7 +14,7 @@ import msgspec
 
 from harness.core.finding import Verdict
 from harness.record.program_launch import SUITE as PROGRAM
-from harness.record.run_folder import CHANGES
+from harness.record.run_record import CHANGES
 from harness.report.history import configuration_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.record import event_log, fault_log, program_launch, run_folder
+from harness.record import cell_events, event_log, fault_log, program_launch
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class _EmulatedProgram(NamedTuple):
         """Whether the end of one of its processes may be unknown."""
         return self.launch is None or program_launch.unwatched(self.guest) is not None
 
-    def event(self, test: str) -> run_folder.GuestEvent:
+    def event(self, test: str) -> cell_events.GuestEvent:
         """Its event. It crashed if such a signal killed its first process."""
         pid = self.launch.pid if self.launch is not None else 0
         first = next((one for one in self.ends if self.launch is not None and one.pid == pid), None)
         crash = first.number if first is not None and first.how == "killed" else 0
         crashed = crash in fault_log.CRASHES
-        return run_folder.GuestEvent(
+        return cell_events.GuestEvent(
             name=self.guest.name,
             end="signal" if crashed else "stopped",
             detail=describe_exit(-crash).detail if crashed else "",
@@ -78,7 +78,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
     `counts_from_ms`: when the command's tests began, in milliseconds since 1970. A program of before tests nothing.
     """
     log = event_log.EventLog(cell / event_log.NAME)
-    log.append(run_folder.CollectedEvent(tests=1))
+    log.append(cell_events.CollectedEvent(tests=1))
     programs = list(_emulated_programs(cell))
     for one in programs:
         log.append(one.event(command.title))
@@ -94,7 +94,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
         failed=[] if any(one.is_unwatched for one in programs) else failed,
     )
     log.append(
-        run_folder.TestEvent(
+        cell_events.TestEvent(
             name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
         )
     )
@@ -104,7 +104,7 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
 
 def _outcome(
     command: CommandRecord, target: str, end: CommandEnd, *, count: int, before: int, skipped: int, failed: list[str]
-) -> tuple[run_folder.Outcome, str, str]:
+) -> tuple[cell_events.Outcome, str, str]:
     """The outcome of the command, its message, and why that says nothing about the target.
 
     `count`: the number of programs that ran, of which so many did `before` the tests, and were tests that are skipped.

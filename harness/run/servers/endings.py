@@ -11,7 +11,7 @@ import msgspec
 from harness.record import fault_log
 
 if TYPE_CHECKING:
-    from harness.record.run_folder import End
+    from harness.record.cell_events import End
 
 STOPPED_BY = {0, *(status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number))}
 """Exit statuses of a server that was told to stop: its own, the signal's, or SIGKILL's because it took too long."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.processes import processor_time
 from harness.core.processes.profiler import Profiler
-from harness.record import run_cost, run_folder
+from harness.record import cell_events, run_cost
 from harness.record.proxy.forwarding import PURPOSE
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class CellCost:
 
     def __init__(self, *, profiled: bool) -> None:
         self._used_before = self._start_seconds = 0.0
-        self._profiler = Profiler(run_folder.BEFORE_TESTS) if profiled else None
+        self._profiler = Profiler(cell_events.BEFORE_TESTS) if profiled else None
         if self._profiler is not None:
             self._profiler.start()
 
@@ -26,7 +26,7 @@ class CellCost:
         """The processor time of tests counts from here on."""
         self._used_before, self._start_seconds = processor_time.seconds(), processor_time.own_seconds()
         if self._profiler is not None:
-            self._profiler.phase = run_folder.IN_TESTS
+            self._profiler.phase = cell_events.IN_TESTS
 
     def tests_seconds(self) -> float:
         """The processor time since then, of all processes."""
@@ -37,13 +37,13 @@ class CellCost:
         if self._profiler is not None:
             run_cost.write_profile(folder, self._profiler.stop())
 
-    def processor(self) -> run_folder.ProcessorTime:
+    def processor(self) -> cell_events.ProcessorTime:
         """The processor time so far, by what used it."""
         programs = processor_time.by_program()
         proxy = processor_time.by_thread().get(PURPOSE, 0.0)
         own = processor_time.own_seconds()
         others = processor_time.seconds() - own - sum(programs.values())
-        return run_folder.ProcessorTime(
+        return cell_events.ProcessorTime(
             start=round(self._start_seconds, 2),
             tests=round(own - self._start_seconds - proxy, 2),
             proxy=round(proxy, 2),

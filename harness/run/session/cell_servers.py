@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.target_model import ORACLE
-from harness.record import run_folder
+from harness.record import cell_events, run_folder
 from harness.run.extra_servers import StartGuest, ended, keep_transcript, new_guest, server_of
 from harness.run.server_process import WAITED, StartError
 from harness.run.servers.probes import REPLY_SECONDS, answers_ping, processed_commands
@@ -138,7 +138,7 @@ class CellServers:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def counters(self) -> run_folder.Counters | None:
+    def counters(self) -> cell_events.Counters | None:
         """The machine's counters of misaligned accesses; None where it has none."""
         return self.host.counters() if self.host is not None else None
 

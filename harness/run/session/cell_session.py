@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from harness.core.errors import ExitCode, InfrastructureError
-from harness.record import event_log, run_folder
+from harness.record import cell_events, event_log, run_folder
 from harness.record.event_log import EventLog
 from harness.record.executed_blocks.recorder import ExecutionRecorder
 from harness.run import unit_runner
@@ -94,7 +94,7 @@ class CellSession:
     def collected(self, tests: int) -> None:
         """Record the number of tests to run. Their processor time counts from here on."""
         self._cost.begin_tests()
-        self.log.append(run_folder.CollectedEvent(tests=tests))
+        self.log.append(cell_events.CollectedEvent(tests=tests))
 
     def begin(self, name: str) -> None:
         """Record that a test starts."""
@@ -125,12 +125,12 @@ class CellSession:
             self.current.examples_failed |= bool(message)
             self.current.name = self.current.whole_name
 
-    def end(self, outcome: run_folder.Outcome, message: str, seconds: float) -> None:
+    def end(self, outcome: cell_events.Outcome, message: str, seconds: float) -> None:
         """Record that the present test has ended. Failed examples are recorded already, other failures are not."""
         current = self.current
         if current.cut_short:
             # A known finding would otherwise excuse what did not run.
-            record = run_folder.TestEvent(
+            record = cell_events.TestEvent(
                 name=current.name, outcome=outcome, seconds=round(seconds, 3), message=message, doubt=current.cut_short
             )
             self.log.append(record)
@@ -141,7 +141,7 @@ class CellSession:
         if self.recorder is not None:
             self.recorder.end_test(self.current.whole_name, outcome if not self.current.examples_failed else "failed")
 
-    def finish(self, outcome: run_folder.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
+    def finish(self, outcome: cell_events.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that a test has ended, with its evidence and the state of the guest."""
         if self.recorder is not None:
             # What explains a failure asks the server more.
@@ -154,7 +154,7 @@ class CellSession:
         else:
             self.log.append(self._test_event(outcome, message, seconds, wrong_command))
 
-    def _unit_event(self, outcome: run_folder.Outcome, message: str, seconds: float) -> run_folder.TestEvent:
+    def _unit_event(self, outcome: cell_events.Outcome, message: str, seconds: float) -> cell_events.TestEvent:
         """The record of a test that ran a unit."""
         current = self.current
         record = unit_runner.event_of(
@@ -171,8 +171,8 @@ class CellSession:
         return msgspec.structs.replace(record, **counters)
 
     def _test_event(
-        self, outcome: run_folder.Outcome, message: str, seconds: float, wrong_command: str
-    ) -> run_folder.TestEvent:
+        self, outcome: cell_events.Outcome, message: str, seconds: float, wrong_command: str
+    ) -> cell_events.TestEvent:
         """The record of a test that used a server. The evidence of the next one begins where its own ends."""
         current = self.current
         # Decide this before sending the guest anything: a silent oracle is not the guest's fault.
@@ -189,7 +189,7 @@ class CellSession:
             if outcome == "failed" or faults > current.faults_before or evidence.reports(current.log_before):
                 requests, transcript = self.servers.explain(guest, "" if doubt else message)
                 faults, log_bytes = evidence.faults(), evidence.log_bytes()
-        event = run_folder.TestEvent(
+        event = cell_events.TestEvent(
             name=current.name,
             outcome=outcome,
             seconds=round(seconds, 3),

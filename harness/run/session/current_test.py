@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from harness.core.byte_diff import DifferenceError
-    from harness.record.run_folder import Counters
+    from harness.record.cell_events import Counters
     from harness.run.upstream.session import UpstreamResult
 
 

@@ -10,7 +10,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from harness.core.model import Record
-from harness.record import fault_log, run_folder
+from harness.record import cell_events, fault_log
 from harness.run.servers.endings import ServerEnd, describe_exit
 from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import Launch, log_of, read_launches
@@ -65,7 +65,7 @@ class UpstreamEvidence:
         """
         self._cell = cell
         self._stage = started_in
-        self.ended: list[run_folder.GuestEvent] = []
+        self.ended: list[cell_events.GuestEvent] = []
         """How each process ended."""
         self._homes = homes
         self._names = names
@@ -122,11 +122,11 @@ class UpstreamEvidence:
                     end_at=end_at,
                 )
 
-    def _end_of(self, process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> run_folder.GuestEvent:
+    def _end_of(self, process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> cell_events.GuestEvent:
         guest = process.launch.guest
         item, test = during(process, tests)
         ended = describe_exit(-process.end.signal) if process.crashed and process.end else ServerEnd("stopped")
-        return run_folder.GuestEvent(
+        return cell_events.GuestEvent(
             name=guest,
             end=ended.how,
             detail=ended.detail,
@@ -142,7 +142,7 @@ class UpstreamEvidence:
     def _name(self, label: str) -> str:
         return self._names.get(label, label)
 
-    def event_of(self, item: str, verdict: UpstreamVerdict, shared: Guest | None) -> run_folder.TestEvent:
+    def event_of(self, item: str, verdict: UpstreamVerdict, shared: Guest | None) -> cell_events.TestEvent:
         """The event of a test, without outcome and message. `shared`: the server of ours that it used, if it did."""
         shown = verdict.shown
         guests: dict[str, tuple[int, int]] = {}
@@ -153,7 +153,7 @@ class UpstreamEvidence:
                 guests |= _faults_in(shared, test)
         blocked_by = self._blocked_by(verdict)
         server = self._server_of(verdict)
-        return run_folder.TestEvent(
+        return cell_events.TestEvent(
             name=self._name(item),
             outcome="passed",
             seconds=round(shown.seconds, 3) if shown is not None else 0.0,

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 from harness.core.model import Record
-from harness.record.run_folder import WHOLE_FILE
+from harness.record.cell_events import WHOLE_FILE
 from harness.run.upstream.journal import FAILED, UpstreamTest
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import msgspec
 
 from harness.core.model import Record
 from harness.core.wanted_tests import SEPARATOR
-from harness.record import run_folder
+from harness.record import cell_events, run_folder
 from harness.run.upstream import results
 from harness.run.upstream.evidence import UpstreamEvidence
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
@@ -60,7 +60,7 @@ class UpstreamResult(Record, frozen=True):
     """Its line there; 0 for a test whose name is put together at run time, and for the file itself."""
     native: UpstreamTest | None
     verdict: results.UpstreamVerdict
-    event: run_folder.TestEvent
+    event: cell_events.TestEvent
     """The evidence, without outcome and message."""
     log: str
     """The end of what the server of a failed test logged."""
@@ -70,7 +70,7 @@ class UpstreamResult(Record, frozen=True):
         """The test's file and, if known, its line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    def event_with(self, outcome: run_folder.Outcome, message: str) -> run_folder.TestEvent:
+    def event_with(self, outcome: cell_events.Outcome, message: str) -> cell_events.TestEvent:
         """The event of the test as the suite judged it. A test without a result says nothing about the server."""
         lost = outcome == "failed" and self.verdict.outcome == "missing" and not self.event.blocked_by
         doubt = message if lost else ""
@@ -81,7 +81,7 @@ class _FileResults(Record, frozen=True):
     """The results of a file, and the ends of its servers."""
 
     by_label: dict[str, UpstreamResult]
-    ended: list[run_folder.GuestEvent]
+    ended: list[cell_events.GuestEvent]
 
 
 class _FileTests(NamedTuple):
@@ -159,7 +159,7 @@ class UpstreamSession:
     def _left_out(self, file: UpstreamFile, native: NativeRun) -> UpstreamResult:
         why = f"its {len(native.tests)} tests take {native.seconds:.0f} s on this machine: --tier thorough"
         name = f"{file.name}{SEPARATOR}{results.WHOLE}"
-        event = run_folder.TestEvent(name=name, outcome="skipped", seconds=0.0, upstream=name)
+        event = cell_events.TestEvent(name=name, outcome="skipped", seconds=0.0, upstream=name)
         verdict = results.UpstreamVerdict(outcome="skipped", message=why)
         return UpstreamResult(
             file=file.path, label=results.WHOLE, line=0, native=None, verdict=verdict, event=event, log=""

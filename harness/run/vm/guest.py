@@ -20,7 +20,7 @@ from harness.run.vm.machine import Machine
 if TYPE_CHECKING:
     from harness.build.emulators.runner import Runner
     from harness.core.sockets import Address
-    from harness.record.run_folder import Counters
+    from harness.record.cell_events import Counters
     from harness.run.servers.server_spec import ServerSpec
     from harness.run.vm.vm_image import VmImage
 

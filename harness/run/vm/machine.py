@@ -18,7 +18,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.model import Record
 from harness.core.processes import process
-from harness.record import fault_log, kernel_faults, run_folder
+from harness.record import cell_events, fault_log, kernel_faults
 from harness.run.vm.init_channel import LARGEST_PAYLOAD, ChannelError, RefusedError, fields
 from harness.run.vm.qemu_process import QemuProcess
 
@@ -155,7 +155,7 @@ class Machine:
         """The kernel's alignment file: its mode, and on ARM its counters."""
         return self.read(self.kernel.spec.alignment_file).decode()
 
-    def counters(self) -> run_folder.Counters | None:
+    def counters(self) -> cell_events.Counters | None:
         """The kernel's alignment counters as a record; None where the kernel has none."""
         if self.kernel.spec.alignment_file != COUNTING_FILE:
             return None

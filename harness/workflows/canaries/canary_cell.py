@@ -15,7 +15,7 @@ from harness.workflows.cell_process import run_cell
 
 if TYPE_CHECKING:
     from harness.core.processes.fork_server import ForkServer
-    from harness.record.run_folder import CellRecord
+    from harness.record.run_record import CellRecord
     from harness.workflows.target_setup import TargetSetup
 
 

@@ -15,7 +15,7 @@ from harness.core.model import CANARY_SUITE, Record
 from harness.isa import rules
 from harness.judge.conclusion import conclude
 from harness.record import run_folder, stored_run
-from harness.record.run_folder import CellRecord, RunRecord
+from harness.record.run_record import CellRecord, RunRecord
 from harness.run.scheduler import side_by_side
 from harness.workflows.canaries.canary_cell import run_canaries
 from harness.workflows.cell_process import cell_server

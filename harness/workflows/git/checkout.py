@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from harness.build.sources.tree_files import entries_of
 from harness.core.errors import InfrastructureError, PlumblineError, UsageError
 from harness.judge.baseline import BaseRevision
-from harness.record.run_folder import CHANGES
+from harness.record.run_record import CHANGES
 from harness.workflows.git.base_search import BaseSearch
 from harness.workflows.git.git_commands import Git
 

@@ -13,7 +13,7 @@ import msgspec
 from harness.core.errors import InfrastructureError
 from harness.core.model import Record, level_text
 from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
-from harness.record.run_folder import Counters
+from harness.record.cell_events import Counters
 from harness.report.markdown_table import table
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from harness.build.executed_blocks import code_of
 from harness.build.sources import openssl
 from harness.core import json_codec
 from harness.core.target_model import ORACLE
-from harness.record.run_folder import CellRecord
+from harness.record.run_record import CellRecord
 from harness.run.cell_spec import CellSpec, ExecutionSpec, PeerServer
 from harness.run.selftests import without_native_faults
 from harness.run.tcl.client import compile_client
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.build.unit_drivers import Units
     from harness.core.model import Cell, Suite
     from harness.plan.request import Request
-    from harness.record.run_folder import LeftOut, ProblemKind
+    from harness.record.run_record import LeftOut, ProblemKind
     from harness.run.cell_spec import UpstreamSpec
     from harness.workflows.preparation.prepared_run import PreparedRun, PreparedTarget
     from harness.workflows.preparation.reach.reach_selection import ReachSelection

@@ -8,13 +8,13 @@ from harness.build.sources.archives import archive_name
 from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.judge import unchecked_changes
-from harness.record.run_folder import RunRecord
+from harness.record.run_record import RunRecord
 from harness.workflows.git.checkout import revision_of
 
 if TYPE_CHECKING:
     from harness.core.model import SourceTree
     from harness.plan.request import Request
-    from harness.record.run_folder import CellRecord
+    from harness.record.run_record import CellRecord
     from harness.workflows.preparation.prepared_run import PreparedRun
     from harness.workflows.workbench import Workbench
 

@@ -16,7 +16,7 @@ from harness.judge.conclusion import conclude
 from harness.judge.known import tree_list
 from harness.record import evidence_seal, program_launch, run_folder, stored_run
 from harness.record.program_launch import CommandRecord
-from harness.record.run_folder import CellRecord, RunRecord
+from harness.record.run_record import CellRecord, RunRecord
 from harness.run.programs.command_events import write_events
 from harness.run.programs.program_file import check_command
 from harness.run.programs.traced_command import check_machine, prepare_tracing, run_traced

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.judge.findings import Judgement
     from harness.judge.reproducer import Reproducer
     from harness.plan.catalog import Catalog
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
     from harness.workflows.replay.replay_result import Replay
     from harness.workflows.workbench import Workbench
 

@@ -11,7 +11,8 @@ import msgspec
 
 from harness.judge.reproducer import packed_files
 from harness.record import event_log
-from harness.record.run_folder import INPUTS, GuestEvent
+from harness.record.cell_events import GuestEvent
+from harness.record.run_folder import INPUTS
 from harness.record.transcript import load
 
 if TYPE_CHECKING:

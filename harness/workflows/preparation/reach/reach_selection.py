@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from harness.core.model import Cell
     from harness.judge.conclusion import KnownLists
     from harness.judge.findings import Judgement
-    from harness.record.run_folder import RunRecord
+    from harness.record.run_record import RunRecord
     from harness.workflows.preparation.reach.changed_run import ChangedRun
 
 

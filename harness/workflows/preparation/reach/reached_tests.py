@@ -13,7 +13,7 @@ from harness.core.model import Record
 from harness.record.executed_blocks.cell_reach import (  # noqa: TC001 - msgspec reads the annotations when it decodes
     CellReach,
 )
-from harness.record.run_folder import LeftOut
+from harness.record.run_record import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

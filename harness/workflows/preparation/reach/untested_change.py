@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.analysis.code.code_map import CodeChange, differences
 from harness.record.executed_blocks import cell_reach
-from harness.record.run_folder import Unentered
+from harness.record.run_record import Unentered
 from harness.workflows.preparation.reach.base_code import functions_of_files
 from harness.workflows.preparation.reach.reached_tests import added, entered
 

@@ -17,7 +17,7 @@ from harness.protocol.command_stream import clients_of, from_text
 from harness.protocol.control_connection import ControlConnection
 from harness.protocol.resp import Client
 from harness.record import fault_log, transcript
-from harness.record.run_folder import NO_PONG
+from harness.record.cell_events import NO_PONG
 from harness.run.server_process import POLL_SECONDS, StartError
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.server_spec import ServerSpec

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.analysis.assertion_log import asserted
 from harness.core.target_model import ORACLE
 from harness.core.wanted_tests import SEPARATOR
-from harness.record import event_log, fault_log, run_folder
+from harness.record import cell_events, event_log, fault_log, run_record
 from harness.run.cell_spec import CellSpec, PeerServer
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
@@ -39,11 +39,11 @@ def run_upstream(
     )
 
 
-def _observed(name: str, record: run_folder.CellRecord, events: Sequence[run_folder.Event]) -> Observation:
+def _observed(name: str, record: run_record.CellRecord, events: Sequence[cell_events.Event]) -> Observation:
     """The end of the test, and the first crash of a server of its file."""
-    tests = (event for event in events if isinstance(event, run_folder.TestEvent))
+    tests = (event for event in events if isinstance(event, cell_events.TestEvent))
     test = next((event for event in tests if event.upstream == name), None)
-    guests = (event for event in events if isinstance(event, run_folder.GuestEvent))
+    guests = (event for event in events if isinstance(event, cell_events.GuestEvent))
     crashed = next((event for event in guests if event.end != "stopped"), None)
     undelivered = record.problem or (test.doubt if test is not None else "the release has no such test")
     return Observation(
@@ -54,7 +54,7 @@ def _observed(name: str, record: run_folder.CellRecord, events: Sequence[run_fol
     )
 
 
-def _told(name: str, test: run_folder.TestEvent | None, problem: str) -> str:
+def _told(name: str, test: cell_events.TestEvent | None, problem: str) -> str:
     if problem or test is None:
         return f"{name}: {problem}"
     return f"{name}: {test.outcome}" + (f"\n{test.message}" if test.message else "")

@@ -1,0 +1,173 @@
+"""The record of a run as a value: what was requested, which machines ran it, and how each cell ended.
+
+harness.record.run_folder writes and reads it as run.json.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from harness.core.model import (
+    Allocator,
+    BuildSettings,
+    CompilerWarnings,
+    DigestOrNone,
+    GuestEnvironment,
+    Name,
+    NameOrNone,
+    Record,
+    Tier,
+    Transport,
+)
+from harness.core.target_model import DEFAULT_FAMILY, Policy, Target
+
+CHANGES = "+changes"
+"""The suffix of the commit in RunRecord.revision if the tree differs from it."""
+ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
+"""absent: the server or the user's selection has nothing that the suite could run. This is not a failure."""
+
+
+class LeftOut(Record, frozen=True):
+    """The tests of a cell that did not run, because they ended as expected on the same code (`plumb premerge`): they
+    passed, were skipped, or failed with a known finding.
+    """
+
+    tests: int
+    """How many did not run."""
+    of: int
+    """How many there are."""
+    functions: list[str]
+    """The functions whose code is another than before, and which tests of the target reach: these tests ran."""
+    before: str
+    """The run in which they ended so."""
+    known: int = 0
+    """How many of those that did not run had failed with findings that are known."""
+    unreached: list[str] = msgspec.field(default_factory=list)
+    """In runs of earlier commits, this has the content of `RunRecord.unentered`."""
+
+
+class Unentered(Record, frozen=True):
+    """The parts of a change that no test of a target enters (`plumb premerge`)."""
+
+    functions: list[str]
+    """Functions of the server that the change's base lacks or has with other code, and that nothing entered."""
+    of: int
+    """How many such functions there are, with those that tests entered."""
+    data_differ: bool
+    """Whether data differ besides, or functions are gone. Who uses them is not known."""
+    unnoted: list[str]
+    """Suites that ran and may have entered some of it, but were not recorded."""
+    lines: list[str] = msgspec.field(default_factory=list)
+    """Edited lines of sources that have code and that no test executed, as `FILE:LINE`, in order."""
+    of_lines: int = 0
+    """How many edited lines have code, with those that tests executed."""
+    whole: bool = False
+    """Whether these lines represent the whole change: it is a change to sources, and each of its parts has such a
+    line.
+    """
+    beside: list[str] = msgspec.field(default_factory=list)
+    """Of edited lines that the plain server lacks and the client, the benchmark or the server with TLS has: those that
+    no test executed."""
+    of_beside: int = 0
+    """The number of such lines, including those that tests executed. None if they were not recorded."""
+    whole_beside: bool = False
+    """Whether the server's lines and these represent the whole change."""
+
+
+class CellRecord(Record, frozen=True):
+    """The end of a cell's process."""
+
+    target: Name
+    suite: Name
+    seconds: float
+    problem: str = ""
+    """Why the cell has no results of its own: a failed build, a deadline, a missing tool."""
+    problem_kind: ProblemKind = ""
+    audit: str = ""
+    """`done` if an audit of the cell followed because misaligned accesses ended guests; else why the audit failed."""
+    status: int | None = None
+    """Exit status of the test process; None if none was started."""
+    seal: str = ""
+    """Digest of the cell's seal.json; empty if no test process was started."""
+    emulator: DigestOrNone = ""
+    """SHA-256 of the user-mode emulator that ran the target's programs; empty if none did."""
+    audit_seal: str = ""
+    """Digest of the audit's seal.json."""
+    left_out: LeftOut | None = None
+    """None if all tests of the cell were to run."""
+
+
+VERSION = 5
+"""The run folder's format. Raise it when earlier releases cannot judge the new records."""
+READABLE = (2, 3, 4, VERSION)
+"""The formats that this release judges. Format 2 records neither `policies` nor `source`; 3 has no tests of upstream's;
+4 records no `release`."""
+
+
+class RunRecord(Record, frozen=True):
+    """RUN/run.json: what was requested, and the machines that ran it."""
+
+    server: str
+    family: str
+    policy: str
+    """The requested policy. A target's kernel may use another: harness.isa.rules.policy_for."""
+    optimisation: str
+    emulator: str
+    seed: int
+    targets: list[Name]
+    suites: list[Name]
+    binaries: dict[str, str]
+    """Target -> server binary, for symbols."""
+    triples: dict[str, str]
+    """Target -> prefix of its binary tools."""
+    machines: dict[str, Target]
+    """Target's name -> its definition at the time of the run."""
+    stages: dict[str, float]
+    cells: list[CellRecord]
+    """How the cells ended. A cell of `targets` times `suites` that is absent here did not finish."""
+    allocator: Allocator = "libc"
+    toolchain: Name = DEFAULT_FAMILY
+    """The family of toolchains; the default: those that the targets name."""
+    environment: GuestEnvironment = "usual"
+    io: Transport = "unix"
+    """How the suites' clients connected to the servers, except those in virtual machines, which have only TCP."""
+    tests: list[str] = msgspec.field(default_factory=list)
+    """The `--test` patterns for the names of tests; empty if all tests ran."""
+    tier: Tier | Literal[""] = ""
+    """How much the suites did; empty if there was no choice."""
+    beside: dict[str, str] = msgspec.field(default_factory=dict)
+    """Evidence file in the run folder that belongs to no cell -> its SHA-256."""
+    warnings: CompilerWarnings = "note"
+    """How a run treats compiler warnings that occur only on a target."""
+    load: tuple[float, float] = (0.0, 0.0)
+    """The machine's load average over one minute, before the cells ran and after."""
+    release: str = ""
+    """The version of the server's source, such as `7.0.15`. For a tree between two releases: of the one that it was
+    treated as."""
+    development: str = ""
+    """For a tree between two releases: the release it was treated as, and why (harness.build.sources.tree_features)."""
+    mixed: bool = False
+    """Whether servers of the release's own tests that talk to each other alternated between the targets."""
+    target_clients: bool = False
+    """Whether redis-cli and redis-benchmark of those tests ran on the target."""
+    policies: dict[str, Policy] = msgspec.field(default_factory=dict)
+    """Name -> definition at the time, of the policies that the run used and of those that determine fates."""
+    source: NameOrNone = ""
+    """The cache entry that holds the source of a release; empty for a tree that the user named by its path."""
+    settings: BuildSettings = BuildSettings()
+    """The additions of the builds for targets to the makefile's own flags and variables."""
+    revision: str = ""
+    """The commit of a tree in a git checkout, with `+changes` behind it where files differ from it; else empty."""
+    unentered: dict[Name, Unentered] = msgspec.field(default_factory=dict)
+    """Target -> the part of a change that no test enters; empty if this is not known for every target."""
+    uncompared: bool = False
+    """Whether a change was checked and its code could not be compared with the base's. Older runs did not say."""
+    timeout_multiplier: float = 1.0
+    """How many times longer than usual its commands and servers could take (`--timeout-multiplier`)."""
+    ended: bool = True
+    """Whether the run came to its end. Until then the record has the cells that have ended so far."""
+    version: int = VERSION
+    digest: str = ""
+    """SHA-256 of the file with this last key empty. run_folder computes it as it writes, and checks it as it reads."""
