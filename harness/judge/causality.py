@@ -6,7 +6,6 @@ finding. This module also reports why the evidence may be incomplete.
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from harness.analysis import allocator_log
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
+from harness.judge.fault_effects import is_fatal, is_question, is_survived, killed_from_outside, times_of_records
 from harness.judge.program_runs.program_evidence import is_probe, program_doubts
 from harness.judge.sightings.failures import (
     from_child_end,
@@ -111,19 +111,19 @@ class Evidence:
         event = next((one for one in self._guests if one.name == guest.name), None)
         for damage in log.damage:
             self._doubt(f"{guest.name}: {damage}")
-        found, times = [], _times(log)
+        found, counts = [], times_of_records(log)
         # Read once: a server that crashes in each of a thousand children has a long log.
         guarded = allocator_log.block_ranges(guest_log(guest)) if log.faults else []
         for number, fault in enumerate(log.faults):
-            if _is_question(fault, log, event):
+            if is_question(fault, log, event):
                 continue
             test = alone or self._test_of_fault(guest.name, number) or self._test_of_end(event)
             sighting = from_fault(self._run, where, guest, fault, test, log.faults[:number], guarded)
             if event is not None and is_deliberate(event, sighting):
                 self._deliberate.add(guest.name)
                 continue
-            found.append(msgspec.structs.replace(sighting, count=times[number]))
-            if _is_fatal(fault, log, event) and not _is_survived(fault, event, test):
+            found.append(msgspec.structs.replace(sighting, count=counts[number]))
+            if is_fatal(fault, log, event) and not is_survived(fault, event, test):
                 self._dead.add(guest.name)
         self._check_length(guest, len(log.faults))
         self._check_emulator(guest, where, event, log)
@@ -262,54 +262,6 @@ class Evidence:
         )
 
 
-def _is_fatal(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
-    """Whether a guest's first process, or a unit, died of a fault.
-
-    A repaired access kills no process, and the death of a child leaves its parent alive.
-    """
-    if fault.event != "fault":
-        return False
-    if event is not None:
-        # A process number of 0 is unknown.
-        return event.end != "stopped" and event.pid in {0, fault.pid}
-    end = log.ends.get(fault.pid)
-    return end is None or end.signal != 0
-
-
-def _is_question(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
-    """Whether a process tried an instruction that its processor may lack, caught the signal, and went on.
-
-    OpenSSL 1.1 tries the cycle counter of an ARM so (crypto/armcap.c, `_armv7_tick`), for example on Debian bullseye.
-    """
-    if fault.signal != signal.SIGILL or not fault.handled or fault_log.is_misaligned(fault):
-        return False
-    end = log.ends.get(fault.pid)
-    if end is not None:
-        return end.signal != signal.SIGILL
-    return event is not None and event.pid == fault.pid and event.end != "signal"
-
-
-def _is_survived(fault: fault_log.Fault, event: GuestEvent | None, test: TestEvent | None) -> bool:
-    """Whether a guest handled a fault in one test, and ended of something else in another one.
-
-    A test that sees a fault waits until the guest has ended. The signal may still end it later.
-    """
-    if event is None or event.upstream or test is None or event.test in {"", test.name}:
-        return False
-    return not event.detail.endswith(fault_log.signal_name(fault.signal))
-
-
-def _times(log: FaultLog) -> list[int]:
-    """How often each record's event happened. An instruction's last full record includes the later repetitions."""
-    same: dict[tuple[int, int, str], list[int]] = {}
-    for number, fault in enumerate(log.faults):
-        same.setdefault((fault.pid, fault.pc, fault.event), []).append(number)
-    times = [1] * len(log.faults)
-    for (pid, pc, _), numbers in same.items():
-        times[numbers[-1]] = max(1, log.counts.get((pid, pc), 0) - len(numbers) + 1)
-    return times
-
-
 def _reports(log: Path, kind: str) -> list[Report]:
     if not kind or not log.is_file():
         return []
@@ -319,11 +271,3 @@ def _reports(log: Path, kind: str) -> list[Report]:
         msgspec.structs.replace(report, offset=capped_log.as_written(text, report.offset))
         for report in reports(text, kind)
     ]
-
-
-def killed_from_outside(event: Event) -> bool:
-    """Whether SIGKILL ended a guest, or SIGSTOP stopped it. No process in the guest sends these signals."""
-    return isinstance(event, cell_events.GuestEvent) and (
-        (event.end in {"signal", "start-failed"} and event.detail.startswith("killed by SIGKILL"))
-        or (event.end == "hang" and event.detail == cell_events.STOPPED)
-    )
