@@ -431,3 +431,21 @@ def test_an_emulator_in_trouble_is_no_finding_of_the_server(run: StoredRun, tmp_
     judgement, code = concluded(tmp_path, run)
     assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
     assert "its emulator" in judgement.cells[1].reason
+
+
+def test_what_an_emulator_could_not_record_leaves_a_doubt_though_its_server_stopped(
+    run: StoredRun, tmp_path: Path
+) -> None:
+    run.log("armv5", "bitops", "guest-1", b"qemu-arm: -fault-log: a record was cut short: No space left on device\n")
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="stopped", test="test_bitop")
+    judgement, code = concluded(tmp_path, run)
+    assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)
+    assert judgement.cells[1].reason == "guest-1: its emulator could not write a record of a fault"
+
+
+def test_fewer_records_than_there_were_during_the_tests_leave_a_doubt(run: StoredRun, tmp_path: Path) -> None:
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand"), handled=True))
+    run.test("armv5", "bitops", "test_bitop", guest="guest-1", faults=(0, 2))
+    judgement, _ = concluded(tmp_path, run)
+    assert "guest-1: its fault log has 1 records, but there were 2 during its tests" in judgement.cells[1].reason
