@@ -129,6 +129,20 @@ def test_the_worst_of_a_cell_that_two_runs_have_counts() -> None:
         assert [one.verdict for one in canary] == ["UNKNOWN"]
 
 
+def test_a_cell_whose_findings_are_all_known_stays_one_when_it_is_joined() -> None:
+    found = judgement().findings[0]
+    finding = msgspec.structs.replace(found, id="x", known="issue 1", targets=["armv7"])
+    finding = msgspec.structs.replace(
+        finding,
+        witnesses=[msgspec.structs.replace(found.witnesses[0], target="armv7", suite="bitops", cells=["armv7/bitops"])],
+    )
+    cells = [cell("armv7", "canary", "PASS"), cell("armv7", "bitops", "XFAIL")]
+    run = msgspec.structs.replace(CLEAN, cells=cells, findings=[finding])
+    assert [one.verdict for one in join([run]).cells] == ["PASS", "XFAIL"]
+    hidden = msgspec.structs.replace(run, cells=[cells[0], cell("armv7", "bitops", "PASS")])
+    assert [one.verdict for one in join([hidden]).cells] == ["PASS", "FAIL"]
+
+
 def test_a_known_finding_that_another_run_saw_was_seen() -> None:
     finding = msgspec.structs.replace(judgement().findings[0], known="issue 1")
     unseen = [

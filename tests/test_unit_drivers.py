@@ -339,6 +339,23 @@ def test_a_units_fault_and_the_servers_at_the_same_place_are_one_finding(run: St
     assert reproducer(finding).unit == ""
 
 
+def test_a_wrong_line_is_a_finding_beside_the_death_of_its_unit(run: StoredRun) -> None:
+    run.fault("armv5", "units", "guest-unit-crc16", fault(pc=run.place("armv5", "crc16")))
+    run.test(
+        "armv5",
+        "units",
+        "test_unit",
+        outcome="failed",
+        message="line 3 is wrong",
+        guest="guest-unit-crc16",
+        faults=(0, 1),
+        unit="crc16",
+        wrong_line="3 0x1234",
+    )
+    findings, _, _ = judged(run)
+    assert sorted(finding.kind for finding in findings) == ["alignment", "wrong-result"]
+
+
 def test_a_wrong_line_is_a_finding_whose_reproducer_has_the_line(run: StoredRun) -> None:
     run.test(
         "armv5",
