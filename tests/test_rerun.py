@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.judge.reproducer import Reproducer
@@ -38,7 +39,9 @@ while True:
 """
 
 
-def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> ReplayedRun:
+def replayed(
+    folder: Path, act: str, *, start: str = "", records: str = "", timeout_multiplier: float = 1.0
+) -> ReplayedRun:
     """A fresh guest is sent one request, and does `act`."""
     build = fakes.build(folder / "build")
     program = SERVER.replace("{act}", act) if not start else f"#!/bin/sh\n{start}\n"
@@ -59,7 +62,7 @@ def replayed(folder: Path, act: str, *, start: str = "", records: str = "") -> R
     )
     guest = Guest(
         ServerSpec(build=build, version=(7, 0, 15), files={}),
-        fakes.unemulated(fakes.target()),
+        fakes.unemulated(msgspec.structs.replace(fakes.target(), timeout_multiplier=timeout_multiplier)),
         folder / "guest-1",
         sockets=folder,
     )
@@ -97,6 +100,21 @@ def test_a_server_that_dies_tells_how(short: Path) -> None:
         False,
         "",
     )
+
+
+@pytest.mark.parametrize(
+    ("handler", "detail", "hung"),
+    [
+        ("signal.SIG_IGN", "it did not end within 2 s of the order to stop", True),
+        ("lambda *_: os.abort()", "killed by SIGABRT when it was told to stop", False),
+    ],
+)
+def test_a_server_that_hangs_or_dies_when_it_is_told_to_stop_tells_so(
+    short: Path, handler: str, detail: str, *, hung: bool
+) -> None:
+    act = f"signal.signal(signal.SIGTERM, {handler}); {ANSWER}"
+    observation = replayed(short, act, timeout_multiplier=0.1).observation
+    assert (observation.started, observation.detail, observation.hung) == (True, detail, hung)
 
 
 def test_a_server_that_is_killed_from_outside_is_no_evidence(short: Path) -> None:

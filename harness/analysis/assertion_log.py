@@ -1,4 +1,5 @@
-"""Reads the message of an assertion or a panic, which ends a server with SIGABRT and leaves no fault record.
+"""Reads the message of an assertion or a panic, which ends a server with SIGABRT and leaves no fault record, and sees
+whether a server reports its crash.
 
 Messages have two sources: the C library's assert() (glibc, assert/assert.c) and the servers' own (src/debug.c).
 """
@@ -37,6 +38,19 @@ def asserted(log: bytes) -> Frame | None:
     return Frame(
         function=parts.get("function", UNKNOWN), file=parts["file"], line=int(parts["line"]), origin="unknown", pc=0
     )
+
+
+def reports_crash(log: bytes, pid: int) -> bool:
+    """Whether the process with this number says in the log that it crashed, or that an assertion of it failed.
+
+    A server logs its number before each message: `1234:M`, and before Redis 3.0 `[1234]` (src/server.c, serverLogRaw).
+    Its children write to the same log.
+    """
+    return re.search(rb"^(?:%d:\w|\[%d\]) [^#\n]*# (?:%s)" % (pid, pid, _CRASHES), log, re.MULTILINE) is not None
+
+
+_CRASHES = rb"\s*\S+ \S+ crashed by signal: |=== (?:RECURSIVE )?ASSERTION FAILED ===|(?:==> )?Guru Meditation: "
+"""What only a server says that is about to end (src/debug.c)."""
 
 
 def asserting_frames(frames: list[Frame], *, dies_there: bool) -> list[Frame]:

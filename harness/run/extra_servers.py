@@ -146,14 +146,15 @@ class StartGuest:
         self._running.clear()
 
     def _ended(self, guest: Guest, test: str, outcome: cell_events.Outcome) -> cell_events.GuestEvent:
-        if guest.evidence.has_fault_of(guest.first_pid, 0):
+        if guest.evidence.has_fault_of(guest.first_pid, 0) or guest.reports_crash():
             guest.settle()
         ended_by_itself = guest.started() and not guest.alive()
         commands = processed_commands(guest.upstream, deadline_seconds=guest.probe_seconds) if guest.alive() else 0
         guest.__exit__()
         requests: list[str] = []
         transcript = ""
-        if outcome == "failed" or ended_by_itself or guest.evidence.faults():
+        ended_badly = ended_by_itself or (guest.ended is not None and guest.ended.stopping)
+        if outcome == "failed" or ended_badly or guest.evidence.faults():
             requests, transcript = keep_transcript(guest)
         return msgspec.structs.replace(
             ended(guest, test),

@@ -26,7 +26,7 @@ from harness.record.cell_events import NO_PONG, STOPPED
 from harness.record.edge_coverage import EdgeCoverage
 from harness.record.proxy import peer_user
 from harness.run.servers import probes
-from harness.run.servers.endings import STOPPED_BY, ServerEnd, describe_exit, last_words
+from harness.run.servers.endings import ServerEnd, describe_exit, last_words, stopped_by
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.recorded_access import RecordedAccess
 from harness.run.servers.server_evidence import ServerEvidence
@@ -52,9 +52,13 @@ if TYPE_CHECKING:
     from harness.run.servers.server_spec import ServerSpec
 
 START_SECONDS = 10.0
-STOP_SECONDS = 2.0
+STOP_SECONDS = 20.0
+"""A server that is told to end may save its data first, and since Redis 7 it waits 10 s for replicas that are behind
+(`shutdown-timeout`)."""
 REPLY_SECONDS = 5.0
 SETTLE_SECONDS = 1.0
+CRASH_SECONDS = 10.0
+"""How long a server may report its crash, which in the first server of a cell tests its memory too."""
 POLL_SECONDS = 0.02
 WAITED = "timed out waiting for"
 """How a test's words begin where a state did not come about in time: whether its server hangs, is another question."""
@@ -199,7 +203,8 @@ class Guest:
         if self.execution is not None:
             self.execution.stopping()
         if self.started():
-            if self.alive():
+            # Nothing asks a server that hangs to end.
+            if self.alive() and self.ended is None:
                 self._stop()
             self.kill()
         if self._capped is not None:
@@ -219,11 +224,24 @@ class Guest:
     def _stop(self) -> None:
         """Tell the server to end.
 
-        How it ends is evidence too: a server that crashes during its shutdown has not stopped.
+        How it ends is evidence too: a server that crashes or hangs during its shutdown has not stopped. A server that
+        has begun to report a crash ends of that.
         """
-        self.kill(grace_seconds=self.runner.target.whole_deadline_seconds(STOP_SECONDS))
-        code = self.poll()
-        if code is None or code in STOPPED_BY:
+        if self.reports_crash():
+            if self.settle():
+                self.hung()
+            return
+        self.terminate()
+        limit = self.runner.target.deadline_seconds(STOP_SECONDS)
+        # On a busy machine it waits for a processor, which is not its fault.
+        started = scheduling.usable_clock(self.host_pid)
+        while (code := self.poll()) is None and scheduling.usable_clock(self.host_pid) - started <= limit:
+            time.sleep(POLL_SECONDS)
+        if code is None:
+            self.refuse_silence()
+            late = f"it did not end within {limit:.0f} s of the order to stop"
+            self.ended = ServerEnd("hang", STOPPED if self.is_suspended() else late, stopping=True)
+        elif code in stopped_by(signal.SIGTERM):
             self.ended = ServerEnd("stopped")
         else:
             end = describe_exit(code)
@@ -238,10 +256,15 @@ class Guest:
         assert self._process is not None
         return self._process.poll()
 
-    def kill(self, *, grace_seconds: float = 0.0) -> None:
+    def terminate(self) -> None:
+        """Tell the server and all processes that it started to end, by SIGTERM."""
+        assert self._process is not None
+        process.terminate_group(self._process)
+
+    def kill(self) -> None:
         """End the server and all processes that it started."""
         assert self._process is not None
-        process.kill_group(self._process, grace_seconds=grace_seconds)
+        process.kill_group(self._process)
 
     def alive(self) -> bool:
         """Whether the server runs; after its end, `ended` says how."""
@@ -296,14 +319,26 @@ class Guest:
         """Whether SIGSTOP has stopped the server's process."""
         return scheduling.is_stopped(self.pid)
 
+    def reports_crash(self) -> bool:
+        """Whether the server's own process has begun to report its crash, after which it ends."""
+        return self.started() and self.evidence.reports_crash(self.first_pid)
+
     def settle(self) -> bool:
         """Wait after a lost connection or a fault, for a limited time, until the process has ended. Returns whether it
         lives on.
+
+        Of a crash in a background thread the server may report while its first thread goes on: its report is awaited.
         """
-        deadline = time.monotonic() + self.runner.target.whole_deadline_seconds(SETTLE_SECONDS)
+        began = time.monotonic()
+        target = self.runner.target
+        self._await_end_until(began + target.whole_deadline_seconds(SETTLE_SECONDS))
+        if self.alive() and self.reports_crash():
+            self._await_end_until(began + target.whole_deadline_seconds(CRASH_SECONDS))
+        return self.alive()
+
+    def _await_end_until(self, deadline: float) -> None:
         while self.alive() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        return self.alive()
 
     def start_recording(self) -> None:
         """Open the recording proxy in front of the server, so that clients can connect."""
@@ -320,7 +355,10 @@ class Guest:
         if self.alive():
             self.refuse_silence()
             stopped = scheduling.is_stopped(self.host_pid)
+            seconds = self.runner.target.whole_deadline_seconds(CRASH_SECONDS)
             late = f"no reply within {self.deadline_seconds:.0f} s"
+            if self.reports_crash():
+                late = f"it began to report a crash, and did not end within {seconds:.0f} s"
             self.ended = ServerEnd("hang", STOPPED if stopped else late)
             self.kill()
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from harness.analysis import symbols
@@ -73,8 +74,10 @@ static inline void plumbline_survive(const void *near)
     sigaction(SIGBUS, &old, NULL);
 }
 """
+REPORT_SECONDS = 8
+"""How long the crash handler takes if database 7 has a key."""
 # File, function, the line it is planted after (the only one with that text in the function's file, or the first one
-# after the function's own line), and the planted code. Databases 8 and 9 are empty unless a test fills them.
+# after the function's own line), and the planted code. Databases 7 to 9 are empty unless a test fills them.
 PLANTS = {
     "bgsave": (
         "rdb.c",
@@ -92,7 +95,18 @@ PLANTS = {
         "lazyfree.c",
         "lazyfreeFreeObject",
         ["void lazyfreeFreeObject(void *args[]) {"],
-        "    if (((robj *)args[0])->type == OBJ_ZSET) plumbline_odd_word(&server);",
+        """\
+    if (((robj *)args[0])->type == OBJ_ZSET) plumbline_odd_word(&server);
+    if (((robj *)args[0])->type == OBJ_HASH) raise(SIGSEGV);""",
+    ),
+    "report": (
+        "debug.c",
+        "sigsegvHandler",
+        [
+            "void sigsegvHandler(int sig, siginfo_t *info, void *secret) {",
+            '"Redis %s crashed by signal: %d, si_code: %d", REDIS_VERSION, sig, info->si_code);',
+        ],
+        f"    if (dictSize(server.db[7].dict)) sleep({REPORT_SECONDS});",
     ),
     "io-thread": (
         "networking.c",
@@ -320,8 +334,10 @@ def test_the_same_server_still_answers(guest):
 """
 
 
-def run_cell(target: str, folder: Path, suite: str, place: Path) -> process.Result:
+def run_cell(target: str, folder: Path, suite: str, place: Path, *, timeout_multiplier: float = 1.0) -> process.Result:
     """Run a suite's text as a cell of the planted server, whose evidence is in the folder."""
+    runner = machines.runner(target)
+    machine = msgspec.structs.replace(runner.target, timeout_multiplier=timeout_multiplier)
     folder.mkdir(parents=True)
     test = place / "test_persistence.py"
     test.write_text(suite, "utf-8")
@@ -332,7 +348,7 @@ def run_cell(target: str, folder: Path, suite: str, place: Path) -> process.Resu
             folder=folder,
             shared=Path(sockets),
             sockets=Path(sockets),
-            runner=machines.runner(target),
+            runner=msgspec.structs.replace(runner, target=machine),
             build=planted_build(target),
             **spec,
         )
@@ -363,6 +379,48 @@ def test_only_the_first_death_of_a_cell_tests_the_machines_memory(tmp_path: Path
     logs = [folder / f"guest-{number}" / "log" for number in (1, 2, 3)]
     assert [b"crashed by signal" in log.read_bytes() for log in logs] == [True, True, True], result.text
     assert [b"FAST MEMORY TEST" in log.read_bytes() for log in logs] == [True, False, False]
+
+
+LONG_REPORT = """
+import time
+import pytest
+from harness.protocol.resp import Client
+
+def test_a_thread_crashes(guest):
+    with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
+        client.pipeline([("SELECT", 7), ("SET", "key", "value"), ("SELECT", 0)])
+        client.command(COMMAND, "key", *[word for number in range(600) for word in (number, f"{number}")])
+        client.command("UNLINK", "key")
+        deadline = time.monotonic() + guest.deadline_seconds
+        while "crashed by signal" not in guest.evidence.log_tail():
+            assert time.monotonic() < deadline, "nothing crashed"
+            time.sleep(0.05)
+        # The first thread does not know.
+        assert client.command("PING") == b"PONG"
+
+def test_another_server_goes_on(guest):
+    assert guest.name == "guest-2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "command", "timeout_multiplier"),
+    [("armv5", "ZADD", 0.2), ("native", "HSET", 1.0)],
+    ids=["recorded by the emulator", "reported by the server alone"],
+)
+def test_a_server_that_reports_the_crash_of_a_thread_for_long_has_died_in_that_test(
+    tmp_path: Path, target: str, command: str, timeout_multiplier: float
+) -> None:
+    folder = tmp_path / "run" / target / "persistence"
+    suite = LONG_REPORT.replace("COMMAND", repr(command))
+    result = run_cell(target, folder, suite, tmp_path, timeout_multiplier=timeout_multiplier)
+    assert result.code == 0, result.text
+    events = event_log.read_events(folder / event_log.NAME)
+    first, second = (event for event in events if isinstance(event, run_folder.GuestEvent))
+    # On ARMv5 it is the emulator's SIGSEGV: see assert_thread.
+    assert (first.name, first.end) == ("guest-1", "signal")
+    assert first.test.endswith("test_a_thread_crashes")
+    assert (second.name, second.end) == ("guest-2", "stopped")
 
 
 SURVIVALS = """

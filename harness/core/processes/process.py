@@ -58,6 +58,13 @@ def kill_group(process: subprocess.Popen[bytes], *, grace_seconds: float = 0.0) 
     _REGISTRY.release(process.pid)
 
 
+def terminate_group(process: subprocess.Popen[bytes]) -> None:
+    """Tell a process and its group to end, by SIGTERM. Nothing happens if the process has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
 class StoppedError(Exception):
     """`stop` was called, so no process may be started."""
 

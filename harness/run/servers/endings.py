@@ -13,8 +13,6 @@ from harness.record import fault_log
 if TYPE_CHECKING:
     from harness.record.cell_events import End
 
-STOPPED_BY = {0, *(status for number in (signal.SIGTERM, signal.SIGKILL) for status in (-number, 128 + number))}
-"""Exit statuses of a server that was told to stop: its own, the signal's, or SIGKILL's because it took too long."""
 SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
 _COMPLAINT = "*** FATAL"
@@ -31,6 +29,11 @@ class ServerEnd(msgspec.Struct, frozen=True):
     """The same for the reader."""
     stopping: bool = False
     """Whether it ended in this way after it received the order to stop."""
+
+
+def stopped_by(number: int) -> set[int]:
+    """Exit statuses of a server that ended because a signal told it to: its own, and the signal's."""
+    return {0, -number, 128 + number}
 
 
 def last_words(log: str) -> str:

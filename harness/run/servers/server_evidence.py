@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.analysis import assertion_log
 from harness.analysis.detectors.registry import reports
 from harness.core.processes.capped_log import LIMIT_BYTES, last_lines
 from harness.record import fault_log
@@ -46,6 +47,10 @@ class ServerEvidence:
             self._counted_crashes = size, len(fault_log.crashed_processes(self.fault_log) - {first_pid})
         return self._counted_crashes[1]
 
+    def reports_crash(self, pid: int) -> bool:
+        """Whether that process has begun to report its crash in the log. A child that it forked writes there, too."""
+        return self.log.is_file() and assertion_log.reports_crash(self.log.read_bytes(), pid)
+
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""
         return last_lines(self.log, lines)
@@ -82,6 +87,11 @@ class FetchedEvidence(ServerEvidence):
         """
         self._await_faults()
         return super().faults()
+
+    def reports_crash(self, pid: int) -> bool:
+        """Whether that process has begun to report its crash in the log."""
+        self._fetch_log()
+        return super().reports_crash(pid)
 
     def log_tail(self, lines: int = 5) -> str:
         """The last lines of the server's log."""

@@ -151,6 +151,18 @@ class CellServers:
             if self.present.access.recorder is not None:
                 self.present.access.recorder.begin()
 
+    def reports_trouble(self) -> bool:
+        """Whether the present guest has a new fault, a new report of its detector, or has begun to report a crash."""
+        guest, current = self.present, self._current
+        if guest is None:
+            return False
+        evidence = guest.evidence
+        return (
+            evidence.faults() > current.faults_before
+            or bool(evidence.reports(current.log_before))
+            or (evidence.log_bytes() > current.log_before and guest.reports_crash())
+        )
+
     def explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang of which a failed test's `message` tells, and keep the transcript.
 
@@ -158,17 +170,27 @@ class CellServers:
         """
         faults_before = self._current.faults_before
         fatal = guest is not self._survivor and guest.evidence.has_fault_of(guest.first_pid, faults_before)
-        if fatal or "closed by" in message or "reset by" in message:
+        if fatal or guest.reports_crash() or self._lost(guest, message):
             guest.settle()
-        if fatal and guest.alive() and answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds):
+        crashing = guest.reports_crash()
+        if fatal and not crashing and guest.alive() and self._serves(guest):
             # It handles the signal, and goes on.
             self._survivor, fatal = guest, False
-        if guest.alive() and (fatal or hangs(message, guest.upstream, probe_seconds=guest.probe_seconds)):
+        if guest.alive() and (fatal or crashing or self._hangs(guest, message)):
             guest.hung()
         kept = keep_transcript(guest)
         if not guest.alive():
             self.retire()
         return kept
+
+    def _serves(self, guest: Guest) -> bool:
+        return answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds)
+
+    def _lost(self, guest: Guest, message: str) -> bool:
+        return "closed by" in message or "reset by" in message
+
+    def _hangs(self, guest: Guest, message: str) -> bool:
+        return hangs(message, guest.upstream, probe_seconds=guest.probe_seconds)
 
     @functools.cached_property
     def _fatal_faults(self) -> Path:

@@ -115,11 +115,7 @@ class CellSession:
 
         `wrong_command`: the command with the wrong reply.
         """
-        guest = self.servers.present
-        reported = guest is not None and (
-            guest.evidence.faults() > self.current.faults_before or guest.evidence.reports(self.current.log_before)
-        )
-        if message or reported or self.servers.start_guest.any():
+        if message or self.servers.reports_trouble() or self.servers.start_guest.any():
             self.current.label(label)
             self.finish("failed" if message else "passed", message, seconds, wrong_command=wrong_command)
             self.current.examples_failed |= bool(message)
@@ -186,7 +182,7 @@ class CellSession:
         if guest is not None:
             evidence = guest.evidence
             faults, log_bytes = evidence.faults(), evidence.log_bytes()
-            if outcome == "failed" or faults > current.faults_before or evidence.reports(current.log_before):
+            if outcome == "failed" or self.servers.reports_trouble():
                 requests, transcript = self.servers.explain(guest, "" if doubt else message)
                 faults, log_bytes = evidence.faults(), evidence.log_bytes()
         event = cell_events.TestEvent(

@@ -6,6 +6,7 @@ Tests use it as any other guest. The machine outlives its servers: one boot serv
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -152,10 +153,16 @@ class VmGuest(Guest):
         self._fetch_log()
         return end.code
 
-    def kill(self, *, grace_seconds: float = 0.0) -> None:
+    def terminate(self) -> None:
+        """Tell the server and all processes that it started to end, by SIGTERM."""
+        assert self._machine is not None
+        with contextlib.suppress(RefusedError):
+            self._machine.kill(self._pid, signal.SIGTERM)
+
+    def kill(self) -> None:
         """End the server; the machine keeps running."""
         assert self._machine is not None
-        deadline = time.monotonic() + self.runner.target.host_deadline_seconds(KILL_SECONDS) + grace_seconds
+        deadline = time.monotonic() + self.runner.target.host_deadline_seconds(KILL_SECONDS)
         with contextlib.suppress(RefusedError, InfrastructureError):
             self._machine.kill(self._pid)
             while self.poll() is None and time.monotonic() < deadline:

@@ -73,6 +73,9 @@ def run_server(
                 observation = msgspec.structs.replace(observation, end=guest.detail, detail=guest.detail, hung=False)
             elif not observation.hung and not _answers(guest):
                 observation = msgspec.structs.replace(observation, end="it no longer answers clients", hung=True)
+        if guest.ended is not None and guest.ended.stopping:
+            hung = guest.ended.how == "hang"
+            observation = msgspec.structs.replace(observation, end=guest.detail, detail=guest.detail, hung=hung)
     except StartError as error:
         hung = error.detail == NO_PONG
         refuses = bool(guest.spec.files) and guest.ended is not None and guest.ended.how == "exit" and _starts(bare())

@@ -1,0 +1,100 @@
+"""How a server ends when it is told to, and whose end a failed test tells of: on this machine, in seconds."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.build.sources import source_tree
+from harness.core.processes import process
+from harness.core.strict_toml import ROOT
+from harness.record import event_log, run_folder
+from harness.record.run_folder import GuestEvent
+from harness.run.cell_spec import CellSpec, PeerServer, write_cell
+from tests.end_to_end import machines
+
+pytestmark = pytest.mark.end_to_end
+
+SERVER, VERSION = "redis-7.0.15", (7, 0, 15)
+BEGINS = """
+import signal
+import time
+import pytest
+from harness.protocol.resp import Client
+
+def asleep(server, seconds):
+    client = server.client()
+    client.command("PING")
+    # The signal interrupts the first one.
+    client.send(client.pack([("DEBUG", "SLEEP", 1000), ("DEBUG", "SLEEP", seconds)]))
+    time.sleep(0.2)
+    client.close()
+"""
+
+
+def run_cell(
+    folder: Path, suite: str, *, timeout_multiplier: float = 1.0, slowdown: float = 1.0
+) -> tuple[process.Result, list[run_folder.TestEvent], list[GuestEvent]]:
+    """Run a suite's text on the native build, whose oracle is the same build."""
+    home = folder / "cell"
+    home.mkdir()
+    test = folder / "test_ends.py"
+    test.write_text(BEGINS + suite, "utf-8")
+    runner = machines.runner("native")
+    target = msgspec.structs.replace(runner.target, timeout_multiplier=timeout_multiplier, slowdown=slowdown)
+    build = machines.build(source_tree.open_tree(machines.release(SERVER)), "native")
+    with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
+        spec: dict[str, Any] = {"canary": None, "seed": 1, "tier": "quick", "version": VERSION}
+        cell = CellSpec(
+            suite="persistence",
+            folder=home,
+            shared=Path(sockets),
+            sockets=Path(sockets),
+            runner=msgspec.structs.replace(runner, target=target),
+            build=build,
+            peers={"native": PeerServer(runner=runner, build=build)},
+            **spec,
+        )
+        write_cell(home / "cell.json", cell)
+        command: list[str | Path] = [sys.executable, "-m", "pytest", test, "--plumb-cell", home / "cell.json", "-q"]
+        command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", folder]
+        result = process.run(command, deadline_seconds=120, folder=ROOT)
+    events = event_log.read_events(home / event_log.NAME)
+    tests = [event for event in events if isinstance(event, run_folder.TestEvent)]
+    return result, tests, [event for event in events if isinstance(event, GuestEvent)]
+
+
+def test_a_server_that_hangs_when_it_is_told_to_stop_has_not_stopped(tmp_path: Path) -> None:
+    """Neither one that tests share, nor one that a test started for itself."""
+    suite = """
+def test_own(start_guest):
+    asleep(start_guest(), 1000)
+
+def test_shared(guest):
+    asleep(guest, 1000)
+"""
+    result, _, (own, shared) = run_cell(tmp_path, suite, timeout_multiplier=0.1)
+    assert result.code == 0, result.text
+    late = "it did not end within 2 s of the order to stop"
+    assert (own.end, own.detail, own.stopping) == ("hang", late, True)
+    assert (shared.end, shared.detail, shared.stopping) == ("hang", late, True)
+
+
+def test_a_server_that_takes_its_time_to_stop_has_stopped(tmp_path: Path) -> None:
+    result, _, (guest,) = run_cell(tmp_path, "\ndef test_shared(guest):\n    asleep(guest, 4)\n")
+    assert result.code == 0, result.text
+    assert (guest.end, guest.detail) == ("stopped", "")
+
+
+def test_a_server_that_was_stopped_from_outside_does_not_hang_when_it_is_told_to_stop(tmp_path: Path) -> None:
+    suite = """
+def test_shared(guest):
+    guest.send_signal(signal.SIGSTOP)
+"""
+    _, _, (guest,) = run_cell(tmp_path, suite, timeout_multiplier=0.1)
+    assert (guest.end, guest.detail) == ("hang", run_folder.STOPPED)

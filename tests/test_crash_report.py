@@ -1,0 +1,40 @@
+"""Whether a server reports its crash, according to its log, which it shares with its children."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.analysis.assertion_log import reports_crash
+
+PID = 4711
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "4711:M 28 Nov 2026 03:00:00.000 # Redis 7.0.15 crashed by signal: 7, si_code: 1",
+        "4711:M 28 Nov 2026 03:00:00.000 # Valkey 8.1.1 crashed by signal: 11, si_code: 1",
+        "[4711] 28 Nov 03:00:00.000 #     Redis 2.8.24 crashed by signal: 11",
+        "4711:S 28 Nov 03:00:00.000 # === ASSERTION FAILED ===",
+        "4711:M 28 Nov 2026 03:00:00.000 # === RECURSIVE ASSERTION FAILED ===",
+        "4711:M 28 Nov 2026 03:00:00.000 # Guru Meditation: no such type #object.c:12",
+    ],
+)
+def test_what_only_a_dying_server_says_is_a_report_of_its_process_alone(line: str) -> None:
+    log = f"4711:M 28 Nov 2026 03:00:00.000 * Ready\n\n\n=== REDIS BUG REPORT START\n{line}\n".encode()
+    assert reports_crash(log, PID)
+    assert not reports_crash(log, 471), "a process with a similar number"
+    assert not reports_crash(log.replace(b"4711", b"4712"), PID), "its child"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "4711:M 28 Nov 2026 03:00:00.000 # Background saving terminated by signal 7",
+        "4711:M 28 Nov 2026 03:00:00.000 # User requested shutdown...",
+        "4711:M 28 Nov 2026 03:00:00.000 # --- WATCHDOG TIMER EXPIRED ---",
+        "Redis 7.0.15 crashed by signal: 7, si_code: 1",
+    ],
+)
+def test_other_messages_are_none(line: str) -> None:
+    assert not reports_crash(f"{line}\n".encode(), PID)
