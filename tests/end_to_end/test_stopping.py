@@ -98,3 +98,38 @@ def test_shared(guest):
 """
     _, _, (guest,) = run_cell(tmp_path, suite, timeout_multiplier=0.1)
     assert (guest.end, guest.detail) == ("hang", run_folder.STOPPED)
+
+
+def test_a_guest_does_not_hang_because_its_native_build_was_silent_before_it_died(tmp_path: Path) -> None:
+    suite = """
+def test_a_late_native_build(guest, oracle):
+    assert guest.name == "guest-1"
+    client = oracle.client(deadline_seconds=0.5)
+    oracle.send_signal(signal.SIGSTOP)
+    try:
+        client.command("PING")
+    finally:
+        oracle.send_signal(signal.SIGABRT)
+        oracle.send_signal(signal.SIGCONT)
+
+def test_the_guest_goes_on(guest):
+    assert guest.name == "guest-1"
+"""
+    result, (late, after), guests = run_cell(tmp_path, suite)
+    assert (late.outcome, after.outcome) == ("failed", "passed"), result.text
+    assert "timed out" in late.message, late.message
+    ends = {event.name: (event.end, event.oracle, event.test) for event in guests}
+    assert ends == {"guest-2": ("signal", True, late.name), "guest-1": ("stopped", False, "")}
+
+
+def test_a_living_guest_is_not_waited_for_when_its_native_build_has_died(tmp_path: Path) -> None:
+    suite = """
+def test_a_dead_native_build(guest, oracle):
+    client = oracle.client()
+    oracle.send_signal(signal.SIGABRT)
+    client.command("PING")
+"""
+    result, (test,), _ = run_cell(tmp_path, suite, slowdown=60)
+    assert test.outcome == "failed", result.text
+    assert "closed by" in test.message or "reset by" in test.message, test.message
+    assert result.seconds < 60, "the guest is given as many seconds to end as its target is slower"

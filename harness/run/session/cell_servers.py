@@ -67,6 +67,8 @@ class CellServers:
         self._oracle: Guest | None = None
         self._oracle_silent = ""
         """Why the native build did not start at the last attempt; empty if it started."""
+        self._oracle_ended = False
+        """Whether a native build has ended by itself in the present example."""
         self._scratched = 0
         self._failure: StartError | None = None
         """Why a guest did not start, if one did not: no other is tried."""
@@ -144,6 +146,7 @@ class CellServers:
 
     def begin_example(self) -> None:
         """Note where the evidence of the present example begins."""
+        self._oracle_ended = False
         self._current.counters_before = self.counters()
         if self.present is not None:
             evidence = self.present.evidence
@@ -166,6 +169,8 @@ class CellServers:
     def explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
         """Let a crash finish, end a hang of which a failed test's `message` tells, and keep the transcript.
 
+        If the native build has ended in the test, the message may tell of that, so the guest itself is asked.
+
         Returns the requests without an answer, and the transcript's name.
         """
         faults_before = self._current.faults_before
@@ -187,9 +192,13 @@ class CellServers:
         return answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds)
 
     def _lost(self, guest: Guest, message: str) -> bool:
+        if self._oracle_ended:
+            return not self._serves(guest)
         return "closed by" in message or "reset by" in message
 
     def _hangs(self, guest: Guest, message: str) -> bool:
+        if self._oracle_ended:
+            return not self._serves(guest)
         return hangs(message, guest.upstream, probe_seconds=guest.probe_seconds)
 
     @functools.cached_property
@@ -219,6 +228,7 @@ class CellServers:
         oracle.__exit__()
         event = msgspec.structs.replace(ended(oracle, self._current.name), target="native", oracle=True)
         if event.end != "stopped":
+            self._oracle_ended = True
             self._log.append(event)
 
     def retire_dead_oracle(self) -> None:
