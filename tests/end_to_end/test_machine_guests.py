@@ -64,6 +64,10 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
             assert two.alive()
             assert (one.evidence.faults() > 0, two.evidence.faults()) == (True, 0)
             assert {fault.session for fault in fault_log.read_faults(one.evidence.fault_log)} == {one.pid}
+        # It was told to end, and not killed.
+        assert two.ended is not None
+        assert two.ended.how == "stopped"
+        assert b"User requested shutdown" in two.evidence.log.read_bytes()
         # Both ports are free again, and the next server gets only the files of its own test.
         with guest("guest-3") as third, guest("guest-4", files={"dump.rdb": saved}) as fourth:
             assert {third.upstream, fourth.upstream} == {host.machine().endpoint(port) for port in PORTS[:2]}
