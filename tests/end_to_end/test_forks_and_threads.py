@@ -416,7 +416,7 @@ def test_a_server_that_reports_the_crash_of_a_thread_for_long_has_died_in_that_t
     result = run_cell(target, folder, suite, tmp_path, timeout_multiplier=timeout_multiplier)
     assert result.code == 0, result.text
     events = event_log.read_events(folder / event_log.NAME)
-    first, second = (event for event in events if isinstance(event, run_folder.GuestEvent))
+    first, second = (event for event in events if isinstance(event, cell_events.GuestEvent))
     # On ARMv5 it is the emulator's SIGSEGV: see assert_thread.
     assert (first.name, first.end) == ("guest-1", "signal")
     assert first.test.endswith("test_a_thread_crashes")

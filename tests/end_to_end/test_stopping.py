@@ -13,8 +13,8 @@ import pytest
 from harness.build.sources import source_tree
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
-from harness.record import event_log, run_folder
-from harness.record.run_folder import GuestEvent
+from harness.record import cell_events, event_log
+from harness.record.cell_events import GuestEvent
 from harness.run.cell_spec import CellSpec, PeerServer, write_cell
 from tests.end_to_end import machines
 
@@ -39,7 +39,7 @@ def asleep(server, seconds):
 
 def run_cell(
     folder: Path, suite: str, *, timeout_multiplier: float = 1.0, slowdown: float = 1.0
-) -> tuple[process.Result, list[run_folder.TestEvent], list[GuestEvent]]:
+) -> tuple[process.Result, list[cell_events.TestEvent], list[GuestEvent]]:
     """Run a suite's text on the native build, whose oracle is the same build."""
     home = folder / "cell"
     home.mkdir()
@@ -65,7 +65,7 @@ def run_cell(
         command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", folder]
         result = process.run(command, deadline_seconds=120, folder=ROOT)
     events = event_log.read_events(home / event_log.NAME)
-    tests = [event for event in events if isinstance(event, run_folder.TestEvent)]
+    tests = [event for event in events if isinstance(event, cell_events.TestEvent)]
     return result, tests, [event for event in events if isinstance(event, GuestEvent)]
 
 
@@ -97,7 +97,7 @@ def test_shared(guest):
     guest.send_signal(signal.SIGSTOP)
 """
     _, _, (guest,) = run_cell(tmp_path, suite, timeout_multiplier=0.1)
-    assert (guest.end, guest.detail) == ("hang", run_folder.STOPPED)
+    assert (guest.end, guest.detail) == ("hang", cell_events.STOPPED)
 
 
 def test_a_guest_does_not_hang_because_its_native_build_was_silent_before_it_died(tmp_path: Path) -> None:
