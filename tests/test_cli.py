@@ -13,6 +13,7 @@ import pytest
 from harness.cli.commands import FORMER_NAMES, SECTIONS
 from harness.cli.group import plumb as group
 from harness.cli.parameters import completion
+from harness.cli.run_options import may_install
 from harness.core.errors import ExitCode, InfrastructureError
 from harness.core.model import BuildSettings
 from harness.core.processes import process
@@ -307,6 +308,16 @@ def test_offline_with_an_empty_cache_is_exit_7_and_says_what_to_fetch(plumb: Plu
     assert code == ExitCode.INFRASTRUCTURE, err
     assert "the cache lacks the source of redis-7.0.15" in err
     assert "try: plumb fetch --server redis-7.0.15" in err
+
+
+@pytest.mark.parametrize(("user", "offline", "wanted"), [(0, False, True), (0, True, False), (1000, False, False)])
+def test_nobody_installs_packages_offline_unless_told_to(
+    monkeypatch: pytest.MonkeyPatch, user: int, *, offline: bool, wanted: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert may_install(None, offline=offline) == wanted
+    assert may_install(True, offline=offline)
+    assert not may_install(False, offline=offline)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort(), process.StoppedError()])

@@ -96,7 +96,7 @@ def self_test(run: FolderOptions, targets: tuple[str, ...], *, jobs: int) -> Exi
     folder = run.run_folder()
     with unless_empty(folder):
         judgement, code = installation.prove(
-            bench, selection, folder, known=run.known, install=may_install(run.install), jobs=jobs
+            bench, selection, folder, known=run.known, install=may_install(run.install, offline=run.offline), jobs=jobs
         )
     formats.write(folder, judgement)
     output.show(judgement, as_json=run.as_json)
@@ -219,7 +219,9 @@ def build(
     chosen = catalog.select_targets(targets)
     server_tree.known_server(catalog, server)
     host_packages.install_missing(
-        host_packages.diagnose(catalog, chosen, emulator=emulator), bench.progress, install=may_install(install)
+        host_packages.diagnose(catalog, chosen, emulator=emulator),
+        bench.progress,
+        install=may_install(install, offline=offline),
     )
     setups = set_up_targets(bench, [catalog.targets[name] for name in chosen], flavour=emulator)
     tree = bench.open_server(server)

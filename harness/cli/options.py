@@ -225,7 +225,11 @@ warnings = click.option(
 audit = click.option(
     "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."
 )
-install = click.option("--install/--no-install", default=None, help="Install missing packages (the default for root).")
+install = click.option(
+    "--install/--no-install",
+    default=None,
+    help="Install missing packages (the default for root, except with --offline).",
+)
 timeout_multiplier = click.option(
     "--timeout-multiplier",
     type=click.FloatRange(1, LARGEST_MULTIPLIER),

@@ -236,7 +236,7 @@ def _execution(
         folder=folder,
         run=run.run_folder(),
         known=run.known,
-        install=may_install(run.install),
+        install=may_install(run.install, offline=run.offline),
         prints_document=run.as_json,
         sysroot=sysroot,
     )

@@ -250,7 +250,7 @@ def shell(
         policy=policy,
         optimisation=optimisation,
         running=running,
-        install=may_install(install),
+        install=may_install(install, offline=offline),
         gdb=gdb,
     )
     stored = _opened(bench, reproducer, server, target, trust=trust) if reproducer else None

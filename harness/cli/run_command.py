@@ -89,7 +89,7 @@ def planned_request(
         emulator=run.emulator,
         jobs=run.jobs,
         seed=next(candidate for candidate in seeds if candidate is not None),
-        install=may_install(run.install),
+        install=may_install(run.install, offline=run.offline),
         known=run.known,
         run=folder,
         allocator=run.allocator,

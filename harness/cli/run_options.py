@@ -161,6 +161,6 @@ run_options = _adding(
 )
 
 
-def may_install(install: bool | None) -> bool:
-    """Whether to install packages: as `--install` says; without it, only root does."""
-    return os.geteuid() == 0 if install is None else install
+def may_install(install: bool | None, *, offline: bool) -> bool:
+    """Whether to install packages: as `--install` says; without it, only root does, and nobody with `--offline`."""
+    return os.geteuid() == 0 and not offline if install is None else install

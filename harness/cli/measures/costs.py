@@ -117,7 +117,7 @@ def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None,
     needed = host_packages.diagnose(
         catalog, [*chosen, *(rules.userland(catalog.targets[name]) for name in chosen)], emulator="pinned"
     )
-    host_packages.install_missing(needed, bench.progress, install=may_install(install))
+    host_packages.install_missing(needed, bench.progress, install=may_install(install, offline=offline))
     rows = tier_agreement.compare_tiers(bench, chosen)
     unexplained = tier_agreement.unexplained(rows)
     if as_json:
@@ -164,7 +164,9 @@ def fixup_cost(
     for name in servers:
         server_tree.known_server(catalog, name)
     host_packages.install_missing(
-        host_packages.diagnose(catalog, chosen, emulator="pinned"), bench.progress, install=may_install(install)
+        host_packages.diagnose(catalog, chosen, emulator="pinned"),
+        bench.progress,
+        install=may_install(install, offline=offline),
     )
     measured = fixup_cost_run.FixupCostMeasurement(bench, optimisation=optimisation).measure(chosen, servers)
     if as_json:

@@ -86,7 +86,7 @@ def mutate(
 
     With --generate, rules generate the bugs. NAME is then the identifier of such a mutant, or a glob.
     """
-    allowed = may_install(install)
+    allowed = may_install(install, offline=offline)
     _refuse_unused(click.get_current_context(), generate=generate, sampled=size is not None)
     if generate:
         bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)

@@ -127,12 +127,13 @@ def measure(
         optimisation=optimisation,
         allocator=allocator,
     )
+    allowed = may_install(install, offline=offline)
     if on:
         place = campaign_option.new_folder(folder)
-        measured = _measured_on(bench, request, place, on=on, insecure=insecure, install=may_install(install))
+        measured = _measured_on(bench, request, place, on=on, insecure=insecure, install=allowed)
     else:
         campaign_option.refuse_folder(folder)
-        measured = _measured_here(bench, request, install=may_install(install))
+        measured = _measured_here(bench, request, install=allowed)
     if page is not None:
         with disk_errors(page):
             page.write_text(server_cost_page.page(measured), "utf-8")
