@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from harness.build.host_packages import SUITE_PACKAGES
 from harness.core.strict_toml import ROOT
+from harness.core.target_model import ORACLE
+from harness.plan.catalog import Catalog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +109,15 @@ def test_the_debian_package_has_the_version_of_the_wheel_and_leaves_the_emulator
     assert (folder / "changelog").read_text("utf-8").startswith(f"plumbline ({version}) ")
     # A stripped emulator no longer has the digest that its wheel names, and would not serve.
     assert re.search(r"^override_dh_strip\b.*:$", (folder / "rules").read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_debian_package_depends_on_what_each_check_needs() -> None:
+    control = (ROOT / "ci" / "debian" / "control").read_text("utf-8")
+    listed = re.search(r"^Depends: (.*)$", control, re.MULTILINE)
+    assert listed is not None
+    catalog = Catalog()
+    native = catalog.toolchain_of(catalog.targets[ORACLE])
+    assert {*SUITE_PACKAGES, *native.packages} <= set(listed[1].split(", "))
 
 
 class Installed:
