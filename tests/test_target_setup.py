@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,19 +143,6 @@ def test_this_machine_is_built_first_and_a_run_that_needs_it_stops_there(
         assert (caught.value.exit_code, caught.value.log.endswith(".log")) == (ExitCode.INCONCLUSIVE, True)
 
 
-def test_nothing_more_is_made_once_the_oracle_has_failed(
-    tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fakes.write(tmp_path / "bin" / "gcc", "#!/bin/sh\necho 'gcc 1.0'\n", mode=0o755)
-    setup = run_setup(bench, tree_that_says(tmp_path, "x.c:3:5: error: boom", machine=""))
-    setup.request = msgspec.structs.replace(setup.request, jobs=1, needs_native=True)
-    made: list[str] = []
-    monkeypatch.setattr(run_setup_module, "set_up_targets", lambda *_, **__: made.append("emulators"))
-    with pytest.raises(InconclusiveError):
-        setup.prepare()
-    assert not made
-
-
 def test_a_kernel_tier_target_runs_the_builds_of_its_userland_and_any_other_its_own(bench: Workbench) -> None:
     userlands = {name: set_up(bench, name).userland.name for name in ("armv5-kernel", "armv7-on-arm64-kernel", "armv5")}
     assert userlands == {"armv5-kernel": "armv5", "armv7-on-arm64-kernel": "armv7", "armv5": "armv5"}
@@ -227,23 +213,6 @@ def test_a_run_ends_when_no_targets_package_is_in_the_archive(
 ) -> None:
     with pytest.raises(PackageUnavailableError):
         packaged(tmp_path, bench, monkeypatch, lacking={"armv5", "armv6"}).prepare()
-
-
-def test_a_target_is_built_while_the_oracle_is(
-    tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setup = packaged(tmp_path, bench, monkeypatch, lacking=set())
-    setup.request = msgspec.structs.replace(setup.request, jobs=2)
-    both = threading.Barrier(2, timeout=10)
-    building = ServerPackages.build
-
-    def build(packages: ServerPackages, tree: SourceTree, toolchain: Toolchain, target: Target) -> Build:
-        if target.name in {ORACLE, "armv5"}:
-            both.wait()
-        return building(packages, tree, toolchain, target)
-
-    monkeypatch.setattr(ServerPackages, "build", build)
-    assert set(setup.prepare().peers) == {ORACLE, "armv5", "armv6"}
 
 
 def test_a_repository_around_the_cache_is_no_revision_of_a_package(

@@ -7,6 +7,7 @@ run.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,24 +24,11 @@ from harness.workflows.target_setup import oracle_setup, set_up_targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from concurrent.futures import Future
-    from pathlib import Path
 
-    from harness.core.model import SourceTree
-    from harness.core.target_model import Target
+    from harness.core.model import Build, SourceTree
     from harness.plan.request import Request
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
-
-
-class _Oracle(msgspec.Struct, frozen=True, kw_only=True):
-    """What cells use of this machine's build."""
-
-    peer: PeerServer
-    upstream: Path | None
-    """The programs that the release's own tests run, if the plan has a suite of them."""
-    programs: Path | None
-    """The folder of the release's programs, if the plan has a suite that runs them."""
 
 
 class RunSetup:
@@ -54,7 +42,7 @@ class RunSetup:
         self._suites = [bench.catalog.suites[name] for name in request.plan.suites]
 
     def prepare(self) -> PreparedRun:
-        """Set up the oracle and every target of the plan, as many at a time as the request allows.
+        """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
 
         Raises InfrastructureError if this machine cannot make a part, or no target's package can be fetched, and
         InconclusiveError if the request needs an oracle and the tree does not compile for it.
@@ -62,42 +50,27 @@ class RunSetup:
         # It refuses requests before anything is built.
         upstream = select_upstream(self.request, self.tree, self._suites)
         programs = SuitePrograms(self.request, self.tree, self._suites, upstream.files)
+        # First: most errors of a change show here, before emulators and targets take their minutes.
+        oracle = self._build_oracle(programs)
         chosen = [self.bench.catalog.targets[name] for name in self.request.plan.targets]
+        setups = set_up_targets(self.bench, chosen, flavour=self.request.emulator)
         with ThreadPoolExecutor(self.request.jobs) as pool:
-            # First: most errors of a change show here, before targets take their minutes.
-            oracle_job = pool.submit(self._prepare_oracle, programs)
-
-            def set_up() -> dict[str, TargetSetup]:
-                if oracle_job.done():
-                    # Nothing more is made when it has failed.
-                    oracle_job.result()
-                return set_up_targets(self.bench, chosen, flavour=self.request.emulator)
-
-            setups = pool.submit(set_up)
-            jobs = [pool.submit(self._prepare, programs, setups, target) for target in chosen]
-            try:
-                oracle = oracle_job.result()
-                targets = {target.name: job.result() for target, job in zip(chosen, jobs, strict=True)}
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+            targets = dict(zip(setups, pool.map(partial(self._prepare, programs), setups.values()), strict=True))
         if len(self._unavailable) == len(targets):
             raise self._unavailable[0]
-        peers = _peers(targets)
+        peers = self._peers(programs, targets, oracle)
         run = PreparedRun(
             tree=self.tree,
             targets=targets,
-            peers=peers if oracle is None else {ORACLE: oracle.peer, **peers},
-            native_upstream=None if oracle is None else oracle.upstream,
-            native_programs=None if oracle is None else oracle.programs,
+            peers=peers,
+            native_upstream=programs.upstream(oracle_setup(self.bench), "libc") if ORACLE in peers else None,
+            native_programs=programs.release_programs(oracle_setup(self.bench), "libc") if ORACLE in peers else None,
             upstream_files=upstream.files,
             upstream_left_out=upstream.left_out,
         )
         return run if run.has_oracle else msgspec.structs.replace(run, targets=self.without_blame(targets))
 
-    def _prepare(
-        self, programs: SuitePrograms, setups: Future[dict[str, TargetSetup]], target: Target
-    ) -> BuiltTarget | UnbuiltTarget:
-        setup = setups.result()[target.name]
+    def _prepare(self, programs: SuitePrograms, setup: TargetSetup) -> BuiltTarget | UnbuiltTarget:
         runner = setup.runner(self.request.policy, self.request.environment)
         try:
             # First, because compiling the server for units leaves it in the cache.
@@ -127,16 +100,14 @@ class RunSetup:
             programs=programs.release_programs(setup, self.request.allocator),
         )
 
-    def _prepare_oracle(self, programs: SuitePrograms) -> _Oracle | None:
-        """The oracle; None if the tree does not compile for it. Raises InconclusiveError if the request needs
-        it.
-        """
+    def _build_oracle(self, programs: SuitePrograms) -> Build | None:
+        """The server of this machine; None if it does not compile. Raises InconclusiveError if the request needs it."""
         setup = oracle_setup(self.bench)
         try:
             if ORACLE in self.request.plan.targets:
                 # As for every target: compiling the server for units leaves it in the cache.
                 programs.units(setup, self.request.allocator)
-            build = setup.build(self.tree, self.request.optimisation)
+            return setup.build(self.tree, self.request.optimisation)
         except BuildFailedError as error:
             if self.request.needs_native:
                 raise InconclusiveError(
@@ -148,15 +119,31 @@ class RunSetup:
                 ) from error
             self.bench.progress.say(str(error))
             return None
+
+    def _peers(
+        self, programs: SuitePrograms, prepared: Mapping[str, BuiltTarget | UnbuiltTarget], oracle: Build | None
+    ) -> dict[str, PeerServer]:
+        """The servers that cells may start beside their own: the oracle, and every target outside the kernel tier."""
+        peers = {
+            name: PeerServer(
+                runner=each.runner,
+                build=each.build,
+                with_tls=each.with_tls,
+                modules=each.modules,
+                selftests=each.units.get("selftests"),
+            )
+            for name, each in prepared.items()
+            if isinstance(each, BuiltTarget) and not each.target.emulator.has_kernel
+        }
+        if oracle is None:
+            return peers
+        setup = oracle_setup(self.bench)
         # A model is the oracle of the other programs. Its memory is libc's, as its servers' is.
         selftests = programs.units(setup, "libc", only="selftests").get("selftests")
         runner, modules = setup.runner("signal"), programs.modules(setup)
         with_tls, _ = programs.with_tls(setup, "libc")
-        return _Oracle(
-            peer=PeerServer(runner=runner, build=build, with_tls=with_tls, modules=modules, selftests=selftests),
-            upstream=programs.upstream(setup, "libc"),
-            programs=programs.release_programs(setup, "libc"),
-        )
+        peer = PeerServer(runner=runner, build=oracle, with_tls=with_tls, modules=modules, selftests=selftests)
+        return {ORACLE: peer, **peers}
 
     def without_blame(
         self, prepared: Mapping[str, BuiltTarget | UnbuiltTarget]
@@ -175,18 +162,3 @@ class RunSetup:
             if each.complaints <= everywhere
         }
         return {**prepared, **blameless}
-
-
-def _peers(prepared: Mapping[str, BuiltTarget | UnbuiltTarget]) -> dict[str, PeerServer]:
-    """The targets' servers that cells may start beside their own: none of the kernel tier."""
-    return {
-        name: PeerServer(
-            runner=each.runner,
-            build=each.build,
-            with_tls=each.with_tls,
-            modules=each.modules,
-            selftests=each.units.get("selftests"),
-        )
-        for name, each in prepared.items()
-        if isinstance(each, BuiltTarget) and not each.target.emulator.has_kernel
-    }
