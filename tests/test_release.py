@@ -120,6 +120,15 @@ def test_the_debian_package_depends_on_what_each_check_needs() -> None:
     assert {*SUITE_PACKAGES, *native.packages} <= set(listed[1].split(", "))
 
 
+def test_the_debian_package_suggests_the_compilers_of_the_required_targets() -> None:
+    control = (ROOT / "ci" / "debian" / "control").read_text("utf-8")
+    listed = re.search(r"^Suggests: (.*)$", control, re.MULTILINE)
+    assert listed is not None
+    catalog = Catalog()
+    required = [catalog.targets[name] for name in catalog.select_targets(("required",))]
+    assert {name for target in required for name in catalog.toolchain_of(target).packages} < set(listed[1].split(", "))
+
+
 class Installed:
     """A folder as the Debian package has it, whose maintainer scripts can run."""
 
