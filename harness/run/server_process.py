@@ -26,7 +26,7 @@ from harness.record.cell_events import NO_PONG, STOPPED
 from harness.record.edge_coverage import EdgeCoverage
 from harness.record.proxy import peer_user
 from harness.run.servers import probes
-from harness.run.servers.endings import ServerEnd, describe_exit, last_words, stopped_by
+from harness.run.servers.endings import STOPPED_BY, ServerEnd, describe_exit, last_words
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.recorded_access import RecordedAccess
 from harness.run.servers.server_evidence import ServerEvidence
@@ -241,7 +241,7 @@ class Guest:
             self.refuse_silence()
             late = f"it did not end within {limit:.0f} s of the order to stop"
             self.ended = ServerEnd("hang", STOPPED if self.is_suspended() else late, stopping=True)
-        elif code in stopped_by(signal.SIGTERM):
+        elif code in STOPPED_BY:
             self.ended = ServerEnd("stopped")
         else:
             end = describe_exit(code)

@@ -5,7 +5,6 @@ Misaligned loads are planted in a copy of a clean release, each behind data or a
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -20,8 +19,6 @@ from harness.analysis import symbols
 from harness.build.sources import source_tree, tree_files
 from harness.core.cache import Cache
 from harness.core.digests import key_of
-from harness.core.processes import process
-from harness.core.strict_toml import ROOT
 from harness.isa.rules import recorded_policies
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
@@ -29,17 +26,19 @@ from harness.plan.catalog import Catalog
 from harness.protocol.resp import Client, ServerGoneError
 from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder, stored_run
 from harness.record.run_record import CellRecord, RunRecord
-from harness.run.cell_spec import CellSpec, write_cell
+from harness.run.cell_spec import CellSpec
 from harness.run.server_process import Guest
 from harness.run.servers.server_spec import ServerSpec
 from suites._shared import link
 from tests.end_to_end import machines
+from tests.end_to_end.written_suites import run_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.core.finding import Frame
     from harness.core.model import Build
+    from harness.core.processes import process
     from harness.record.fault_log import Fault
 
 pytestmark = pytest.mark.end_to_end
@@ -339,8 +338,6 @@ def run_cell(target: str, folder: Path, suite: str, place: Path, *, timeout_mult
     runner = machines.runner(target)
     machine = msgspec.structs.replace(runner.target, timeout_multiplier=timeout_multiplier)
     folder.mkdir(parents=True)
-    test = place / "test_persistence.py"
-    test.write_text(suite, "utf-8")
     with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
         spec: dict[str, Any] = {"canary": None, "seed": 1, "tier": "quick", "version": VERSION}
         cell = CellSpec(
@@ -352,10 +349,7 @@ def run_cell(target: str, folder: Path, suite: str, place: Path, *, timeout_mult
             build=planted_build(target),
             **spec,
         )
-        write_cell(folder / "cell.json", cell)
-        command: list[str | Path] = [sys.executable, "-m", "pytest", test, "--plumb-cell", folder / "cell.json", "-q"]
-        command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", place]
-        return process.run(command, deadline_seconds=300, folder=ROOT)
+        return run_written(suite, place / "test_persistence.py", cell, deadline_seconds=300)
 
 
 DEATHS = """

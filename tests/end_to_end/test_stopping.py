@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from harness.build.sources import source_tree
-from harness.core.processes import process
-from harness.core.strict_toml import ROOT
 from harness.record import cell_events, event_log
 from harness.record.cell_events import GuestEvent
-from harness.run.cell_spec import CellSpec, PeerServer, write_cell
+from harness.run.cell_spec import CellSpec, PeerServer
 from tests.end_to_end import machines
+from tests.end_to_end.written_suites import run_written
+
+if TYPE_CHECKING:
+    from harness.core.processes import process
 
 pytestmark = pytest.mark.end_to_end
 
@@ -43,8 +44,6 @@ def run_cell(
     """Run a suite's text on the native build, whose oracle is the same build."""
     home = folder / "cell"
     home.mkdir()
-    test = folder / "test_ends.py"
-    test.write_text(BEGINS + suite, "utf-8")
     runner = machines.runner("native")
     target = msgspec.structs.replace(runner.target, timeout_multiplier=timeout_multiplier, slowdown=slowdown)
     build = machines.build(source_tree.open_tree(machines.release(SERVER)), "native")
@@ -60,10 +59,7 @@ def run_cell(
             peers={"native": PeerServer(runner=runner, build=build)},
             **spec,
         )
-        write_cell(home / "cell.json", cell)
-        command: list[str | Path] = [sys.executable, "-m", "pytest", test, "--plumb-cell", home / "cell.json", "-q"]
-        command += ["-c", ROOT / "pyproject.toml", "-p", "harness.run.pytest_plugin", "--rootdir", folder]
-        result = process.run(command, deadline_seconds=120, folder=ROOT)
+        result = run_written(BEGINS + suite, folder / "test_ends.py", cell, deadline_seconds=120)
     events = event_log.read_events(home / event_log.NAME)
     tests = [event for event in events if isinstance(event, cell_events.TestEvent)]
     return result, tests, [event for event in events if isinstance(event, GuestEvent)]

@@ -13,6 +13,8 @@ from harness.record import fault_log
 if TYPE_CHECKING:
     from harness.record.cell_events import End
 
+STOPPED_BY = {0, -signal.SIGTERM, 128 + signal.SIGTERM}
+"""Exit statuses of a server that was told to stop: its own, and the signal's."""
 SHOWN_CHARACTERS = 300
 _STAMP = re.compile(r"^(?:\d+:\w )?(?:\[\d+\] )?\d+ \w{3} (?:\d{4} )?\d\d:\d\d:\d\d\.\d+ [.\-*#] ")
 _COMPLAINT = "*** FATAL"
@@ -29,11 +31,6 @@ class ServerEnd(msgspec.Struct, frozen=True):
     """The same for the reader."""
     stopping: bool = False
     """Whether it ended in this way after it received the order to stop."""
-
-
-def stopped_by(number: int) -> set[int]:
-    """Exit statuses of a server that ended because a signal told it to: its own, and the signal's."""
-    return {0, -number, 128 + number}
 
 
 def last_words(log: str) -> str:
