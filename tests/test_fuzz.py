@@ -407,11 +407,11 @@ def test_what_a_server_took_has_keys_or_counts_for_nothing(result: str, *, has_k
 _IDLE = b"$19\r\nblocked_clients:0\r\n\r\n"
 
 
-def fuzz_session(tmp_path: Path, *, limit_seconds: float) -> FuzzSession:
+def fuzz_session(tmp_path: Path, *, limit_seconds: float, kept: Path | None = None) -> FuzzSession:
     spec = cells.spec_of("fuzz", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
-    run = CellSession(msgspec.structs.replace(spec, limit_seconds=limit_seconds))
+    run = CellSession(msgspec.structs.replace(spec, limit_seconds=limit_seconds, corpus=kept))
     run.begin("fuzz/test_streams.py::test_streams")
-    return FuzzSession(run, Emptying(), name="streams", share=1.0)
+    return FuzzSession(run, Emptying(), name="streams", share=1.0, learns=kept is not None)
 
 
 def test_a_session_whose_time_is_over_before_it_begins_runs_one_example(tmp_path: Path) -> None:
@@ -432,6 +432,27 @@ def test_a_session_that_ends_at_many_failures_says_that_it_did_not_run_the_rest(
             session.conclude()
         assert session.run.current.examples_tell
         assert bool(session.run.current.cut_short) == cut_short
+
+
+def test_a_session_without_time_for_earlier_failures_has_no_verdict_about_them(tmp_path: Path) -> None:
+    earlier = corpus.Corpus(tmp_path / "kept", "another build")
+    earlier.offer(from_text("SET k v\n"), {1})
+    earlier.save(from_text("GET k\n"), corpus.FOUND)
+    session = fuzz_session(tmp_path, limit_seconds=60, kept=tmp_path / "kept")
+    session.streams = 1
+    for _ in corpus.COMMITTED.glob("*.stream"):
+        assert session.corpus.next_old()
+    session.conclude()
+    assert session.run.current.note.endswith(", earlier streams not sent: 1")
+    assert session.run.current.cut_short.startswith("streams that failed in earlier runs and were not sent again: 1 ")
+    session.run.current.begin("fuzz/test_streams.py::test_streams")
+    assert session.corpus.next_old() == from_text("GET k\n")
+    session.conclude()
+    assert session.run.current.note.endswith(", earlier streams not sent: 1")
+    assert not session.run.current.cut_short
+    session.corpus.next_old()
+    session.conclude()
+    assert "not sent" not in session.run.current.note
 
 
 def test_a_stream_during_which_somebody_killed_the_native_build_is_no_finding(

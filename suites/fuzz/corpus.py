@@ -59,15 +59,26 @@ class Corpus:
         """The number of different features found."""
         return len(self._features)
 
-    def next_old(self) -> Stream | None:
-        """The next stream to replay: committed ones first, then failed ones, then those not yet tried on this build."""
+    @property
+    def not_sent(self) -> tuple[int, int]:
+        """The streams still to replay: how many failed in an earlier run, and how many others there are."""
+        waiting = self._to_replay()
+        failed = sum(path.name.startswith(FOUND) for path in waiting)
+        return failed, len(waiting) - failed
+
+    def _to_replay(self) -> list[Path]:
         if self._waiting is None:
             kept = [
                 entry for entry in self._entries() if entry.name.startswith(FOUND) or self._features_of(entry) is None
             ]
             self._waiting = [*sorted(COMMITTED.glob("*.stream")), *kept]
-        while self._waiting:
-            path = self._waiting.pop(0)
+        return self._waiting
+
+    def next_old(self) -> Stream | None:
+        """The next stream to replay: committed ones first, then failed ones, then those not yet tried on this build."""
+        waiting = self._to_replay()
+        while waiting:
+            path = waiting.pop(0)
             if path.parent != self._folder:
                 return read_stream(path)
             if (stream := _stream_in(path)) is not None:

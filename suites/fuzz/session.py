@@ -96,6 +96,7 @@ class FuzzSession:
         self.found: dict[str, str] = {}
         """Identity of a failure -> the message of its first occurrence."""
         self.acceptance = Acceptance(damages)
+        self._learns = learns
         build = self.cell.build.key if self.cell.build is not None else ""
         self.corpus = Corpus(self.cell.corpus if learns else None, f"{build} {self._features}")
         self.guide = Guide(self.random, self.corpus.streams, themes=self.cell.coverage)
@@ -189,6 +190,8 @@ class FuzzSession:
         self.run.current.note = f"{self.streams} examples, {self.commands} commands in {seconds:.1f} s"
         if self.acceptance.tried:
             self.run.current.note += f", {self.acceptance}"
+        if self._learns:
+            self._tell_what_was_not_sent()
         self._report()
         if self.failures:
             self.run.current.examples_tell = True
@@ -203,6 +206,17 @@ class FuzzSession:
         if self.acceptance.lacking:
             pytest.fail(
                 f"the native build accepted too few damaged inputs to test anything: {self.acceptance}", pytrace=False
+            )
+
+    def _tell_what_was_not_sent(self) -> None:
+        """Without the streams that failed before, the test says nothing about these failures."""
+        failed, others = self.corpus.not_sent
+        if others:
+            self.run.current.note += f", earlier streams not sent: {others}"
+        if failed:
+            self.run.current.cut_short = (
+                f"streams that failed in earlier runs and were not sent again: {failed} "
+                "(a larger --time or --count sends them)"
             )
 
     def reset_oracle(self) -> None:
