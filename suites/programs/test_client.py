@@ -172,6 +172,103 @@ def test_replies_are_printed_as_on_this_machine(
     )
 
 
+STORED = [
+    ["RPUSH", "list", b'a "b" \\', b"\x00\x7f\xff", b"\r\n\t\a\b", b"", str(-(2**63))],
+    ["HSET", "hash", "field", "v,w"],
+    ["ZADD", "scores", "1.5", "member"],
+    ["SET", "number", str(1 - 2**63)],
+]
+ASKED = b"""LRANGE list 0 -1
+LRANGE absent 0 -1
+HGETALL hash
+ZSCORE scores member
+DECR number
+INCR number
+GET absent
+GET list
+"""
+WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+PRINTED = {
+    "--csv": rf"""
+"a \"b\" \\","\x00\x7f\xff","\r\n\t\a\b","","-9223372036854775808"
+
+"field","v,w"
+"1.5"
+-9223372036854775808
+-9223372036854775807
+NULL
+ERROR,"{WRONG_TYPE}"
+""",
+    "-3 --csv": rf"""
+"a \"b\" \\","\x00\x7f\xff","\r\n\t\a\b","","-9223372036854775808"
+
+"field","v,w"
+1.5
+-9223372036854775808
+-9223372036854775807
+NULL
+ERROR,"{WRONG_TYPE}"
+""",
+    "--no-raw": rf"""
+1) "a \"b\" \\"
+2) "\x00\x7f\xff"
+3) "\r\n\t\a\b"
+4) ""
+5) "-9223372036854775808"
+(empty array)
+1) "field"
+2) "v,w"
+"1.5"
+(integer) -9223372036854775808
+(integer) -9223372036854775807
+(nil)
+(error) {WRONG_TYPE}
+""",
+    "-3 --no-raw": rf"""
+1) "a \"b\" \\"
+2) "\x00\x7f\xff"
+3) "\r\n\t\a\b"
+4) ""
+5) "-9223372036854775808"
+(empty array)
+1# "field" => "v,w"
+(double) 1.5
+(integer) -9223372036854775808
+(integer) -9223372036854775807
+(nil)
+(error) {WRONG_TYPE}
+""",
+    "--quoted-json": rf"""
+["a \\"b\\" \\\\","\\x00\\x7f\\xff","\\r\\n\\t\\a\\b","","-9223372036854775808"]
+[]
+{{"field":"v,w"}}
+1.5
+-9223372036854775808
+-9223372036854775807
+null
+error:"{WRONG_TYPE}"
+""",
+}
+"""What the client prints of the replies to these commands. In JSON's text, the quotes around bytes are escaped."""
+SINCE = {"-3 --csv": (6,), "-3 --no-raw": (6,), "--quoted-json": (7,)}
+"""The releases whose client has these options."""
+
+
+@pytest.mark.parametrize("mode", PRINTED)
+def test_replies_are_printed_as_they_were_stored(programs: Programs, oracle: Guest, cell: CellSpec, mode: str) -> None:
+    """The client of this machine may print them wrongly as well."""
+    if cell.version < SINCE.get(mode, ()):
+        pytest.skip(f"the client of this release has no {mode}")
+    with server.client(oracle) as client:
+        client.command("FLUSHALL")
+        client.pipeline(STORED)
+    output = programs.run("cli", *address(oracle), *mode.split(), sent=ASKED).text
+    if cell.version < (6,):
+        # The words changed with RESP3.
+        output = output.replace("(empty list or set)", "(empty array)")
+    assert output == PRINTED[mode].lstrip(), output
+
+
 def without_order(output: bytes) -> bytes:
     """The lines in a fixed order. On big-endian machines the client's table of types has another order, because SipHash
     is another function there (docs/found/siphash-byte-order.md).
