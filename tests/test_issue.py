@@ -64,6 +64,20 @@ def test_a_maintainer_reads_what_where_why_and_what_to_type() -> None:
     assert "qemu-arm-static src/redis-server\n" in text
 
 
+def test_a_maintainer_reads_how_the_server_was_made_and_reached() -> None:
+    judged = msgspec.structs.replace(judgement(), settings=["--cflags", "-g -O1"], environment="musl-stack", io="tcp")
+    text = issue.render(judged, judged.findings[0], FACTS)
+    how = "gcc, `-O2`, `--cflags '-g -O1'`, allocator libc, environment musl-stack, clients over TCP"
+    assert f"\nBuilt from redis-3.2.6 with {how}.\n" in text
+
+
+def test_nobody_knows_how_a_distribution_compiled_its_package() -> None:
+    judged = msgspec.structs.replace(judgement(), server="debian:bookworm/redis-server=5:7.0.15-1", optimisation="")
+    text = issue.render(judged, judged.findings[0], FACTS)
+    assert "\nThe distribution's own build, debian:bookworm/redis-server=5:7.0.15-1.\n" in text
+    assert "allocator" not in text
+
+
 def test_a_machine_is_called_silent_only_where_the_tests_ran() -> None:
     """The judgement has cells of armv5 and sparc64 alone."""
     judged = judgement()

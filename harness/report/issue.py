@@ -118,14 +118,7 @@ def _seen(judgement: Judgement, finding: Finding, facts: IssueFacts) -> list[str
     silent = [name for name in facts.machines if name not in finding.targets and _passed(judgement, finding, name)]
     lines = [f"- {as_text(facts.machines[name])}: shows it" for name in shown]
     lines += [f"- {as_text(facts.machines[name])}: the same tests do not show it" for name in silent]
-    level = level_text(judgement.optimisation)
-    built = f", `{level}`" if level else ""
-    around = f"allocator {judgement.allocator}"
-    around += "" if judgement.environment == "usual" else f", environment {judgement.environment}"
-    lines += [
-        "",
-        f"Built from {as_text(judgement.server)} with {judgement.toolchain}{built}, {around}.",
-    ]
+    lines += ["", _made_from(judgement)]
     if facts.releases:
         rows = [(one.release, one.answer, as_text(one.why)) for one in facts.releases]
         lines += [
@@ -135,6 +128,19 @@ def _seen(judgement: Judgement, finding: Finding, facts: IssueFacts) -> list[str
             *table(["release", "answer", "because"], rows),
         ]
     return lines
+
+
+def _made_from(judgement: Judgement) -> str:
+    """How the server was compiled, which a distribution does not say, and how it ran where that is unusual."""
+    server = as_text(judgement.server)
+    around = [] if judgement.environment == "usual" else [f"environment {judgement.environment}"]
+    around += [] if judgement.io == "unix" else [f"clients over {judgement.io.upper()}"]
+    if not judgement.optimisation:
+        return f"The distribution's own build, {', '.join([server, *around])}."
+    level = level_text(judgement.optimisation)
+    settings = [as_code(shlex.join(judgement.settings))] if judgement.settings else []
+    built = [judgement.toolchain, f"`{level}`", *settings, f"allocator {judgement.allocator}", *around]
+    return f"Built from {server} with {', '.join(built)}."
 
 
 def _passed(judgement: Judgement, finding: Finding, target: str) -> bool:

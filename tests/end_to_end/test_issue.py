@@ -21,7 +21,8 @@ BITPOS = "alignment-redisBitpos-load"
 def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("issue") / "run"
     words = ("--server", "redis-3.2.6", "--target", "armv5", "--suite", "bitops", "--test", "bitpos")
-    assert run("check", *words, "--run", folder).returncode == ExitCode.FINDINGS
+    around = ("--tier", "full", "--io", "tcp", "--seed", 5)
+    assert run("check", *words, *around, "--run", folder).returncode == ExitCode.FINDINGS
     return folder
 
 
@@ -33,6 +34,9 @@ def test_a_bug_report_has_the_fewest_commands_and_the_releases(checked: Path) ->
     assert text.startswith("# redis-3.2.6: misaligned load in redisBitpos\n")
     assert "| redis-3.2.6 | has it |  |\n| redis-7.0.15 | does not have it |  |\n" in text
     assert ">   131 " in text, "the place, with its source"
+    again = "plumb check --server redis-3.2.6 --target armv5 --suite bitops --tier full --io tcp --seed 5"
+    assert f"{again}\n" in text
+    assert "allocator libc, clients over TCP.\n" in text
     _, _, rest = text.partition("## Commands\n")
     commands = rest.partition("```text\n")[2].partition("```")[0].splitlines()
     assert 1 < len(commands) <= 3, commands

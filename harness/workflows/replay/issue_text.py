@@ -135,11 +135,14 @@ def _check_command(run: RunRecord, reproducer: Reproducer, finding: Finding) -> 
     witness = next((one for one in finding.witnesses if one.target == reproducer.target), finding.witnesses[0])
     words = ["check", "--server", run.server, "--target", reproducer.target, "--suite", witness.suite]
     for option, value, default in (
+        ("--tier", run.tier, "quick"),
         ("--toolchain", run.toolchain, DEFAULT_FAMILY),
         ("--policy", "" if rules.is_audit(run.policy) else run.policy, "signal"),
         ("--allocator", run.allocator, "libc"),
         ("--environment", run.environment, "usual"),
+        ("--io", run.io, "unix"),
         ("--optimisation", run.optimisation, "O2"),
     ):
         words += [option, value] if value not in {"", default} else []
-    return shlex.join(words)
+    # The seed determines what tests draw.
+    return shlex.join([*words, *run.settings.words, "--seed", str(run.seed)])
