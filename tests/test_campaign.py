@@ -24,7 +24,8 @@ from harness.core.model import BuildSettings
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.workflows.campaign import archive, task
+from harness.report.formats import registry as formats
+from harness.workflows.campaign import archive, spread, task
 from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
 from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import lines_of, status_of
@@ -163,6 +164,19 @@ def test_a_result_that_arrives_twice_counts_once_and_what_only_one_found_stays(t
     status = status_of(campaign)
     assert (status.arrived, status.again, len(status.remarks)) == (1, 3, 2)
     assert [path.name for path in (tmp_path / "campaign" / "jobs").iterdir()] == [job.name]
+
+
+@pytest.mark.parametrize(("words", "verdict"), [(["--test", "bit*"], "PASS"), ([], "UNKNOWN")])
+def test_jobs_that_ran_some_tests_pass_if_the_campaign_wanted_these(
+    tmp_path: Path, words: list[str], verdict: str
+) -> None:
+    (job,) = standin_jobs(1)
+    job = msgspec.structs.replace(job, words=[*job.words, *words])
+    campaign = begin(tmp_path / "campaign", [job])
+    assert campaign.land(job, *landed(tmp_path, job))
+    run = campaign.run_of(job.name)
+    formats.write(run, msgspec.structs.replace(formats.read(run), tests=["bit*"]))
+    assert spread.joined(campaign).verdict == verdict
 
 
 def test_a_result_of_a_check_without_its_run_folder_is_refused(tmp_path: Path) -> None:

@@ -95,6 +95,21 @@ def test_a_planned_cell_that_no_run_has_makes_a_pass_unknown() -> None:
     assert join([CLEAN], planned=planned[:1]).verdict == "PASS"
 
 
+def test_a_planned_cell_of_which_only_some_tests_ran_makes_a_pass_unknown() -> None:
+    planned = [Cell(target="armv7", server="redis-3.2.6", suite=suite) for suite in ("canary", "bitops")]
+    canary = msgspec.structs.replace(CLEAN.cells[0], suite="canary")
+    clean = msgspec.structs.replace(CLEAN, cells=[canary, *CLEAN.cells])
+    some = msgspec.structs.replace(clean, tests=["bit*"])
+    joined = join([some, msgspec.structs.replace(some, tests=["a b"])], planned=planned)
+    assert joined.verdict == "UNKNOWN"
+    why = "it was planned with all of its tests, and only those ran that match: --test 'a b' 'bit*'"
+    assert [(one.suite, one.reason) for one in joined.cells] == [("canary", ""), ("bitops", why)]
+    assert join([some, clean], planned=planned).verdict == "PASS"
+    assert join([some], planned=planned, tests=["bit*"]).verdict == "PASS"
+    assert join([some], planned=planned, tests=["bit*", "a b"]).verdict == "UNKNOWN"
+    assert join([some]).verdict == "PASS", "without a plan, nobody says what should have run"
+
+
 def test_a_planned_cell_that_only_ran_in_a_lower_tier_makes_a_pass_unknown() -> None:
     planned = [Cell(target="armv7", server="redis-3.2.6", suite="bitops")]
     quick, full, old = (msgspec.structs.replace(CLEAN, tier=tier) for tier in ("quick", "full", ""))

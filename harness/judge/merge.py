@@ -36,9 +36,11 @@ def join(
     planned: Sequence[Cell] = (),
     tier: Tier | Literal[""] = "",
     toolchain: str = "",
+    tests: Sequence[str] = (),
 ) -> Judgement:
     """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN, and so are
-    those that only runs of a lower tier contain. `tier`, `toolchain`: the plan's; empty if it does not say.
+    those of which all runs had a lower tier, or other `--test` patterns. `tier`, `toolchain`: the plan's; empty if it
+    does not say. `tests`: the plan's patterns; empty for all tests.
 
     Raises UsageError for an empty sequence, for runs that differ in one of IDENTITIES or in the revision that they were
     compared with, and for a plan of another release or of another family of toolchains.
@@ -52,7 +54,7 @@ def join(
     compared = [one for one in judgements if one.base]
     _refuse_different(compared, "revisions to compare with", lambda one: one.base.partition(" ")[0])
     _refuse_other_plan(first, planned, toolchain)
-    cells = _cells(judgements, planned, tier)
+    cells = _cells(judgements, planned, tier, tests)
     findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
     return msgspec.structs.replace(
@@ -197,7 +199,9 @@ _RELEASE_OR_PACKAGE = re.compile(r"(redis|valkey)-\d+(\.\d+)+|debian:.*")
 """The names of servers that are no paths."""
 
 
-def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell], tier: Tier | Literal[""]) -> list[CellVerdict]:
+def _cells(
+    judgements: Sequence[Judgement], planned: Sequence[Cell], tier: Tier | Literal[""], tests: Sequence[str]
+) -> list[CellVerdict]:
     """The cells by target, in the order of the runs. Of a cell in several runs, like the canary, the worst counts."""
     found: dict[tuple[str, str], CellVerdict] = {}
     for cell in (_as_found(cell, one) for one in judgements for cell in one.cells):
@@ -208,10 +212,9 @@ def _cells(judgements: Sequence[Judgement], planned: Sequence[Cell], tier: Tier 
         place = (wanted.target, wanted.suite)
         if place not in found:
             found[place] = _absent(wanted)
-        elif tier and found[place].verdict not in {Verdict.FAIL, Verdict.UNKNOWN, Verdict.SKIP}:
-            tiers = {one.tier for one in judgements if any((cell.target, cell.suite) == place for cell in one.cells)}
-            if max(TIERS.get(each, -1) for each in tiers) < TIERS[tier]:
-                found[place] = _too_low(found[place], tier, tiers)
+        elif found[place].verdict not in {Verdict.FAIL, Verdict.UNKNOWN, Verdict.SKIP}:
+            runs = [one for one in judgements if any((cell.target, cell.suite) == place for cell in one.cells)]
+            found[place] = _as_planned(found[place], runs, tier, tests)
     targets = list(dict.fromkeys(target for target, _ in found))
     return sorted(found.values(), key=lambda cell: targets.index(cell.target))
 
@@ -235,11 +238,20 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
     return msgspec.structs.replace(cell, verdict=least, reason=reason)
 
 
-def _too_low(cell: CellVerdict, planned: Tier, ran: Iterable[str]) -> CellVerdict:
-    """A cell that was planned to do more than it did."""
-    tiers = ", ".join(sorted(one or "unknown" for one in ran))
-    reason = f"it was planned in the tier {planned}, and only ran in: {tiers}"
-    return msgspec.structs.replace(cell, verdict=Verdict.UNKNOWN, reason=reason)
+def _as_planned(
+    cell: CellVerdict, runs: Sequence[Judgement], tier: Tier | Literal[""], tests: Sequence[str]
+) -> CellVerdict:
+    """The cell, or UNKNOWN if each of these runs of it did less than the plan says."""
+    reason = ""
+    if tier and max(TIERS.get(one.tier, -1) for one in runs) < TIERS[tier]:
+        tiers = ", ".join(sorted({one.tier or "unknown" for one in runs}))
+        reason = f"it was planned in the tier {tier}, and only ran in: {tiers}"
+    elif all(one.tests and set(one.tests) != set(tests) for one in runs) and cell.suite != CANARY_SUITE:
+        # `--test` chooses no canaries.
+        patterns = shlex.join(sorted({pattern for one in runs for pattern in one.tests}))
+        wanted = f"the tests {shlex.join(tests)}" if tests else "all of its tests"
+        reason = f"it was planned with {wanted}, and only those ran that match: --test {patterns}"
+    return msgspec.structs.replace(cell, verdict=Verdict.UNKNOWN, reason=reason) if reason else cell
 
 
 def _absent(cell: Cell) -> CellVerdict:

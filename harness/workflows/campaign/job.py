@@ -67,6 +67,11 @@ class CampaignJob(Record, frozen=True):
         return CORPORA in self.words
 
     @property
+    def tests(self) -> list[str]:
+        """Its `--test` patterns."""
+        return [word for option, word in itertools.pairwise(self.words) if option == "--test"]
+
+    @property
     def key(self) -> str:
         """Its content address: the same work has the same key at any time and for every requester."""
         described = msgspec.structs.replace(self, name="job", expected_seconds=0.0, deadline_seconds=0.0)

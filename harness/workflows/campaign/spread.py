@@ -185,7 +185,9 @@ def joined(folder: CampaignFolder) -> Judgement:
     judgements = [_moved(formats.read(folder.run_of(name)), folder, name) for name in names]
     # Jobs have the tree that they were given, in a folder of their worker.
     planned = [msgspec.structs.replace(cell, server=judgements[0].server) for cell in cells_of(folder.record)]
-    judgement = merge.join(judgements, planned=planned)
+    # All jobs have the request's.
+    tests = next(iter(folder.jobs.values())).tests
+    judgement = merge.join(judgements, planned=planned, tests=tests)
     return msgspec.structs.replace(judgement, run=str(folder.path), remarks=[*judgement.remarks, *_remarks(folder)])
 
 
