@@ -42,7 +42,10 @@ _CONVERSIONS = re.compile(
 _COPIES = re.compile(r"(__builtin_)?mem(cpy|move)")
 _ADDRESS = re.compile(r"(\([\w\s*]+\)\s*)?&\s*\w")
 """The address of a variable or a field, with or without a cast."""
-_SIZE = re.compile(r"\d+|.*\bsizeof\b.*", re.DOTALL)
+_FILLS = re.compile(r"(__builtin_)?memset|bzero")
+"""Such a call writes the same byte everywhere."""
+_SIZE = re.compile(r"2|4|8|16|.*\bsizeof\b.*", re.DOTALL)
+"""The size of a number whose bytes have an order."""
 _NUMBER = re.compile(
     r"u?int(8|16|32|64)_t|(un)?signed|((un)?signed )?(char|short|int|long|long long)( int)?|float|double|s?size_t"
 )
@@ -87,6 +90,8 @@ def _dependences(source: Source) -> Iterator[tuple[Node, DependentLine]]:
 def _of_call(name: str, arguments: list[str]) -> Dependence | None:
     if _CONVERSIONS.fullmatch(name):
         return Dependence.BYTE_ORDER
+    if _FILLS.fullmatch(name):
+        return None
     if (_COPIES.fullmatch(name) or any(map(_ADDRESS.match, arguments))) and any(map(_SIZE.fullmatch, arguments)):
         return Dependence.BYTES
     if any(one.startswith('"') and _LENGTH_OF_LONG.search(one) for one in arguments):
