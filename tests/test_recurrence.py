@@ -276,3 +276,11 @@ def test_a_canary_runs_only_for_a_record_that_is_gone() -> None:
     assert again.outcome == "reproduced"
     # Its absence is seen without the emulator's records.
     assert unless_blind(recurrence(HANG, LIVES), HANG, no_canary).outcome == "gone"
+
+
+def test_another_request_that_is_answered_differently_is_named() -> None:
+    other = ended(difference="INFO: guest 1, native 2", differing="INFO")
+    assert recurrence(ASKED, other).differing == "INFO"
+    its_own = ended(difference="GETRANGE: guest 1, native 2", differing="GETRANGE")
+    assert recurrence(ASKED, its_own).differing == ""
+    assert recurrence(ASKED, ended()).differing == ""

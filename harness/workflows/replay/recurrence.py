@@ -99,6 +99,8 @@ class Recurrence(Record, frozen=True):
     """Why the outcome is unknown."""
     machine: bool = False
     """Whether that is this machine's fault, not the tree's."""
+    differing: str = ""
+    """If another request than the finding's is answered differently: the name of its command."""
 
 
 def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
@@ -109,7 +111,8 @@ def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
     if observed.cut:
         return Recurrence(outcome="unknown", reason=observed.cut, machine=True)
     why = why or _not_looked(reproducer, observed) or (PLAIN if reproducer.tls and not reproducer.starting else "")
-    return Recurrence(outcome="unknown", reason=why) if why else Recurrence(outcome="gone")
+    differing = observed.differing if _is_of_another_request(reproducer, observed) else ""
+    return Recurrence(outcome="unknown", reason=why, differing=differing) if why else Recurrence(outcome="gone")
 
 
 PLAIN = "requests over TLS were not recorded: a replay sends only those of the plain socket"
@@ -134,9 +137,14 @@ def _compared(reproducer: Reproducer, observed: Observation) -> _Compared:
 
 
 def _same_answer(reproducer: Reproducer, observed: Observation) -> _Compared:
-    if observed.difference and (command := _wrong_command(reproducer)) and observed.differing != command:
+    if _is_of_another_request(reproducer, observed):
         return False, f"another request is answered differently: {observed.difference}"
     return bool(observed.came or observed.difference) or _answers_as_recorded(reproducer, observed, "now"), ""
+
+
+def _is_of_another_request(reproducer: Reproducer, observed: Observation) -> bool:
+    command = _wrong_command(reproducer)
+    return bool(reproducer.kind == WRONG_RESULT and observed.difference and command and observed.differing != command)
 
 
 def _answers_as_recorded(reproducer: Reproducer, observed: Observation, when: Literal["now", "once"]) -> bool:

@@ -106,4 +106,10 @@ class Replayer:
             ended, text = replayed.run(silence_proved=silence_proved)
         except BuildFailedError as error:
             ended, text = of_failed_build(reproducer, error.because), str(error)
-        return Replay(outcome=ended.outcome, reason=ended.reason, machine=ended.machine, text=f"{head}: {text}")
+        return Replay(
+            outcome=ended.outcome,
+            reason=ended.reason,
+            machine=ended.machine,
+            text=f"{head}: {text}",
+            differing=ended.differing,
+        )

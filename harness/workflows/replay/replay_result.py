@@ -23,6 +23,8 @@ class Replay(Record, frozen=True):
     """Whether an unknown outcome is this machine's fault, not the tree's."""
     text: str
     """A description of what happened."""
+    differing: str = ""
+    """If another request than the finding's is answered differently: the name of its command."""
 
 
 EXIT_CODES = {"reproduced": ExitCode.FINDINGS, "gone": ExitCode.PASS, "unknown": ExitCode.INCONCLUSIVE}

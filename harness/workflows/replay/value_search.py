@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from harness.judge.reproducer import Reproducer
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
+    from harness.workflows.replay.shortening import Shortened
     from harness.workflows.target_setup import TargetSetup
     from harness.workflows.workbench import Workbench
 
@@ -59,7 +60,7 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
     Raises UsageError for a finding whose commands are not known, and InconclusiveError where nothing was recorded.
     """
     bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
-    shortened = shortening.shorten(bench, reproducer)
+    shortened = _shortened(bench, reproducer)
     if not shortened.stream:
         raise UsageError("no values to compare", where=reproducer.finding, because="its commands are not known")
     stream = _in_the_foreground(shortened.stream)
@@ -81,6 +82,19 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
                 because=f"none of {len(functions)} functions were called on {where}",
             )
     return compare(*recorded, name=reproducer.target)
+
+
+def _shortened(bench: Workbench, reproducer: Reproducer) -> Shortened:
+    """The shortest commands that show the finding, or else a reply that is wrong as well.
+
+    A test that compares all that a server stores names its last request, whichever one was answered wrongly.
+    """
+    shortened = shortening.shorten(bench, reproducer)
+    if not shortened.why_not or not shortened.stream:
+        return shortened
+    commands = shortening.with_commands(reproducer, shortened.stream)
+    differing = Replayer(bench, reproducer, server="").replay(commands, silence_proved=False).differing
+    return shortening.shorten(bench, msgspec.structs.replace(reproducer, command=differing)) if differing else shortened
 
 
 def _in_the_foreground(stream: Stream) -> Stream:
