@@ -14,8 +14,12 @@ from harness.core.cache import Cache
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from harness.run import silence_check
+from harness.run.server_process import Guest
+from harness.workflows.replay.reruns.server import recorded_server
+from harness.workflows.target_setup import set_up_target
 from tests.end_to_end import machines
 from tests.end_to_end.plumb_runs import FIXUP_FOR_SIGNAL, run
+from tests.reproducers import reproducer as stored
 
 if TYPE_CHECKING:
     import subprocess
@@ -85,3 +89,16 @@ def test_silence_is_not_believed_of_an_emulator_that_forbids_nothing(reproducer:
     assert "done where signal is prescribed" in answer["reason"]
     bisecting = run("replay", reproducer, "--bisect", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
     assert bisecting.returncode == 255
+
+
+@pytest.mark.parametrize("target", ["native", "sparc64"])
+def test_each_server_of_a_replay_loads_the_module_of_its_own_machine(tmp_path: Path, target: str) -> None:
+    """The recorded path is that of the finding's machine, and may be gone from the cache."""
+    bench = machines.quiet_workbench()
+    setup = set_up_target(bench, bench.catalog.targets[target])
+    tree = bench.open_server("redis-7.0.15")
+    options = ("--loadmodule", "/cache/of/another/machine/moduleapi.so", "--databases", "4")
+    spec = recorded_server(setup, setup.build(tree, "O2"), tree, stored(options=options))
+    assert spec.options[2:] == options[2:]
+    with Guest(spec, setup.runner("signal"), tmp_path / "guest", sockets=tmp_path) as guest, guest.client() as client:
+        assert "b'moduleapi'" in str(client.command("MODULE", "LIST"))

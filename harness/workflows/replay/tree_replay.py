@@ -119,7 +119,7 @@ class TreeReplay:
 
         watched: list[ProcessBlocks] = []
         code = code_of(build.server_binary, runner.target.emulator.qemu) if self._plugin else None
-        recorded = recorded_server(build, self.tree, reproducer)
+        recorded = recorded_server(self.setup, build, self.tree, reproducer)
 
         def guest(name: str, spec: ServerSpec) -> Guest:
             made = guest_of(spec, runner, folder / name, host=host, sockets=folder)
@@ -135,8 +135,9 @@ class TreeReplay:
         def oracle() -> Guest:
             setup = oracle_setup(self.setup.bench)
             # The same clock, files and options: whatever else determines a reply is not the machine.
-            native = msgspec.structs.replace(recorded, build=self._with_preload(setup, self._build(setup, "libc")))
-            return Guest(native, setup.runner("signal"), folder / setup.target.name, sockets=folder)
+            native = self._with_preload(setup, self._build(setup, "libc"))
+            spec = recorded_server(setup, native, self.tree, reproducer)
+            return Guest(spec, setup.runner("signal"), folder / setup.target.name, sockets=folder)
 
         try:
             return run_server(guest("guest-1", recorded), reproducer, oracle, bare)

@@ -137,7 +137,7 @@ def _recorded(
     allocator = "libc" if native else reproducer.allocator
     build = setup.build(tree, reproducer.optimisation, allocator, tls=reproducer.tls)
     guest = RecordedGuest(
-        recorded_server(build, tree, reproducer),
+        recorded_server(setup, build, tree, reproducer),
         setup.runner("signal" if native else reproducer.policy),
         folder / "guest",
         functions=functions,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -26,7 +28,7 @@ from harness.workflows.replay.recurrence import WRONG_RESULT, Observation
 from harness.workflows.replay.reruns.replayed_run import ReplayedRun, cut_short, why_from_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from harness.core.finding import Reproduction
     from harness.core.model import Build, SourceTree
@@ -34,21 +36,33 @@ if TYPE_CHECKING:
     from harness.protocol.command_stream import Stream
     from harness.protocol.resp import Reply
     from harness.run.server_process import Guest
+    from harness.workflows.target_setup import TargetSetup
 
 
 DIFFERS, AGAIN = "differs: ", "again: "
 """Prefixes of the lines that report a wrong reply, or wrong bytes."""
 
 
-def recorded_server(build: Build, tree: SourceTree, reproducer: Reproducer) -> ServerSpec:
-    """A build of a tree, started as the server of the finding was."""
+def recorded_server(setup: TargetSetup, build: Build, tree: SourceTree, reproducer: Reproducer) -> ServerSpec:
+    """A build of a tree for a target, started as the server of the finding was."""
     return ServerSpec(
         build=build,
         version=tree.version,
-        options=reproducer.options,
+        options=tuple(_with_modules(setup, tree, reproducer.options)),
         files=files_of(reproducer),
         io=reproducer.io,
     )
+
+
+def _with_modules(setup: TargetSetup, tree: SourceTree, options: Sequence[str]) -> Iterator[str]:
+    """The options with the suites' own modules compiled for this target and tree: the recorded path is that of the
+    finding's.
+    """
+    suites = setup.bench.catalog.suites.values()
+    sources = {Path(suite.module).stem: suite.path / suite.module for suite in suites if suite.module}
+    for before, word in itertools.pairwise(["", *options]):
+        source = sources.get(Path(word).stem) if before == "--loadmodule" else None
+        yield str(setup.module(source, tree)) if source is not None else word
 
 
 def run_server(
