@@ -298,9 +298,14 @@ SET = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"
         ([GET, SET + GET], ""),
         ([GET, b"SET k v\r\n"], ""),
         ([PING, OBJECT], ""),
+        ([GET, b"*0\r\n" + PING], "GET k"),
+        ([GET, b"*0\r\n"], ""),
         ([], ""),
     ],
-    ids=["last", "looks", "pipeline", "look-behind-it", "which-of-two", "inline", "looks-alone", "nothing"],
+    ids=[
+        *("last", "looks", "pipeline", "look-behind-it", "which-of-two", "inline", "looks-alone"),
+        *("empty-array", "empty-array-alone", "nothing"),
+    ],
 )
 def test_the_last_request_that_does_more_than_look_is_told_if_it_is_clear(sent: list[bytes], expected: str) -> None:
     answered = [(one, chunk("reply", b"+OK\r\n")) for one in sent]
