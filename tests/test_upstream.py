@@ -404,6 +404,14 @@ def test_a_file_that_stands_still_is_ended_and_says_what_it_printed_last(stage: 
     assert not done.journal.done
 
 
+def test_a_file_that_goes_on_is_not_ended_however_long_it_takes(stage: Stage, tmp_path: Path) -> None:
+    (stage.folder / "tests" / "unit" / "second.tcl").write_text("test {takes a while} {after 1200}\n" * 3, "utf-8")
+    done = run(stage, "unit/second", tmp_path, stall_seconds=2.4)
+    assert not done.stalled
+    assert done.seconds > 2.4
+    assert [test.reported for test in done.journal.tests] == ["ok"] * 3
+
+
 def test_a_journal_cut_anywhere_never_shows_a_test_better_than_it_was(stage: Stage, tmp_path: Path) -> None:
     run(stage, "unit/first", tmp_path)
     content = stage.journal.read_bytes()
