@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 COMMAND_SECONDS = 1800.0
@@ -21,9 +22,16 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT = re.compile(r"\s+# exit (\d+)$")
 
 
-def follow(document: Path, folder: Path) -> None:
-    """Raises AssertionError at the first command or line that is not as the document says."""
-    blocks = _BLOCK.findall(document.read_text("utf-8"))
+def follow(document: Path, folder: Path, *, stand_ins: Mapping[str, str] | None = None) -> None:
+    """Raises AssertionError at the first command or line that is not as the document says.
+
+    `stand_ins`: target of the document -> the one on which its commands run here.
+    """
+    text = document.read_text("utf-8")
+    for target, stand_in in (stand_ins or {}).items():
+        assert f"--target {target} " in text, f"{document.name} has no command for {target}"
+        text = text.replace(f"--target {target} ", f"--target {stand_in} ")
+    blocks = _BLOCK.findall(text)
     assert any(kind == "sh" for kind, _ in blocks), f"{document.name} has no commands"
     output = ""
     for kind, text in blocks:

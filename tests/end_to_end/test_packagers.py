@@ -12,6 +12,7 @@ import yaml
 
 from harness.core.errors import ExitCode
 from harness.core.strict_toml import ROOT
+from tests.end_to_end import machines
 from tests.end_to_end.documents import follow
 from tests.end_to_end.test_programs import SOURCE, odd_program, setup_of
 from tests.end_to_end.workflows import block_of
@@ -82,12 +83,16 @@ def test_the_page_for_debian_in_a_packages_tree(tmp_path: Path) -> None:
     follow(HOW_TO / "debian-package.md", tree(tmp_path / "package", "clean"))
 
 
-def test_the_functions_of_an_apkbuild_run_for_the_targets_of_the_page(tmp_path: Path) -> None:
+# An emulator for s390x takes minutes to build.
+@pytest.mark.parametrize("stand_ins", [{"s390x": "aarch64"}, machines.beyond({})], ids=["aarch64", "s390x"])
+def test_the_functions_of_an_apkbuild_run_for_the_targets_of_the_page(
+    tmp_path: Path, stand_ins: dict[str, str]
+) -> None:
     page = HOW_TO / "alpine-package.md"
     makefile = tree(tmp_path / "src" / "odd-1", "clean") / "Makefile"
     (tmp_path / "APKBUILD").write_text(APKBUILD, "utf-8")
     (tmp_path / "plumbline.sh").write_text(block_of(page, "bash"), "utf-8")
-    follow(page, tmp_path)
+    follow(page, tmp_path, stand_ins=stand_ins)
     makefile.write_text(makefile.read_text("utf-8").replace("MODE = clean", "MODE = abort"), "utf-8")
     failed = typed(["plumb", "exec", "--target", "armv6", "--", "sh", "plumbline.sh"], tmp_path)
     assert failed.returncode == ExitCode.FINDINGS, failed.stdout + failed.stderr
