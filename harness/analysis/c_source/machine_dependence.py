@@ -11,7 +11,7 @@ import enum
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.analysis.c_source.syntax import Source, with_first_alternatives
+from harness.analysis.c_source.syntax import Source, enclosing, with_first_alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +46,9 @@ _FILLS = re.compile(r"(__builtin_)?memset|bzero")
 """Such a call writes the same byte everywhere."""
 _SIZE = re.compile(r"2|4|8|16|.*\bsizeof\b.*", re.DOTALL)
 """The size of a number whose bytes have an order."""
+_OF_POINTER = re.compile(r"sizeof\s*\([^()]*\*\s*\)")
+_NAMED = re.compile(r"(?:\([\w\s*]+\)\s*)?&\s*(\w+)|sizeof\s*\(?\s*(\w+)\s*\)?")
+"""The variable whose address or size is given."""
 _NUMBER = re.compile(
     r"u?int(8|16|32|64)_t|(un)?signed|((un)?signed )?(char|short|int|long|long long)( int)?|float|double|s?size_t"
 )
@@ -77,8 +80,10 @@ def _dependences(source: Source) -> Iterator[tuple[Node, DependentLine]]:
         function, given = call.child_by_field_name("function"), call.child_by_field_name("arguments")
         if function is None or given is None:
             continue
-        name = source.text(function)
-        dependence = _of_call(name, [source.text(each) for each in given.named_children])
+        name, texts = source.text(function), [source.text(each) for each in given.named_children]
+        dependence = _of_call(name, texts)
+        if dependence is Dependence.BYTES and _is_of_pointer(source, call, texts):
+            continue
         if dependence is not None:
             yield call, DependentLine(dependence, name)
     for cast in source.captured("(cast_expression) @site"):
@@ -97,6 +102,17 @@ def _of_call(name: str, arguments: list[str]) -> Dependence | None:
     if any(one.startswith('"') and _LENGTH_OF_LONG.search(one) for one in arguments):
         return Dependence.WIDTH
     return None
+
+
+def _is_of_pointer(source: Source, call: Node, arguments: list[str]) -> bool:
+    """Whether a call is given the bytes of a pointer, which are in the machine's own order everywhere."""
+    if any(_OF_POINTER.search(one) for one in arguments):
+        return True
+    around = enclosing(call, ("function_definition",))
+    variables = source.variables(around) if around is not None else []
+    pointers = {one.name for one in variables if one.declarator.type == "pointer_declarator"}
+    named = (found[1] or found[2] for one in arguments if (found := _NAMED.fullmatch(one)))
+    return any(name in pointers for name in named)
 
 
 def _of_cast(source: Source, cast: Node) -> Dependence | None:
