@@ -21,7 +21,7 @@ from harness.protocol.resp import Client
 from harness.record.proxy import peer_user
 from harness.record.proxy.forwarding import PURPOSE
 from harness.record.proxy.recorder import Recorder
-from harness.record.transcript import Chunk, last_request, load, save, send_again, unanswered
+from harness.record.transcript import Chunk, last_request, load, requests, save, send_again, unanswered
 from tests.fakes import chunk
 from tests.survivors import eventually
 
@@ -313,6 +313,12 @@ def test_the_last_request_that_does_more_than_look_is_told_if_it_is_clear(sent: 
     if sent:
         halves = [(chunk("request", one[:9]), chunk("request", one[9:]), reply) for one, reply in answered]
         assert last_request([each for parts in halves for each in parts]) == expected
+
+
+def test_every_request_is_told_and_no_reply() -> None:
+    reply = b"$1\r\nv\r\n"
+    sent = [chunk("request", GET), chunk("reply", reply), chunk("request", SET[:9]), chunk("request", SET[9:])]
+    assert requests([*sent, chunk("reply", reply)]) == ["GET k", "SET k v"]
 
 
 def test_the_last_request_is_the_one_that_was_answered_last() -> None:
