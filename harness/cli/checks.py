@@ -152,13 +152,13 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
 @options.policy
 @options.test
 @options.time("Time limit per target: 90s, 10m, 2h.  [default: 10m, or no limit with --count]")
-@click.option("--count", "limit_count", type=click.IntRange(1), default=None, help="Largest number of streams to try.")
+@click.option("--count", "limit_count", type=click.IntRange(1), default=None, help="Maximum number of streams to try.")
 @click.option(
     "--corpus",
     "corpora",
     type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
     default=None,
-    help="Keep the learnt streams in this folder.  [default: in the cache]",
+    help="Folder of the streams to start with and to add to.  [default: in the cache]",
 )
 @options.fail_fast
 @options.warnings
@@ -184,7 +184,7 @@ def fuzz(
 ) -> ExitCode:
     """Send random command streams, guided by coverage.
 
-    This is a check of the suite `fuzz` alone. The next run starts with the streams that this one learns.
+    This is a check with only the suite `fuzz`. The next run starts with the streams that this one keeps.
     """
     if limit_seconds is None:
         limit_seconds = FUZZ_SECONDS if limit_count is None else UNLIMITED_SECONDS
@@ -311,9 +311,14 @@ def keys(folder: Path) -> ExitCode:
 @campaign.command()
 @cluster_file
 @options.insecure
-@click.option("--dashboard", default="", metavar="HOST:PORT", help="Serve Dask's own page, unprotected, at an address.")
+@click.option(
+    "--dashboard",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve Dask's dashboard, which has no password, at this address.",
+)
 def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
-    """Run a cluster's scheduler until it is stopped.
+    """Run a cluster's scheduler until stopped.
 
     The scheduler keeps no state: campaigns submit lost jobs again. If it crashes, it is restarted.
     """
@@ -336,7 +341,7 @@ def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
     type=click.IntRange(1, 1024),
     default=os.cpu_count() or 1,
     show_default="processors",
-    help="Cells to run at a time.",
+    help="Number of cells to run at a time.",
 )
 @click.option("--name", default="", help="The worker's name in reports.  [default: the machine's]")
 @click.option(
@@ -346,9 +351,9 @@ def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
     help="Where run folders are written.  [default: the folder for temporary files]",
 )
 def worker(file: Path, *, insecure: bool, cells: int, name: str, scratch: Path | None) -> ExitCode:
-    """Run jobs of a cluster on this machine until it is stopped.
+    """Run a cluster's jobs on this machine until stopped.
 
-    The worker waits until its scheduler is available, and reconnects if it loses the scheduler.
+    The worker waits until its scheduler is available, and reconnects if the connection breaks.
     """
     require_engine()
     read = read_file(file, insecure=insecure)

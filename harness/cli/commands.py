@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Run your own programs": (
         Entry("exec", "own_trees.exec_", "Run any command with a target's programs emulated"),
         Entry("deb", "own_trees.deb", "Build a Debian source package for a target and run its tests"),
-        Entry("env", "own_trees.env", "Print variables that compile programs for a target"),
+        Entry("env", "own_trees.env", "Print environment variables for compiling for a target"),
     ),
     "Look at findings": (
         Entry("findings", "judgements.findings", "List the findings of a judged run, one line each"),

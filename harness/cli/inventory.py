@@ -53,7 +53,7 @@ Listed = TypeVar("Listed")
 def doctor(targets: tuple[str, ...], emulator: str, as_json: bool, install: bool, for_tests: bool) -> ExitCode:
     """List missing packages and how to install them.
 
-    Exit 7: the selected targets need a package that this machine lacks.
+    Exit 7: a package that the selected targets need is missing.
     """
     catalog = Catalog()
     chosen = catalog.select_targets(targets)
@@ -88,7 +88,7 @@ def self_test(run: FolderOptions, targets: tuple[str, ...], *, jobs: int) -> Exi
     """Test this installation with the emulators' canaries.
 
     A canary makes every access of a machine's instruction set. Each access must behave as on the machine: load, store,
-    or raise the signal. The command lists targets whose emulators are not built. Without --target it downloads nothing.
+    or raise a signal. The command lists targets whose emulators are not built. Without --target it downloads nothing.
     """
     # Without names of targets, the command tests the targets that are available here.
     bench = Workbench.default(offline=run.offline or not targets, timeout_multiplier=run.timeout_multiplier)
@@ -110,7 +110,7 @@ def self_test(run: FolderOptions, targets: tuple[str, ...], *, jobs: int) -> Exi
 def list_(what: str | None, as_json: bool) -> ExitCode:
     """List targets, toolchains, servers, suites and more.
 
-    Further words are `policies` and `workloads`. Without a word, list all of them.
+    It also lists `policies` and `workloads`. Without an argument, it lists everything.
     """
     catalog = Catalog()
     lists = {kind: _LISTS[kind](catalog) for kind in ([what] if what else _LISTS)}
@@ -156,7 +156,7 @@ def plan(
 ) -> ExitCode:
     """List the cells that a check would run.
 
-    With --json, the plan also says how to split the cells over machines and which folders to cache.
+    With --json, the plan also says how to split the cells across machines and which folders to cache.
     """
     catalog = Catalog().planned_for(toolchain)
     server_tree.known_server(catalog, server, tell=Progress().say)

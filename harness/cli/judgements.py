@@ -59,7 +59,7 @@ ISSUE = "issue"
     "releases",
     multiple=True,
     metavar="GLOB",
-    help="issue: replay the finding on these releases, or on `none`; repeat for more.  [default: all]",
+    help="With --format issue: replay the finding on these releases, or on `none`; repeat for more.  [default: all]",
     shell_complete=completion.servers,
 )
 @options.trust
@@ -167,7 +167,7 @@ def join(
 ) -> ExitCode:
     """Join judged runs into one judgement.
 
-    Use it for the runs of several CI jobs. Its exit code is that of a single check of all their cells.
+    Use it for the runs of several CI jobs. The exit code is that of a single check of all their cells.
     """
     planned = read_plan(plan_file) if plan_file else PlannedCells(cells=[])
     for folder in folders:

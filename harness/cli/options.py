@@ -60,7 +60,7 @@ server = click.option(
     "--server",
     default=DEFAULT_SERVER,
     show_default=True,
-    help="A release's name, or the path of a source tree; for check, fuzz and audit also debian:SUITE/PACKAGE.",
+    help="The name of a release, or the path of a source tree; check, fuzz and audit also take debian:SUITE/PACKAGE.",
     shell_complete=completion.servers,
 )
 
@@ -73,7 +73,7 @@ def servers(*default: str) -> Callable[[click.decorators.FC], click.decorators.F
         multiple=True,
         default=default,
         show_default=True,
-        help="A release's name, or the path of a source tree; repeat for more.",
+        help="The name of a release, or the path of a source tree; repeat for more.",
         shell_complete=completion.servers,
     )
 
@@ -103,10 +103,10 @@ seed = click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
     default=None,
-    help="Seed of everything random. Without it, a seed is drawn and reported.",
+    help="Seed for all random choices. Without it, a seed is drawn and reported.",
 )
 offline = click.option(
-    "--offline", is_flag=True, help=("Use only the cache; if something is missing from it, list that and fail.")
+    "--offline", is_flag=True, help=("Use only the cache; if anything is missing from it, list that and fail.")
 )
 trust = click.option(
     "--trust", is_flag=True, help="Run a reproducer that was not made on this machine. It runs with your permissions."
@@ -130,7 +130,7 @@ jobs = click.option(
     type=click.IntRange(1, 64),
     default=DEFAULT_JOBS,
     show_default="three for two processors",
-    help="Cells to run at a time. As many again run in addition if their suites mostly wait.",
+    help="Number of cells to run at a time. As many again may run if their suites mostly wait.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 
@@ -170,7 +170,7 @@ policy = click.option(
     "--policy",
     default="signal",
     show_default=True,
-    help="What happens on a misaligned access; `plumb list policies` lists them.",
+    help="The effect of a misaligned access; `plumb list policies` lists all policies.",
     shell_complete=completion.policies,
 )
 optimisation = click.option(
@@ -178,7 +178,7 @@ optimisation = click.option(
     type=click.Choice(LEVELS),
     default=DEFAULT_OPTIMISATION,
     show_default=True,
-    help="Optimisation level of the compiler.",
+    help="Compiler optimisation level.",
 )
 annotated = click.option(
     "--annotations",
@@ -191,15 +191,16 @@ allocator = click.option(
     type=click.Choice(get_args(Allocator)),
     default="libc",
     show_default=True,
-    help="Memory allocator of the server; makefile: what its makefile chooses for the target; guard: guard pages and "
-    "minimal alignment.",
+    help="The server's memory allocator; makefile: the one that its makefile chooses for the target; guard: guard "
+    "pages and minimal alignment.",
 )
 environment = click.option(
     "--environment",
     type=click.Choice(get_args(GuestEnvironment)),
     default="usual",
     show_default=True,
-    help="Environment of the servers: musl's small thread stacks, or the system call filter of Debian's service.",
+    help="Environment of the servers; musl-stack: musl's small thread stacks; debian-service: the system call filter "
+    "of Debian's service.",
 )
 io = click.option(
     "--io",
@@ -212,7 +213,7 @@ toolchain = click.option(
     "--toolchain",
     default=DEFAULT_FAMILY,
     show_default=True,
-    help="Compiler, and C library where it has its own; `plumb list toolchains` lists the targets of each.",
+    help="Compiler, with its own C library if it has one; `plumb list toolchains` lists the targets of each.",
     shell_complete=completion.families,
 )
 warnings = click.option(
@@ -258,14 +259,14 @@ target_clients = click.option(
 insecure = click.option(
     "--insecure",
     is_flag=True,
-    help=("Accept a scheduler without TLS on a network. Anyone who can reach it can run programs."),
+    help=("Allow a scheduler without TLS on a network, where anyone who can reach it can run programs."),
 )
 on = click.option(
     "--on",
     default="",
     metavar="CLUSTER",
-    help="Run the cells on workers: local:N on this machine, an address, or a cluster's file. With --run FOLDER of an "
-    "earlier campaign, run only its missing jobs.",
+    help="Run the cells on workers: local:N for N workers on this machine, a scheduler's address, or a cluster's file. "
+    "With --run FOLDER of an earlier campaign, run only its missing jobs.",
 )
 fail_fast = click.option(
     "--fail-fast", is_flag=True, help="End each cell at its first failed test, even if its finding is known."

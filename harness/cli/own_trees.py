@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     "--all-tests",
     is_flag=True,
     help=(
-        "Run all tests of the selected suites, including those that ended as expected before and that "
-        "the change cannot reach."
+        "Run all tests of the selected suites, including those that ended as expected in an "
+        "earlier run and that the change cannot reach."
     ),
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
@@ -87,7 +87,7 @@ def premerge(
 ) -> ExitCode:
     """Check your change and report only new findings.
 
-    The changed files select the suites. Findings that the base revision has, too, do not fail the check.
+    The changed files select the suites. Findings that the base revision also has do not fail the check.
     """
     bench = run.workbench()
     planned, plan = change_selection.explain(
@@ -216,9 +216,9 @@ one_target = click.option(
 def exec_(run: ProgramOptions, words: tuple[str, ...], *, target: str, sysroot: Path | None) -> ExitCode:
     """Run any command with a target's programs emulated.
 
-    PROGRAM is a program of the target, or a command of this machine that runs such programs: -- make check. The
-    command's environment sets CC and the other variables that make build systems compile for the target. With --json,
-    the command's output goes to standard error.
+    PROGRAM is a target program, or a host command that runs target programs: -- make check. CC and the other variables
+    in the command's environment make build systems compile for the target. With --json, the command's output goes to
+    standard error.
     """
     bench = Workbench.default(offline=run.offline, timeout_multiplier=run.timeout_multiplier)
     asked = _execution(run, target, list(words), Path.cwd(), sysroot)
@@ -262,7 +262,7 @@ def _carried_out(
     "--into",
     type=click.Path(path_type=Path),
     default=None,
-    help="The folder of the package's tree, new or empty.  [default: PACKAGE-VERSION-TARGET]",
+    help="The folder for the package's tree, new or empty.  [default: PACKAGE-VERSION-TARGET]",
 )
 @click.option(
     "--build-system",
@@ -276,7 +276,7 @@ def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, sy
     """Build a Debian source package for a target and run its tests.
 
     PACKAGE is [SUITE/]NAME[=VERSION], such as zlib or bookworm/zlib. Its own build system configures, builds and tests
-    it as under `plumb exec`, and every program of the target is emulated.
+    it under `plumb exec`, which emulates every target program.
     """
     bench = Workbench.default(offline=run.offline, timeout_multiplier=run.timeout_multiplier)
     prepared = debian_package.prepare(bench, package, target, into=into, here=Path.cwd(), system=system or "")
@@ -289,9 +289,9 @@ def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, sy
 @options.offline
 @options.as_json
 def env(*, target: str, offline: bool, as_json: bool) -> ExitCode:
-    """Print variables that compile programs for a target.
+    """Print environment variables for compiling for a target.
 
-    They are commands of a POSIX shell: eval "$(plumb env --target armv5)".
+    The output is commands for a POSIX shell: eval "$(plumb env --target armv5)".
     """
     bench = Workbench.default(offline=offline)
     chosen = emulated_target(bench.catalog, target)

@@ -181,10 +181,10 @@ def explain(
 ) -> ExitCode:
     """Show where the values behind a wrong result diverge.
 
-    gdb records the arguments and return values of functions on a target and in the native build, for the shortest
-    commands of the finding. The command shows the last equal and the first different value. If `plumb suspects` made a
-    ranking, the function that computed the different value from equal ones moves to its head. ID may be a glob, or the
-    beginning of the id.
+    gdb records the arguments and return values of functions on a target and in the native build, while both execute
+    the finding's shortest commands. The command shows the last equal and the first different value. If `plumb suspects`
+    made a ranking, the function that computed the different value from equal ones moves to the top of it. ID may be
+    a glob, or the beginning of the id.
     """
     bench = Workbench.default(offline=offline, timeout_multiplier=timeout_multiplier)
     found, ranking = _ranked(run, finding, lambda one: suspect_search.explain(bench, run, one, trust=trust))
@@ -203,7 +203,7 @@ def explain(
 @click.option(
     "--server",
     default="",
-    help="A release's name, or the path of a source tree.  [default: the reproducer's, or redis-7.0.15]",
+    help="The name of a release, or the path of a source tree.  [default: the reproducer's, or redis-7.0.15]",
     shell_complete=completion.servers,
 )
 @click.option("--run", "reproducer", default="", help="Send this reproducer, or .stream file, once the server answers.")
@@ -211,14 +211,14 @@ def explain(
 @click.option(
     "--policy",
     default="",
-    help="What happens on a misaligned access.  [default: the reproducer's, or signal]",
+    help="The effect of a misaligned access.  [default: the reproducer's, or signal]",
     shell_complete=completion.policies,
 )
 @click.option(
     "--optimisation",
     type=click.Choice(["", *options.LEVELS]),
     default="",
-    help="Optimisation level of the compiler.  [default: the reproducer's, or O2]",
+    help="Compiler optimisation level.  [default: the reproducer's, or O2]",
 )
 @options.trust
 @options.offline

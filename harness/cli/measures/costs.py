@@ -30,7 +30,11 @@ BENCH_SEED = 1
 @options.target
 @options.server
 @click.option(
-    "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Interleaved rounds; the median counts."
+    "--rounds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Number of interleaved rounds; the median counts.",
 )
 @click.option(
     "--harness",
@@ -109,7 +113,7 @@ def compare_tiers(targets: tuple[str, ...], offline: bool, install: bool | None,
     """Compare user-mode emulation with real kernels.
 
     The comparison covers every access in its plain addressing mode, every offset and every mode of the kernel. Exit 1:
-    harness/workflows/measure/tier_differences.toml does not explain a difference.
+    there is a difference that harness/workflows/measure/tier_differences.toml does not explain.
     """
     bench = Workbench.default(offline=offline)
     catalog = bench.catalog
@@ -154,7 +158,7 @@ def fixup_cost(
 ) -> ExitCode:
     """Measure what a kernel's alignment fixup costs.
 
-    The figures are instructions: for one fixup of each kind, and for all fixups of servers in their workloads.
+    The figures are instruction counts: for one fixup of each kind, and for all fixups of servers under workloads.
     """
     bench = Workbench.default(offline=offline)
     catalog = bench.catalog

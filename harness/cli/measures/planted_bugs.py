@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="List the mutants that rules generate from a release; with --sample, run the suites on some of them.",
 )
-@click.option("--sample", "size", type=click.IntRange(1), default=None, help="With --generate, how many to run.")
+@click.option(
+    "--sample", "size", type=click.IntRange(1), default=None, help="With --generate, how many mutants to run."
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, LARGEST_SEED),
@@ -46,13 +48,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --sample, the seed of the selection.",
 )
-@options.time("With --sample, start no further mutant after this time: 90s, 10m, 6h.")
+@options.time("With --sample, start no more mutants after this time: 90s, 10m, 6h.")
 @click.option(
     "--tier",
     type=click.Choice(["quick", "full"]),
     default="quick",
     show_default=True,
-    help="With --sample, the tier that must find them.",
+    help="With --sample, the tier that must find the mutants.",
 )
 @options.server
 @options.offline
@@ -84,7 +86,7 @@ def mutate(
 
     Each bug is planted alone in a clean release. Exit 1: a bug was missed.
 
-    With --generate, rules generate the bugs. NAME is then the identifier of such a mutant, or a glob.
+    With --generate, rules generate the bugs, called mutants. NAME is then a mutant's identifier, or a glob.
     """
     allowed = may_install(install, offline=offline)
     _refuse_unused(click.get_current_context(), generate=generate, sampled=size is not None)

@@ -67,7 +67,7 @@ DEFAULT_WORKLOADS = ("pi-[1-4]-*", "pi-get*")
     type=click.IntRange(server_cost_run.LEAST_ROUNDS),
     default=3,
     show_default=True,
-    help="Rounds, each on a server of its own; the median counts.",
+    help="Number of rounds, each on a server of its own; the median counts.",
 )
 @click.option(
     "--html",
@@ -105,7 +105,7 @@ def measure(
     """Measure and compare what servers cost in workloads.
 
     The figures are instructions, calls, allocations, memory and writes to files, for each request. Exit 1: a figure
-    exceeds that of --against by more than --limit. Exit 6: a count does not repeat, or the server does not work.
+    exceeds that of --against by more than --limit. Exit 6: a count is not repeatable, or the server does not work.
     """
     _check_together(servers, against, page)
     bench = workbench(toolchain, offline=offline)
