@@ -24,7 +24,7 @@ def main(settings_file: str, words: list[str]) -> int:
         try:
             Path("/dev/full").write_bytes(b"evidence")
         except OSError as error:
-            sys.stderr.write(f"error: this machine refuses: {error.strerror}\n  try: free some space\n")
+            sys.stderr.write(f"error: the operating system refuses: {error.strerror}\n  try: free some space\n")
             return 7
     time.sleep(settings["seconds"])
     shutil.copytree(Path(settings["runs"]) / name, job)

@@ -153,14 +153,14 @@ def test_a_tree_without_a_configured_jemalloc_is_refused(tmp_path: Path) -> None
 def test_an_allocator_that_cannot_be_is_refused_with_the_reason(target: str, chosen: Allocator) -> None:
     catalog = Catalog()
     named = catalog.targets[target]
-    with pytest.raises(UsageError, match=f"no allocator '{chosen}' on {target}"):
+    with pytest.raises(UsageError, match=f"allocator '{chosen}' is not available on {target}"):
         allocator.check_supported(chosen, named, catalog.toolchain_of(named))
 
 
 def test_nothing_is_preloaded_into_a_static_program() -> None:
     catalog = Catalog()
     static = msgspec.structs.replace(catalog.toolchains["gcc"], is_static=True)
-    with pytest.raises(UsageError, match="nothing is preloaded"):
+    with pytest.raises(UsageError, match="nothing can be preloaded"):
         allocator.check_supported("guard", catalog.targets["native"], static)
     allocator.check_supported("jemalloc", catalog.targets["native"], static)
 

@@ -92,7 +92,7 @@ def test_an_archive_with_another_hash_is_refused_and_not_kept(
     with pytest.raises(InfrastructureError) as caught:
         fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
     message = str(caught.value)
-    assert "no place has the pinned source of redis-7.0.15" in message
+    assert "no registry has the pinned source of redis-7.0.15" in message
     assert f"SHA-256 is {hashlib.sha256(poisoned).hexdigest()}, pinned is {GOOD_HASH}; refused" in message
     assert kept_archives(tmp_path) == []
 
@@ -123,7 +123,7 @@ def test_offline_says_what_the_cache_lacks_and_how_to_get_it(
     registry["one"] = GOOD
     with pytest.raises(InfrastructureError) as caught:
         fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
-    assert "the cache lacks the source of redis-7.0.15" in str(caught.value)
+    assert "the source of redis-7.0.15 is not in the cache" in str(caught.value)
     assert "try: plumb fetch --server redis-7.0.15" in str(caught.value)
     assert kept_archives(tmp_path) == []
 
@@ -140,7 +140,7 @@ def test_a_damaged_archive_in_the_cache_is_removed_and_fetched_again(
     registry["one"] = GOOD
     file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
     file.write_bytes(GOOD[:-1] + bytes([GOOD[-1] ^ 1]))
-    with pytest.raises(InfrastructureError, match="the cache lacks the source"):
+    with pytest.raises(InfrastructureError, match=r"the source of redis-7\.0\.15 is not in the cache"):
         fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
     assert kept_archives(tmp_path) == []
     file = fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES)
@@ -158,7 +158,7 @@ def test_an_archive_without_a_seal_is_believed_for_its_hash_alone(
     assert fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES) == file
     seal.unlink()
     file.write_bytes(GOOD[:-1])
-    with pytest.raises(InfrastructureError, match="the cache lacks the source"):
+    with pytest.raises(InfrastructureError, match=r"the source of redis-7\.0\.15 is not in the cache"):
         fetcher(tmp_path, offline=True).archive("redis-7.0.15", GOOD_HASH, PLACES)
 
 
@@ -343,7 +343,7 @@ def test_a_debian_without_lists_reads_the_archive_of_its_sources(tmp_path: Path,
 
 
 def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:
-    with pytest.raises(InfrastructureError, match="no place has the pinned source") as caught:
+    with pytest.raises(InfrastructureError, match="no registry has the pinned source") as caught:
         from_debian(tmp_path)
     assert "has no Debian archive" in str(caught.value)
     assert not ubuntu.exists()

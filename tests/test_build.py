@@ -324,7 +324,7 @@ def test_no_work_folder_is_left(tmp_path: Path) -> None:
 def test_without_the_compiler_it_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
-    with pytest.raises(InfrastructureError, match="no compiler no-such-triple-gcc"):
+    with pytest.raises(InfrastructureError, match="the compiler no-such-triple-gcc is not installed"):
         builder.build(
             BuildPlan(tree=tree, target=fakes.target(), tools=fakes.toolchain("no-such-triple"), optimisation="O2")
         )
@@ -452,9 +452,11 @@ def test_a_client_that_does_not_compile_with_tls_is_told(tmp_path: Path) -> None
 
 def test_a_toolchain_without_debians_openssl_says_so(tmp_path: Path) -> None:
     fetcher = Fetcher(Cache(tmp_path / "cache"), fakes.quiet(), offline=True)
-    with pytest.raises(UsageError, match="no TLS with fake") as caught:
+    with pytest.raises(UsageError, match="TLS is not available with fake") as caught:
         provide_openssl(fetcher, fakes.toolchain())
     assert "has no OpenSSL for the architecture" in caught.value.because
     tools = msgspec.structs.replace(fakes.toolchain(), debian_architecture="armel")
-    with pytest.raises(InfrastructureError, match="the cache lacks libssl-dev and libssl3 of bookworm for armel"):
+    with pytest.raises(
+        InfrastructureError, match="the cache does not contain libssl-dev and libssl3 of bookworm for armel"
+    ):
         provide_openssl(fetcher, tools)

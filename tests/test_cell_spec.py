@@ -64,7 +64,7 @@ def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: s
     result = process.run(pytest_command([suite], tmp_path / "cell.json"), deadline_seconds=60)
     assert result.code == ExitCode.INFRASTRUCTURE, result.text
     problem = cell_problem(result, tmp_path)
-    assert problem.startswith("no qemu-system-absent on this machine\n")
+    assert problem.startswith("qemu-system-absent is not installed\n")
     assert "qemu-system-arm" in problem
     # The first test that needed the machine was the last, and nothing was recorded of it.
     recorded = event_log.read_events(tmp_path / "events.jsonl")

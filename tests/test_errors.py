@@ -28,7 +28,7 @@ def test_what_the_machine_lacks_is_exit_7_and_says_where(
     monkeypatch.setattr("harness.cli.inventory.make_plan", refused)
     code, out, err = plumb("plan")
     assert (code, out) == (ExitCode.INFRASTRUCTURE, ""), err
-    assert err.startswith(f"error: this machine refuses: {os.strerror(number)} (/a/file)\n")
+    assert err.startswith(f"error: the operating system refuses: {os.strerror(number)} (/a/file)\n")
 
 
 def test_a_name_that_cannot_be_a_files_is_exit_4(plumb: Plumb, tmp_path: Path) -> None:

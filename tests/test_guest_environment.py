@@ -54,9 +54,9 @@ LISTING = """@default
     ("environment", "target", "flavour", "why"),
     [
         ("musl-stack", "native", "pinned", "the oracle is one of them"),
-        ("debian-service", "native-asan", "pinned", "this machine as it is"),
-        ("musl-stack", "armv5-kernel", "pinned", "a machine of its own"),
-        ("debian-service", "armv5", "distro", "filters no system calls"),
+        ("debian-service", "native-asan", "pinned", "directly on the host"),
+        ("musl-stack", "armv5-kernel", "pinned", "an emulated machine with its own kernel"),
+        ("debian-service", "armv5", "distro", "does not filter system calls"),
         ("debian-service", "sparc64", "pinned", "which has arm64, armel, armhf, mips64el, mipsel, ppc64el, s390x"),
         ("debian-service", "riscv64", "pinned", "redis-server.service of Debian bookworm"),
     ],
@@ -65,7 +65,7 @@ def test_an_environment_that_cannot_be_is_refused_with_the_reason(
     environment: GuestEnvironment, target: str, flavour: Flavour, why: str
 ) -> None:
     named = CATALOG.targets[target]
-    with pytest.raises(UsageError, match=f"no environment '{environment}' on {target}") as refused:
+    with pytest.raises(UsageError, match=f"environment '{environment}' is not available on {target}") as refused:
         guest_environment.check_supported(environment, named, CATALOG.toolchain_of(named), flavour)
     assert why in str(refused.value)
 

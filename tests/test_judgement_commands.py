@@ -223,7 +223,7 @@ def test_a_judgement_of_another_run_is_refused(plumb: Plumb, tmp_path: Path) -> 
     unnamed = json.loads((clean / "findings.json").read_text("utf-8")) | {"record": ""}
     (broken / "findings.json").write_text(json.dumps(unnamed), "utf-8")
     code, _, err = plumb("join", clean, broken)
-    assert (code, "the judgement does not say of which run it is" in err) == (ExitCode.USAGE, True)
+    assert (code, "the judgement does not say which run it is of" in err) == (ExitCode.USAGE, True)
     assert plumb("judge", broken)[0] == ExitCode.FINDINGS
     assert plumb("report", broken)[0] == ExitCode.PASS
     # A judgement alone, as CI jobs may keep it, is read.
@@ -328,8 +328,8 @@ def test_show_names_the_reproducer_where_it_is_now(plumb: Plumb, tmp_path: Path,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("wrong-result-test", "'wrong-result-test' fits 3 findings"),
-        ("wrong-*", "'wrong-*' fits 3 findings"),
+        ("wrong-result-test", "'wrong-result-test' matches 3 findings"),
+        ("wrong-*", "'wrong-*' matches 3 findings"),
         ("wrong-result-test_bitpo", "did you mean wrong-result-test_bitop"),
         ("nonsense", "no finding 'nonsense'"),
     ],
@@ -423,7 +423,7 @@ def test_join_leaves_the_runs_own_reports_alone(plumb: Plumb, tmp_path: Path) ->
     good, bad = (judged(plumb, tmp_path / word, "armv5", word) for word in ("passed", "failed"))
     before = (good / "findings.json").read_bytes()
     code, _, err = plumb("join", good, bad, "--into", good)
-    assert (code, f"error: the folder is that of a run ({good})" in err) == (ExitCode.USAGE, True)
+    assert (code, f"error: the folder is a run folder ({good})" in err) == (ExitCode.USAGE, True)
     assert (good / "findings.json").read_bytes() == before
 
 

@@ -423,4 +423,4 @@ def test_a_list_that_is_no_file_is_refused_and_not_read_for_ever(plumb: Plumb, t
         os.mkfifo(path)
     code, _, err = plumb("check", "--known", path, "--target", "armv5")
     assert code == ExitCode.USAGE
-    assert f"error: the file cannot be read ({path})\n  because: it is no regular file" in err
+    assert f"error: the file cannot be read ({path})\n  because: it is not a regular file" in err

@@ -102,7 +102,7 @@ def test_several_edits_are_made_one_after_the_other(tree: Path) -> None:
         (an_edit(after="four"), "'four' is there no times"),
         (an_edit(after="three"), "'three' is there 2 times"),
         (an_edit(anchor="function", after="function\none three"), "no 'function' behind 'function\none three'"),
-        (an_edit(file="src/absent.c"), "the mutation's file is not there (planted: src/absent.c)"),
+        (an_edit(file="src/absent.c"), "the mutation's file does not exist (planted: src/absent.c)"),
     ],
 )
 def test_an_edit_that_does_not_fit_is_refused(tree: Path, edit: Edit, message: str) -> None:

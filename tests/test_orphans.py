@@ -345,7 +345,7 @@ from harness.core.processes import process
 process.run(["true"], deadline_seconds=10)
 """
     ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert f"the limit of open files is 200, {leftovers.FILES_FLOOR} are needed" in ended.stderr
+    assert f"the limit on open files is 200, but {leftovers.FILES_FLOOR} are needed" in ended.stderr
 
 
 def test_a_watchdog_that_cannot_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -423,7 +423,7 @@ def test_the_first_entry_of_a_list(plumb: Plumb, tmp_path: Path, tree_run: Store
         (("alignment-nothing", "--reason", "why"), f"because: the run has: {FAULT}"),
         ((FAULT,), "Missing option '--reason'"),
         ((FAULT, "--reason", " "), "an entry needs a reason (--reason)"),
-        ((FAULT, "--reason", "why", "--expires", "2020-01-01"), "the last day is past (--expires)"),
+        ((FAULT, "--reason", "why", "--expires", "2020-01-01"), "the last day is in the past (--expires)"),
         ((FAULT, "--reason", "why", "--expires", "soon"), "--expires"),
     ],
 )

@@ -257,7 +257,7 @@ def test_a_wrong_request_is_exit_4(premerge: Premerge, words: tuple[str, ...], e
 def test_the_checkouts_own_list_is_no_list_for_known(premerge: Premerge, checkout: Path) -> None:
     fakes.write(checkout / ".plumbline" / "known.toml", "findings = []\n")
     code, _, err = premerge("--known", ".plumbline/known.toml")
-    assert (code, err.partition(" (")[0]) == (ExitCode.USAGE, "error: the checkout's own list counts by itself")
+    assert (code, err.partition(" (")[0]) == (ExitCode.USAGE, "error: the checkout's own list needs no --known")
 
 
 def test_a_server_that_is_no_checkout_is_exit_4(premerge: Premerge, tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_an_error_reply_among_others_is_no_figure() -> None:
     refuse_error_replies(WORKLOAD, replies)
     with pytest.raises(InconclusiveError) as raised:
         refuse_error_replies(WORKLOAD, f"{replies}(error) WRONGTYPE of a key\nOK\n")
-    assert "an error reply is no figure" in str(raised.value)
+    assert "the server sent an error reply, so there is no figure" in str(raised.value)
     assert "WRONGTYPE of a key" in str(raised.value)
 
 

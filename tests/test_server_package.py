@@ -114,7 +114,7 @@ def test_options_that_a_package_cannot_have_are_refused_before_anything_is_fetch
 def test_a_command_that_needs_a_source_tree_says_so(plumb: Plumb, command: str) -> None:
     code, _, err = plumb(command, "--server", REDIS)
     assert code == ExitCode.USAGE
-    assert "is a package, and this needs a source tree" in err
+    assert "is a package, but this command needs a source tree" in err
     assert f"plumb check --server {REDIS}" in err
 
 
@@ -179,7 +179,7 @@ def test_a_server_that_would_take_a_library_of_this_machine_is_refused(lacking: 
         file.unlink()
         # A link out of the folder is none of its own.
         file.symlink_to(f"/lib/x86_64-linux-gnu/{lacking}")
-    with pytest.raises(InfrastructureError, match=f"the packages lack .*{lacking}"):
+    with pytest.raises(InfrastructureError, match=f"the packages do not contain .*{lacking}"):
         refuse_incomplete(tmp_path, program, CATALOG.targets[ORACLE])
 
 

@@ -103,7 +103,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(plumb: Plumb, run: Store
         place.symlink_to(links.get(kind, Path("../../../gone")))
     code, out, err = plumb(word, run.folder)
     assert (code, out) == (ExitCode.USAGE, "")
-    assert f"error: a run folder holds nothing but files ({place})" in err
+    assert f"error: a run folder may contain only files ({place})" in err
 
 
 def test_a_link_within_the_folder_is_followed(plumb: Plumb, run: StoredRun) -> None:

@@ -60,13 +60,13 @@ def tree(path: Path, family: str, *version: int) -> SourceTree:
 @pytest.mark.parametrize(
     ("name", "family", "version", "why"),
     [
-        ("siphash", "redis", (3, 2, 6), "redis has it from 4.0 on, this is 3.2.6"),
+        ("siphash", "redis", (3, 2, 6), "redis has it only from 4.0 on, and this is 3.2.6"),
         ("siphash", "redis", (4, 0, 0), ""),
         ("murmurhash2", "redis", (3, 2, 6), ""),
-        ("murmurhash2", "redis", (5, 0, 6), "redis has it no more from 4.0 on, this is 5.0.6"),
+        ("murmurhash2", "redis", (5, 0, 6), "redis has it only before 4.0, and this is 5.0.6"),
         ("murmurhash2", "valkey", (9, 1, 2), "valkey has no murmurhash2"),
-        ("crc16", "redis", (2, 8, 17), "redis has it from 3.0 on, this is 2.8.17"),
-        ("zipmap", "valkey", (9, 1, 2), "valkey has it no more from 8.1 on, this is 9.1.2"),
+        ("crc16", "redis", (2, 8, 17), "redis has it only from 3.0 on, and this is 2.8.17"),
+        ("zipmap", "valkey", (9, 1, 2), "valkey has it only before 8.1, and this is 9.1.2"),
         ("listpack", "valkey", (255, 255, 255), ""),
     ],
 )

@@ -42,9 +42,9 @@ def test_a_complete_workload_has_what_it_says(tmp_path: Path) -> None:
     [
         ("pipelines = 8\n", "'pipeline' is the nearest"),
         ("pipeline = 0\n", "below 1"),
-        ("pipeline = 3\n", "no multiple of 3"),
-        ("connections = 7\n", "no multiple of 7"),
-        ("warm_up = 5\npipeline = 10\n", "no multiple of 10"),
+        ("pipeline = 3\n", "not a multiple of 3"),
+        ("connections = 7\n", "not a multiple of 7"),
+        ("warm_up = 5\npipeline = 10\n", "not a multiple of 10"),
         ("spread = 1.5\n", "spread"),
         ('during = "lunch"\n', "lunch"),
         ("new_connections = true\nconnections = 2\n", "both"),

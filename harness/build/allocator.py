@@ -36,17 +36,17 @@ def check_supported(allocator: Allocator, target: Target, tools: Toolchain) -> N
     """Raise UsageError for an allocator that a target does not support."""
     why = ""
     if allocator != "libc" and target.emulator.detector:
-        why = f"{target.emulator.detector} watches over the memory of its own allocator"
+        why = f"{target.emulator.detector} checks only the memory of its own allocator"
     elif allocator in FLAGS and target.emulator.has_kernel:
-        why = "nothing is preloaded inside a machine; the target it takes its programs from is emulated by itself, too"
+        why = "nothing can be preloaded inside an emulated machine; the user tier has a target for the same programs"
     elif allocator in FLAGS and tools.is_static:
-        why = "its programs contain their C library, so that nothing is preloaded"
+        why = "its programs contain their C library, so nothing can be preloaded"
     if why:
         raise UsageError(
-            f"no allocator '{allocator}' on {target.name}",
+            f"allocator '{allocator}' is not available on {target.name}",
             where="--allocator",
             because=why,
-            remedy="leave the target out, or the option",
+            remedy="leave out the target or the option",
         )
 
 

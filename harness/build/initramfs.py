@@ -121,7 +121,7 @@ def assemble(cache: Cache, init: Path, places: Mapping[str, Path], *, memory_byt
         raise InfrastructureError(
             f"the root file system is too large for the machine: {size >> 20} MiB of {memory_bytes >> 20}",
             because=f"the largest file is {largest} of {largest.stat().st_size >> 20} MiB",
-            remedy="raise memory_mib in toolchains/kernels/MACHINE.toml, or take less debug information",
+            remedy="raise memory_mib in toolchains/kernels/MACHINE.toml, or reduce the debug information",
         )
     key = key_of(_identity(everything))
     folder = cache.folder("initramfs", key, lambda into: _write(into / "initramfs.cpio", everything, key))

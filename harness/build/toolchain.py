@@ -103,7 +103,8 @@ def version(compiler: str) -> str:
     """
     if shutil.which(compiler) is None:
         raise InfrastructureError(
-            f"no compiler {compiler}", remedy="plumb doctor --install, or see what it prints: plumb doctor"
+            f"the compiler {compiler} is not installed",
+            remedy="plumb doctor --install; without --install, it only prints what is missing",
         )
     return process.run([compiler, "--version"], deadline_seconds=60).text.splitlines()[0]
 
@@ -169,7 +170,7 @@ def check_level(toolchain: Toolchain, optimisation: str) -> None:
     """Raise UsageError for an optimisation level that the toolchain lacks."""
     if is_lto(optimisation) and not toolchain.has_lto:
         raise UsageError(
-            f"{toolchain.name} does not optimise when it links",
+            f"{toolchain.name} does not support link-time optimisation",
             where="--optimisation",
             remedy=f"--optimisation {optimisation.partition('-')[0]}, or another --toolchain",
         )

@@ -101,9 +101,9 @@ def absence(unit: Unit, tree: SourceTree) -> str:
     if not bounds:
         return f"{tree.family} has no {unit.name}"
     if tree.version < bounds[0]:
-        return f"{tree.family} has it from {releases[0]} on, this is {version}"
+        return f"{tree.family} has it only from {releases[0]} on, and this is {version}"
     if len(bounds) > 1 and tree.version >= bounds[1]:
-        return f"{tree.family} has it no more from {releases[1]} on, this is {version}"
+        return f"{tree.family} has it only before {releases[1]}, and this is {version}"
     if tree.development and not (tree.content / "src" / unit.file).is_file():
         return f"{tree.name} has no src/{unit.file}"
     return ""

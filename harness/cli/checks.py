@@ -76,7 +76,7 @@ def check(
 ) -> ExitCode:
     """Build a server, run the suites and report findings."""
     if limit_seconds is not None and tier != "thorough":
-        why = f"every suite of tier {tier} ends by itself"
+        why = f"no suite of tier {tier} is open-ended"
         raise UsageError("a time limit is not possible", where="--time", because=why, remedy="--tier thorough")
     bench = run.workbench()
     plan = make_plan(bench.catalog, targets=targets, server=server, suites=suites, tier=tier)
@@ -141,7 +141,7 @@ def _refuse_unused_io(catalog: Catalog, plan: Plan, io: Transport) -> None:
     raise UsageError(
         f"--io {io} has no effect here",
         where="--io",
-        because="servers in machines have TCP alone" if servers else "no selected suite runs a server",
+        because="servers in emulated machines have only TCP" if servers else "no selected suite runs a server",
         remedy="leave it out",
     )
 
@@ -325,7 +325,7 @@ def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
     require_engine()
     if dashboard and not insecure and not is_loopback(dashboard.rpartition(":")[0].strip("[]")):
         raise UsageError(
-            "a page without a password on a network",
+            "the dashboard would be on a network without a password",
             where=f"--dashboard {dashboard}",
             remedy="--dashboard 127.0.0.1:8787 and a tunnel of ssh, or --insecure",
         )

@@ -181,7 +181,7 @@ def join(
     if into:
         if (into / "run.json").exists():
             why = "the joined report would take the place of its own"
-            raise UsageError("the folder is that of a run", where=str(into), because=why, remedy="name a new one")
+            raise UsageError("the folder is a run folder", where=str(into), because=why, remedy="name a new one")
         into.mkdir(0o700, parents=True, exist_ok=True)
         formats.write(into, judgement, formats=formats.OF_JOINED_RUNS)
     output.show(judgement, as_json=as_json)

@@ -60,7 +60,7 @@ def add(
     today = _today()
     last = expires.date() if expires else today + datetime.timedelta(days=known_entries.DAYS)
     if last < today:
-        raise UsageError("the last day is past", where="--expires", because=f"today is {today}")
+        raise UsageError("the last day is in the past", where="--expires", because=f"today is {today}")
     folder = run.parent if run.is_file() else run
     stored_run.refuse_ways_out(folder)
     judgement = formats.read(folder)

@@ -186,7 +186,7 @@ def _only(_context: click.Context, _parameter: click.Parameter, names: tuple[str
         raise UsageError(
             f"one target at a time, not {len(names)}",
             where=f"--target {names[-1]}",
-            remedy="the command again for each target",
+            remedy="run the command once per target",
         )
     return names[0]
 

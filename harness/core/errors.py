@@ -150,10 +150,10 @@ def machine_fault(error: BaseException) -> InfrastructureError:
         return error
     if isinstance(error, OSError) and error.errno is not None:
         return InfrastructureError(
-            f"this machine refuses: {os.strerror(error.errno)}",
+            f"the operating system refuses: {os.strerror(error.errno)}",
             where=_place_of(error),
             remedy=_REMEDIES.get(error.errno, ""),
         )
     return InfrastructureError(
-        "this machine refuses: no more memory or threads", because=str(error), remedy="fewer --jobs"
+        "the operating system refuses: no more memory or threads", because=str(error), remedy="fewer --jobs"
     )

@@ -42,7 +42,7 @@ def read_text(path: Path) -> str:
     A pipe has its text only once, and a device may have no end: they are refused.
     """
     if path.exists() and not path.is_file():
-        raise UsageError("the file cannot be read", where=str(path), because="it is no regular file")
+        raise UsageError("the file cannot be read", where=str(path), because="it is not a regular file")
     try:
         return path.read_text("utf-8")
     except OSError as error:

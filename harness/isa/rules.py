@@ -52,7 +52,7 @@ def policy_for(policies: Mapping[str, Policy], name: str, target: Target) -> Pol
         if target.emulator.has_kernel:
             raise UsageError(
                 f"{target.name} has no audit",
-                because="a real kernel does not report what it lets through",
+                because="a real kernel does not report the accesses that it allows",
                 remedy=f"plumb audit --target {userland(target)}",
             )
         return base if target.emulator.runs_here else audited(base)
@@ -73,7 +73,7 @@ def _named(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
     if not _fits(policy, target):
         usable = sorted(known.name for known in policies.values() if applies(known, target))
         raise UsageError(
-            f"policy {name} is not one of {target.name}'s",
+            f"policy {name} does not apply to {target.name}",
             because=f"it is for {', '.join(policy.targets)}",
             remedy=f"--target '{policy.targets[0]}', or for {target.name} one of: {', '.join(usable)}",
         )
@@ -93,9 +93,9 @@ def check_toolchain(policy: Policy, target: Target, tools: Toolchain) -> None:
     """
     if policy.demand == "natural" and tools.is_static and not is_audit(policy.name):
         raise UsageError(
-            f"no policy {policy.name} on {target.name} with the toolchain {tools.name}",
+            f"policy {policy.name} is not available on {target.name} with the toolchain {tools.name}",
             where="--policy",
-            because="its programs contain their C library, which the policy cannot tell from the server's own code",
+            because="its programs contain their C library, which the policy cannot separate from the server's code",
             remedy=f"plumb audit --policy {policy.name} with this toolchain, or another toolchain",
         )
 

@@ -46,7 +46,7 @@ def join(
     compared with, and for a plan of another release or of another family of toolchains.
     """
     if not judgements:
-        raise UsageError("no runs to join", remedy="plumb join RUN RUN …, folders that have been judged")
+        raise UsageError("no runs to join", remedy="plumb join RUN RUN …, where each RUN is a judged run folder")
     first = judgements[0]
     for name, identity in IDENTITIES.items():
         _refuse_different(judgements, name, identity)
@@ -250,7 +250,7 @@ def _as_planned(
         # `--test` chooses no canaries.
         patterns = shlex.join(sorted({pattern for one in runs for pattern in one.tests}))
         wanted = f"the tests {shlex.join(tests)}" if tests else "all of its tests"
-        reason = f"it was planned with {wanted}, and only those ran that match: --test {patterns}"
+        reason = f"it was planned with {wanted}, but only tests that match --test {patterns} ran"
     return msgspec.structs.replace(cell, verdict=Verdict.UNKNOWN, reason=reason) if reason else cell
 
 

@@ -85,7 +85,7 @@ class Catalog:
         require_known("target", target.variant_of or target.name, targets, where)
         if any(targets[name].variant_of for name in (target.variant_of, target.userland) if name):
             raise UsageError(
-                "a variant is named where a target must be",
+                "a variant is named where a target is expected",
                 where=where,
                 because="policies and tables of instructions would not know the machine",
                 remedy="name the target that is itself no variant",
@@ -102,17 +102,17 @@ class Catalog:
             raise UsageError(
                 f"{self.family} does not compile for {', '.join(sorted(named))}",
                 where="--toolchain",
-                remedy=f"leave the target out, or choose of: {', '.join(self.targets)}",
+                remedy=f"leave out the target, or choose one of: {', '.join(self.targets)}",
             )
         foreign = {name for name, target in self.targets.items() if not _runs_here(target)}
         chosen = select("target", patterns, self.targets, target_groups(self.targets))
         possible = [name for name in chosen if name not in foreign]
         if unusable := foreign.intersection(patterns if possible else chosen):
             raise UsageError(
-                f"this machine runs no programs of {', '.join(sorted(unusable))}",
+                f"this machine cannot run programs for {', '.join(sorted(unusable))}",
                 where="--target",
                 because=f"no emulator runs them, and its processor is {platform.machine()}",
-                remedy="leave the target out; plumb list targets",
+                remedy="leave out the target; plumb list targets names others",
             )
         return possible
 

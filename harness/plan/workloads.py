@@ -101,7 +101,7 @@ def _refuse_impossible(workload: BenchWorkload, where: str) -> None:
     for field in ("requests", "warm_up"):
         if getattr(workload, field) % at_once:
             raise UsageError(
-                f"{field} of {workload.name} is no multiple of {at_once}",
+                f"{field} of {workload.name} is not a multiple of {at_once}",
                 where=where,
                 because=f"{workload.connections} connections send {workload.pipeline} requests each at a time",
             )

@@ -194,7 +194,7 @@ class Conversation:
         deadline = time.monotonic() + self._deadline_seconds
         while self._waiting and self._control.blocked_clients() < len(self._waiting):
             if time.monotonic() > deadline:
-                raise TimeoutError("a client is not blocked any more and has no reply")
+                raise TimeoutError("a client is no longer blocked but has no reply")
             for client in list(self._waiting):
                 try:
                     reply = self._next(client, _POLL_SECONDS)

@@ -104,7 +104,7 @@ def refuse_other(folder: Path, digest: str) -> None:
     """
     if (folder / "run.json").is_file() and read_run(folder).digest != digest:
         raise UsageError(
-            "the judgement is of another run" if digest else "the judgement does not say of which run it is",
+            "the judgement is of another run" if digest else "the judgement does not say which run it is of",
             where=str(folder),
             because="its findings.json belongs to another run.json" if digest else "findings.json has no `record`",
             remedy=f"plumb judge {folder}",

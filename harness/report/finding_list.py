@@ -101,7 +101,7 @@ def named(judgement: Judgement, pattern: str, *, run: Path, list_all: bool = Fal
         return by_id[matching[0]]
     if matching:
         raise UsageError(
-            f"'{pattern}' fits {len(matching)} findings", where=str(run), remedy=f"one of: {', '.join(matching)}"
+            f"'{pattern}' matches {len(matching)} findings", where=str(run), remedy=f"one of: {', '.join(matching)}"
         )
     near = near_names(pattern, by_id)
     remedy = f"did you mean {' or '.join(near)}? All: " if near else ""

@@ -24,13 +24,13 @@ CONTEXT_LINES = 2
 """Source lines shown before and after the place."""
 WHY = {
     "alignment": (
-        "The address is no multiple of what the instruction needs. In C, the behaviour is undefined as soon as a "
-        "pointer is converted to a type whose alignment it lacks (C11, 6.3.2.3, paragraph 7). `memcpy` does such an "
-        "access: compilers turn it into instructions that the machine allows."
+        "The address is not a multiple of the alignment that the instruction requires. In C, the behaviour is "
+        "undefined as soon as a pointer is converted to a type for which it is not aligned (C11, 6.3.2.3, paragraph "
+        "7). Use `memcpy` for the access: compilers turn it into instructions that the machine allows."
     ),
-    "out-of-bounds": "The access lies outside the block that the allocator gave (C11, 6.5.6, paragraph 8).",
-    "undefined-": "C leaves the behaviour of the expression undefined, and compilers rely on its absence (C11, 3.4.3).",
-    "assertion": "The server's own assertion failed, and ends it.",
+    "out-of-bounds": "The access lies outside the block that the allocator returned (C11, 6.5.6, paragraph 8).",
+    "undefined-": "C leaves the behaviour undefined, and compilers assume that the case does not occur (C11, 3.4.3).",
+    "assertion": "One of the server's own assertions failed, which ends the server.",
     "hang": "The server runs but no longer answers clients.",
 }
 """A kind, or its prefix -> a general explanation of the fault. Other kinds explain themselves by their name."""

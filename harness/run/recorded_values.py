@@ -78,7 +78,7 @@ class RecordedGuest(Guest):
         """Start the server under gdb. Raises InfrastructureError without one that knows the targets."""
         if shutil.which(DEBUGGER) is None:
             raise InfrastructureError(
-                f"no {DEBUGGER} here", because="it reads the values", remedy="plumb doctor --install"
+                f"{DEBUGGER} is not installed", because="it reads the values", remedy="plumb doctor --install"
             )
         commands = ["set confirm off", f"file {self.build.server_binary}"]
         if self.runner.target.emulator.runs_here:

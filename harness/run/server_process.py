@@ -184,7 +184,7 @@ class Guest:
             raise InfrastructureError(
                 "the folder for sockets is gone",
                 where=str(self._sockets),
-                because="the run that made it has ended, or somebody tidied up",
+                because="the run that made it has ended, or something deleted it",
                 remedy="plumb check, which makes another one",
             )
         with disk_errors(self._sockets):

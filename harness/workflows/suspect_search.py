@@ -99,8 +99,8 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
         raise InconclusiveError(
             "no value differs",
             where=finding.id,
-            because="what functions are given and return is equal on both machines, or cannot be compared: the bug may "
-            "be in both, so that only the test knows what is right",
+            because="the arguments and results of all functions are equal on both machines, or cannot be compared: the "
+            "bug may be in both, and then only the test knows what is right",
         )
     ranking = ranking.compared(found)
     suspects.store(folder, finding.id, ranking)
@@ -115,7 +115,7 @@ def _refuse(finding: Finding, run: RunRecord) -> None:
     elif finding.unit:
         why = f"the function is known: the test calls {finding.unit} alone"
     elif any(witness.test.startswith("upstream/") for witness in finding.witnesses):
-        why = "the release's own tests start servers by themselves"
+        why = "the release's own tests start their own servers"
     elif not run.server:
         why = "the run has no server"
     if why:

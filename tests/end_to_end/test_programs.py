@@ -470,7 +470,7 @@ def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
         "./absent": "there is no program ./absent",
         "absent-anywhere": "there is no program absent-anywhere",
         "./plain": "./plain cannot be executed",
-        "./script": "the interpreter of ./script is not there",
+        "./script": "the interpreter of ./script does not exist",
     }.items():
         with pytest.raises(UsageError, match=f"error: {message} \\(PROGRAM\\)"):
             check_command([word], environment, tree)
@@ -478,9 +478,11 @@ def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
         "./other": "EM_SPARCV9, 64 bits, big-endian",
         "./armeb": "EM_ARM, 32 bits, big-endian",
     }.items():
-        with pytest.raises(UsageError, match=f"error: {word} is a program of another machine than armv5") as refused:
+        with pytest.raises(UsageError, match=f"error: {word} is not a program for armv5") as refused:
             check_machine(traced_arm.tracing, word, check_command([word], environment, tree))
-        assert f"it is of {machine}, and those of armv5 are of EM_ARM, 32 bits, little-endian" in str(refused.value)
+        assert f"it is for {machine}, and programs for armv5 are for EM_ARM, 32 bits, little-endian" in str(
+            refused.value
+        )
     for word in ("./odd", "sh", "make"):
         check_machine(traced_arm.tracing, word, check_command([word], environment, tree))
 
@@ -512,7 +514,7 @@ def test_a_second_target_is_refused_and_not_left_out_in_silence(tmp_path: Path, 
 def test_a_target_whose_programs_are_those_of_this_machine_is_refused() -> None:
     """As of `aarch64` on such a machine: the emulator is one of them, and would itself be emulated."""
     setup = setup_of("armv5")
-    with pytest.raises(UsageError, match="programs of armv5 are programs of this machine"):
+    with pytest.raises(UsageError, match="programs for armv5 are host programs"):
         prepare_tracing(setup.bench.cache, setup.toolchain, setup.runner("signal"), Path(sys.executable))
 
 
@@ -868,7 +870,7 @@ def test_programs_find_their_loader_and_libraries_in_the_root_that_is_named(tmp_
     root.rename(tmp_path / "moved")
     gone = plumb(tmp_path, "replay", reproducer)
     assert gone.returncode == ExitCode.USAGE
-    assert "the root folder of the target's programs is not there any more" in gone.stderr
+    assert "the root folder of the target's programs no longer exists" in gone.stderr
     assert plumb(tree, "exec", "--target", "armv5", "--sysroot", "../root", "--", "./odd").returncode == ExitCode.USAGE
 
 

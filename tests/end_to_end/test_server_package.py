@@ -96,4 +96,4 @@ def test_a_package_that_the_suite_lacks_is_told() -> None:
 def test_a_package_of_a_release_that_is_not_in_the_catalog_is_told() -> None:
     finished = run("check", "--server", f"{REDIS}=5:1.2.3-4", "--target", "aarch64")
     assert finished.returncode == ExitCode.USAGE
-    assert "redis 1.2.3, which is no release of the catalog" in finished.stderr
+    assert "redis 1.2.3, which is not a release in the catalog" in finished.stderr

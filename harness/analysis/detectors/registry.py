@@ -43,7 +43,7 @@ def named(name: str) -> Detector:
         raise UsageError(
             f"unknown detector '{name}'",
             where="harness/analysis/detectors/registry.py",
-            because=f"known are {', '.join(DETECTORS)}",
+            because=f"the known detectors are {', '.join(DETECTORS)}",
             remedy="docs/howto/add-a-detector.md",
         )
     return DETECTORS.get(name, _NONE)

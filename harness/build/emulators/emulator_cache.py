@@ -116,7 +116,7 @@ def _distribution_qemu(name: str) -> Path:
     found = shutil.which(f"qemu-{name}-static") or shutil.which(f"qemu-{name}")
     if found is None:
         raise InfrastructureError(
-            f"no qemu-{name} of the distribution",
+            f"the distribution's qemu-{name} is not installed",
             remedy="apt-get install --yes --no-install-recommends qemu-user-static",
         )
     return Path(found)

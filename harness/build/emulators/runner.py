@@ -137,10 +137,10 @@ def target_runner(
         )
     if flavour == "distro" and target.page_size_bytes > LARGEST_USUAL_PAGE:
         raise UsageError(
-            f"no emulator with the pages of {target.name}",
+            f"no emulator has the page size of {target.name}",
             where="--emulator distro",
-            because=f"a distribution's QEMU has no pages of {target.page_size_bytes} bytes",
-            remedy="leave the option out, or the target",
+            because=f"a distribution's QEMU does not support pages of {target.page_size_bytes} bytes",
+            remedy="leave out the option or the target",
         )
     options = ["-L", str(guest_root(cache, toolchain))]
     if spec.cpu:

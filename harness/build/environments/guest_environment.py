@@ -32,22 +32,22 @@ def check_supported(environment: GuestEnvironment, target: Target, tools: Toolch
     if environment == "usual" or not (why := _why_not(environment, target, tools, flavour)):
         return
     raise UsageError(
-        f"no environment '{environment}' on {target.name}",
+        f"environment '{environment}' is not available on {target.name}",
         where="--environment",
         because=why,
-        remedy="leave the target out, or the option",
+        remedy="leave out the target or the option",
     )
 
 
 def _why_not(environment: GuestEnvironment, target: Target, tools: Toolchain, flavour: Flavour) -> str:
     if target.emulator.runs_here:
-        return "its programs run on this machine as it is, and the oracle is one of them"
+        return "its programs run directly on the host, and the oracle is one of them"
     if target.emulator.has_kernel:
-        return "it is a machine of its own; the target it takes its programs from is emulated by itself, too"
+        return "it is an emulated machine with its own kernel; the user tier has a target for the same programs"
     if environment == "musl-stack":
         return ""
     if flavour == "distro":
-        return "a distribution's emulator filters no system calls"
+        return "a distribution's emulator does not filter system calls"
     service = system_call_filter.read_filter()
     if tools.debian_architecture not in service.architectures:
         known = ", ".join(sorted(service.architectures))

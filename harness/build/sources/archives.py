@@ -80,9 +80,9 @@ class Fetcher:
         def download(into: Path) -> None:
             if self.offline:
                 raise InfrastructureError(
-                    f"the cache lacks the source of {name}",
+                    f"the source of {name} is not in the cache",
                     where=str(self.cache.root),
-                    because="--offline allows no download",
+                    because="--offline forbids downloads",
                     remedy=f"plumb fetch --server {name}",
                 )
             self._download(name, sha256, places, into)
@@ -105,9 +105,9 @@ class Fetcher:
             what = f"{' and '.join(names)} of {suite} for {architecture}"
             if self.offline:
                 raise InfrastructureError(
-                    f"the cache lacks {what}",
+                    f"the cache does not contain {what}",
                     where=str(self.cache.root),
-                    because="--offline allows no download",
+                    because="--offline forbids downloads",
                     remedy="run once without --offline",
                 )
             with self.progress.stage("fetch", f"fetching {what}"), tempfile.TemporaryDirectory(dir=into) as folder:
@@ -147,7 +147,7 @@ class Fetcher:
             file.unlink()
             failures.append(f"{place.registry} {place.package}: SHA-256 is {found}, pinned is {sha256}; refused")
         raise InfrastructureError(
-            f"no place has the pinned source of {name}",
+            f"no registry has the pinned source of {name}",
             because="\n".join(failures),
             remedy="--server PATH takes any source tree that you have",
         )

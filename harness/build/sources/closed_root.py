@@ -77,9 +77,9 @@ def refuse_incomplete(root: Path, program: Path, target: Target) -> None:
             found = [place for place in places if place.is_file() and place.resolve().is_relative_to(kept)]
             if not found:
                 raise InfrastructureError(
-                    f"the packages lack {name}",
+                    f"the packages do not contain {name}",
                     where=str(root),
-                    because=f"{file.name} needs it, and would take that of this machine",
+                    because=f"{file.name} needs it, and would use the host's",
                 )
             if name not in seen:
                 seen.add(name)

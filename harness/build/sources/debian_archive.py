@@ -63,7 +63,7 @@ class Apt:
         """
         if not self.has_index and offline:
             raise InfrastructureError(
-                f"the cache has no index of {self.suite}", because="--offline allows no download", remedy=remedy
+                f"the cache has no index of {self.suite}", because="--offline forbids downloads", remedy=remedy
             )
         if not offline and self.index_age_seconds > INDEX_SECONDS:
             reader = f" for {self.architecture}" if self.architecture else ""

@@ -130,9 +130,9 @@ class SourcePackages:
     def _fetch(self, package: SourcePackage, into: Path) -> None:
         if self.offline:
             raise InfrastructureError(
-                f"the cache lacks the source of {package.title}",
+                f"the source of {package.title} is not in the cache",
                 where=str(self.cache.root),
-                because="--offline allows no download",
+                because="--offline forbids downloads",
                 remedy="run once without --offline",
             )
         words = ["source", "--download-only", "--only-source", f"{package.name}={package.version}"]

@@ -31,7 +31,7 @@ def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily, pack
         raise InfrastructureError(
             f"{family.title} does not run on {platform.machine()}",
             where=str(family.folder),
-            remedy=f"a machine of: {', '.join(package.hosts)}",
+            remedy=f"use a machine with one of these processors: {', '.join(package.hosts)}",
         )
     program = fetcher.tree(package.name, compiler.sha256, compiler.places) / package.program
     call = _call(cache, family, program)

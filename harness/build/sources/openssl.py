@@ -71,7 +71,9 @@ def provide_openssl(fetcher: Fetcher, tools: Toolchain) -> OpenSsl:
     cannot be fetched.
     """
     if why := why_none(tools):
-        raise UsageError(f"no TLS with {tools.name}", because=why, remedy="leave the target out, or the suite")
+        raise UsageError(
+            f"TLS is not available with {tools.name}", because=why, remedy="leave out the target or the suite"
+        )
     root = fetcher.packages(SUITE, tools.debian_architecture, PACKAGES)
     found = sorted(root.glob(f"usr/lib/*/{SHARED[0]}"))
     if len(found) != 1:

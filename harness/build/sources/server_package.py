@@ -131,9 +131,9 @@ class ServerPackages:
                 return
             if self.offline:
                 raise InfrastructureError(
-                    f"the cache lacks {package.title} for {architecture}",
+                    f"{package.title} for {architecture} is not in the cache",
                     where=str(self.cache.root),
-                    because="--offline allows no download",
+                    because="--offline forbids downloads",
                     remedy=f"plumb check --server {package.title}, without --offline",
                 )
             with self.progress.stage("fetch", f"fetching {package.title} for {architecture}, with its libraries"):

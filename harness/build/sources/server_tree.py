@@ -35,7 +35,7 @@ def known_server(
     if package := package_named(name):
         if not packages:
             raise UsageError(
-                f"{name} is a package, and this needs a source tree",
+                f"{name} is a package, but this command needs a source tree",
                 where="--server",
                 remedy=f"one of: {', '.join(catalog.servers)}; or plumb check --server {name}",
             )
@@ -49,7 +49,7 @@ def known_server(
     chosen = select("server", [name], catalog.servers)
     if len(chosen) > 1:
         raise UsageError(
-            f"'{name}' names {len(chosen)} servers", where="--server", remedy="one of: " + ", ".join(chosen)
+            f"'{name}' matches {len(chosen)} servers", where="--server", remedy="one of: " + ", ".join(chosen)
         )
     return catalog.servers[chosen[0]]
 
@@ -82,7 +82,7 @@ def _packaged(catalog: Catalog, fetcher: Fetcher, package: ServerPackage) -> Sou
     release = next((one for one in catalog.servers.values() if (one.family, one.version) == (family, version)), None)
     if release is None:
         raise UsageError(
-            f"{package.title} is built from {family} {version}, which is no release of the catalog",
+            f"{package.title} is built from {family} {version}, which is not a release in the catalog",
             where="--server",
             because="suites look up its features in its source",
             remedy="one of: " + ", ".join(catalog.servers),

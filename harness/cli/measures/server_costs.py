@@ -176,7 +176,9 @@ def _measured_on(
     paths = [name for name in filter(None, (*request.servers, request.against)) if name not in bench.catalog.servers]
     if len(paths) > 1:
         raise UsageError(
-            "workers receive the source of one server", where="--on", because=f"{' and '.join(paths)} are paths"
+            "workers can receive the source of only one server",
+            where="--on",
+            because=f"{' and '.join(paths)} are paths",
         )
 
     def word(server: str) -> str:

@@ -23,7 +23,7 @@ def script(command: click.Command, shell: str) -> str:
     """The script for a shell to read once. It calls `plumb` at every Tab, so it never becomes outdated."""
     kind = get_completion_class(shell)
     if kind is None:
-        raise InfrastructureError(f"this click has no completion for {shell}")
+        raise InfrastructureError(f"the installed click does not support completion for {shell}")
     return kind(command, {}, "plumb", "_PLUMB_COMPLETE").source()
 
 

@@ -167,12 +167,12 @@ class ProcessRegistry:
                 bufsize=0,
             )
         except OSError as error:
-            raise InfrastructureError("cannot start the watchdog of our processes", because=str(error)) from error
+            raise InfrastructureError("cannot start the process watchdog", because=str(error)) from error
         assert self._watchdog.stdin is not None
         try:
             self._watchdog.stdin.write("".join(self._all()).encode())
         except BrokenPipeError as error:
-            raise InfrastructureError("the watchdog of our processes ends at once", where=str(script)) from error
+            raise InfrastructureError("the process watchdog ends at once", where=str(script)) from error
 
     def _all(self) -> Iterator[str]:
         yield f"?{self._run}\n"
@@ -190,7 +190,7 @@ def _allow_files() -> None:
             soft = wanted
     if soft != resource.RLIM_INFINITY and soft < FILES_FLOOR:
         raise InfrastructureError(
-            f"the limit of open files is {soft}, {FILES_FLOOR} are needed",
+            f"the limit on open files is {soft}, but {FILES_FLOOR} are needed",
             because="with fewer, a server refuses clients, and the run would report that as its fault",
             remedy=f"ulimit -n {FILES_FLOOR}, as root if the hard limit is lower",
         )

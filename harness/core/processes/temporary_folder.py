@@ -59,7 +59,7 @@ def _place() -> str:
     try:
         usual = tempfile.gettempdir()
     except FileNotFoundError as error:
-        raise InfrastructureError("no folder for temporary files can be written", because=str(error)) from error
+        raise InfrastructureError("no folder for temporary files is writable", because=str(error)) from error
     places = [usual, os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", "/var/tmp"]  # noqa: S108 - folders are made there
     short = [place for place in places if place and len(os.fsencode(place)) <= SOCKET_PATH_BYTES - BELOW_BYTES]
     for place in short:

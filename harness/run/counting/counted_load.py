@@ -56,7 +56,9 @@ def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
         refuse_unknown_commands(workload, guest.ask)
         return _Load(guest, workload).round()
     except hiredis.ReplyError as error:
-        raise InconclusiveError(f"{workload.name}: an error reply is no figure", because=str(error)) from error
+        raise InconclusiveError(
+            f"{workload.name}: the server sent an error reply, so there is no figure", because=str(error)
+        ) from error
     except (GateError, ServerGoneError, OSError) as error:
         guest.settle()
         end = guest.detail or guest.evidence.log_tail(1)

@@ -62,7 +62,7 @@ def check_command(words: Sequence[str], environment: Mapping[str, str], folder: 
         interpreter = Path(os.fsdecode(first[2:].split()[0])) if first[2:].split() else Path("#!")
         if not (folder / interpreter).is_file():
             raise UsageError(
-                f"the interpreter of {name} is not there",
+                f"the interpreter of {name} does not exist",
                 where="PROGRAM",
                 because=f"its first line names {interpreter}",
             )

@@ -69,13 +69,13 @@ def prepare_tracing(cache: Cache, tools: Toolchain, runner: Runner, example: Pat
     """Compile the tracer for this machine (`tools`). `example`: a program of the target, whose header others share."""
     header = header_of(example)
     if header is None or runner.program is None:
-        raise UsageError(f"{runner.target.name} has no programs that an emulator runs", where="--target")
+        raise UsageError(f"no emulator runs programs for {runner.target.name}", where="--target")
     if header == header_of(Path(sys.executable)):
         raise UsageError(
-            f"programs of {runner.target.name} are programs of this machine",
+            f"programs for {runner.target.name} are host programs",
             where="--target",
             because="they cannot be distinguished from make, the shell and the emulator itself",
-            remedy="a machine with another processor, or plumb check, which runs servers",
+            remedy="use a machine with another processor, or plumb check, which runs servers",
         )
     variant = registry.variant(runner.target.emulator.qemu)
     others = variant.elf_machines if variant is not None else ()
@@ -107,9 +107,9 @@ def check_machine(tracing: Tracing, name: str, program: Path) -> None:
     if header is not None and header not in tracing.headers and header[1:] != (own or header)[1:]:
         target, expected = tracing.runner.target.name, described_header(tracing.headers[0])
         raise UsageError(
-            f"{name} is a program of another machine than {target}",
+            f"{name} is not a program for {target}",
             where="PROGRAM",
-            because=f"it is of {described_header(header)}, and those of {target} are of {expected}",
+            because=f"it is for {described_header(header)}, and programs for {target} are for {expected}",
             remedy="compile it for the target: plumb env --target " + target,
         )
 
@@ -156,7 +156,7 @@ def run_traced(
                 "the evidence of the command is gone",
                 where=str(cell),
                 because="something removed its folder while the command ran, as git clean does",
-                remedy="name a run folder outside of what the command removes: --run FOLDER",
+                remedy="name a run folder that the command does not remove: --run FOLDER",
             )
         if not status.is_file():
             raise _untraced(words[0], place, code)
@@ -174,7 +174,7 @@ def _untraced(program: str, place: Path, code: int) -> InfrastructureError:
         remedy = "run again; the command must not end processes that are not its own"
     elif not (place / "emulator").is_file():
         because = f"something removed {place}, which the tracer needs, while the command ran"
-        remedy = "have the command remove nothing in the folder of temporary files that is not its own"
+        remedy = "the command must not remove other programs' files from the folder for temporary files"
     else:
         because = f"the tracer ended with status {code}; its message is above"
         remedy = "allow ptrace(2) and seccomp(2) here: a container needs --cap-add=SYS_PTRACE"

@@ -67,7 +67,7 @@ class Interpreter:
     def _open(self) -> LineProcess:
         if self._dialogue is None:
             if shutil.which("tclsh") is None:
-                raise InfrastructureError("no tclsh", remedy="plumb doctor --install")
+                raise InfrastructureError("tclsh is not installed", remedy="plumb doctor --install")
             self._dialogue = LineProcess(self._command)
             answer = self._dialogue.read(last="over: TESTS", deadline_seconds=self._list_seconds)
             if answer.end != "complete":

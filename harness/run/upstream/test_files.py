@@ -195,8 +195,8 @@ def _refuse_old_tcl() -> None:
     version = result.text.strip()
     if tuple(int(part) for part in version.split(".") if part.isdigit()) < OLDEST_TCL:
         raise UsageError(
-            f"tclsh is of version {version}, which is too old",
+            f"tclsh {version} is too old",
             where="tclsh",
-            because=f"upstream's tests run under version {'.'.join(map(str, OLDEST_TCL))} or later here",
+            because=f"Plumbline runs upstream's tests under version {'.'.join(map(str, OLDEST_TCL))} or later",
             remedy="apt-get install tcl",
         )

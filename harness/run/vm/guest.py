@@ -75,7 +75,7 @@ class VirtualMachine:
     def take_port(self) -> int:
         """Reserve a port of the machine for one more server. Raises InfrastructureError when all are taken."""
         if not self._free_ports:
-            raise InfrastructureError(f"a machine has room for {len(PORTS)} servers at once", where=str(self.folder))
+            raise InfrastructureError(f"a machine can run only {len(PORTS)} servers at a time", where=str(self.folder))
         return self._free_ports.pop(0)
 
     def give_back(self, port: int) -> None:

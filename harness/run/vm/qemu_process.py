@@ -167,7 +167,7 @@ class QemuProcess:
         machine = self.image.kernel.spec.machine
         if shutil.which(machine.emulator) is None:
             raise InfrastructureError(
-                f"no {machine.emulator} on this machine", remedy=toolchain.install_command(machine.packages)
+                f"{machine.emulator} is not installed", remedy=toolchain.install_command(machine.packages)
             )
         folder = Path(tempfile.mkdtemp(dir=self._sockets))
         self._socket_folder = folder

@@ -143,7 +143,7 @@ class CampaignFolder:
         wanted, has = {job.key for job in record.jobs}, {job.key for job in stored.record.jobs}
         if wanted != has:
             raise UsageError(
-                "the folder has another campaign",
+                "the folder belongs to another campaign",
                 where=str(path),
                 because=_difference(stored.record, record),
                 remedy="name a new folder, or repeat the command that began it: plumb "
@@ -201,7 +201,7 @@ class CampaignFolder:
         unfinished.mkdir(parents=True)
         try:
             if report.key != job.key:
-                raise InconclusiveError("a result is another job's", where=job.name, because=report.key)
+                raise InconclusiveError("a result belongs to another job", where=job.name, because=report.key)
             if job.cells and not report.archive:
                 raise InconclusiveError("a result has no run folder", where=job.name)
             if report.archive:

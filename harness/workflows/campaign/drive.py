@@ -122,11 +122,11 @@ class Drive:
                 self._begin_again(str(error))
                 if time.monotonic() - lost > self._patience:
                     raise InfrastructureError(
-                        "no scheduler",
+                        "the scheduler cannot be reached",
                         where=self.cluster.address,
                         because=str(error),
-                        remedy="start it, and repeat the command: what has arrived is kept in "
-                        f"{self.folder.path}. plumb campaign scheduler CLUSTER.toml",
+                        remedy="start it (plumb campaign scheduler CLUSTER.toml) and repeat the command: results that "
+                        f"have arrived are kept in {self.folder.path}",
                     ) from error
 
     def _put_trees(self) -> None:
@@ -166,7 +166,7 @@ class Drive:
             self._jobs.give_back(jobs[name], first=True)
         if lost or self._workers:
             self.folder.note("scheduler", why=why[:200])
-            self.say(f"the scheduler is gone: {len(lost)} jobs are given again")
+            self.say(f"the scheduler is gone: {len(lost)} jobs are submitted again")
         self._lost_with_scheduler = set()
         self._workers.forget()
 

@@ -49,7 +49,7 @@ def check_run(folder: Path, job: CampaignJob) -> None:
     has = {(cell.target, cell.suite) for cell in judged.cells}
     if wanted != has:
         strange = ", ".join("/".join(place) for place in sorted(wanted ^ has))
-        raise InconclusiveError("a result has other cells than its job", where=job.name, because=strange)
+        raise InconclusiveError("a result's cells are not those of its job", where=job.name, because=strange)
     for cell in record.cells:
         place = folder / cell.target / cell.suite
         for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal)):

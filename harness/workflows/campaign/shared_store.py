@@ -119,5 +119,5 @@ def _unusable(url: str, error: Exception) -> InfrastructureError:
         "the shared store cannot be used",
         where=url,
         because=f"{type(error).__name__}: {error}",
-        remedy="name a folder or a URL that every machine of the campaign may write: `store` in the cluster's file",
+        remedy="name a folder or a URL that every machine of the campaign can write to: `store` in the cluster's file",
     )

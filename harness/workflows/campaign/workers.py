@@ -134,7 +134,7 @@ class Workers:
         if others and len(others) == len(self._at) and waited > self._strangers_patience:
             versions = ", ".join(sorted({worker.version or "none" for worker in others}))
             raise InfrastructureError(
-                "every worker is of another version",
+                "every worker has another version",
                 where=self._cluster.address,
                 because=f"the campaign has Plumbline {self.version}, the workers have {versions}",
                 remedy="give the workers this checkout and start them again: plumb campaign worker CLUSTER.toml",

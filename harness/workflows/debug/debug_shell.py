@@ -111,7 +111,7 @@ def debuggable(catalog: Catalog, name: str) -> Target:
         why = "a machine's gdb stub sees its kernel but no programs"
     if why:
         remedy = f"plumb shell {target.userland or 'native'}"
-        raise UsageError(f"no shell on {target.name}", where="TARGET", because=why, remedy=remedy)
+        raise UsageError(f"plumb shell does not support {target.name}", where="TARGET", because=why, remedy=remedy)
     return target
 
 

@@ -173,8 +173,8 @@ def held_child(guest: VmGuest, machine: Machine, workload: BenchWorkload) -> int
         if not alive:
             raise InconclusiveError(
                 f"{workload.name}: the child ended before the first request",
-                because="it takes a moment to stop it",
-                remedy="more keys keep it busy",
+                because="stopping it takes a moment",
+                remedy="use more keys, which keep it busy longer",
             )
         pid, state = alive[0]
         if state in STOPPED_STATES:

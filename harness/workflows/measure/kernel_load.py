@@ -99,7 +99,9 @@ def latencies_in(output: str) -> dict[str, float]:
 def refuse_error_replies(workload: BenchWorkload, output: str) -> None:
     """Raise InconclusiveError if redis-cli printed an error reply: `--no-raw` quotes every other one."""
     if error := re.search(r"^\(error\) .*", output, re.MULTILINE):
-        raise InconclusiveError(f"{workload.name}: an error reply is no figure", because=error[0])
+        raise InconclusiveError(
+            f"{workload.name}: the server sent an error reply, so there is no figure", because=error[0]
+        )
 
 
 def calls_in(stats: Mapping[str, str], workload: BenchWorkload) -> int:

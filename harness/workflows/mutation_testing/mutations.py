@@ -99,7 +99,7 @@ def plant(mutation: Planted, tree: Path, into: Path) -> None:
         file = into / edit.file
         where = f"{mutation.name}: {edit.file}"
         if not file.is_file():
-            raise UsageError("the mutation's file is not there", where=where, because=f"the tree is {tree}")
+            raise UsageError("the mutation's file does not exist", where=where, because=f"the tree is {tree}")
         text = file.read_bytes()
         start = _only(text, edit.after, where) + len(edit.after.encode()) if edit.after else 0
         if not edit.after:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 RANKS: tuple[Rank, ...] = typing.get_args(Rank)
 REMEDIES: dict[Rank, str] = {
     "start": "it dies before it answers: nothing else can be tried on hardware until this is fixed",
-    "fault": "copy the bytes with memcpy into a local, or align what is pointed to",
-    "value": "bytes that are stored or sent need one fixed order and width; the replay compares with the native build",
-    "strict": "portable C aligns it: the next compiler, or -O3, may choose an instruction that traps",
+    "fault": "copy the bytes with memcpy into a local, or align the data that the pointer refers to",
+    "value": "bytes that are stored or sent need a fixed order and width; the replay compares with the native build",
+    "strict": "portable C requires alignment here: the next compiler, or -O3, may choose an instruction that traps",
 }
 _LINKING = {
-    "-latomic": "LDLIBS or FINAL_LIBS += -latomic: this compiler makes library calls of 64-bit atomics",
+    "-latomic": "LDLIBS or FINAL_LIBS += -latomic: this compiler turns 64-bit atomics into library calls",
     "-fcommon": "CFLAGS += -fcommon, or `extern` in the header: GCC 10 and later do not merge tentative definitions",
 }
 

@@ -134,8 +134,8 @@ def refuse_own_list(known: Path, path: Path) -> None:
     """Raise UsageError for `--known` with the checkout's own list: there, entries of the change would count."""
     if known.resolve() == (path / tree_list.IN_TREE).resolve():
         raise UsageError(
-            "the checkout's own list counts by itself",
+            "the checkout's own list needs no --known",
             where=f"--known {known}",
-            because="named here, it would also excuse findings by entries that only the change has",
+            because="if named here, entries that only the change adds would also excuse findings",
             remedy="leave --known out",
         )

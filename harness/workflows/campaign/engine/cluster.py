@@ -99,7 +99,7 @@ def read_file(path: Path, *, insecure: bool) -> Cluster:
         for name in (CERTIFICATE, KEY):
             if not (keys / name).is_file():
                 raise UsageError(
-                    "the cluster's keys are not there",
+                    "the cluster's keys are missing",
                     where=str(keys / name),
                     remedy=f"copy the folder from a machine that has it, or make it: plumb campaign keys {keys}",
                 )
@@ -147,7 +147,7 @@ def make_keys(folder: Path) -> None:
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     if (folder / KEY).exists():
-        raise UsageError("there are keys already", where=str(folder / KEY), remedy="name another folder")
+        raise UsageError("the folder already contains keys", where=str(folder / KEY), remedy="name another folder")
     folder.mkdir(0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plumbline-cluster")])
@@ -194,7 +194,7 @@ def require_engine() -> None:
 
     if missing := [name for name in ("distributed", "fsspec", "cryptography") if not importlib.util.find_spec(name)]:
         raise InfrastructureError(
-            "campaigns need packages that are optional",
-            because=f"this Python has no {', '.join(missing)}",
+            "campaigns need optional packages",
+            because=f"missing from this Python: {', '.join(missing)}",
             remedy="pip install 'plumbline[cluster]'",
         )

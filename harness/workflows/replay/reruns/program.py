@@ -31,7 +31,7 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
     launch = reproducer.launch.as_executed()
     if not Path(launch.folder).is_dir() or ("/" in launch.file and not (Path(launch.folder) / launch.file).is_file()):
         raise UsageError(
-            "the program of the finding is not there any more",
+            "the finding's program no longer exists",
             where=launch.file,
             because=f"it ran in {launch.folder}",
             remedy=f"build it again: plumb exec --target {reproducer.target} -- COMMAND",
@@ -39,9 +39,9 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
     sysroot = Path(launch.sysroot) if launch.sysroot else None
     if sysroot is not None and not sysroot.is_dir():
         raise UsageError(
-            "the root folder of the target's programs is not there any more",
+            "the root folder of the target's programs no longer exists",
             where=launch.sysroot,
-            remedy="make it again, where it was",
+            remedy="recreate it in the same place",
         )
     requests = place / program_launch.INPUT
     if launch.requests is not None:
