@@ -32,7 +32,7 @@ from harness.run.upstream.stage import Stage
 from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
 from harness.workflows.preparation.upstream_selection import UpstreamSelection, select_upstream
 from harness.workflows.workbench import Workbench
-from tests import fakes
+from tests import cells, fakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -161,6 +161,23 @@ proc create_random_dataset {count command} {
 test "looks at replies" {begin 0; list [create_random_dataset 2 lpush] [counted]} {{lpush lpush} {{lpush 2}}}
 """
 
+PRINTS = """
+file mkdir tests/tmp/server.1 tests/tmp/node
+set file [open tests/tmp/server.1/stdout w]
+puts $file printed
+close $file
+file copy tests/tmp/server.1/stdout tests/tmp/node/stdout
+proc cleanup {} {
+    foreach pid [expr {[info exists ::pids] ? $::pids : {}}] {set ::ended $pid}
+    file delete -force tests/tmp/server.1
+    foreach dir [expr {[info exists ::dirs] ? $::dirs : {}}] {file delete -force $dir}
+}
+test "the helper removes nothing" {cleanup; file exists tests/tmp/server.1/stdout} 1
+set ::pids 7
+set ::dirs tests/tmp/node
+test "nodes are ended" {cleanup; list $::ended [file exists tests/tmp/node/stdout]} {7 1}
+"""
+
 UTILITIES = """
 proc test_block {name code} {
     if {[catch {uplevel 1 $code} error]} {
@@ -197,6 +214,7 @@ def tree(tmp_path: Path) -> Path:
     (tests / "unit" / "nodes.tcl").write_text(NODES, "utf-8")
     (tests / "unit" / "valkey.tcl").write_text(VALKEY, "utf-8")
     (tests / "unit" / "fills.tcl").write_text(FILLS, "utf-8")
+    (tests / "unit" / "prints.tcl").write_text(PRINTS, "utf-8")
     (tests / "unit" / "second.tcl").write_text("test hangs {after 100000}\n", "utf-8")
     (tests / "unit" / "moduleapi" / "hooks.tcl").write_text("", "utf-8")
     (tests / "cluster" / "run.tcl").write_text("", "utf-8")
@@ -319,6 +337,39 @@ def test_commands_that_only_fill_a_server_travel_together(stage: Stage, tmp_path
     }
     assert [test.sent for test in done.journal.tests if test.name == "refused"] == ["LPUSH key 149"]
     assert len(done.journal.tests) == 5
+
+
+def test_what_servers_printed_is_still_there_when_upstream_has_cleaned_up(stage: Stage, tmp_path: Path) -> None:
+    done = run(stage, "unit/prints", tmp_path)
+    assert {test.name: test.reported for test in done.journal.tests} == {
+        "the helper removes nothing": "ok",
+        "nodes are ended": "ok",
+    }
+
+
+@pytest.mark.parametrize(
+    ("detector", "left"), [("", ["faults.jsonl.counts"]), ("ubsan", ["faults.jsonl.counts", "log"])]
+)
+def test_a_log_that_is_gone_is_missed_where_a_detector_writes_to_it(
+    stage: Stage, tmp_path: Path, detector: str, left: list[str]
+) -> None:
+    target = fakes.target(detector=detector)
+    cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(target))
+    folder = tmp_path / "home" / "guest-1"
+    for gone in (False, True):
+        collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
+        output = tmp_path / "printed"
+        output.write_bytes(b"something\n")
+        words = ["7", "0", str(stage.folder), str(output), "0", "", "0", "server", ""]
+        fakes.write(folder / "launch", "\0".join(words))
+        if gone:
+            output.unlink()
+        journal = Journal(tests=[], outside=[], done=True)
+        collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
+        (event,) = collected.ended
+        assert list(event.left) == left
+        assert (folder / "log").is_file() == (bool(detector) and not gone)
+        shutil.rmtree(folder)
 
 
 def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher: Path) -> None:

@@ -13,7 +13,7 @@ from harness.core.model import Record
 from harness.record import cell_events, fault_log
 from harness.run.servers.endings import ServerEnd, describe_exit
 from harness.run.upstream.journal import FAILED
-from harness.run.upstream.launches import Launch, log_of, read_launches
+from harness.run.upstream.launches import Launch, is_whole, log_of, read_launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.journal import UpstreamTest
     from harness.run.upstream.results import UpstreamVerdict
 
+LOG = "log"
 LOG_BYTES = 4 << 20
 """The size of the end of a server's log that is kept."""
 EXCERPT_LINES = 15
@@ -72,6 +73,8 @@ class UpstreamEvidence:
         self._processes: list[StartedProcess] = []
         self._seen = {launch.guest for home in homes for launch in read_launches(home)}
         self._runs = 0
+        self._reports = bool(cell.runner.target.emulator.detector)
+        """Whether what a process prints has the reports of a detector."""
         self._own_clients = cell.upstream is not None and cell.upstream.target_clients
 
     @property
@@ -93,10 +96,10 @@ class UpstreamEvidence:
         failed = {number for _, test in tests if test.reported in FAILED for number in test.servers}
         for process in self._new():
             self._processes.append(process)
-            # The log contains a detector's reports.
-            reports = bool(self._cell.runner.target.emulator.detector)
-            if reports or process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed:
-                (process.launch.folder / "log").write_bytes(log_of(process.launch)[-LOG_BYTES:])
+            wanted = process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed
+            # Without its log nobody knows whether a detector reported anything.
+            if is_whole(process.launch) if self._reports else wanted:
+                (process.launch.folder / LOG).write_bytes(log_of(process.launch)[-LOG_BYTES:])
             self.ended.append(self._end_of(process, tests))
         self._runs += 1
 
@@ -133,7 +136,7 @@ class UpstreamEvidence:
             test=self._name(item) if item else "",
             target=process.target,
             pid=process.launch.pid,
-            left=(fault_log.ledger_of(process.launch.folder / fault_log.NAME).name,),
+            left=(fault_log.ledger_of(process.launch.folder / fault_log.NAME).name, *([LOG] if self._reports else [])),
             announced=test.announced if test is not None else (),
             unanswered=(test.sent,) if test is not None and test.sent and process.crashed else (),
             upstream=True,
@@ -172,7 +175,7 @@ class UpstreamEvidence:
     def log_excerpt(self, verdict: UpstreamVerdict) -> str:
         """The end of what the server of a failed test logged during the test; empty if there is none."""
         server, shown = self._server_of(verdict), verdict.shown
-        log = server.launch.folder / "log" if server is not None else None
+        log = server.launch.folder / LOG if server is not None else None
         if shown is None or log is None or not log.is_file():
             return ""
         # Upstream's tests write this line to the logs of their servers.

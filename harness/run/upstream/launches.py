@@ -114,6 +114,11 @@ def own_log(launch: Launch) -> Path | None:
     return launch.working_folder / settings.get("dir", ".") / settings["logfile"]
 
 
+def is_whole(launch: Launch) -> bool:
+    """Whether the files that took the program's output are still there."""
+    return all(path.is_file() for path, _ in launch.outputs)
+
+
 def log_of(launch: Launch) -> bytes:
     """The program's output since it started, and its own log."""
     parts = []

@@ -247,6 +247,15 @@ proc ::plumb::spawn_instance {original type port args} {
     tailcall $original $type $port {*}$args
 }
 
+# Before 5.0, or 6.0 for nodes, upstream cannot be told to keep what its servers printed (--dont-clean). What it removes at
+# its end has the reports of a detector, and the complaints of an emulator.
+proc ::plumb::cleanup {original args} {
+    if {![info exists ::pids]} return
+    # The programs for nodes also end them here.
+    set ::dirs {}
+    tailcall $original {*}$args
+}
+
 # The programs that run the tests of clusters and sentinels call this at their end; test_helper.tcl reports `done`.
 proc ::plumb::end_tests {original args} {
     note done
@@ -394,6 +403,7 @@ set ::plumb::stand_ins {
     wait_for_log_messages wait_for_log_messages
     exec_instance exec_instance
     spawn_instance spawn_instance
+    cleanup cleanup
     end_tests end_tests
     redis::__dispatch__ dispatch
     valkey::__dispatch__ dispatch
