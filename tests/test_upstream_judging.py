@@ -186,6 +186,16 @@ def test_a_crash_on_purpose_explains_no_failure(stored: UpstreamRun) -> None:
     assert set(found(stored)) == {"wrong-result-integration_logging_Abort"}
 
 
+@pytest.mark.parametrize("whole", ["integration/logging::(the whole file)", "integration/logging::Later"])
+def test_a_crash_on_purpose_explains_no_test_without_a_result(stored: UpstreamRun, whole: str) -> None:
+    announced = (f"command: kill -SIGABRT {fakes.PID}",)
+    stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Abort", announced=announced)
+    stored.passed("integration/logging::Abort", announced=announced)
+    stored.failed(whole, "no result: the file ended before it", blocked=True, blocked_by="guest-1")
+    findings, verdicts = judged(stored)
+    assert (findings, verdicts["armv5/bitops"]) == ([], "UNKNOWN")
+
+
 def test_a_test_without_a_result_makes_the_cell_unknown(stored: UpstreamRun) -> None:
     stored.passed("unit/a::one")
     stored.failed("unit/a::two", "no result", doubt="no result: the file ended before it")

@@ -81,13 +81,7 @@ class Evidence:
         found += self._from_ends()
         for why in program_doubts(self._cell):
             self._doubt(why)
-        for test in self._tests:
-            if test.outcome == "failed" and not test.doubt and not self._is_explained(test):
-                if test.blocked:
-                    self.unexplained.append(test.message)
-                else:
-                    found.append(from_failure(self._record, self._cell, self._with_its_server(test)))
-        return found
+        return found + self._from_failures()
 
     def _guest_folders(self) -> list[tuple[Path, CellRecord]]:
         """The folders of the cell's guests, and of its peers on other targets, each with a record of its target."""
@@ -219,6 +213,20 @@ class Evidence:
             return from_program_end(where, folder, end.signal, owner)
         return from_end(self._run, where, folder, event, owner)
 
+    def _from_failures(self) -> list[Sighting]:
+        found = []
+        for test in self._tests:
+            if test.outcome != "failed" or test.doubt or self._is_explained(test):
+                continue
+            if test.blocked_by in self._deliberate:
+                # The same crash keeps no test from running on this machine.
+                self._doubt(f"{test.name}: {test.message} (a test before it crashed {test.blocked_by} on purpose)")
+            elif test.blocked:
+                self.unexplained.append(test.message)
+            else:
+                found.append(from_failure(self._record, self._cell, self._with_its_server(test)))
+        return found
+
     def _is_explained(self, test: TestEvent) -> bool:
         """Whether a test failed because one of its own servers had ended, which is a separate sighting.
 
@@ -229,7 +237,7 @@ class Evidence:
         bad = [event for event in self._guests if event.end != "stopped" and not event.stopping]
         ended = [event for event in bad if event.name not in self._deliberate]
         if test.blocked_by:
-            return any(event.name == test.blocked_by for event in bad)
+            return any(event.name == test.blocked_by for event in ended)
         if test.blocked:
             return any(event.end in {"start-failed", "hang"} and not event.test for event in ended)
         return any(
