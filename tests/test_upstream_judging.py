@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from harness.core import json_codec
 from harness.judge.upstream_tests.tally import tallies
-from harness.record import cell_events, run_folder
+from harness.record import cell_events, fault_log, run_folder
 from harness.report.formats import upstream_tests
 from tests import fakes
 from tests.fakes import fault
@@ -48,9 +49,15 @@ class UpstreamRun(StoredRun):
         announced: tuple[str, ...] = (),
     ) -> None:
         """A server that a test started, with at most one fault, and how it ended."""
-        (self.cell("armv5", SUITE) / name).mkdir(parents=True, exist_ok=True)
+        note = "\0".join([str(fakes.PID), "1", "/t", "/t/out", "0", "/t/err", "0", "src/redis-server", ""])
+        fakes.write(self.cell("armv5", SUITE) / name / "launch", note)
         if record is not None:
             self.fault("armv5", SUITE, name, record)
+        if ended_by:
+            number = int(signal.Signals[ended_by])
+            end = json_codec.encode(fault_log.ProcessEnd(event="end", pid=fakes.PID, signal=number, status=0))
+            with (self.cell("armv5", SUITE) / name / fault_log.NAME).open("ab") as log:
+                log.write(end + b"\n")
         event = cell_events.GuestEvent(
             name=name,
             end="signal" if ended_by else "stopped",
@@ -94,6 +101,19 @@ def test_a_fault_is_a_finding_even_where_the_test_passed(stored: UpstreamRun) ->
     stored.started("guest-1", record=fault(pc=pc), ended_by="SIGBUS", test="unit/bitops::BITOP")
     stored.passed("unit/bitops::BITOP", guests={"guest-1": (0, 1)})
     assert set(found(stored)) == {"alignment-bitopCommand-load"}
+
+
+def test_a_detectors_report_belongs_to_the_test_during_which_its_server_ended(stored: UpstreamRun) -> None:
+    """A replay of the finding runs that test's file. Without a test it would start a server and ask it nothing."""
+    stored.detectors["armv5"] = "ubsan"
+    stored.started("guest-1", test="unit/bitops::BITOP")
+    fakes.write(
+        stored.cell("armv5", SUITE) / "guest-1" / "log", "bitops.c:7:3: runtime error: shift exponent 32 is too large\n"
+    )
+    stored.passed("unit/bitops::BITOP")
+    (finding,) = found(stored).values()
+    assert (finding.witnesses[0].test, finding.command) == ("unit/bitops::BITOP", "")
+    assert reproducer(finding).upstream == "unit/bitops::BITOP"
 
 
 def test_what_a_crash_hinders_is_no_finding_and_what_it_does_not_is_one(stored: UpstreamRun) -> None:

@@ -176,15 +176,17 @@ class Evidence:
             for end in log.ends.values()
             if end.signal in fault_log.CRASHES and end.pid not in {event.pid, *recorded}
         ]
-        of_end = from_program_end if (guest / program_launch.LAUNCH).is_file() else from_child_end
-        return [of_end(where, guest, end.signal, alone) for end in fatal]
+        of_end = from_program_end if _is_program(guest, event) else from_child_end
+        return [of_end(where, guest, end.signal, alone or self._test_of_end(event)) for end in fatal]
 
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         found = []
+        event = next((one for one in self._guests if one.name == guest.name), None)
         for report in _reports(guest / "log", self._run.machines[where.target].emulator.detector):
             # No detector delays its reports, so the offset identifies the test during which the error happened.
             test = alone or next(
-                (t for t in self._tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to), None
+                (t for t in self._tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to),
+                self._test_of_end(event),
             )
             found.append(from_report(where, guest, report, test, self._tests))
             if report.fatal:
@@ -209,7 +211,7 @@ class Evidence:
 
     def _from_end(self, where: CellRecord, folder: Path, event: GuestEvent, owner: TestEvent | None) -> Sighting:
         end = stored_run.read_fault_log(folder / fault_log.NAME).ends.get(event.pid)
-        if (folder / program_launch.LAUNCH).is_file() and end is not None:
+        if _is_program(folder, event) and end is not None:
             return from_program_end(where, folder, end.signal, owner)
         return from_end(self._run, where, folder, event, owner)
 
@@ -268,6 +270,11 @@ class Evidence:
             preloads=event.preloads,
             tls=event.tls,
         )
+
+
+def _is_program(guest: Path, event: GuestEvent) -> bool:
+    """Whether a guest is a program below a command. Servers of the release's own tests have a note of that name too."""
+    return not event.upstream and (guest / program_launch.LAUNCH).is_file()
 
 
 def _reports(log: Path, kind: str) -> list[Report]:
