@@ -123,6 +123,23 @@ def test_a_finding_of_a_request_that_nobody_recorded_is_not_gone() -> None:
         assert recurrence(whole, LIVES).outcome == "gone"
 
 
+@pytest.mark.parametrize(
+    ("finding", "outcome"),
+    [
+        (msgspec.structs.replace(UBSAN, command="(while starting)"), "gone"),
+        (msgspec.structs.replace(UBSAN, command="(while stopping)"), "gone"),
+        (msgspec.structs.replace(UBSAN, command="(between tests)"), "unknown"),
+        (msgspec.structs.replace(CRASH, finding="crash-child_SIGABRT"), "unknown"),
+    ],
+)
+def test_a_server_that_is_only_started_and_stopped_does_not_do_what_it_did_between_tests_or_in_a_child(
+    finding: Reproducer, outcome: str
+) -> None:
+    assert recurrence(finding, LIVES).outcome == outcome
+    sent = msgspec.structs.replace(finding, chunks=[chunk("request", b"BGSAVE")])
+    assert recurrence(sent, LIVES).outcome == "gone"
+
+
 @pytest.mark.parametrize("finding", [UNIT, ENDED_UNIT, SELFTEST])
 def test_of_a_unit_that_gets_to_its_end_the_finding_is_gone(finding: Reproducer) -> None:
     assert recurrence(finding, unit(lines=("k: 2", "end u"))) == Recurrence(outcome="gone")

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from harness.judge.reproducer import Reproducer
+from harness.core.finding import Reproduction
+from harness.judge.reproducer import ReplayedProgram, Reproducer
 from harness.protocol.command_stream import from_text, text_of, wire
+from harness.record import cell_events, event_log, fault_log
+from harness.record.run_record import CellRecord
 from harness.record.transcript import Chunk
+from harness.run.programs.traced_command import CommandEnd
 from harness.run.server_process import Guest
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
+from harness.workflows.replay.recurrence import recurrence
+from harness.workflows.replay.reruns import program
 from harness.workflows.replay.reruns.server import run_server
+from harness.workflows.replay.reruns.upstream import left_in, observed
 from tests import fakes
+from tests.reproducers import reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +48,13 @@ while True:
 
 
 def replayed(
-    folder: Path, act: str, *, start: str = "", records: str = "", timeout_multiplier: float = 1.0
+    folder: Path,
+    act: str,
+    *,
+    start: str = "",
+    records: str = "",
+    timeout_multiplier: float = 1.0,
+    again: Reproduction | None = None,
 ) -> ReplayedRun:
     """A fresh guest is sent one request, and does `act`."""
     build = fakes.build(folder / "build")
@@ -48,7 +62,7 @@ def replayed(
     fakes.write(build.server_binary, program, mode=0o755)
     request = Chunk(connection=1, direction="request", data=base64.b64encode(b"GET k\r\n").decode())
     due = Chunk(connection=1, direction="reply", data=base64.b64encode(b"$-1\r\n").decode())
-    reproducer = Reproducer(
+    asked = Reproducer(
         finding="crash-x",
         kind="crash",
         function="",
@@ -59,6 +73,7 @@ def replayed(
         emulator="pinned",
         chunks=[request, due, request],
         detector="process",
+        again=again,
     )
     guest = Guest(
         ServerSpec(build=build, version=(7, 0, 15), files={}),
@@ -72,7 +87,7 @@ def replayed(
     def nobody() -> Guest:
         raise AssertionError("neither an oracle nor a bare server is asked for")
 
-    return run_server(guest, reproducer, nobody, nobody)
+    return run_server(guest, asked, nobody, nobody)
 
 
 @pytest.fixture
@@ -209,3 +224,87 @@ def test_a_failed_tests_answers_are_known_if_it_had_one_connection() -> None:
     asked = wire(from_text("TIME"))
     assert recorded_replies(sent((1, ">", asked), (1, "<", b"+a\r\n:"), (1, "<", b"5\r\n"))) == [b"a", 5]
     assert recorded_replies(sent((1, ">", asked), (1, "<", b":5\r\n"), (2, ">", asked))) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "file", "outcome"),
+    [
+        ("$2\\r\\nab\\r\\n", "", "reproduced"),
+        ("$2\\r\\ncd\\r\\n", "", "gone"),
+        ("$-1\\r\\n", "", "unknown"),
+        ("-ERR unknown command\\r\\n", "", "unknown"),
+        ("-ERR cannot save\\r\\n", "given", "unknown"),
+        ("+OK\\r\\n", "given", "gone"),
+    ],
+)
+def test_wrong_bytes_are_gone_only_where_a_reply_or_a_file_could_have_had_them(
+    short: Path, reply: str, file: str, outcome: str
+) -> None:
+    """The file was there before: a server that refuses to write it shows nothing."""
+    fakes.write(short / "guest-1" / "given", "cd")
+    again = Reproduction(target="armv5", requests=("DUMP k",), wrong=b"ab".hex(), file=file)
+    observation = replayed(short, f'client.sendall(b"{reply}")', again=again).observation
+    finding = reproducer(kind="wrong-result", function="", detector="suite", again=again)
+    assert recurrence(finding, observation).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("test", "outcome"),
+    [
+        ({"outcome": "passed"}, "gone"),
+        ({"outcome": "failed", "message": "Expected 1"}, "reproduced"),
+        ({"outcome": "failed", "message": "no result", "doubt": "no result"}, "unknown"),
+        ({"outcome": "failed", "message": "I/O error", "blocked": True, "blocked_by": "guest-1"}, "unknown"),
+        ({"outcome": "skipped", "message": "Skipped: it does not pass on this machine either: Expected 1"}, "unknown"),
+    ],
+)
+def test_a_test_of_the_releases_own_tells_that_a_finding_is_gone_only_if_it_passed(
+    test: dict[str, Any], outcome: str
+) -> None:
+    name = "unit/a::one"
+    event = cell_events.TestEvent(name="item", seconds=0.1, upstream=name, **test)
+    record = CellRecord(target="armv5", suite="upstream", seconds=1.0)
+    for finding in (
+        reproducer(kind="wrong-result", function="", detector="suite", upstream=name),
+        reproducer(upstream=name),
+    ):
+        due = "gone" if finding.kind == "alignment" and outcome == "reproduced" else outcome
+        assert recurrence(finding, observed(name, record, [event])).outcome == due
+    assert recurrence(reproducer(upstream=name), observed(name, record, [])).outcome == "unknown"
+
+
+def test_the_reports_of_a_detector_and_lost_records_are_seen_in_a_file_of_the_releases_own_tests(short: Path) -> None:
+    name = "unit/a::one"
+    log = event_log.EventLog(short / event_log.NAME)
+    log.append(cell_events.TestEvent(name="item", outcome="passed", seconds=0.1, upstream=name))
+    record = CellRecord(target="native-ubsan", suite="upstream", seconds=1.0)
+    guest = short / "guest-1"
+    fakes.write(guest / "log", "bitops.c:7:3: runtime error: shift exponent 32 is too large\n")
+    seen = left_in(short, name, record, detector="ubsan")
+    assert [(report.detector, report.kind) for report in seen.reports] == [("ubsan", "undefined-shift")]
+    assert (left_in(short, name, record, detector="").reports, seen.observation.cut) == ([], "")
+    fakes.write(guest / fault_log.NAME, '{"event":"fault"')
+    assert "ends in the middle of a line" in left_in(short, name, record, detector="ubsan").observation.cut
+
+
+@pytest.mark.parametrize(
+    ("ends", "log", "code", "outcome"),
+    [
+        ("7 exited 0", '{"event":"end","pid":7,"signal":0,"status":0}\n', 0, "gone"),
+        ("7 killed 9", "", -9, "unknown"),
+        ("7 killed 14", "", -14, "unknown"),
+        ("7 exited 1", "", 1, "unknown"),
+    ],
+    ids=["to its end", "killed", "killed by its own alarm", "never run by the emulator"],
+)
+def test_a_program_that_did_not_get_to_its_end_does_not_tell_that_a_finding_is_gone(
+    short: Path, ends: str, log: str, code: int, outcome: str
+) -> None:
+    launch = ReplayedProgram(words=["p"], program="/p", file="/p", folder="/", environment={})
+    guest = short / "guest-1"
+    fakes.write(guest / "launch", "7 1 / /p /p 1 p ".replace(" ", "\0"))
+    fakes.write(guest / "ends", f"{ends}\n")
+    fakes.write(guest / fault_log.NAME, log)
+    finding = reproducer(launch=launch, command="p")
+    observation = program.observed(short, finding, launch, CommandEnd(code=code, seconds=1.0)).observation
+    assert recurrence(finding, observation).outcome == outcome

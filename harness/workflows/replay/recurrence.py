@@ -239,12 +239,17 @@ def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
     return bad or _not_asked(reproducer)
 
 
+_UNASKED = ("", "(while starting)", "(while stopping)")
+"""When a server needs no request. Between tests it may do what earlier requests wanted."""
+_CHILD = "crash-child_"
+"""How the id of a child process' death begins. Servers fork on request; which one it was is not always recorded."""
+
+
 def _not_asked(reproducer: Reproducer) -> str:
     """Why the server was not asked what showed the finding: a damaged run may have lost its requests."""
     sent = any(chunk.direction == "request" for chunk in reproducer.chunks)
     otherwise = reproducer.again is not None or reproducer.launch is not None or bool(reproducer.upstream)
-    # Words in parentheses are no request, such as `(while starting)`.
-    asked = bool(reproducer.command) and not reproducer.command.startswith("(")
+    asked = reproducer.command not in _UNASKED or reproducer.finding.startswith(_CHILD)
     return "the reproducer has no requests" if asked and not sent and not otherwise else ""
 
 

@@ -14,7 +14,7 @@ from harness.run.programs.traced_command import run_traced
 from harness.run.servers.endings import describe_exit
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.replay.recurrence import Observation
-from harness.workflows.replay.reruns.replayed_run import ReplayedRun
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun, why_from_outside
 
 if TYPE_CHECKING:
     from harness.judge.reproducer import ReplayedProgram, Reproducer
@@ -63,29 +63,37 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
         log=log,
     )
     table = symbols.Symbols(setup.toolchain.triple, "", symbols.OwnProgram(path=launch.program, folder=launch.folder))
-    return _observed(place, reproducer, launch, end), table
+    return observed(place, reproducer, launch, end), table
 
 
-def _observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: CommandEnd) -> ReplayedRun:
+def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: CommandEnd) -> ReplayedRun:
+    """What the program, or the command, did, according to the evidence in `place`."""
     faults: list[fault_log.Fault] = []
     deaths: list[str] = []
     damage: list[str] = []
-    for guest in program_launch.guests(place):
+    guests = program_launch.guests(place)
+    for guest in guests:
         recorded = fault_log.read(guest / fault_log.NAME)
         faults += recorded.faults
         damage += recorded.damage
+        if program_launch.unwatched(guest) is not None:
+            damage.append(f"{guest.name}: its emulator did not start the program, or could not record its end")
         deaths += [
             describe_exit(-one.signal).detail for one in recorded.ends.values() if one.signal in fault_log.CRASHES
         ]
-    nothing = "" if program_launch.guests(place) else f"no program of {reproducer.target} ran"
+    if end.code < 0:
+        # Whatever killed it, it did not get to its end.
+        deaths.append(describe_exit(end.code).detail)
+    nothing = "" if guests else f"no program of {reproducer.target} ran"
     detail = reproducer.detail if reproducer.detail in deaths else next(iter(deaths), "")
     of_command = not launch.program
+    lost = [*damage, *program_launch.lines_of(place, program_launch.TROUBLE)]
     return ReplayedRun(
         observation=Observation(
             end=f"{CommandRecord(words=launch.words, folder=launch.folder).text}: {end.text}",
             detail="" if of_command else detail,
             came=end.code != 0 if of_command else None,
-            cut="; ".join([*damage, *program_launch.lines_of(place, program_launch.TROUBLE)]) or nothing,
+            cut="; ".join(lost) or nothing or why_from_outside("" if of_command else detail),
         ),
         faults=faults,
         reports=[],

@@ -125,9 +125,14 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> O
     try:
         with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
             replies = pipeline.ask(client, from_text("\n".join(again.requests)))
-        content = guest.read(again.file) if again.file else replies[-1]
+        refused = isinstance(replies[-1], Exception) or not (again.file or isinstance(replies[-1], bytes))
+        content = guest.read(again.file) if again.file and not refused else replies[-1]
     except OSError as error:
         why = f"not all of its requests were answered: {error}"
+        return Observation(end=why, undelivered=why)
+    if refused:
+        # Without the reply, or the file that the request writes, there are no bytes to look at.
+        why = f"its last request had another answer, {replies[-1]!r:.200}"
         return Observation(end=why, undelivered=why)
     came = isinstance(content, bytes) and bytes.fromhex(again.wrong) in content
     difference = f"\n{AGAIN}{described(reproducer.difference)}" if came and reproducer.difference is not None else ""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.analysis.assertion_log import asserted
+from harness.analysis.detectors.registry import reports
 from harness.core.target_model import ORACLE
 from harness.core.wanted_tests import SEPARATOR
 from harness.record import cell_events, event_log, fault_log, run_record
@@ -30,28 +33,47 @@ def run_upstream(
     """Run the test's file, up to three times as a check does, and observe the test and every server of the file."""
     spec = _cell(setup, tree, reproducer, build, runner, folder)
     record = run_cell(spec, setup.bench.progress)
-    logs = [path.read_bytes() for path in sorted(spec.folder.rglob("guest-*/log"))]
+    return left_in(spec.folder, reproducer.upstream, record, detector=runner.target.emulator.detector)
+
+
+def left_in(cell: Path, name: str, record: run_record.CellRecord, *, detector: str) -> ReplayedRun:
+    """What a cell's folder shows of the test of that name, and of every server of its file."""
+    logs = [path.read_bytes() for path in sorted(cell.rglob("guest-*/log"))]
+    recorded = [fault_log.read(path) for path in sorted(cell.rglob(fault_log.NAME))]
+    observation = observed(name, record, event_log.read(cell / event_log.NAME).events)
     return ReplayedRun(
-        observation=_observed(reproducer.upstream, record, event_log.read(spec.folder / event_log.NAME).events),
-        faults=[fault for path in sorted(spec.folder.rglob(fault_log.NAME)) for fault in fault_log.read_faults(path)],
-        reports=[],
+        observation=msgspec.structs.replace(
+            observation, cut="; ".join(damage for each in recorded for damage in each.damage)
+        ),
+        faults=[fault for each in recorded for fault in each.faults],
+        reports=[report for log in logs for report in reports(log, detector)],
         assertion=next((place for log in logs if (place := asserted(log)) is not None), None),
     )
 
 
-def _observed(name: str, record: run_record.CellRecord, events: Sequence[cell_events.Event]) -> Observation:
+def observed(name: str, record: run_record.CellRecord, events: Sequence[cell_events.Event]) -> Observation:
     """The end of the test, and the first crash of a server of its file."""
     tests = (event for event in events if isinstance(event, cell_events.TestEvent))
     test = next((event for event in tests if event.upstream == name), None)
     guests = (event for event in events if isinstance(event, cell_events.GuestEvent))
     crashed = next((event for event in guests if event.end != "stopped"), None)
-    undelivered = record.problem or (test.doubt if test is not None else "the release has no such test")
+    undelivered = record.problem or _why_untested(test)
     return Observation(
         end=_told(name, test, undelivered),
         detail=crashed.detail if crashed is not None else "",
         undelivered=undelivered,
-        came=test is not None and test.outcome == "failed" and not test.doubt,
+        came=test is not None and test.outcome == "failed" and not (test.doubt or test.blocked),
     )
+
+
+def _why_untested(test: cell_events.TestEvent | None) -> str:
+    """Why a test did not tell whether the finding is there; empty if it did."""
+    if test is None:
+        return "the release has no such test"
+    # Among others, a test that fails on this machine too is skipped.
+    skipped = f"the test was skipped: {test.message.removeprefix('Skipped: ')}" if test.outcome == "skipped" else ""
+    blocked = "a server of an earlier test crashed" if test.blocked else ""
+    return test.doubt or skipped or blocked
 
 
 def _told(name: str, test: cell_events.TestEvent | None, problem: str) -> str:
