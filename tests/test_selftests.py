@@ -312,10 +312,16 @@ worse) echo '3 - mine: FAILED'; exit 1 ;;
 dies) kill -BUS $$ ;;
 crc64) echo 'wrong' ;;
 fewer) echo '1 - one: FAILED'; exit 1 ;;
+partly)
+    printf '[==========] Running 2 tests from 1 test suite.\\n[  SKIPPED ] p/S.t/0 (0 ms)\\n'
+    printf 't.cpp:9: Failure\\nwrong\\n'
+    exit 1
+    ;;
+skipped) printf '[==========] Running 1 test from 1 test suite.\\n[  SKIPPED ] S.t (0 ms)\\n' ;;
 *) echo ok ;;
 esac
 """
-NAMES = ("bad", "crc64", "dies", "fewer", "good", "sha1test", "worse", "zipmap")
+NAMES = ("bad", "crc64", "dies", "fewer", "good", "partly", "sha1test", "skipped", "worse", "zipmap")
 
 
 @pytest.fixture(scope="module")
@@ -348,6 +354,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, cell_events.
         ("worse", "failed", "worse: - mine: FAILED; exit status 1"),
         ("dies", "failed", "dies: killed by SIGBUS (the native build: killed by SIGBUS)"),
         ("fewer", "failed", "fewer: - one: FAILED; exit status 1 (the native build: - one: FAILED; "),
+        ("partly", "failed", "partly: t.cpp:9: Failure wrong; exit status 1"),
+        ("skipped", "skipped", "it skips itself"),
         ("zipmap", "skipped", "the native build, with which it is compared, fails: killed by SIGBUS"),
         ("crc64", "failed", "crc64, wrong: the native build prints 'right'"),
     ],

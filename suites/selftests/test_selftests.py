@@ -24,11 +24,12 @@ def test_selftest(selftest: str, run_unit: Callable[[str], UnitRun], cell_run: C
     if selftest in selftests.LONG and cell_run.cell.tier != "thorough":
         pytest.skip("it takes too long under an emulator: tier thorough")
     ran = run_unit(selftest)
-    if why := selftests.why_not_run(ran):
-        pytest.skip(why)
+    # Of a test with parameters, some may be skipped and others fail.
     complaints = selftests.complaints(ran)
     if complaints:
         blame(selftest, ran, complaints, cell_run)
+    if why := selftests.why_not_run(ran):
+        pytest.skip(why)
     if selftest in selftests.PRINTED:
         native = cell_run.run_unit_natively(selftest)
         if broken := selftests.complaints(native):

@@ -38,7 +38,7 @@ def run_unit(
     complaints = selftests.complaints(ran) if own else [] if complete else [how]
     skipped = selftests.why_not_run(ran) if own else ""
     if skipped:
-        complete, complaints = False, [skipped]
+        complete, complaints = False, complaints or [skipped]
     detector = runner.target.emulator.detector
     killed = "killed by SIGKILL" if ran.code == -9 and not ran.expired else ""
     return ReplayedRun(
