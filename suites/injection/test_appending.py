@@ -27,6 +27,9 @@ TOLD = "persistence"
 PLACES = [Call.FORK, Call.OPEN, Call.OPEN_TO_READ, Call.WRITE, Call.FSYNC, Call.RENAME, Call.FFLUSH]
 """Kinds of calls that a rewrite makes rarely. After each failed call, a server loads the existing files."""
 
+OF_THE_FOLDER = {Call.OPEN_TO_READ, Call.FSYNC}
+"""Those by which it synchronises the folder of the files."""
+
 
 def asked(guest: Guest, *words: Any) -> Any:
     """The reply to a request, which may be an error."""
@@ -75,8 +78,9 @@ def test_a_rewriting_that_fails_leaves_files_that_a_server_loads(
     orders.disarm()
     assert rewritten(guest)
     counts = {call: orders.calls(call) for call in PLACES}
+    assert all(counts.values()), counts
     before, opened = small_keys.digest(guest), leaks.descriptors(guest)
-    wrong = []
+    wrong, gone = list[str](), list[str]()
     for call, count in counts.items():
         for number in range(1, count + 1):
             orders.arm(call, number)
@@ -92,11 +96,15 @@ def test_a_rewriting_that_fails_leaves_files_that_a_server_loads(
                 if loaded(start_guest, guest) != before:
                     wrong.append(f"{what} failed, and the files have other keys")
             except (OSError, StartError) as error:
-                wrong.append(f"{what} failed ({'and nobody was told' if done else 'as told'}), and then: {error}")
+                known = isinstance(error, FileNotFoundError) and call in OF_THE_FOLDER and not done
+                told_of = "and nobody was told" if done else "as told"
+                (gone if known else wrong).append(f"{what} failed ({told_of}), and then: {error}")
             assert rewritten(guest), what
     assert wrong == [], "; ".join(wrong)
     assert loaded(start_guest, guest) == before
     leaks.await_closed(guest, opened)
+    # Every release has this fault (docs/found/manifest-of-deleted-base.md), which must not hide others.
+    assert gone == [], "; ".join(gone)
 
 
 @pytest.mark.parametrize("preamble", PREAMBLES.values(), ids=PREAMBLES)
