@@ -30,7 +30,7 @@ def await_closed(guest: Guest, before: int) -> None:
     a reply.
     """
     deadline = time.monotonic() + guest.deadline_seconds
-    while descriptors(guest) > before:
+    while (now := descriptors(guest)) > before:
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{WAITED} all but {before} files and pipes to be closed")
+            raise TimeoutError(f"{WAITED} all but {before} files and pipes to be closed; too many: {now - before}")
         time.sleep(POLL_SECONDS)
