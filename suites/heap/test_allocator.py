@@ -10,13 +10,16 @@ import pytest
 from suites._shared.keyspace import dataset
 
 if TYPE_CHECKING:
+    from harness.run.cell_spec import CellSpec
     from suites._shared.paired_servers import PairedServers
 
 
 @pytest.fixture(autouse=True)
-def _jemalloc(both: PairedServers) -> None:
+def _jemalloc(both: PairedServers, cell: CellSpec) -> None:
     reply = both.guest.pipeline([("DEBUG", "MALLCTL", "arenas.page")])[0]
     if not isinstance(reply, int):
+        # A refusal by a server with jemalloc is a fault.
+        assert cell.build is None or cell.build.allocator != "jemalloc", repr(reply)
         pytest.skip(f"only with --allocator jemalloc: {reply!r}")
 
 
