@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from harness.analysis.symbols import Symbols
 from harness.build.emulators.package_root import runner_of
 from harness.core.byte_diff import DifferenceError, excerpt, parted
+from harness.core.errors import InfrastructureError
 from harness.core.finding import Difference, place_in_file
 from harness.core.processes import process
 from harness.core.target_model import ORACLE
@@ -62,7 +63,7 @@ class Programs:
         The program runs in the test's folder. `meanwhile` is called repeatedly until the program ends. `seconds`: the
         time limit on this machine, which is longer under emulation. Waits for a busy processor do not count. Raises
         AssertionError if the program does not end in time, if a signal ends it, or at a fault, whose location the
-        message names.
+        message names; InfrastructureError if the record of its faults is damaged.
         """
         cell, target = self.cell, target or self.target
         runner = cell.runner if target == self.target else cell.peers[target].runner
@@ -108,7 +109,8 @@ class Programs:
             watch_seconds=POLL_SECONDS,
         )
         said = result.text[-200:]
-        faults = [one for one in fault_log.read_faults(log) if one.event in {"fault", "access"}]
+        recorded = fault_log.read(log)
+        faults = recorded.faults
         if faults and runner.target.name == self.target:
             machine = runner.target.emulator.qemu
             frame = Symbols(self.cell.triple, str(program)).backtrace(faults[0], machine)[0]
@@ -117,6 +119,10 @@ class Programs:
         # A signal ends a program that does not end by itself, so this check comes first.
         assert not result.expired, f"{program.name} {' '.join(words)} did not end: {said}"
         assert 0 <= result.code < 128, f"{program.name} {' '.join(words)} was ended by a signal: {said}"
+        if recorded.damage:
+            # The log lies in the test's own folder, where no judgement sees it.
+            why = "; ".join(recorded.damage)
+            raise InfrastructureError("the faults of a program cannot be read", where=program.name, because=why)
         return result
 
     def same(
