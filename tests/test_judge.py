@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Verdict
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
+from harness.judge.verdict import CellOutcome, cell_verdicts
 from harness.record import stored_run
 from tests import fakes
 from tests.stored import StoredRun, a_fault, concluded, entry, judged, known_file
@@ -181,3 +183,14 @@ def test_every_occasion_of_a_witness_is_kept_and_the_known_list_has_to_fit_each(
         assert occasions == [("test_0", "RESTORE k 0 x"), ("test_1", "RESTORE k 0 y"), ("test_2", "SETRANGE k 1 x")]
         assert bool(finding.known) == (verdict == "XFAIL")
         assert judgement.cells[-1].verdict == verdict
+
+
+@pytest.mark.parametrize(("failed", "verdict"), [(0, "PASS"), (1, "UNKNOWN")])
+def test_a_cell_with_failed_tests_and_no_finding_does_not_pass(failed: int, verdict: str) -> None:
+    """Whatever explains a failure is a finding, or a doubt. If neither is there, something was lost."""
+    canaries = CellOutcome(
+        target="armv5", suite="canary", seconds=1, passed=1, failed=0, skipped=0, doubts=[], unexplained=[]
+    )
+    outcome = msgspec.structs.replace(canaries, suite="bitops", passed=5, failed=failed)
+    cell = cell_verdicts([canaries, outcome], [])[-1]
+    assert (cell.verdict, cell.reason) == (verdict, "1 tests failed, and no finding shows why" if failed else "")

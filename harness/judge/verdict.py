@@ -125,6 +125,8 @@ def _judged(one: CellOutcome, findings: Sequence[Finding]) -> tuple[Verdict, str
         return Verdict.UNKNOWN, _joined([*one.doubts, known])
     if not one.passed:
         return Verdict.UNKNOWN, _joined([one.silence, known])
+    if one.failed and not here:
+        return Verdict.UNKNOWN, f"{one.failed} tests failed, and no finding shows why"
     return (Verdict.XFAIL if here else Verdict.PASS), known
 
 
