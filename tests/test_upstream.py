@@ -708,7 +708,10 @@ def test_the_log_of_a_launch_begins_where_it_started(tmp_path: Path, launcher: P
 def test_an_unreadable_line_of_a_journal_is_passed_over() -> None:
     begin = json.dumps({"event": "begin", "time": "1", "test": "a", "servers": "12", "faults": "guest-1=20"})
     end = json.dumps({"event": "end", "time": "1501", "test": "a", "outcome": "ok", "faults": "guest-1=99"})
-    journal = read_journal(f"{begin}\n{{\x00\n{end}\n".encode())
+    done = json.dumps({"event": "done", "time": "1502"})
+    journal = read_journal(f"{begin}\n{{\x00\n{end}\n{done}\n".encode())
+    assert not journal.done, "the line may have told of a failure outside of every test"
+    assert read_journal(f"{begin}\n{end}\n{done}\n".encode()).done
     (test,) = journal.tests
     assert (test.seconds, test.servers) == (1.5, (12,))
     assert (test.logs_before, test.logs_after) == ({"guest-1": 20}, {"guest-1": 99})

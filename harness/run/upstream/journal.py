@@ -1,6 +1,7 @@
 """Reads the journal that overlay.tcl writes while upstream's tests run. Pure: text becomes results.
 
-A journal may end anywhere, because a test process may be killed. Everything that it does not mention did not happen.
+A journal may end anywhere, because a test process may be killed. Everything that it does not mention did not happen. A
+line that cannot be read may have said that a test failed, or that a failure belongs to no test.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Journal(Record, frozen=True):
     outside: list[str]
     """Failures that upstream reported of no test."""
     done: bool
-    """Whether the file ran to its end."""
+    """Whether the file ran to its end, according to a journal without a damaged line."""
 
 
 class _Line(msgspec.Struct):
@@ -67,14 +68,17 @@ class _Line(msgspec.Struct):
 
 
 def read_journal(content: bytes) -> Journal:
-    """The results in a journal. Damaged lines are ignored: their tests then have no end."""
+    """The results in a journal. Damaged lines are passed over: their tests then have no end, and nor has the file."""
     tests: list[UpstreamTest] = []
     began: list[tuple[int, int]] = []
     """The tests that run, innermost last: place in `tests`, time in milliseconds."""
     outside: list[str] = []
-    done = False
+    done, whole = False, True
     logs: dict[str, int] = {}
     for line in _lines(content):
+        if line is None:
+            whole = False
+            continue
         logs = logs | _lengths(line.faults)
         if line.event == "begin":
             began.append((len(tests), int(line.time)))
@@ -102,7 +106,7 @@ def read_journal(content: bytes) -> Journal:
             outside.append(line.message)
         elif line.event == "done":
             done = True
-    return Journal(tests=tests, outside=outside, done=done)
+    return Journal(tests=tests, outside=outside, done=done and whole)
 
 
 def _without_name(message: str, test: str) -> str:
@@ -111,13 +115,14 @@ def _without_name(message: str, test: str) -> str:
     return rest if rest and first.startswith(f"{test} in ") else message
 
 
-def _lines(content: bytes) -> Iterator[_Line]:
+def _lines(content: bytes) -> Iterator[_Line | None]:
+    """Each line; None for one that is damaged."""
     for line in content.split(b"\n"):
         if line:
             try:
                 yield json_codec.decode(line, _Line)
             except msgspec.DecodeError:
-                continue
+                yield None
 
 
 def _lengths(words: str) -> dict[str, int]:
