@@ -93,4 +93,5 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
 def cut(replica: Guest) -> None:
     """Break the replica's link, as a network failure does. The replica reconnects by itself."""
     with server.client(replica) as client:
-        client.command("CLIENT", "KILL", "TYPE", "master")
+        ended = client.command("CLIENT", "KILL", "TYPE", "master")
+    assert ended == 1, f"of links to a primary, {ended!r} were there to break"
