@@ -59,6 +59,11 @@ def test_a_failed_test_fails_with_tcls_own_words() -> None:
     assert "+PANG" in str(caught.value)
 
 
+def test_a_reply_with_the_words_of_a_summary_judges_nothing() -> None:
+    with pytest.raises(TclFailedError):
+        verdict(f"---- Result was:\n{PASSED}{FAILED}", expired=False)
+
+
 def test_a_test_whose_constraint_is_not_met_is_skipped_with_its_name() -> None:
     with pytest.raises(pytest.skip.Exception, match="resp3"):
         verdict(SKIPPED, expired=False)
