@@ -33,6 +33,8 @@ streams = st.lists(commands, min_size=1, max_size=6).map(tuple)
 
 
 @given(streams)
+@example((Command(words=(b"*\\!",), inline=True),))
+@example((Command(words=(b"@\\", b"\\")),))
 def test_text_and_back_is_the_same_stream(stream: tuple[Command, ...]) -> None:
     assert from_text(text_of(stream)) == stream
 

@@ -350,7 +350,7 @@ process.run(["true"], deadline_seconds=10)
 
 def test_a_watchdog_that_cannot_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    with pytest.raises(InfrastructureError, match="cannot start the watchdog"):
+    with pytest.raises(InfrastructureError, match="cannot start the process watchdog"):
         leftovers.ProcessRegistry().start(lambda _: pytest.fail("it was started without a watchdog"))
 
 

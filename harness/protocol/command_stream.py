@@ -91,16 +91,14 @@ _MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 def line_of(one: Command) -> str:
     """A command as a line of the text form, without its line end."""
-    words = [_quoted(word) for word in one.words]
+    words = [word.decode("ascii") if _PLAIN.fullmatch(word) else _quoted(word) for word in one.words]
     if words[0].startswith("@") or (one.inline and words[0].startswith("*")):
         # On the wire a star at the beginning of a line announces an array, in the text form an at sign a client.
-        words[0] = f'"{words[0]}"'
+        words[0] = _quoted(one.words[0])
     return (" " if one.inline else "") + " ".join(words)
 
 
 def _quoted(word: bytes) -> str:
-    if _PLAIN.fullmatch(word):
-        return word.decode("ascii")
     return '"' + "".join(map(_SHOWN.__getitem__, word)) + '"'
 
 

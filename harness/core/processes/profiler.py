@@ -1,6 +1,6 @@
 """Profiles a process of Plumbline: stacks of the main thread, at regular intervals of processor time.
 
-It owns one interval timer of this process. It costs about 20 µs per sample, and nothing if it was not started. The
+It owns one interval timer of this process. A sample costs about 20 µs, which have a stack of their own. The
 process' children inherit neither the timer nor the samples.
 """
 
@@ -19,6 +19,8 @@ INTERVAL_SECONDS = 0.005
 """Processor time between two samples. The kernel rounds it up to its tick (setitimer(2)), 4 or 10 ms as a rule."""
 SEPARATOR = ";"
 """Between the functions of a stack, the outermost first, as in the folded stacks of flame graphs."""
+SAMPLING = f"{__name__}:sampling"
+"""The function that the profiler's own time is charged to."""
 _PLUMBING = ("_pytest.", "pluggy.", "pytest.", "runpy", "__main__", "click.", "concurrent.", "threading")
 """Modules whose functions only call other functions: forty such frames are below every test."""
 _LEAST_SHARE = 0.2
@@ -58,6 +60,7 @@ class Profiler:
             return
         self._stacks[SEPARATOR.join([self.phase, *_functions(frame)])] += now - self._charged
         self._charged = time.thread_time()
+        self._stacks[SEPARATOR.join([self.phase, SAMPLING])] += self._charged - now
 
 
 def _functions(frame: FrameType | None) -> list[str]:
