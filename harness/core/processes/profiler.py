@@ -33,10 +33,22 @@ class Profiler:
     """Charges the main thread's processor time to its stacks, by phase. Its caller is the main thread."""
 
     def __init__(self, phase: str) -> None:
-        self.phase = phase
-        """The current phase of the process: the outermost part of the stacks that follow."""
+        self._phase = phase
+        self._latest = phase
+        """The phase's latest stack."""
         self._stacks: defaultdict[str, float] = defaultdict(float)
         self._charged = 0.0
+
+    @property
+    def phase(self) -> str:
+        """The current phase of the process: the outermost part of the stacks that follow."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, name: str) -> None:
+        # The timer is late on a busy machine. What it has not told of belongs to the phase that ends.
+        self._charge(self._latest)
+        self._phase = self._latest = name
 
     def start(self) -> None:
         """Begin to sample. Time from before counts for nothing."""
@@ -51,6 +63,7 @@ class Profiler:
         signal.setitimer(signal.ITIMER_PROF, 0)
         # A signal may be pending, and would end the process by default.
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
+        self._charge(self._latest)
         return dict(self._stacks)
 
     def _sample(self, _signal: int, frame: FrameType | None) -> None:
@@ -58,9 +71,16 @@ class Profiler:
         if now - self._charged < INTERVAL_SECONDS * _LEAST_SHARE:
             # The timer counts all threads' time.
             return
-        self._stacks[SEPARATOR.join([self.phase, *_functions(frame)])] += now - self._charged
-        self._charged = time.thread_time()
-        self._stacks[SEPARATOR.join([self.phase, SAMPLING])] += self._charged - now
+        self._latest = SEPARATOR.join([self._phase, *_functions(frame)])
+        self._charge(self._latest, now)
+        own, self._charged = self._charged, time.thread_time()
+        self._stacks[SEPARATOR.join([self._phase, SAMPLING])] += self._charged - own
+
+    def _charge(self, stack: str, now: float | None = None) -> None:
+        """Charge the time since the latest charge to a stack."""
+        now = time.thread_time() if now is None else now
+        self._stacks[stack] += now - self._charged
+        self._charged = now
 
 
 def _functions(frame: FrameType | None) -> list[str]:
