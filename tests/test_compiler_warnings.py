@@ -178,7 +178,7 @@ def test_a_command_line_that_is_no_shells_is_seen() -> None:
 
 
 def test_without_the_oracles_warnings_no_target_has_them_alone(tmp_path: Path) -> None:
-    broken = CompilerReport(warnings=[], problem="the tree does not compile for this machine")
+    broken = CompilerReport(warnings=[], problem="the tree does not compile natively")
     reports = {"armv5": CompilerReport(warnings=[warning()]), "sparc64": SILENT, "native": broken}
     judgement, code = judged(passed(tmp_path, wanted="fail", **reports))
     assert (judgement.findings, code) == ([], ExitCode.INCONCLUSIVE)

@@ -77,6 +77,6 @@ def test_a_native_target_is_not_counted_on_another_machine_than_the_emulated_one
         if machine == "x86_64":
             assert countable_target(Catalog(), ORACLE).emulator.qemu == machine
         else:
-            with pytest.raises(UsageError, match="counted in an emulated x86_64, and this machine is aarch64"):
+            with pytest.raises(UsageError, match="counted in an emulated x86_64, and the host is aarch64"):
                 countable_target(Catalog(), ORACLE)
         assert countable_target(Catalog(), "armv5").emulator.qemu == "arm"

@@ -1,4 +1,4 @@
-"""A run's set-up: a tree that fails for this machine as well is not the target's fault."""
+"""A run's set-up: a tree whose native build fails as well is not the target's fault."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_tree_that_fails_for_this_machine_too_is_no_fault_of_the_targets(tmp_p
     blamed = run_setup(bench, tree).without_blame(prepared)
     assert blamed["sparc64"] is prepared["sparc64"]
     assert unbuilt(blamed["armv5"]).blameless
-    assert unbuilt(blamed["armv5"]).problem.startswith("it does not compile for this machine either: ")
+    assert unbuilt(blamed["armv5"]).problem.startswith("it does not compile natively either: ")
 
 
 def test_what_fails_for_the_target_alone_is_its_finding_though_something_else_fails_for_this_machine(
@@ -137,7 +137,7 @@ def test_this_machine_is_built_first_and_a_run_that_needs_it_stops_there(
         setup.prepare()
     assert "building redis-7.0.15 for native -O2 …" in fakes.printed(bench.progress)
     if needs_native:
-        assert caught.value.what == "redis-7.0.15 does not compile for this machine"
+        assert caught.value.what == "redis-7.0.15 does not compile natively"
         assert "error: " in caught.value.because
         assert caught.value.remedy == "fix it and run again: nothing was checked"
         assert (caught.value.exit_code, caught.value.log.endswith(".log")) == (ExitCode.INCONCLUSIVE, True)

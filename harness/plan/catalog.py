@@ -109,7 +109,7 @@ class Catalog:
         possible = [name for name in chosen if name not in foreign]
         if unusable := foreign.intersection(patterns if possible else chosen):
             raise UsageError(
-                f"this machine cannot run programs for {', '.join(sorted(unusable))}",
+                f"the host cannot run programs for {', '.join(sorted(unusable))}",
                 where="--target",
                 because=f"no emulator runs them, and its processor is {platform.machine()}",
                 remedy="leave out the target; plumb list targets names others",
@@ -264,7 +264,7 @@ class Catalog:
 
 
 def _runs_here(target: Target) -> bool:
-    """Whether this machine, or an emulator on it, runs a target's programs."""
+    """Whether the host, or an emulator on it, runs a target's programs."""
     return not target.emulator.hosts or platform.machine() in target.emulator.hosts
 
 

@@ -226,7 +226,7 @@ def set_up_target(bench: Workbench, target: Target, *, flavour: Flavour = "pinne
 
 
 def oracle_setup(bench: Workbench) -> TargetSetup:
-    """The set-up of this machine, whose results the targets' are compared with."""
+    """The native set-up, whose results the targets' are compared with."""
     return set_up_target(bench, bench.catalog.targets[ORACLE])
 
 

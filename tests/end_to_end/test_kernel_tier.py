@@ -54,7 +54,7 @@ def test_on_a_real_kernel_suites_that_need_processes_of_this_machine_are_skipped
         "limits": "PASS",
         "network": "SKIP",
     }
-    assert "processes of this machine" in cells["network"]["reason"]
+    assert "processes of the host" in cells["network"]["reason"]
     assert processes_of(tmp_path) == []
 
 

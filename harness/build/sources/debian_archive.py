@@ -171,7 +171,7 @@ def _debian_archive() -> tuple[str, str]:
     if found := re.search(r"^BaseURI: *(\S+)", template, re.MULTILINE):
         return found[1], str(DEBIAN_KEYRING)
     raise InfrastructureError(
-        "apt on this machine has no Debian archive",
+        "apt on the host has no Debian archive",
         because=result.text.strip() or "neither apt-get indextargets nor apt-get update --print-uris names it",
         remedy="plumb doctor --install; for a server alone, --server PATH takes any source tree that you have",
     )

@@ -44,7 +44,7 @@ _RULES = {
     "exit": "The server ended by itself.",
     "hang": "The server stopped answering.",
     "wrong-result": "A reply differs from what the model, or the native build of the same source, says.",
-    "warning": "The compiler warns on the target, and not on this machine.",
+    "warning": "The compiler warns for the target, and not for the host.",
     "build": "The server does not compile for the target.",
 }
 _FAMILIES = {

@@ -46,7 +46,7 @@ progress { width: 100%; height: 1.2rem }
 .new { font-weight: 600 }
 </style></head><body>
 <h1>Campaign</h1>
-<p>{{ "It goes on" if status.goes_on else "It is complete" if status.arrived == status.jobs else "It stands still" }}:
+<p>{{ "It is running" if status.goes_on else "It is complete" if status.arrived == status.jobs else "It has stopped" }}:
 {{ status.arrived }} of {{ status.jobs }} jobs arrived, {{ status.given }} given, {{ status.waiting }} waiting.
 {{ status.cells_arrived }} of {{ status.cells }} cells. {{ status.jobs_per_minute }} jobs a minute
 {%- if status.minutes_left and status.goes_on %}, {{ status.minutes_left }} minutes left{% endif %}.

@@ -168,7 +168,7 @@ def _findings(judged: Iterable[tuple[str, Judgement]]) -> list[FindingRow]:
 
 
 def _workers(working: CampaignState | None, landed: Mapping[str, int]) -> list[WorkerRow]:
-    """The workers of a campaign that goes on. `landed`: worker → how many jobs it has delivered."""
+    """The workers of a running campaign. `landed`: worker → how many jobs it has delivered."""
     return [
         WorkerRow(
             name=worker.name,
@@ -206,7 +206,7 @@ def _rate(times: list[float]) -> float:
 def lines_of(status: CampaignStatus) -> list[str]:
     """The status for people, one fact a line."""
     left = f", {status.minutes_left:g} min left" if status.minutes_left and status.goes_on else ""
-    how = "goes on" if status.goes_on else "complete" if status.arrived == status.jobs else "stands still"
+    how = "running" if status.goes_on else "complete" if status.arrived == status.jobs else "stopped"
     lines = [
         f"{how}: {status.arrived} of {status.jobs} jobs arrived, {status.given} given, {status.waiting} waiting",
         f"cells: {status.cells_arrived} of {status.cells}"
@@ -231,5 +231,5 @@ def lines_of(status: CampaignStatus) -> list[str]:
     ]
     lines += [f"remark: {one_line(text)}" for text in status.remarks]
     if not status.goes_on and status.arrived < status.jobs:
-        lines.append(f"to go on, repeat the command that began it with --run {status.folder}")
+        lines.append(f"to continue, repeat the command that began it with --run {status.folder}")
     return lines

@@ -81,9 +81,9 @@ def countable_target(catalog: Catalog, name: str) -> Target:
         ) from None
     if target.emulator.runs_here and counting.qemu != target.machine:
         raise UsageError(
-            f"nothing counts the instructions of {name} on this machine",
+            f"nothing counts the instructions of {name} on this host",
             where="--target",
-            because=f"its programs are counted in an emulated {counting.qemu}, and this machine is {target.machine}",
+            because=f"its programs are counted in an emulated {counting.qemu}, and the host is {target.machine}",
             remedy="--target required, or --target kernel",
         )
     return msgspec.structs.replace(target, emulator=counting)

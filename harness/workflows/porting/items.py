@@ -200,7 +200,7 @@ def _unnamed_machine(port: TargetPort) -> list[PortingItem]:
         return []
     title = f"the makefiles have special cases for some machines ({', '.join(known)}), but not for {port.machine}"
     lines = [quoted(f"{one.file}:{one.line}", one.text) for one in port.assumptions if one.kind == "machine"]
-    remedy = "this machine may need the same settings: see Makefiles"
+    remedy = "the target may need the same settings: see Makefiles"
     return [_note([port], title, lines, remedy)]
 
 

@@ -74,7 +74,7 @@ class CellSpecs:
         elif unsuited := self._why_unsuited(suite, target):
             why = unsuited
         elif suite.needs_server and not prepared.has_oracle:
-            why = f"{tree.name} does not compile for this machine, and without the oracle nothing is compared"
+            why = f"{tree.name} does not compile natively, and without the oracle nothing is compared"
             kind = "crash"
         else:
             return None
@@ -102,7 +102,7 @@ class CellSpecs:
             ),
             (
                 suite.on_host and target.target.emulator.has_kernel,
-                "its servers have to be processes of this machine, and those of this target run inside an emulated one",
+                "its servers have to be processes of the host, and those of this target run inside an emulated one",
             ),
         )
         return next((why for unsuited, why in reasons if unsuited), "")
@@ -236,14 +236,14 @@ def _units_of(suite: Suite, prepared: BuiltTarget, peers: Mapping[str, PeerServe
     """The program that a suite runs instead of a server; None for a suite of servers."""
     units = prepared.units[suite.program] if suite.program else None
     native = peers[ORACLE].selftests if ORACLE in peers else None
-    # A self-test that does not compile for this machine either is not the target's fault, unless this is the target.
+    # A self-test that does not compile natively either is not the target's fault, unless this is the target.
     if units is None or native is None or suite.program != "selftests" or prepared.target.name == ORACLE:
         return units
     return without_native_faults(units, native)
 
 
 def _programs_of(suite: Suite, target: BuiltTarget, prepared: PreparedRun) -> dict[str, Path]:
-    """Target -> the release's programs, for a suite that runs them; none without those of this machine."""
+    """Target -> the release's programs, for a suite that runs them; none without those of the host."""
     if not suite.programs:
         return {}
     if suite.tls:

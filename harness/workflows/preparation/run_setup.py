@@ -44,7 +44,7 @@ class RunSetup:
     def prepare(self) -> PreparedRun:
         """Set up the oracle, and then every target of the plan, as many at a time as the request allows.
 
-        Raises InfrastructureError if this machine cannot make a part, or no target's package can be fetched, and
+        Raises InfrastructureError if the host cannot make a part, or no target's package can be fetched, and
         InconclusiveError if the request needs an oracle and the tree does not compile for it.
         """
         # It refuses requests before anything is built.
@@ -101,7 +101,7 @@ class RunSetup:
         )
 
     def _build_oracle(self, programs: SuitePrograms) -> Build | None:
-        """The server of this machine; None if it does not compile. Raises InconclusiveError if the request needs it."""
+        """The native server; None if it does not compile. Raises InconclusiveError if the request needs it."""
         setup = oracle_setup(self.bench)
         try:
             if ORACLE in self.request.plan.targets:
@@ -111,7 +111,7 @@ class RunSetup:
         except BuildFailedError as error:
             if self.request.needs_native:
                 raise InconclusiveError(
-                    f"{self.tree.name} does not compile for this machine",
+                    f"{self.tree.name} does not compile natively",
                     where=error.where,
                     because=error.because,
                     remedy="fix it and run again: nothing was checked",
@@ -148,7 +148,7 @@ class RunSetup:
     def without_blame(
         self, prepared: Mapping[str, BuiltTarget | UnbuiltTarget]
     ) -> dict[str, BuiltTarget | UnbuiltTarget]:
-        """The same targets, with those marked as blameless whose errors all occur on this machine, too."""
+        """The same targets, with those marked as blameless whose errors all occur in the native build, too."""
         failed = [each for each in prepared.values() if isinstance(each, UnbuiltTarget)]
         if not failed:
             return dict(prepared)
@@ -156,7 +156,7 @@ class RunSetup:
         everywhere = self.bench.builder.complaints(oracle.plan(self.tree, self.request.optimisation))
         blameless = {
             each.target.name: msgspec.structs.replace(
-                each, problem=f"it does not compile for this machine either: {each.problem}", blameless=True
+                each, problem=f"it does not compile natively either: {each.problem}", blameless=True
             )
             for each in failed
             if each.complaints <= everywhere

@@ -1,4 +1,4 @@
-"""Records the warnings of compilers, so that those of a target can be compared with those of this machine."""
+"""Records the warnings of compilers, so that those of a target can be compared with those of the native build."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def record_warnings(bench: Workbench, request: Request, prepared: PreparedRun) -
 
 
 def _of_oracle(bench: Workbench, request: Request, prepared: PreparedRun) -> CompilerReport:
-    """The warnings of this machine's compiler, if it compiles the same files, which depend on the allocator."""
-    problem = "the tree does not compile for this machine"
+    """The warnings of the native build's compiler, if it compiles the same files, which depend on the allocator."""
+    problem = "the tree does not compile natively"
     if prepared.has_oracle:
         oracle, optimisation = oracle_setup(bench), request.optimisation
         linked = oracle.plan(prepared.tree, optimisation, request.allocator).linked

@@ -74,7 +74,7 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
             bench.progress.say(f"{reproducer.finding}: values of {len(functions)} functions on {setup.target.name}")
             folder = Path(name) / f"{number}"
             recorded.append(_recorded(setup, tree, reproducer, stream, last, functions, folder))
-    for moments, where in zip(recorded, (reproducer.target, "this machine"), strict=False):
+    for moments, where in zip(recorded, (reproducer.target, "the host"), strict=False):
         if not moments:
             raise InconclusiveError(
                 "no values to compare",
