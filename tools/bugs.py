@@ -57,7 +57,7 @@ class BugCheck(Record, frozen=True):
     said: str = "*"
     """A glob of the failed test's whole message, so that another failure of the same test is not mistaken for it."""
     servers: tuple[str, ...] = ()
-    """The only releases that it can be asked of; empty: all."""
+    """The only releases on which it can run; empty: all."""
     tier: Tier = "quick"
     policy: str = "signal"
     optimisation: str = "O2"
@@ -90,7 +90,7 @@ class StreamCheck(Record, frozen=True):
     file: str
     """The stream, from the checkout's folder."""
     servers: tuple[str, ...] = ()
-    """The only releases that it can be asked of; empty: all."""
+    """The only releases on which it can run; empty: all."""
 
     def command(self, server: str) -> str:
         """The shell command that asks a release."""

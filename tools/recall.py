@@ -58,7 +58,7 @@ class HeldBack(Record, frozen=True):
     several seeds.
     """
     wanted: int = 0
-    """How many of its mutants were to be judged, where time was over before; else 0."""
+    """The number of its mutants that should have been judged, if the time ran out earlier; otherwise 0."""
 
 
 class SurvivorList(Record, frozen=True):
@@ -103,7 +103,7 @@ class MeasuredRanking(Record, frozen=True):
     parts_in: str = ""
     """The function at the place where values part; empty if none differed."""
     training: bool = False
-    """Whether somebody read this bug's ranking when the method was chosen."""
+    """Whether someone had read this bug's ranking when the method was chosen."""
 
     @property
     def after(self) -> int:

@@ -208,7 +208,7 @@ class Suite(Record, frozen=True):
     upstream: bool = False
     """Whether its tests are the release's own (harness.run.upstream)."""
     quick_files: tuple[str, ...] = ()
-    """The files of the release's own tests that run beside other suites in the tiers `quick` and `kernel`."""
+    """The files of the release's own tests that run with other suites in the tiers `quick` and `kernel`."""
     quick_leaves_out: tuple[str, ...] = ()
     """Tests of those files that do not run in this case: globs of `FILE::TEST`."""
     deadline_seconds: float = 0.0
@@ -249,7 +249,7 @@ class Suite(Record, frozen=True):
     io_bound: bool = False
     """Whether its tests mostly wait for servers: its cells run in addition to the cells that `--jobs` counts."""
     on_host: bool = False
-    """Whether its tests need servers that are processes of this machine: at ports that the tests choose, with files
+    """Whether its tests need servers that are processes of the host: at ports that the tests choose, with files
     that they change, or as peers of other servers. Its cells are skipped in the kernel tier, whose servers run inside
     an emulated machine."""
     since: tuple[int, ...] = ()

@@ -212,7 +212,7 @@ class Target(Record, frozen=True):
     """How many times slower than the host; deadlines grow with it."""
     emulator: EmulatorSpec
     demand_sources: tuple[DemandSource, ...] = ()
-    """Each class of `demand` in one of them. Earlier versions recorded none in their runs."""
+    """The sources of `demand`: each class is in one of them. Runs of earlier versions have none."""
     userland: str = ""
     """For a system: the target whose builds it runs; empty: its own."""
     variant_of: str = ""
@@ -268,7 +268,7 @@ class Toolchain(Record, frozen=True):
     compilers: str = ""
     """The folder of the commands `gcc` and `g++` if they are not those of the prefix: a family's."""
     libraries: tuple[str, ...] = ("-latomic",)
-    """The linker's last words."""
+    """The last arguments of the linker."""
     is_static: bool = False
     """Whether programs contain their C library, so nothing can be loaded into them."""
     has_lto: bool = True
@@ -276,7 +276,7 @@ class Toolchain(Record, frozen=True):
     debian_architecture: str = ""
     """Debian's name for its architecture, if Debian has packages for it."""
     debian_hosts: dict[str, str] = msgspec.field(default_factory=dict)
-    """For this machine's own compiler: its names on other hosts, by the machine that uname(2) reports."""
+    """For the host's own compiler: its names on other hosts, by the machine that uname(2) reports."""
     debian_since: str = "bookworm"
     """The first suite that has them. Servers with TLS are linked with bookworm's OpenSSL, so there are none if this
     suite is later.
@@ -393,11 +393,11 @@ class KernelSpec(Record, frozen=True):
     toolchain: str
     """The toolchain that compiles the kernel and the guest's init."""
     architecture: str
-    """ARCH of Linux' makefile."""
+    """The variable ARCH of Linux's makefile."""
     fragments: list[str]
     """Configuration files in toolchains/kernels, applied to allnoconfig."""
     make: list[str]
-    """Targets of Linux' makefile to build."""
+    """The targets of Linux's makefile to build."""
     image: str
     """The image that the emulator loads, in the build folder."""
     device_tree: str

@@ -41,7 +41,7 @@ class ExemptEncodings(Record, frozen=True):
     encodings: str
     """A pattern that matches them whole."""
     because: str
-    """Why none has to, with a source."""
+    """Why no canary has to make them, with a source."""
     targets: tuple[str, ...] = ("*",)
     """Globs of the targets whose programs may contain them."""
 

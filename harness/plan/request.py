@@ -69,6 +69,6 @@ class Request(CheckSettings, frozen=True, kw_only=True):
     io: Transport = "unix"
     """How the suites' clients reach the servers."""
     needs_native: bool = False
-    """Whether the run stops at once if the tree does not compile for this machine."""
+    """Whether the run stops immediately if the tree does not compile natively."""
     covered: bool = False
     """Whether each test's executed code is recorded. The target's servers then run under the plugin that records it."""

@@ -26,7 +26,7 @@ class BenchWorkload(Record, frozen=True):
     name: str
     title: str
     commands: tuple[tuple[str, ...], ...]
-    """Sent in turn, one after another."""
+    """The requests of a round take these commands in turn."""
     requests: int
     """Counted in one round, after `warm_up`."""
     prepare: tuple[tuple[str, ...], ...] = ()

@@ -54,7 +54,7 @@ class AllowedDifference(Record, frozen=True):
     width_bits: Literal[32, 64, "any"] = "any"
     """Width of the targets that it applies to."""
     redis: list[str] = msgspec.field(default_factory=lambda: ["0"])
-    """Releases that it applies to, as of a refusal: [first], [first, first without it], or none. No key: all."""
+    """Releases to which it applies, as for a refusal: [first], [first, first without it], or none. No key: all."""
     valkey: list[str] = msgspec.field(default_factory=lambda: ["0"])
     asked: str = ""
     """Regular expression that one of the command's words must contain; empty: any command matches."""
@@ -73,11 +73,11 @@ class AllowedDifferenceTable(Record, frozen=True):
     """harness/protocol/differences.toml."""
 
     unordered: list[str]
-    """Commands that reply an array without an order."""
+    """Commands whose reply is an array in no particular order."""
     unordered_pairs: list[str]
-    """Commands that reply names and values in turn, without an order."""
+    """Commands whose reply alternates names and values, in no particular order."""
     unordered_parts: list[str]
-    """Commands whose reply is an array, a part of which has no order: the cursor and the elements of SCAN."""
+    """Commands whose reply is an array with a part in no particular order: the cursor and the elements of SCAN."""
     rounded: list[Tolerance]
     excuses: list[AllowedDifference]
 

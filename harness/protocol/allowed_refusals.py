@@ -54,7 +54,7 @@ class Refusal(Record, frozen=True):
     both: bool = False
     """Whether a 64-bit server refuses it too, with another text."""
     least: int = -(1 << 31)
-    """The smallest number that gets another answer."""
+    """The smallest number that does not get this refusal."""
     most: int = (1 << 31) - 1
     """The greatest such number."""
 

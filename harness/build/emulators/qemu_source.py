@@ -24,7 +24,7 @@ class Qemu(Record, frozen=True):
     python_packages: list[str]
     packages: list[str]
     libraries: list[str]
-    """What the emulator is linked with, as packages that a machine of another kind is compiled for with."""
+    """Packages of the libraries that the emulator is linked with, fetched to compile it for another kind of host."""
     configure: list[str]
     places: list[ArchivePlace]
 

@@ -57,7 +57,7 @@ class KnownFinding(Record, frozen=True):
     environment: str = "*"
     """What surrounded the programs, such as `musl-stack`; `usual` for nothing; globs allowed. Without the key: any."""
     policy: str = "*"
-    """What became of misaligned accesses (`--policy`), such as `strict`; globs allowed. Without the key: any."""
+    """The policy for misaligned accesses (`--policy`), such as `strict`; globs allowed. Without the key: any."""
     allocator: str = "*"
     """The servers' allocator, such as `guard`; globs allowed. Without the key: any."""
     suite: str = ""

@@ -180,7 +180,7 @@ class VmGuest(Guest):
             self._machine.send_signal(self._pid, number)
 
     def is_suspended(self) -> bool:
-        """Whether SIGSTOP has stopped the server. Its machine goes on."""
+        """Whether SIGSTOP has stopped the server. Its machine continues to run."""
         assert self._machine is not None
         return self._machine.is_stopped(self._pid)
 

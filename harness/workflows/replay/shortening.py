@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 SECONDS = 120.0
-"""How long a search goes on. Every try starts a server."""
+"""The time limit of a search. Every try starts a server."""
 TRIES = 300
 
 
