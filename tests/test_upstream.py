@@ -18,17 +18,19 @@ import pytest
 from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
-from harness.core.model import SourceTree
+from harness.core.model import Abilities, SourceTree
 from harness.core.processes import process
 from harness.core.wanted_tests import is_selected
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
 from harness.record import fault_log
+from harness.run.cell_spec import PeerServer, UpstreamSpec
 from harness.run.upstream import evidence, results
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
 from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
 from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
-from harness.run.upstream.stage import Stage
+from harness.run.upstream.native_runs import NativeRuns
+from harness.run.upstream.stage import Stage, Stages
 from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
 from harness.workflows.preparation.upstream_selection import UpstreamSelection, select_upstream
 from harness.workflows.workbench import Workbench
@@ -37,6 +39,8 @@ from tests import cells, fakes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from harness.run.cell_spec import CellSpec
 
 HELPER = """
 source tests/support/util.tcl
@@ -474,6 +478,57 @@ def test_a_journal_cut_anywhere_never_shows_a_test_better_than_it_was(stage: Sta
         assert not part.done or cut >= len(content) - 1
         for test in part.tests:
             assert test.reported in {"", ends[test.name]}
+
+
+def run_natively(cell: CellSpec, name: str) -> dict[str, str]:
+    """What each test of a file does on this machine, according to a check that begins."""
+    runs = NativeRuns(cell, Stages(cell), oracle=None, private=True, say=lambda _: None, cancelled=threading.Event())
+    return {test.name: test.reported for test in runs.of_file(UpstreamFile(name=name, driver="helper")).tests}
+
+
+@pytest.fixture
+def native_cell(tmp_path: Path, tree: Path, launcher: Path) -> CellSpec:
+    """A cell that runs the release's own tests, with programs that no test starts."""
+    programs = tmp_path / "programs"
+    (programs / "src").mkdir(parents=True)
+    (programs / "src" / "redis-server").write_bytes(b"")
+    here = fakes.unemulated(Catalog().targets["native"])
+    upstream = UpstreamSpec(
+        source=tree,
+        cache=tmp_path / "cache",
+        abilities=Abilities(),
+        native_key="these programs",
+        files=(),
+        left_out=(),
+        launcher=launcher,
+        programs=programs,
+        native=programs,
+    )
+    peers = {"native": PeerServer(runner=here, build=fakes.build(tmp_path))}
+    return msgspec.structs.replace(cells.spec_of("upstream", tmp_path, here), upstream=upstream, peers=peers)
+
+
+def test_a_failure_on_this_machine_does_not_excuse_a_later_check(native_cell: CellSpec, tree: Path) -> None:
+    """A busy machine may have made the test fail."""
+    idle = tree / "idle"
+    words = f"test first {{expr 1}} 1\ntest second {{file exists {{{idle}}}}} 1\n"
+    (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "err"}
+    idle.touch()
+    assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}
+    idle.unlink()
+    assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}, "the cache keeps what passed"
+
+
+def test_a_test_that_lacks_time_on_this_machine_gets_more_of_it(native_cell: CellSpec, tree: Path) -> None:
+    words = """
+    test "is slow" {
+        set turns 0
+        wait_for_condition 10 1 {[incr turns] > 90} else {error "assertion:not in time"}
+    }
+    """
+    (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    assert run_natively(native_cell, "unit/second") == {"is slow": "ok"}
 
 
 def listed(*names: str) -> list[UpstreamTest]:

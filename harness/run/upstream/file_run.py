@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 STALL_SECONDS = 120.0
 """How long a file may make no progress on a machine as fast as the host, beyond what its slowest test takes."""
+MOST_PATIENCE = 10.0
+"""The longest that upstream's own loops wait, as a multiple of the usual, on a machine as fast as the host."""
 POLL_SECONDS = 0.1
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 

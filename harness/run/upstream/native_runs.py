@@ -15,8 +15,7 @@ from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.digests import key_of, sha256_of
 from harness.run.upstream import results
-from harness.run.upstream.file_run import FileRunSettings, Pace, run_file
-from harness.run.upstream.journal import FAILED
+from harness.run.upstream.file_run import MOST_PATIENCE, FileRunSettings, Pace, run_file
 from harness.run.upstream.launches import read_launches
 from harness.run.upstream.results import NativeRun
 from harness.run.upstream.stage import NATIVE_HOME, OVERLAY
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.stage import Stages
     from harness.run.upstream.test_files import UpstreamFile
 
-RECIPE = "5"
+RECIPE = "6"
 """Part of every record's identity: raise it when this module, or what it calls, changes what a record says."""
 STALL_SECONDS = 600.0
 FILES_PER_PROCESSOR = 2
@@ -82,29 +81,34 @@ class NativeRuns:
             try:
                 folder = self._cache.folder("upstream-native", key, lambda into: self._keep(file, into))
                 record = json_codec.decode((folder / "run.json").read_bytes(), NativeRun)
-            except _UnfinishedError as error:
+            except _NotKeptError as error:
                 record = error.record
             self._known[file.name] = record
         return self._known[file.name]
 
     def _keep(self, file: UpstreamFile, into: Path) -> None:
-        """Run a file for the cache, which keeps no record of a run that did not get to its end."""
+        """Run a file for the cache, which keeps only the record of a file that ran to its end without a failure.
+
+        A machine that is busy for a while makes tests fail for lack of time, with words that only the test knows. Such
+        a record, if kept, would excuse the target from these tests for good.
+        """
         record = self._run(file, into / "log")
-        if not record.done:
-            raise _UnfinishedError(record)
+        if not record.done or results.has_failures(record.tests):
+            raise _NotKeptError(record)
         (into / "run.json").write_bytes(json_codec.pretty(record))
 
     def _run(self, file: UpstreamFile, log: Path) -> NativeRun:
-        """Run a file, again while a test fails; a test that passed once passes."""
+        """Run a file, again and with more patience while a test fails; a test that passed once passes."""
         self._say(f"{file.name} on this machine")
         merged: dict[str, UpstreamTest] = {}
         seconds, done, started = 0.0, False, 0
         target = self._cell.peers["native"].runner.target
+        pace = Pace(
+            patience=target.host_deadline_seconds(1.0), stall_seconds=target.host_deadline_seconds(STALL_SECONDS)
+        )
         settings = FileRunSettings(
             target=target,
-            pace=Pace(
-                patience=target.host_deadline_seconds(1.0), stall_seconds=target.host_deadline_seconds(STALL_SECONDS)
-            ),
+            pace=pace,
             homes=[],
             server=self._oracle().access.endpoint if self._oracle is not None else None,
             private=self._private,
@@ -118,14 +122,17 @@ class NativeRuns:
                     kept = merged.get(item.label)
                     if item.native is not None and (kept is None or kept.reported != "ok"):
                         merged[item.label] = item.native
-                if done and not any(test.reported in {*FAILED, ""} for test in merged.values()):
+                if done and not results.has_failures(merged.values()):
                     break
+                # On a busy machine a state may come about later than upstream's own loops wait for it.
+                patient = msgspec.structs.replace(pace, patience=target.host_deadline_seconds(MOST_PATIENCE))
+                settings = msgspec.structs.replace(settings, pace=patient)
         tests = [_plain(test) for test in merged.values()]
         return NativeRun(tests=tests, seconds=seconds, done=done, started=started)
 
 
-class _UnfinishedError(Exception):
-    """A file did not run to its end on this machine."""
+class _NotKeptError(Exception):
+    """A file did not run to its end on this machine, or a test of it did not pass."""
 
     def __init__(self, record: NativeRun) -> None:
         super().__init__()

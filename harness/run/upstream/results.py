@@ -133,9 +133,14 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
     return UpstreamVerdict(outcome=outcome, message=message, tries=tries, failures=len(failures))
 
 
+def has_failures(tests: Iterable[UpstreamTest]) -> bool:
+    """Whether one of the tests failed, or stayed without an end."""
+    return any(test.reported in {*FAILED, ""} for test in tests)
+
+
 def _ran_smoothly(run: FileRun) -> bool:
     """Whether a file ran to its end, and no test of it failed or stayed without an end."""
-    return run.journal.done and not any(test.reported in {*FAILED, ""} for test in run.journal.tests)
+    return run.journal.done and not has_failures(run.journal.tests)
 
 
 def verdict_of_file(

@@ -20,7 +20,7 @@ from harness.core.wanted_tests import SEPARATOR
 from harness.record import cell_events, run_folder
 from harness.run.upstream import results
 from harness.run.upstream.evidence import UpstreamEvidence
-from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
+from harness.run.upstream.file_run import MOST_PATIENCE, FileRun, FileRunSettings, Pace, run_file
 from harness.run.upstream.journal import UpstreamTest  # noqa: TC001 - msgspec reads the annotations
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.stage import Stages
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 STALL_SECONDS = 60.0
 SLOWEST_TIMES = 3
 """A file may stand still this many times longer than its slowest test takes here, times the target's slowdown."""
-MOST_PATIENCE = 10.0
 LONG_SECONDS = 15.0
 """A file that takes longer on this machine runs in the tier `thorough`, or when it is named."""
 MIXED_FOLDERS = ("cluster/", "sentinel/", "integration/replication", "integration/psync2", "integration/failover")
