@@ -14,6 +14,7 @@ from harness.core import json_codec
 from harness.core.errors import ExitCode
 from harness.judge import causality
 from harness.record import cell_events, fault_log, run_folder
+from harness.workflows.replay.recurrence import Observation, recurrence
 from tests import fakes
 from tests.fakes import fault
 from tests.stored import StoredRun, a_fault, concluded, entry, judged, reproducer, two_machines
@@ -113,6 +114,27 @@ def test_a_fault_that_no_test_claims_is_still_a_finding(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "serverCron")))
     findings, verdicts = judged(run)
     assert ([f.id for f in findings], verdicts["armv5/bitops"]) == (["alignment-serverCron-load"], "FAIL")
+
+
+@pytest.mark.parametrize(("claimed", "outcome"), [("guest-1", "unknown"), ("guest-2", "gone")])
+def test_a_fault_between_two_tests_is_not_gone_where_nobody_asks_the_server(
+    run: StoredRun, claimed: str, outcome: str
+) -> None:
+    """The same without a test before it, as at start, is gone from a server that starts and lives."""
+    run.test("armv5", "bitops", "test_bitop", guest=claimed)
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "serverCron")))
+    (finding,) = judged(run)[0]
+    assert recurrence(reproducer(finding), Observation(end="it is still running")).outcome == outcome
+
+
+@pytest.mark.parametrize(("claimed", "outcome"), [("guest-1", "unknown"), ("guest-2", "gone")])
+def test_an_end_between_two_tests_is_not_gone_where_nobody_asks_the_server(
+    run: StoredRun, claimed: str, outcome: str
+) -> None:
+    run.test("armv5", "bitops", "test_bitop", guest=claimed)
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGABRT")
+    (finding,) = judged(run)[0]
+    assert recurrence(reproducer(finding), Observation(end="it is still running")).outcome == outcome
 
 
 def test_a_fault_of_no_known_place_is_a_finding_that_does_not_guess(run: StoredRun) -> None:

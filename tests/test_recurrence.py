@@ -130,6 +130,8 @@ def test_a_finding_of_a_request_that_nobody_recorded_is_not_gone() -> None:
         (msgspec.structs.replace(UBSAN, command="(while stopping)"), "gone"),
         (msgspec.structs.replace(UBSAN, command="(between tests)"), "unknown"),
         (msgspec.structs.replace(CRASH, finding="crash-child_SIGABRT"), "unknown"),
+        (msgspec.structs.replace(ALIGNMENT, after_tests=True), "unknown"),
+        (msgspec.structs.replace(CRASH, starting=True, after_tests=True), "unknown"),
     ],
 )
 def test_a_server_that_is_only_started_and_stopped_does_not_do_what_it_did_between_tests_or_in_a_child(

@@ -6,6 +6,7 @@ finding. This module also reports why the evidence may be incomplete.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -116,7 +117,8 @@ class Evidence:
             if event is not None and is_deliberate(event, sighting):
                 self._deliberate.add(guest.name)
                 continue
-            found.append(msgspec.structs.replace(sighting, count=counts[number]))
+            after = test is None and self._was_used(guest.name, number)
+            found.append(msgspec.structs.replace(sighting, count=counts[number], after_tests=after))
             if is_fatal(fault, log, event) and not is_survived(fault, event, test):
                 self._dead.add(guest.name)
         self._check_length(guest, len(log.faults))
@@ -130,6 +132,10 @@ class Evidence:
             if begin <= number < end:
                 return test
         return None
+
+    def _was_used(self, guest: str, number: float = math.inf) -> bool:
+        """Whether a test had begun to use a shared guest before its fault of this number, or before its end."""
+        return any(test.guest == guest and not test.blocked and test.fault_from <= number for test in self._tests)
 
     def _test_of_end(self, event: GuestEvent | None) -> TestEvent | None:
         """The test of upstream's during which a guest ended: such a guest may serve many tests, and fault between."""
@@ -213,7 +219,9 @@ class Evidence:
         end = stored_run.read_fault_log(folder / fault_log.NAME).ends.get(event.pid)
         if _is_program(folder, event) and end is not None:
             return from_program_end(where, folder, end.signal, owner)
-        return from_end(self._run, where, folder, event, owner)
+        sighting = from_end(self._run, where, folder, event, owner)
+        between = owner is None and not event.stopping and event.end != "start-failed"
+        return msgspec.structs.replace(sighting, after_tests=between and self._was_used(event.name))
 
     def _from_failures(self) -> list[Sighting]:
         found = []

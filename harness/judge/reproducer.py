@@ -127,6 +127,8 @@ class Reproducer(Record, frozen=True):
     """How the guest ended, or the test's message. Used if no fault record says what the replay must show."""
     starting: bool = False
     """Whether the guest ended before it was ready."""
+    after_tests: bool = False
+    """Whether it happened outside of every test, on a guest that tests had used: earlier requests may be the cause."""
     command: str = ""
     """The client's request, as the report shows it."""
     upstream: str = ""
@@ -220,6 +222,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         launch=_launch(best.launched) if best.launched is not None else None,
         detail=best.detail or best.message,
         starting=best.starting,
+        after_tests=best.after_tests,
         command=best.command,
         file=best.frames[0].file if best.frames else "",
         upstream=best.upstream,

@@ -56,6 +56,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """How the guest ended, if the sighting is a bad end; the whole error of a failed build."""
     starting: bool = False
     """Whether the guest ended before it was ready."""
+    after_tests: bool = False
+    """Whether it happened outside of every test, on a guest that tests had used."""
     difference: Difference | None = None
     again: Reproduction | None = None
     message: str = ""

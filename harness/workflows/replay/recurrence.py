@@ -249,7 +249,8 @@ def _not_asked(reproducer: Reproducer) -> str:
     """Why the server was not asked what showed the finding: a damaged run may have lost its requests."""
     sent = any(chunk.direction == "request" for chunk in reproducer.chunks)
     otherwise = reproducer.again is not None or reproducer.launch is not None or bool(reproducer.upstream)
-    asked = reproducer.command not in _UNASKED or reproducer.finding.startswith(_CHILD)
+    unasked = reproducer.command in _UNASKED and not reproducer.after_tests
+    asked = not unasked or reproducer.finding.startswith(_CHILD)
     return "the reproducer has no requests" if asked and not sent and not otherwise else ""
 
 
