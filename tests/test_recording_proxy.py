@@ -414,6 +414,19 @@ def test_a_reply_that_does_not_come_does_not_stop_the_sending() -> None:
         assert b"onetwo" == b"".join(server.received)  # noqa: SIM300
 
 
+@pytest.mark.parametrize(("answer", "unread"), [(b"", True), (b"+", False)], ids=["blocked", "answers otherwise"])
+def test_requests_of_a_client_that_stays_blocked_do_not_count_as_read(answer: bytes, *, unread: bool) -> None:
+    chunks = [
+        chunk("request", b"blocks"),
+        chunk("reply", b"+OK\r\n"),
+        chunk("request", b"two"),
+        chunk("reply", b"+OK\r\n"),
+    ]
+    with RecordedServer(lambda _: answer) as server, recorded(server) as recorder:
+        why = send_again(recorder.path, chunks, reply_seconds=0.2)
+    assert why == ("a client whose reply did not come sent more requests, and received nothing" if unread else "")
+
+
 def test_sending_to_nobody_ends_without_an_error(tmp_path: Path) -> None:
     with socket.create_server((peer_user.HOST, 0)) as unused:
         port = unused.getsockname()[1]

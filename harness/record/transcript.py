@@ -164,9 +164,11 @@ def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -
 
     Waits for as many bytes of a reply as were recorded, and continues with the next request after a timeout.
     Ends early, without an error, if the endpoint closes a connection, as a crashing server does.
-    Returns why not all requests were sent; empty if all were.
+    A client whose reply did not come may be blocked: the server then does not read what it sends later.
+    Returns why not all requests were sent, or may have been read; empty if all were.
     """
     whole, sent = sum(chunk.direction == "request" for chunk in chunks), 0
+    waits = _Waits()
     sockets: dict[int, socket.socket] = {}
     silent = 0
     try:
@@ -179,36 +181,62 @@ def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -
                     # The other client was blocked, and must be again.
                     time.sleep(BLOCKING_SECONDS)
                 silent = chunk.connection
+                waits.sent(silent)
                 peer.sendall(chunk.content)
                 sent += 1
-            elif not _receive(peer, len(chunk.content)):
+                continue
+            received = _receive(peer, len(chunk.content))
+            if received is None:
                 if sent < whole:
                     return f"it closed a connection, {sent} of {whole} requests had been sent"
                 break
-            else:
-                silent = 0
+            silent = 0
+            waits.received(chunk.connection, received, len(chunk.content))
         # The last request may be the fatal one: give the server time to crash.
-        for peer in sockets.values():
+        for connection, peer in sockets.items():
             peer.settimeout(reply_seconds / 4)
             with contextlib.suppress(TimeoutError):
-                peer.recv(CHUNK_BYTES)
+                waits.received(connection, len(peer.recv(CHUNK_BYTES)), 0)
     except OSError as error:
         return f"{sent} of {whole} requests were sent: {error}" if sent < whole else ""
     finally:
         for peer in sockets.values():
             peer.close()
-    return ""
+    return "a client whose reply did not come sent more requests, and received nothing" if waits.unread else ""
 
 
-def _receive(peer: socket.socket, length: int) -> bool:
+class _Waits:
+    """Which connections wait for a reply that did not come, and send more all the same."""
+
+    def __init__(self) -> None:
+        self._late: set[int] = set()
+        """Those whose last reply did not come whole."""
+        self.unread: set[int] = set()
+        """Those that sent a request since, and have received nothing."""
+
+    def sent(self, connection: int) -> None:
+        """A connection sent a request."""
+        self.unread |= self._late & {connection}
+
+    def received(self, connection: int, count: int, of: int) -> None:
+        """A connection received some bytes of those that it waited for."""
+        if count:
+            self._late.discard(connection)
+            self.unread.discard(connection)
+        if count < of:
+            self._late.add(connection)
+
+
+def _receive(peer: socket.socket, length: int) -> int | None:
+    """The number of bytes that came, of this many, before the deadline; None if the connection is closed."""
     deadline = time.monotonic() + (peer.gettimeout() or 0)
     received = 0
     while received < length and time.monotonic() < deadline:
         try:
             content = peer.recv(length - received)
         except TimeoutError:
-            return True
+            break
         if not content:
-            return False
+            return None
         received += len(content)
-    return True
+    return received
