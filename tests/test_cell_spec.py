@@ -37,6 +37,7 @@ from harness.workflows.cell_process import cell_problem, cell_server, pytest_com
 from tests import cells, fakes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from harness.run.cell_spec import CellSpec
@@ -302,6 +303,64 @@ def test_an_example_that_failed_hides_nothing_else(
     assert [one.name for one in recorded] == names
     assert recorded[-1].doubt.startswith(doubt)
     assert bool(recorded[-1].doubt) == bool(doubt)
+
+
+@pytest.fixture
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CellSession]:
+    """A cell whose server, and native build, answer every request; a test has begun."""
+    folder = tmp_path_factory.mktemp("s")
+    build = fakes.build(folder)
+    fakes.write(build.server_binary, fakes.answering_server(), mode=0o755)
+    runner = fakes.unemulated(fakes.target())
+    peers = {ORACLE: PeerServer(runner=runner, build=build)}
+    spec = msgspec.structs.replace(cells.spec_of("fuzz", folder, runner), build=build, peers=peers)
+    session = CellSession(spec)
+    session.collected(1)
+    session.begin("fuzz/test_it")
+    yield session
+    session.servers.kill()
+
+
+def recorded_by(session: CellSession) -> tuple[list[cell_events.TestEvent], list[cell_events.GuestEvent]]:
+    session.close()
+    events = event_log.read_events(session.cell.folder / event_log.NAME)
+    tests = [one for one in events if isinstance(one, cell_events.TestEvent)]
+    return tests, [one for one in events if isinstance(one, cell_events.GuestEvent)]
+
+
+def add_fault(guest: Guest) -> None:
+    with guest.evidence.fault_log.open("ab") as log:
+        log.write(b'{"event":"fault"}\n')
+
+
+def test_a_fault_before_an_example_is_not_that_examples(served: CellSession) -> None:
+    guest = served.servers.guest()
+    add_fault(guest)
+    served.begin_example()
+    served.end_example("GET", "GET k: guest b'', native b'v'", 0.1)
+    (example,), _ = recorded_by(served)
+    assert (example.fault_from, example.fault_to) == (1, 1)
+
+
+@pytest.mark.parametrize("faults", [True, False])
+def test_a_test_that_passed_keeps_its_requests_if_its_server_had_a_fault(served: CellSession, *, faults: bool) -> None:
+    guest = served.servers.guest()
+    if faults:
+        add_fault(guest)
+    served.end("passed", "", 0.1)
+    (test,), _ = recorded_by(served)
+    assert (bool(test.transcript), test.fault_to) == (faults, int(faults))
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_the_end_of_a_native_build_is_recorded_if_it_ended_by_itself(served: CellSession, *, dies: bool) -> None:
+    oracle = served.servers.oracle()
+    if dies:
+        os.kill(oracle.first_pid, signal.SIGABRT)
+        while oracle.alive():
+            time.sleep(0.01)
+    _, ends = recorded_by(served)
+    assert [(one.end, one.oracle) for one in ends] == ([("signal", True)] if dies else [])
 
 
 SLOW_SERVER = fakes.answering_server("while time.process_time() < 1.0: pass")
