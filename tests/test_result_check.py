@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from harness.core.errors import InconclusiveError
 from harness.core.model import Cell
 from harness.judge.conclusion import conclude
-from harness.record import stored_run
+from harness.record import run_folder, stored_run
 from harness.report.formats import registry as formats
 from harness.workflows.campaign.job import CampaignJob
 from harness.workflows.campaign.result_check import check_run
@@ -102,6 +103,20 @@ def test_what_needs_no_names_is_judged_without_the_binary(
     with pytest.raises(InconclusiveError, match="contradicts its evidence") as refused:
         check_run(run.folder, job)
     assert why in refused.value.because
+
+
+def test_what_a_run_did_not_check_is_told_by_its_worker(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_one")
+    job = job_of(run)
+    recorded = run_folder.read_run(run.folder)
+    run_folder.write_run(run.folder, msgspec.structs.replace(recorded, beside={"changes.json": "0" * 64}))
+    with pytest.raises(InconclusiveError, match="contradicts its evidence") as refused:
+        check_run(run.folder, job)
+    assert refused.value.because == "according to its evidence: NOT CHECKED: changes.json, which is missing"
+    told = conclude(stored_run.read(run.folder), write(run.folder.with_name("known.toml"), job.known), quiet())[0]
+    assert told.unchecked
+    formats.write(run.folder, told)
+    check_run(run.folder, job)
 
 
 KNOWN = 'id = "alignment-memcpy"\nreason = "issue 1"\nexpires = 2999-01-01\n'

@@ -80,13 +80,15 @@ def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str
         known.write_text(job.known, "utf-8")
         stored = stored_run.read(copy)
         found, _ = conclusion.conclude(stored, known, Progress(Console(file=io.StringIO())))
+        untold = [f"according to its evidence: {one}" for one in found.unchecked if one not in told.unchecked]
         if _names_functions(stored):
-            return _differences(outcome_of(told), outcome_of(found))
+            return [*untold, *_differences(outcome_of(told), outcome_of(found))]
         # Findings without names match no entry of the list, so a cell may fail only here.
         failing = {(cell.target, cell.suite) for cell in found.cells if cell.verdict == Verdict.FAIL}
         marked = conclusion.KnownLists.read(stored.folder, stored.record, known).marked(told.findings)
         pairs = zip(told.findings, marked, strict=True)
         return [
+            *untold,
             *_differences(_counts(told, failing), _counts(found, failing)),
             *(f"its worker calls {one.id} known" for one, again in pairs if one.known and not again.known),
             # Such a finding needs no name to be one: no test misaligns on purpose.
