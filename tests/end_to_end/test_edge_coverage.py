@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -168,6 +169,18 @@ def test_forked_children_and_threads_are_seen(name: str, letter: str, tmp_path: 
     # `twice` takes a branch for large numbers that nothing else takes.
     own = taken(name, "sl", tmp_path) - taken(name, "s", tmp_path)
     assert own & taken(name, letter, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("covered", [False, True], ids=["plain", "coverage"])
+def test_a_program_ends_well_while_its_last_thread_ends(tmp_path: Path, *, covered: bool) -> None:
+    """One run in some hundreds died: the emulator read the translations of a CPU that had just been freed."""
+    edges = EdgeCoverage(tmp_path / "edges")
+    command = machines.runner("armv5").command(program("armv5"), ["t"], coverage=edges.path if covered else None)
+    with ThreadPoolExecutor(6) as pool:
+        ran = pool.map(lambda _: subprocess.run(command, check=False, capture_output=True, timeout=60), range(2000))
+        assert {one.returncode for one in ran} == {0}
+    edges.close()
 
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
