@@ -36,6 +36,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_fail_overs_are_tested_although_they_wait_for_time_outs",
         "test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes",
         "test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_share",
+        "test_a_program_ends_well_while_its_last_thread_ends",
         "test_a_native_server_is_counted_in_an_emulated_machine",
         "test_the_emulator_translates_what_orders_and_protects_accesses_that_devices_see",
         "test_a_device_and_the_processor_of_s390x_undo_nothing_of_each_other_in_one_word",
