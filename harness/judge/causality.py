@@ -97,13 +97,17 @@ class Evidence:
             if path.parent.name in self._run.machines
         ]
 
+    def _event_of(self, guest: Path) -> GuestEvent | None:
+        """The record of a guest's end; None if there is none."""
+        return next((one for one in self._guests if one.name == guest.name), None)
+
     def _doubt(self, why: str) -> None:
         if why and why not in self.doubts:
             self.doubts.append(why)
 
     def _from_faults(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         log = stored_run.read_fault_log(guest / fault_log.NAME)
-        event = next((one for one in self._guests if one.name == guest.name), None)
+        event = self._event_of(guest)
         for damage in log.damage:
             self._doubt(f"{guest.name}: {damage}")
         found, counts = [], times_of_records(log)
@@ -187,7 +191,7 @@ class Evidence:
 
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         found = []
-        event = next((one for one in self._guests if one.name == guest.name), None)
+        event = self._event_of(guest)
         for report in _reports(guest / "log", self._run.machines[where.target].emulator.detector):
             # No detector delays its reports, so the offset identifies the test during which the error happened.
             test = alone or next(

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 POLL_SECONDS = 0.05
+WITHOUT_DELAY = ["--repl-diskless-sync-delay", "0"]
+"""The primary does not wait for a second replica before it synchronises the first."""
 PATIENCE_SECONDS = 20.0
 """Time limit for machines to agree, before a target's slowdown: servers check their links every second or two."""
 CRASHES_IN_VAIN = 3
 """The number of crashed children after which waiting ends. The server would fork more that crash until the deadline."""
 
 
-def join(replica: Guest, primary: Guest) -> None:
-    """Make the replica follow the primary, and wait until it is up to date."""
-    host, port = primary.access.endpoint
+def join(replica: Guest, primary: Guest, *, port: int = 0) -> None:
+    """Make the replica follow the primary, and wait until it is up to date. `port`: the primary's own, by which a
+    sentinel knows it; else the recorder's.
+    """
+    host, port = ("127.0.0.1", port) if port else primary.access.endpoint
     with server.client(replica) as client:
         # Every release knows this command.
         client.command("SLAVEOF", host, port)

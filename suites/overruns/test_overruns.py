@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
     from suites._shared.ports import Ports
 
-DELAY = ["--repl-diskless-sync-delay", "0"]
 LENGTHS = [1, 7, 8, 31, 32, 44, 45, 63, 64, 255, 256, 5000]
 """Lengths around which strings get another header, or values another encoding."""
 FUNCTION = "#!lua name=overruns\nredis.register_function('first', function(keys, args) return args[1] end)"
@@ -197,11 +196,9 @@ def test_the_data_set_is_stored_saved_loaded_and_freed(cell: CellSpec, start_gue
 
 def test_a_sentinel_fails_over(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> None:
     """It copies the addresses of the servers that it watches. These run natively: only its memory is guarded."""
-    primary, port = link.on_a_port(start_guest, ports, ORACLE, *DELAY)
-    replica, replica_port = link.on_a_port(start_guest, ports, ORACLE, *DELAY)
-    with server.client(replica) as client:
-        client.command("REPLICAOF", "127.0.0.1", port)
-    link.await_in_step(replica, primary)
+    primary, port = link.on_a_port(start_guest, ports, ORACLE, *link.WITHOUT_DELAY)
+    replica, replica_port = link.on_a_port(start_guest, ports, ORACLE, *link.WITHOUT_DELAY)
+    link.join(replica, primary, port=port)
     text = f"sentinel monitor watched 127.0.0.1 {port} 1\n"
     sentinel = start_guest(
         preload=cell.preload, options=["sentinel.conf", "--sentinel"], files={"sentinel.conf": text.encode()}
@@ -210,17 +207,11 @@ def test_a_sentinel_fails_over(cell: CellSpec, start_guest: StartGuest, ports: P
 
     def asked(what: str) -> Any:
         with server.client(sentinel) as client:
-            return client.command("SENTINEL", what, "watched")
+            return client.pipeline([("SENTINEL", what, "watched")])[0]
 
     link.await_that(lambda: len(asked("REPLICAS")) == 1, everybody, "the sentinel to know the replica")
     # It refuses until it knows how the replica is.
-    link.await_that(lambda: isinstance(failed_over(sentinel), bytes), everybody, "the sentinel to fail over")
+    link.await_that(lambda: isinstance(asked("FAILOVER"), bytes), everybody, "the sentinel to fail over")
     due = [b"127.0.0.1", str(replica_port).encode()]
     link.await_that(lambda: asked("GET-MASTER-ADDR-BY-NAME") == due, everybody, "the sentinel to know the new primary")
     link.await_that(lambda: len(asked("REPLICAS")) == 1, everybody, "the sentinel to know the old primary as a replica")
-
-
-def failed_over(sentinel: Guest) -> Any:
-    """The reply to an order to fail over, which may be an error."""
-    with server.client(sentinel) as client:
-        return client.pipeline([("SENTINEL", "FAILOVER", "watched")])[0]

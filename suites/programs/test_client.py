@@ -188,56 +188,43 @@ GET absent
 GET list
 """
 WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+def in_csv(score: str) -> str:
+    return rf"""
+"a \"b\" \\","\x00\x7f\xff","\r\n\t\a\b","","-9223372036854775808"
+
+"field","v,w"
+{score}
+-9223372036854775808
+-9223372036854775807
+NULL
+ERROR,"{WRONG_TYPE}"
+"""
+
+
+def for_people(pair: str, score: str) -> str:
+    return rf"""
+1) "a \"b\" \\"
+2) "\x00\x7f\xff"
+3) "\r\n\t\a\b"
+4) ""
+5) "-9223372036854775808"
+(empty array)
+{pair}
+{score}
+(integer) -9223372036854775808
+(integer) -9223372036854775807
+(nil)
+(error) {WRONG_TYPE}
+"""
+
+
 PRINTED = {
-    "--csv": rf"""
-"a \"b\" \\","\x00\x7f\xff","\r\n\t\a\b","","-9223372036854775808"
-
-"field","v,w"
-"1.5"
--9223372036854775808
--9223372036854775807
-NULL
-ERROR,"{WRONG_TYPE}"
-""",
-    "-3 --csv": rf"""
-"a \"b\" \\","\x00\x7f\xff","\r\n\t\a\b","","-9223372036854775808"
-
-"field","v,w"
-1.5
--9223372036854775808
--9223372036854775807
-NULL
-ERROR,"{WRONG_TYPE}"
-""",
-    "--no-raw": rf"""
-1) "a \"b\" \\"
-2) "\x00\x7f\xff"
-3) "\r\n\t\a\b"
-4) ""
-5) "-9223372036854775808"
-(empty array)
-1) "field"
-2) "v,w"
-"1.5"
-(integer) -9223372036854775808
-(integer) -9223372036854775807
-(nil)
-(error) {WRONG_TYPE}
-""",
-    "-3 --no-raw": rf"""
-1) "a \"b\" \\"
-2) "\x00\x7f\xff"
-3) "\r\n\t\a\b"
-4) ""
-5) "-9223372036854775808"
-(empty array)
-1# "field" => "v,w"
-(double) 1.5
-(integer) -9223372036854775808
-(integer) -9223372036854775807
-(nil)
-(error) {WRONG_TYPE}
-""",
+    "--csv": in_csv(score='"1.5"'),
+    "-3 --csv": in_csv(score="1.5"),
+    "--no-raw": for_people(pair='1) "field"\n2) "v,w"', score='"1.5"'),
+    "-3 --no-raw": for_people(pair='1# "field" => "v,w"', score="(double) 1.5"),
     "--quoted-json": rf"""
 ["a \\"b\\" \\\\","\\x00\\x7f\\xff","\\r\\n\\t\\a\\b","","-9223372036854775808"]
 []

@@ -25,7 +25,6 @@ EPOCH = (1 << 40) + 3
 SILENCE_MILLISECONDS = 600_000
 DOWN_MILLISECONDS = 3_000
 """Silence after which the sentinel considers the primary down: far more than an emulator's delays."""
-DELAY = ["--repl-diskless-sync-delay", "0"]
 CONFIGURATION = """
 sentinel monitor watched 127.0.0.1 {port} {quorum}
 sentinel down-after-milliseconds watched {down}
@@ -38,9 +37,7 @@ def follow(primary: Guest, port: int, replica: Guest) -> None:
     """Write a value to the primary, and wait until the replica follows it and is up to date."""
     with server.client(primary) as client:
         client.command("SET", "noise", dataset.noise(300))
-    with server.client(replica) as client:
-        client.command("SLAVEOF", "127.0.0.1", port)
-    link.await_in_step(replica, primary)
+    link.join(replica, primary, port=port)
 
 
 @pytest.mark.parametrize("own", ["sentinel", "servers"])
@@ -52,8 +49,8 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
     served, watching = (companion, "") if own == "sentinel" else ("", companion)
     # Since 7.0 a primary continues at the offset in its file. Sentinels choose the replica with the greatest offset.
     files = {"dump.rdb": of_primary(OFFSET)} if cell.version >= (7,) else None
-    primary, port = link.on_a_port(start_guest, ports, served, *DELAY, files=files)
-    replica, replica_port = link.on_a_port(start_guest, ports, served, *DELAY)
+    primary, port = link.on_a_port(start_guest, ports, served, *link.WITHOUT_DELAY, files=files)
+    replica, replica_port = link.on_a_port(start_guest, ports, served, *link.WITHOUT_DELAY)
     follow(primary, port, replica)
     text = CONFIGURATION.format(port=port, quorum=1, down=DOWN_MILLISECONDS)
     sentinel = start_guest(
@@ -108,8 +105,8 @@ def test_sentinels_of_different_machines_vote(
     if cell.tier == "quick" and not cell.patient:
         pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
     machines = ["", "", companion] if leads == "own" else [companion, companion, ""]
-    primary, port = link.on_a_port(start_guest, ports, machines[0], *DELAY)
-    replica, replica_port = link.on_a_port(start_guest, ports, machines[2], *DELAY)
+    primary, port = link.on_a_port(start_guest, ports, machines[0], *link.WITHOUT_DELAY)
+    replica, replica_port = link.on_a_port(start_guest, ports, machines[2], *link.WITHOUT_DELAY)
     follow(primary, port, replica)
     sentinels = [a_sentinel(start_guest, ports, machine, port, quorum=2) for machine in machines]
     everybody = [primary, replica, *(guest for guest, _ in sentinels)]
