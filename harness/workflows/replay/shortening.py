@@ -15,6 +15,7 @@ from harness.workflows.replay.replay import Replayer
 if TYPE_CHECKING:
     from harness.judge.reproducer import Reproducer
     from harness.protocol.command_stream import Stream
+    from harness.workflows.replay.replay_result import Replay
     from harness.workflows.workbench import Workbench
 
 SECONDS = 120.0
@@ -33,6 +34,8 @@ class Shortened(Record, frozen=True):
     tries: int
     why_not: str = ""
     """Why the reproducer is the given one; empty where it was shortened, or cannot be any shorter."""
+    differing: str = ""
+    """If the commands do not show the finding, and another reply of theirs is wrong: the name of its command."""
 
 
 def shorten(
@@ -41,8 +44,11 @@ def shorten(
     """Search. `server` replaces the recorded one. Raises PlumblineError where the server is not at fault."""
     stream = _commands(reproducer)
 
-    def same(why: str) -> Shortened:
-        return Shortened(reproducer=reproducer, stream=stream, commands_before=len(stream), tries=0, why_not=why)
+    def same(why: str, differing: str = "") -> Shortened:
+        before = len(stream)
+        return Shortened(
+            reproducer=reproducer, stream=stream, commands_before=before, tries=0, why_not=why, differing=differing
+        )
 
     if reproducer.unit or reproducer.upstream:
         return same("no client sends commands: the finding comes from a test that runs by itself")
@@ -52,13 +58,13 @@ def shorten(
         return same("the clients' data cannot be read as commands")
     replayer = Replayer(bench, reproducer, server=server)
 
-    def fails(candidate: Stream) -> bool:
-        tried = replayer.replay(with_commands(reproducer, candidate), silence_proved=False)
-        return tried.outcome == "reproduced"
+    def replayed(candidate: Stream) -> Replay:
+        return replayer.replay(with_commands(reproducer, candidate), silence_proved=False)
 
-    if not fails(stream):
-        return same("the commands without the recorded replies do not reproduce the finding")
-    shrinker = Shrinker(fails, seconds=seconds, tries=tries)
+    whole = replayed(stream)
+    if whole.outcome != "reproduced":
+        return same("the commands without the recorded replies do not reproduce the finding", whole.differing)
+    shrinker = Shrinker(lambda one: replayed(one).outcome == "reproduced", seconds=seconds, tries=tries)
     shortest = shrinker.shrink(stream, len(stream) - 1)
     return Shortened(
         reproducer=with_commands(reproducer, shortest),

@@ -90,11 +90,9 @@ def _shortened(bench: Workbench, reproducer: Reproducer) -> Shortened:
     A test that compares all that a server stores names its last request, whichever one was answered wrongly.
     """
     shortened = shortening.shorten(bench, reproducer)
-    if not shortened.why_not or not shortened.stream:
+    if not shortened.differing:
         return shortened
-    commands = shortening.with_commands(reproducer, shortened.stream)
-    differing = Replayer(bench, reproducer, server="").replay(commands, silence_proved=False).differing
-    return shortening.shorten(bench, msgspec.structs.replace(reproducer, command=differing)) if differing else shortened
+    return shortening.shorten(bench, msgspec.structs.replace(reproducer, command=shortened.differing))
 
 
 def _in_the_foreground(stream: Stream) -> Stream:
