@@ -166,7 +166,7 @@ def test_what_a_release_has_is_compiled_and_linked_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(tmp_path, server(tmp_path), monkeypatch)
-    assert set(made.absent) == {"murmurhash2", "casehash", "valkey_rdb_counts"}
+    assert set(made.absent) == {"murmurhash2", "casehash"}
     assert set(made.broken) == {"rax", "lua", "cmsgpack", "hisds", "reader"}
     assert {"unit_crc16.o", "unit_siphash.o"} <= linked(made)
     assert not {"unit_dict.o", "unit_rax.o"} & linked(made)
@@ -396,3 +396,11 @@ def test_units_that_a_release_lacks_leave_the_cell_as_the_others_are(run: Stored
     run.test("armv5", "units", "test_unit[crc16]", guest="guest-unit-crc16", unit="crc16")
     run.test("armv5", "units", "test_unit[rax]", outcome="skipped", message="redis has it from 5.0 on")
     assert judged(run)[1] == "PASS"
+
+
+def test_a_file_with_another_name_in_valkey_is_looked_for_by_that_name(tmp_path: Path) -> None:
+    (unit,) = [one for one in unit_drivers.table() if one.valkey_file]
+    tree = server(tmp_path)
+    assert unit.file_in(tree) == unit.file
+    valkey = msgspec.structs.replace(tree, family="valkey", version=(8, 1, 1), development=True)
+    assert unit_drivers.absence(unit, valkey) == f"{tree.name} has no src/valkey-check-rdb.c"

@@ -46,6 +46,12 @@ class Unit(Record, frozen=True):
     redis: list[str]
     """Releases that have it: [first], [first, first without], or none."""
     valkey: list[str]
+    valkey_file: str = ""
+    """Its path in Valkey's releases; empty if it is the same."""
+
+    def file_in(self, tree: SourceTree) -> str:
+        """Its path below the src of a tree."""
+        return self.valkey_file if self.valkey_file and tree.family == "valkey" else self.file
 
 
 class UnitTable(Record, frozen=True):
@@ -104,8 +110,8 @@ def absence(unit: Unit, tree: SourceTree) -> str:
         return f"{tree.family} has it only from {releases[0]} on, and this is {version}"
     if len(bounds) > 1 and tree.version >= bounds[1]:
         return f"{tree.family} has it only before {releases[1]}, and this is {version}"
-    if tree.development and not (tree.content / "src" / unit.file).is_file():
-        return f"{tree.name} has no src/{unit.file}"
+    if tree.development and not (tree.content / "src" / unit.file_in(tree)).is_file():
+        return f"{tree.name} has no src/{unit.file_in(tree)}"
     return ""
 
 
@@ -166,9 +172,9 @@ def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path
 def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:
     """The objects of the wanted drivers, and the reason for each unit without one."""
     broken = {
-        unit.name: f"src/{unit.file} is not there; {drivers().with_name('units.toml')} says that this release has it"
+        unit.name: f"src/{file} is not there; {drivers().with_name('units.toml')} says that this release has it"
         for unit in wanted
-        if not (shop.tree / "src" / unit.file).is_file()
+        if not (shop.tree / "src" / (file := unit.file_in(shop.server))).is_file()
     }
     files = sorted({unit.driver for unit in wanted if unit.name not in broken})
     objects, errors = _objects(shop, files)

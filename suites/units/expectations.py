@@ -95,7 +95,6 @@ _JUDGES: dict[str, Callable[[Endianness], Judge]] = {
     "slowlog": _on_all(server_parts.slowlog),
     "reader": _on_all(data_formats.reader),
     "rdb_counts": _on_all(server_parts.rdb_counts),
-    "valkey_rdb_counts": _on_all(server_parts.rdb_counts),
     "syncio": _on_all(server_parts.syncio),
     "twister": _on_all(twister.judge),
 }

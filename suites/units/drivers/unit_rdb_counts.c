@@ -42,8 +42,3 @@ void unit_rdb_counts(void)
     told(most, most / 2 + 1, most / 3);
     told(most / 5, most - 1, most / 2);
 }
-
-void unit_valkey_rdb_counts(void)
-{
-    unit_rdb_counts();
-}
