@@ -35,6 +35,7 @@ from harness.run.vm.machine import ExitStatus, Machine
 from harness.run.vm.vm_image import VmImage
 from harness.workflows.cell_process import cell_problem, cell_server, pytest_command
 from tests import cells, fakes
+from tests.survivors import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -357,8 +358,7 @@ def test_the_end_of_a_native_build_is_recorded_if_it_ended_by_itself(served: Cel
     oracle = served.servers.oracle()
     if dies:
         os.kill(oracle.first_pid, signal.SIGABRT)
-        while oracle.alive():
-            time.sleep(0.01)
+        assert eventually(lambda: not oracle.alive())
     _, ends = recorded_by(served)
     assert [(one.end, one.oracle) for one in ends] == ([("signal", True)] if dies else [])
 
