@@ -11,8 +11,10 @@ import yaml
 
 from harness.core.cache import Cache, default_root
 from harness.core.strict_toml import ROOT
+from harness.plan.catalog import Catalog
 from tests.end_to_end.expressions import ExpressionError, Strict, evaluate, expand
 from tests.end_to_end.workflows import block_of
+from tools import bugs
 from tools.matrix.document import questions
 
 FILES = sorted([ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.yml")])
@@ -68,6 +70,33 @@ def test_each_server_of_the_matrix_and_each_way_to_make_it_has_a_machine() -> No
     names = [one["name"] for one in entries]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names)
+
+
+def test_the_parts_of_a_sample_of_mutants_have_different_seeds_and_a_patch_where_the_server_needs_one() -> None:
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "recall.yml").read_text("utf-8"))["jobs"]["sample"]
+    entries, parts = job["strategy"]["matrix"]["sampled"], job["strategy"]["matrix"]["part"]
+    steps = {step.get("name", ""): step for step in job["steps"]}
+    seed, name = steps["Sample"]["env"]["SEED"], steps["Name the document"]["env"]["NAME"]
+    named = set()
+    for entry in entries:
+        seeds = set()
+        for part in parts:
+            contexts = {
+                "matrix": {"sampled": entry, "part": part},
+                "github": Strict(run_number=12),
+                "inputs": Strict(tier=""),
+            }
+            seeds.add(int(expand(seed, contexts)))
+            named.add(expand(name, contexts))
+        assert len(seeds) == len(parts), "two machines would examine the same mutants"
+        assert max(seeds) < 2**32
+    # The documents of one folder, docs/recall.
+    assert len(named) == len(entries) * len(parts)
+    known, documented = Catalog().servers, bugs.read_bugs()
+    for entry in entries:
+        assert entry["name"] in known
+        assert entry["server"].rpartition("/")[2] == entry["name"], "a sample's document has the name of the folder"
+        assert not entry["bug"] or documented[entry["bug"]].patches, "the step has nothing to apply"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
