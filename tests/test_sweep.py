@@ -154,6 +154,32 @@ def test_a_program_has_a_slot_and_a_row_for_each_encoding() -> None:
     assert "{0, 4, 4, 0, 0, COPY, 0, 12, 0}" in source
 
 
+@pytest.mark.parametrize(
+    ("target", "name", "places"),
+    [
+        # The lowest bytes of a register of 4 bytes are its last ones.
+        ("armeb", "A32 ldrh r2, [r4]", [10]),
+        ("armeb", "A32 ldrd r2, r3, [r4]", [8, 12]),
+        # s1 is the high half of d0, which comes first.
+        ("armeb", "A32 vldr s1, [r4]", [64]),
+        ("armeb", "A32 vldr d1, [r4]", [72]),
+        ("armeb", "A32 vld2.32 {d0[1], d2[1]}, [r4]", [64, 80]),
+        ("armv7", "A32 vld2.32 {d0[1], d2[1]}, [r4]", [68, 84]),
+        ("aarch64_be", "ldrb w2, [x4]", [23]),
+        # The sign fills the low word, and zeros the high one.
+        ("aarch64_be", "ldrsb w2, [x4]", [23, 20]),
+        ("aarch64", "ldrsb w2, [x4]", [16, 20]),
+        ("aarch64_be", "ldr q2, [x4]", [288]),
+        ("aarch64_be", "ldr s2, [x4]", [300]),
+    ],
+)
+def test_a_moves_bytes_are_where_the_byte_order_puts_them(target: str, name: str, places: list[int]) -> None:
+    machine, one = CATALOG.targets[target], encoding(target, name)
+    table = program.table_of(machine)
+    assert table is not None
+    assert [table.place(move, machine.endianness) for move in one.moves] == places
+
+
 def test_a_program_goes_on_behind_what_shows_an_effect() -> None:
     target = CATALOG.targets["m68k"]
     compared, set_to = encoding("m68k", "16 move.l (%a0),%d2; cmp.l (%a0),%d2"), encoding("m68k", "32 bset #7,(%a0)")

@@ -44,9 +44,9 @@ OTHERS = [
 ]
 """The other strict or big-endian targets: `ci/test --all` runs them. Each costs a compiler of 150 MB and a minute of
 building."""
-ACCESSES_ALONE = ["armeb", "aarch64_be"]
-"""Targets whose accesses of the canary alone are tested. Their programs are Clang's, and static: the sweep of all
-encodings is written for GNU's assembler, and other tests' programs for shared C libraries or GCC's options."""
+STATIC = ["armeb", "aarch64_be"]
+"""Targets of which tests make the canary's accesses and every encoding alone. Their programs are Clang's, and static:
+other tests' programs are for shared C libraries or GCC's options."""
 COMPILE_SECONDS = 600
 """The first program for a target has Zig compile its C library."""
 KERNELS = ["versatile", "sun4u"]

@@ -36,11 +36,11 @@ CATALOG = machines.CATALOG
 AUDITS = [rules.AUDIT, rules.audit_name("strict")]
 CELLS = [
     (name, policy) if name in machines.REQUIRED else machines.beyond(name, policy)
-    for name in [*machines.REQUIRED, *machines.OTHERS, *machines.ACCESSES_ALONE]
+    for name in [*machines.REQUIRED, *machines.OTHERS, *machines.STATIC]
     for policy in [*CATALOG.policies, *AUDITS]
     if policy in AUDITS or rules.applies(CATALOG.policies[policy], CATALOG.targets[name])
     # There the C library is a part of the program, whose own accesses `strict` judges.
-    if not (name in machines.ACCESSES_ALONE and policy in {"strict", rules.audit_name("strict")})
+    if not (name in machines.STATIC and policy in {"strict", rules.audit_name("strict")})
 ]
 
 
@@ -60,7 +60,7 @@ def canary_of(name: str) -> tuple[Path, Toolchain]:
 
 
 def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
-    groups = (machines.REQUIRED, machines.OTHERS, machines.ACCESSES_ALONE)
+    groups = (machines.REQUIRED, machines.OTHERS, machines.STATIC)
     programs = emulators_of(tuple(next(group for group in groups if name in group)))
     program, tools = canary_of(name)
     return program, target_runner(Cache.default(), CATALOG.targets[name], tools, policy, programs), tools.prefix

@@ -9,7 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.isa.encodings.encoding import AddressForm, DecoderTable, EncodingTable, Exempt, Move, Opcode, SlotForm
+from harness.isa.encodings.encoding import (
+    AddressForm,
+    DecoderTable,
+    EncodingTable,
+    Exempt,
+    Move,
+    Opcode,
+    RegisterRow,
+    SlotForm,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,4 +280,5 @@ TABLE = EncodingTable(
             "Scalable vectors and matrices, whose decoders are tables of their own: no target's CPU has them.",
         ),
     ],
+    rows=(RegisterRow(0, 8), RegisterRow(256, 16)),
 )

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence  # noqa: TC003
 from pathlib import Path  # noqa: TC003 - see above
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from harness.core.target_model import Endianness
+
 if TYPE_CHECKING:
-    from harness.core.target_model import AccessClass, Endianness
+    from harness.core.target_model import AccessClass
 
 Direction = Literal["load", "store"]
 Change = Literal["", "add", "sub", "from", "and", "or", "xor", "shl", "shr", "sar", "rol", "ror", "quiet"]
@@ -204,6 +206,14 @@ class Exempt(NamedTuple):
     """Why, with a source."""
 
 
+class RegisterRow(NamedTuple):
+    """Registers of one size, one behind the other in the register file."""
+
+    begin: int
+    """The first byte of the first one."""
+    bytes_each: int
+
+
 class EncodingTable(NamedTuple):
     """All encodings of an architecture."""
 
@@ -236,3 +246,15 @@ class EncodingTable(NamedTuple):
     """Of the program that makes them."""
     lists_bytes: bool = False
     """Whether objdump prints an instruction's bytes one by one, in the order of memory."""
+    rows: tuple[RegisterRow, ...] = ()
+    """All registers of the file, in order, if moves count bytes from a register's lowest one in either byte order.
+    Empty if they count them as they lie in the file.
+    """
+
+    def place(self, move: Move, order: Endianness) -> int:
+        """Where a move's bytes begin in the register file of a target with that byte order."""
+        if not self.rows or order is Endianness.LITTLE:
+            return move.register
+        row = max(row for row in self.rows if row.begin <= move.register)
+        lowest = (move.register - row.begin) % row.bytes_each
+        return move.register - lowest + row.bytes_each - lowest - move.size

@@ -121,7 +121,7 @@ def source(target: Target, chosen: Sequence[Encoding]) -> str:
         literal = f"{value + 1} - 1" if value < 0 else str(value)
         address = f"{one.base}, {one.displacement}, {index}, {literal}, {one.writeback}"
         rows.append(f"    {{{one.unit_bytes}, {address}, {rotates}, {counts}}},")
-        moves += [_move(move) for move in one.moves]
+        moves += [_move(move, table.place(move, target.endianness)) for move in one.moves]
         results += [f"    {{{register}, {content}}}," for register, content in one.results]
     parts = [
         _HEAD,
@@ -139,10 +139,10 @@ def _array(kind: str, name: str, rows: Sequence[str]) -> list[str]:
     return [f"static const struct {kind} {name}[] = {{", *rows, "};"]
 
 
-def _move(move: Move) -> str:
+def _move(move: Move, register: int) -> str:
     is_store, is_signed = int(move.direction == "store"), int(move.is_signed)
     change = move.change.upper() or "COPY"
-    combined = f"{is_signed}, {change}, {int(move.constant is not None)}, {move.register}, {move.constant or 0}"
+    combined = f"{is_signed}, {change}, {int(move.constant is not None)}, {register}, {move.constant or 0}"
     return f"    {{{is_store}, {move.memory}, {move.size}, {move.extension}, {combined}}},"
 
 

@@ -88,7 +88,10 @@ def _thumb_singles() -> Iterator[Encoding]:
         AddressForm(f"[r4, r5, lsl #{amount}]", INDEX_VALUE << amount, 0, (INDEX, INDEX_VALUE)) for amount in (0, 2)
     ]
     for one in (*WORDS_AND_BYTES, *HALVES):
-        yield from in_each_mode("T32", one, [*BY_IMMEDIATE, *indexed], ".w", V7)
+        # Without a choice of width: no instruction of 16 bits has a negative offset, and LLVM takes no `.w` there.
+        yield from in_each_mode("T32", one, [offset(-1)], "", V7)
+        chosen = [mode for mode in BY_IMMEDIATE if mode != offset(-1)]
+        yield from in_each_mode("T32", one, [*chosen, *indexed], ".w", V7)
         yield from in_each_mode("T32", _unprivileged(one), [offset(1)], "", V7)
         narrow = [AddressForm("[r4, r5]", INDEX_VALUE, 0, (INDEX, INDEX_VALUE))]
         # No instruction of 16 bits sign-extends from an immediate offset (A6.2.4).

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from harness.isa.encodings.arm.core_registers import core_registers
 from harness.isa.encodings.arm.neon import neon
 from harness.isa.encodings.arm.vfp import vfp
-from harness.isa.encodings.encoding import DecoderTable, EncodingTable, Exempt, SlotForm
+from harness.isa.encodings.encoding import DecoderTable, EncodingTable, Exempt, RegisterRow, SlotForm
 
 if TYPE_CHECKING:
     from harness.core.target_model import Endianness
@@ -92,4 +92,5 @@ TABLE = EncodingTable(
         Exempt(r"T16 (push|pop) .*", "The two low bits of SP are zero in Thumb (A6.1.3)."),
         Exempt(r"T16 ldr r\d, \[pc, #\d+\]", "Literals: the base is PC, which is no register of a slot (A8.8.64)."),
     ],
+    rows=(RegisterRow(0, 4), RegisterRow(64, 8)),
 )
