@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -149,6 +150,32 @@ def test_lines_of_the_server_between_any_two_lines_change_nothing_but_offsets(de
     mixed = b"".join(line + NOISE for line in lines)
     assert identities(stored(detector)) == identities(reports(mixed, detector))
     assert [len(one.frames) for one in stored(detector)] == [len(one.frames) for one in reports(mixed, detector)]
+
+
+@pytest.mark.parametrize("unfinished", [b"Test of sds: ", "größer \u2713 ".encode(), b"12345:C 1:2: "])
+@pytest.mark.parametrize("detector", DETECTORS)
+def test_a_report_may_begin_on_a_line_that_the_program_has_not_ended(detector: str, unfinished: bytes) -> None:
+    """Self-tests write a test's name before its result, and libc writes out a buffer that is full in mid-line."""
+    content, whole = log(detector), stored(detector)
+    places = [0, *(report.offset for report in whole), len(content)]
+    pieces = [content[start:end] for start, end in itertools.pairwise(places)]
+    found = reports(unfinished.join(pieces), detector)
+    assert identities(found) == identities(whole)
+    assert [len(one.frames) for one in found] == [len(one.frames) for one in whole]
+    assert [one.offset for one in found] == [
+        report.offset + number * len(unfinished) for number, report in enumerate(whole, start=1)
+    ]
+
+
+def test_a_report_directly_behind_the_programs_output_keeps_the_function_of_its_stack() -> None:
+    content = b"....." + log("ubsan")
+    assert identities(reports(content, "ubsan")) == identities(stored("ubsan"))
+
+
+def test_the_place_of_a_report_behind_bytes_that_are_no_text_is_no_later_than_it_is() -> None:
+    noise = b"\xff\xfe value: "
+    (report,) = reports(noise + b"a.c:1:1: runtime error: division by zero\n", "ubsan")
+    assert report.offset == len(noise)
 
 
 def test_two_processes_under_valgrind_write_between_each_others_lines() -> None:

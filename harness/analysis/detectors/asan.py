@@ -26,7 +26,7 @@ _ASAN_FATAL = {"segv", "bus", "fpe", "ill", "abrt", "trap", "stack-overflow"}
 def read(lines: list[Line]) -> Iterator[Report]:
     """Every report, in order."""
     for number, line in enumerate(lines):
-        head = _ASAN.fullmatch(line.text)
+        head = _ASAN.search(line.text)
         if head is None:
             continue
         error = _asan_error(head["message"])
@@ -47,7 +47,7 @@ def read(lines: list[Line]) -> Iterator[Report]:
             through="",
             frames=sanitizer_stack(after, ends_with=_ASAN),
             fatal=error in _ASAN_FATAL,
-            offset=line.offset,
+            offset=line.place_of(head.start()),
         )
 
 

@@ -39,9 +39,10 @@ def read(lines: list[Line]) -> Iterator[Report]:
     """Every report, in order. Lines of several processes interleave, so each process is read separately."""
     by_process: dict[str, list[Line]] = {}
     for line in lines:
-        match = _VALGRIND.fullmatch(line.text)
+        match = _VALGRIND.search(line.text)
         if match is not None:
-            by_process.setdefault(match["pid"], []).append(Line(text=match["text"], offset=line.offset))
+            own = Line(text=match["text"], offset=line.place_of(match.start()))
+            by_process.setdefault(match["pid"], []).append(own)
     found = [report for own in by_process.values() for report in _memcheck(own)]
     yield from sorted(found, key=lambda report: report.offset)
 

@@ -11,10 +11,17 @@ from harness.core.model import Record
 
 
 class Line(Record, frozen=True):
-    """A line of a log and its start in bytes."""
+    """A line of a log and its start in bytes.
+
+    A report may begin in its middle: the program has written a line without its end, as a test does before its result.
+    """
 
     text: str
     offset: int
+
+    def place_of(self, character: int) -> int:
+        """The offset in the log, in bytes, of a character of the line; a smaller one after bytes that are not UTF-8."""
+        return self.offset + len(self.text[:character].replace("\ufffd", "?").encode())
 
 
 class Report(Record, frozen=True):

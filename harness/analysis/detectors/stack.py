@@ -31,7 +31,7 @@ def sanitizer_stack(lines: list[Line], *, ends_with: re.Pattern[str]) -> list[Fr
             continue
         silence += 1
         ended = found and (not line.text.strip() or frame is not None)
-        if ended or ends_with.fullmatch(line.text) or silence > _STACK_WITHIN_LINES:
+        if ended or ends_with.search(line.text) or silence > _STACK_WITHIN_LINES:
             break
     return frames_of(found)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from harness.analysis.detectors.report import Line
 
-_UBSAN = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): runtime error: (?P<message>.+)")
+_UBSAN = re.compile(r"(?<![^\s:])(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): runtime error: (?P<message>.+)")
 _MISALIGNED = re.compile(
     r"(load of|store to|member access within|.+?) misaligned address 0x(?P<address>[0-9a-f]+)"
     r" for type (?P<type>.+), which requires (?P<alignment>\d+) byte alignment"
@@ -50,7 +50,7 @@ _CHECKS = [
 def read(lines: list[Line]) -> Iterator[Report]:
     """Every report, in order."""
     for number, line in enumerate(lines):
-        head = _UBSAN.fullmatch(line.text)
+        head = _UBSAN.search(line.text)
         if head is None:
             continue
         message = head["message"]
@@ -72,7 +72,7 @@ def read(lines: list[Line]) -> Iterator[Report]:
             through="",
             frames=_placed(stack, file=head["file"], line=int(head["line"])),
             fatal=False,
-            offset=line.offset,
+            offset=line.place_of(head.start()),
         )
 
 
