@@ -28,7 +28,15 @@ from harness.run.cell_spec import PeerServer, UpstreamSpec
 from harness.run.upstream import evidence, results
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
 from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
-from harness.run.upstream.launches import Launch, LaunchVariant, compile_launcher, log_of, read_launches, write_list
+from harness.run.upstream.launches import (
+    Launch,
+    LaunchVariant,
+    compile_launcher,
+    is_whole,
+    log_of,
+    read_launches,
+    write_list,
+)
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.stage import Stage, Stages
 from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
@@ -37,7 +45,7 @@ from harness.workflows.workbench import Workbench
 from tests import cells, fakes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from harness.run.cell_spec import CellSpec
@@ -364,7 +372,8 @@ def test_a_log_that_is_gone_is_missed_where_a_detector_writes_to_it(
         collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
         output = tmp_path / "printed"
         output.write_bytes(b"something\n")
-        words = ["7", "0", str(stage.folder), str(output), "0", "", "0", "server", ""]
+        identity = f"{output.stat().st_dev}:{output.stat().st_ino}"
+        words = ["7", "0", str(stage.folder), str(output), "0", identity, "", "0", "0:0", "server", ""]
         fakes.write(folder / "launch", "\0".join(words))
         if gone:
             output.unlink()
@@ -744,20 +753,61 @@ def test_a_tcl_that_is_too_old_is_a_usage_error(tree: Path, tmp_path: Path, monk
         upstream_files(tree)
 
 
-def test_the_log_of_a_launch_begins_where_it_started(tmp_path: Path, launcher: Path) -> None:
+@pytest.fixture
+def echoing(tmp_path: Path, launcher: Path) -> Callable[[str], None]:
+    """Runs a line of shell in which the launcher, as `$SERVER`, becomes a program that echoes its arguments."""
     (tmp_path / "src").mkdir()
     (tmp_path / "plumbline").mkdir()
-    shutil.copy2(launcher, tmp_path / "src" / "redis-server")
-    echo = LaunchVariant(home=tmp_path, program="/bin/echo", arguments=("{self}", "new words"))
+    server = tmp_path / "src" / "redis-server"
+    shutil.copy2(launcher, server)
+    echo = LaunchVariant(home=tmp_path, program="/bin/echo", arguments=("{self}",))
     write_list(tmp_path / "plumbline" / "launches", [echo], echo)
-    log = tmp_path / "stdout"
-    log.write_text("old words\n", "utf-8")
-    script = tmp_path / "start"
-    script.write_text(f"#!/bin/sh\nexec {tmp_path}/src/redis-server >> {log}\n", "utf-8")
-    script.chmod(0o755)
-    process.run([script], deadline_seconds=20)
+
+    def run(line: str) -> None:
+        process.run_successfully(
+            ["sh", "-c", line],
+            problem="the line failed",
+            deadline_seconds=20,
+            folder=tmp_path,
+            environment={**process.PLAIN_ENVIRONMENT, "SERVER": str(server)},
+        )
+
+    return run
+
+
+def test_the_log_of_a_launch_begins_where_it_started(tmp_path: Path, echoing: Callable[[str], None]) -> None:
+    (tmp_path / "stdout").write_text("old words\n", "utf-8")
+    echoing("$SERVER new words >> stdout")
     (launch,) = read_launches(tmp_path)
     assert log_of(launch) == b"new words\n"
+
+
+def test_the_log_of_a_launch_is_in_its_own_file_when_a_restart_has_renamed_that(
+    tmp_path: Path, echoing: Callable[[str], None]
+) -> None:
+    echoing("$SERVER first >> stdout 2>> stderr; mv stdout stdout.1; mv stderr stderr.1")
+    echoing("$SERVER second >> stdout 2>> stderr")
+    launches = read_launches(tmp_path)
+    assert [log_of(one) for one in launches] == [b"first\n", b"second\n"]
+    assert all(map(is_whole, launches))
+
+
+@pytest.mark.parametrize("lost", ["rm stdout", "echo another line > other; mv other stdout", ": > stdout"])
+def test_a_launch_whose_output_is_gone_has_no_whole_log(
+    tmp_path: Path, echoing: Callable[[str], None], lost: str
+) -> None:
+    echoing(f"echo before > stdout; $SERVER words >> stdout 2>> stderr; {lost}")
+    (launch,) = read_launches(tmp_path)
+    assert not is_whole(launch)
+    assert log_of(launch) == b""
+
+
+def test_the_end_of_a_long_log_is_kept_and_all_of_it_if_a_detector_reports_before() -> None:
+    report = b"src/db.c:7:3: runtime error: division by zero\n"
+    long = b"1:M 01 Jan 2026 00:00:00.000 * a line of its own log\n" * (evidence.LOG_BYTES // 40)
+    assert evidence.kept_of(report + long, "ubsan") == report + long
+    assert evidence.kept_of(report + long, "") == (report + long)[-evidence.LOG_BYTES :]
+    assert evidence.kept_of(long + report, "ubsan") == (long + report)[-evidence.LOG_BYTES :]
 
 
 def test_an_unreadable_line_of_a_journal_is_passed_over() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from harness.analysis.detectors.registry import reports
 from harness.core.model import Record
 from harness.record import cell_events, fault_log
 from harness.run.servers.endings import ServerEnd, describe_exit
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 LOG = "log"
 LOG_BYTES = 4 << 20
-"""The size of the end of a server's log that is kept."""
+"""The size of the end of a server's log that is kept. Before it may be reports of a detector: then all of it is."""
 EXCERPT_LINES = 15
 """How much of it a message shows."""
 
@@ -73,8 +74,8 @@ class UpstreamEvidence:
         self._processes: list[StartedProcess] = []
         self._seen = {launch.guest for home in homes for launch in read_launches(home)}
         self._runs = 0
-        self._reports = bool(cell.runner.target.emulator.detector)
-        """Whether what a process prints has the reports of a detector."""
+        self._detector = cell.runner.target.emulator.detector
+        """The detector whose reports are in what a process prints; empty for none."""
         self._own_clients = cell.upstream is not None and cell.upstream.target_clients
 
     @property
@@ -98,8 +99,8 @@ class UpstreamEvidence:
             self._processes.append(process)
             wanted = process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed
             # Without its log nobody knows whether a detector reported anything.
-            if is_whole(process.launch) if self._reports else wanted:
-                (process.launch.folder / LOG).write_bytes(log_of(process.launch)[-LOG_BYTES:])
+            if is_whole(process.launch) if self._detector else wanted:
+                (process.launch.folder / LOG).write_bytes(kept_of(log_of(process.launch), self._detector))
             self.ended.append(self._end_of(process, tests))
         self._runs += 1
 
@@ -136,7 +137,7 @@ class UpstreamEvidence:
             test=self._name(item) if item else "",
             target=process.target,
             pid=process.launch.pid,
-            left=(fault_log.ledger_of(process.launch.folder / fault_log.NAME).name, *([LOG] if self._reports else [])),
+            left=(fault_log.ledger_of(process.launch.folder / fault_log.NAME).name, *([LOG] if self._detector else [])),
             announced=test.announced if test is not None else (),
             unanswered=(test.sent,) if test is not None and test.sent and process.crashed else (),
             upstream=True,
@@ -215,6 +216,12 @@ class UpstreamEvidence:
             if process.launch.pid in shown.servers and process.end_at < shown.logs_before.get(process.launch.guest, 0)
         ]
         return before[-1] if before else ""
+
+
+def kept_of(log: bytes, detector: str) -> bytes:
+    """The part of a server's log that the run keeps: its end, and all of it if a report of the detector is before."""
+    end = log[-LOG_BYTES:]
+    return end if len(reports(end, detector)) == len(reports(log, detector)) else log
 
 
 def _faults_in(shared: Guest, test: UpstreamTest) -> dict[str, tuple[int, int]]:

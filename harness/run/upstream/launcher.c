@@ -67,7 +67,7 @@ static char *filled(const char *word)
     return text;
 }
 
-/* The file of a descriptor, and its present length. */
+/* The file of a descriptor, its present length, and what identifies it when it is renamed. */
 static void describe(FILE *note, int descriptor)
 {
     char link[64], path[PATH_MAX] = "";
@@ -75,7 +75,8 @@ static void describe(FILE *note, int descriptor)
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     if (readlink(link, path, sizeof path - 1) < 0 || fstat(descriptor, &status) < 0 || !S_ISREG(status.st_mode))
         path[0] = 0;
-    fprintf(note, "%s%c%lld%c", path, 0, (long long)status.st_size, 0);
+    fprintf(note, "%s%c%lld%c%llu:%llu%c", path, 0, (long long)status.st_size, 0, (unsigned long long)status.st_dev,
+            (unsigned long long)status.st_ino, 0);
 }
 
 /* Makes the numbered folder: a ledger for the emulator's fault log, and a record of the launch. */

@@ -35,6 +35,31 @@ def compile_launcher(cache: Cache, tools: Toolchain) -> Path:
     )
 
 
+class OutputFile(Record, frozen=True):
+    """A file that took a program's output."""
+
+    path: Path
+    """Where it was when the program started. Upstream's tests may rename it later (`restart_server`), and give another
+    file its name.
+    """
+    start: int
+    """Its length at the start."""
+    identity: str
+    """Its device and inode, as `DEVICE:INODE`."""
+
+    def present_path(self) -> Path | None:
+        """Where it is now, in the same folder; None if it is gone, or has been cut."""
+        try:
+            beside = [self.path, *sorted(self.path.parent.iterdir())]
+        except OSError:
+            return None
+        for path in beside:
+            status = path.stat(follow_symlinks=False) if path.is_file() else None
+            if status is not None and f"{status.st_dev}:{status.st_ino}" == self.identity:
+                return path if status.st_size >= self.start else None
+        return None
+
+
 class Launch(Record, frozen=True):
     """One program that was started."""
 
@@ -42,8 +67,8 @@ class Launch(Record, frozen=True):
     """The name of its folder: `guest-3`."""
     folder: Path
     pid: int
-    outputs: tuple[tuple[Path, int], ...]
-    """The files that took its output, each with its length at the start."""
+    outputs: tuple[OutputFile, ...]
+    """The files that took its output."""
     working_folder: Path
     words: tuple[str, ...]
     """Its command line as the test wrote it."""
@@ -87,17 +112,20 @@ def _number(guest: str) -> int:
 
 def _read(folder: Path) -> Launch | None:
     words = (folder / NOTE).read_bytes().split(b"\0")[:-1]
-    if len(words) < 8:
+    if len(words) < 10:
         return None
-    pid, _, here, out, out_length, error, error_length, *arguments = (os.fsdecode(word) for word in words)
-    outputs = [(Path(out), int(out_length)), (Path(error), int(error_length))]
+    pid, _, here, *outputs = (os.fsdecode(word) for word in words[:9])
+    taken = (
+        OutputFile(path=Path(path), start=int(length), identity=identity)
+        for path, length, identity in (outputs[:3], outputs[3:])
+    )
     return Launch(
         guest=folder.name,
         folder=folder,
         pid=int(pid),
-        outputs=tuple({file: length for file, length in outputs if file.name}.items()),
+        outputs=tuple({file.identity: file for file in taken if file.path.name}.values()),
         working_folder=Path(here),
-        words=tuple(arguments),
+        words=tuple(os.fsdecode(word) for word in words[9:]),
     )
 
 
@@ -116,16 +144,17 @@ def own_log(launch: Launch) -> Path | None:
 
 def is_whole(launch: Launch) -> bool:
     """Whether the files that took the program's output are still there."""
-    return all(path.is_file() for path, _ in launch.outputs)
+    return all(output.present_path() is not None for output in launch.outputs)
 
 
 def log_of(launch: Launch) -> bytes:
     """The program's output since it started, and its own log."""
     parts = []
-    for path, length in launch.outputs:
-        if path.is_file():
+    for output in launch.outputs:
+        path = output.present_path()
+        if path is not None:
             with path.open("rb") as stream:
-                stream.seek(length)
+                stream.seek(output.start)
                 parts.append(stream.read())
     own = own_log(launch)
     if own is not None and own.is_file():
