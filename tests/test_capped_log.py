@@ -31,6 +31,7 @@ def test_what_fits_is_left_as_it_is(tmp_path: Path) -> None:
     log = tmp_path / "log"
     result = process.run(["sh", "-c", CHATTY.format(size=LIMIT // 2)], deadline_seconds=60, log=log)
     assert result.output == HEAD + b"x" * (LIMIT // 2) + b"\nlast\n"
+    assert capped_log.left_out_bytes(result.output) == 0
     assert log.read_bytes().endswith(result.output)
 
 
@@ -43,6 +44,7 @@ def test_of_a_long_output_head_and_tail_are_kept_with_a_line_between_them(tmp_pa
     assert result.output.endswith(b"x\nlast\n")
     left_out = size + len(HEAD) + 6 - LIMIT
     assert f"\n[plumbline: {left_out} bytes are left out here]\n".encode() in result.output
+    assert capped_log.left_out_bytes(result.output) == left_out
     assert log.read_bytes().startswith(b"$ sh -c ")
     assert log.read_bytes().endswith(result.output)
     again = process.run(["echo", "again"], deadline_seconds=60, log=log)

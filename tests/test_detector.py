@@ -17,6 +17,7 @@ from harness.analysis.detectors.registry import DETECTORS, Report, named, report
 from harness.build.emulators.runner import target_runner
 from harness.core.cache import Cache
 from harness.core.errors import UsageError
+from harness.core.processes import capped_log
 from harness.core.strict_toml import ROOT
 from harness.judge.findings import judge
 from harness.judge.verdict import cell_verdicts
@@ -480,6 +481,20 @@ def test_a_report_outside_tests_belongs_to_none(run: StoredRun, before: bytes, a
     run.log("native-ubsan", "bitops", "guest-1", after)
     (finding,), *_ = judge(stored_run.read(run.finish()))
     assert (finding.command, finding.witnesses[0].test) == (command, "")
+
+
+@pytest.mark.parametrize(("detector", "verdict"), [("ubsan", "UNKNOWN"), ("", "PASS")])
+def test_a_log_without_its_middle_may_have_lost_reports(
+    run: StoredRun, monkeypatch: pytest.MonkeyPatch, detector: str, verdict: str
+) -> None:
+    monkeypatch.setattr(capped_log, "LIMIT_BYTES", 4096)
+    run.detectors["native-ubsan"] = detector
+    reported(run, NOISE.ljust(2048, b"x") + b"\n[plumbline: 9999 bytes are left out here]\n" + NOISE)
+    findings, outcomes, _ = judge(stored_run.read(run.finish()))
+    verdicts = cell_verdicts(outcomes, findings)
+    (cell,) = [one for one in verdicts if (one.target, one.suite) == ("native-ubsan", "bitops")]
+    assert (findings, cell.verdict) == ([], verdict)
+    assert ("its log lacks 9999 bytes" in cell.reason) == bool(detector)
 
 
 def test_logs_of_targets_without_a_detector_are_not_read(run: StoredRun) -> None:

@@ -192,7 +192,10 @@ class Evidence:
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         found = []
         event = self._event_of(guest)
-        for report in _reports(guest / "log", self._run.machines[where.target].emulator.detector):
+        detector = self._run.machines[where.target].emulator.detector
+        if detector and (lost := capped_log.left_out_bytes(guest_log(guest))):
+            self._doubt(f"{guest.name}: its log lacks {lost} bytes, which may have reports of its detector")
+        for report in _reports(guest / "log", detector):
             # No detector delays its reports, so the offset identifies the test during which the error happened.
             test = alone or next(
                 (t for t in self._tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to),

@@ -151,6 +151,12 @@ def last_lines(path: Path, count: int) -> str:
     return "\n".join(tail_of(path, TAIL_BYTES).decode("utf-8", "replace").splitlines()[-count:])
 
 
+def left_out_bytes(log: bytes) -> int:
+    """How much of what was written is not in a closed log."""
+    left_out = _LEFT_OUT.match(log, LIMIT_BYTES // 2)
+    return int(left_out[1]) if left_out is not None else 0
+
+
 def as_written(log: bytes, offset: int) -> int:
     """The offset, in everything that was written, of an offset into a closed log."""
     left_out = _LEFT_OUT.match(log, LIMIT_BYTES // 2)
