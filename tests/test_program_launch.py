@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.core import json_codec
+from harness.core.cache import Cache
 from harness.core.errors import InconclusiveError
+from harness.core.strict_toml import ROOT
 from harness.judge.program_runs.program_evidence import program_doubts
 from harness.judge.reproducer import ReplayedProgram
 from harness.record import program_launch
 from harness.record.program_launch import CommandRecord, ProcessNote
-from harness.workflows.programs.cross_environment import as_shell
+from harness.workflows.programs.cross_environment import VARIABLES, as_shell, cross_environment
+from tests import fakes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.fakes import Plumb
 
 WORDS = ["17", "1700000000000", "/tree/below", "/tree/odd", "/tree/odd", "2", "./odd", "a b", "NEW=x=y", "HOME"]
 END = b'{"event":"end","pid":17,"signal":0,"status":0}\n'
@@ -135,3 +142,27 @@ def test_a_shell_takes_over_any_value() -> None:
     script = f'{as_shell(values)}for name in PLAIN HARD EMPTY; do printenv "$name"; done'
     shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
     assert shown == "".join(f"{value}\n" for value in values.values())
+
+
+@pytest.mark.parametrize("words", [["--target", "no-such-target"], ["--taget", "armv5"], [], ["--target", "native"]])
+def test_a_shell_that_gets_no_variables_loses_those_of_another_target_and_fails(words: list[str]) -> None:
+    """`eval ""` succeeds: without this, a script goes on with the compiler of the target before."""
+    plumb = [sys.executable, "-m", "harness.cli", "env", *words]
+    assignments = as_shell(dict.fromkeys(VARIABLES, "of another target"))
+    script = f"""{assignments}eval "$({shlex.join(plumb)})"; echo "$?"; printenv {" ".join(VARIABLES)}"""
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "error: " in ran.stderr
+    assert ran.stdout == "1\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--target", "no-such-target", "--json"]])
+def test_what_no_shell_evaluates_is_not_for_one(plumb: Plumb, words: list[str]) -> None:
+    assert "unset" not in plumb("env", *words)[1].replace("that unset the variables", "")
+
+
+def test_every_variable_of_a_target_is_one_that_a_failure_unsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes.fake_compiler(tmp_path / "bin", monkeypatch)
+    made = cross_environment(Cache(tmp_path / "cache"), fakes.target(), fakes.toolchain())
+    assert set(made) == set(VARIABLES)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,12 +25,12 @@ from harness.report.formats import registry as formats
 from harness.workflows.porting import survey
 from harness.workflows.premerge import change_selection, premerge_check, selection_text
 from harness.workflows.programs import build_system, debian_package, execution
-from harness.workflows.programs.cross_environment import as_shell, cross_environment
+from harness.workflows.programs.cross_environment import as_shell, cross_environment, failing_shell
 from harness.workflows.target_setup import emulated_target
 from harness.workflows.workbench import Workbench
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from harness.cli.run_options import ProgramOptions, RunOptions
     from harness.core.model import CompilerWarnings, Tier
@@ -284,14 +285,44 @@ def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, sy
     return _carried_out(run, asked, lambda: debian_package.execute(bench, prepared, asked))
 
 
-@click.command()
+class _ShellCommand(click.Command):
+    """A command whose output a shell evaluates, which fails if the command does."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the words after the command's name."""
+        with _failing_in_shell("--json" in args):
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function."""
+        with _failing_in_shell(ctx.params["as_json"]):
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _failing_in_shell(prints_document: bool) -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.Exit:
+        # Of --help.
+        raise
+    except BaseException:
+        if not prints_document:
+            click.echo(failing_shell(), nl=False)
+        raise
+
+
+@click.command(cls=_ShellCommand)
 @one_target
 @options.offline
 @options.as_json
 def env(*, target: str, offline: bool, as_json: bool) -> ExitCode:
     """Print environment variables for compiling for a target.
 
-    The output is commands for a POSIX shell: eval "$(plumb env --target armv5)".
+    The output is commands for a POSIX shell: eval "$(plumb env --target armv5)". If the command fails, it prints commands
+    that unset the variables and fail.
     """
     bench = Workbench.default(offline=offline)
     chosen = emulated_target(bench.catalog, target)

@@ -31,6 +31,20 @@ TOOLS = {
 }
 """Variable -> the binary tool that it names. LD is none of them: makefiles link by it with flags of the compiler."""
 COMPILERS = {"CC": "gcc", "CXX": "g++"}
+VARIABLES = (
+    *COMPILERS,
+    *TOOLS,
+    "CC_FOR_BUILD",
+    "CMAKE_TOOLCHAIN_FILE",
+    "CONFIG_SITE",
+    "CPP",
+    "HOST_TRIPLET",
+    "MESON_CROSS_FILE",
+    "PKG_CONFIG",
+    "PKG_CONFIG_LIBDIR",
+    "PKG_CONFIG_PATH",
+)
+"""The names of all variables."""
 RUNNER = "/usr/bin/env"
 """The program by which CMake and Meson run programs of the target: any program works, because plumb exec sees what it
 executes.
@@ -123,3 +137,11 @@ def _package_folders(tools: Toolchain) -> list[str]:
 def as_shell(variables: dict[str, str]) -> str:
     """The variables as commands of a POSIX shell."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
+
+
+def failing_shell() -> str:
+    """Commands of a POSIX shell where there are no variables: they remove those of another target, and fail.
+
+    A shell evaluates what it got of a command, not how that ended, and evaluating nothing succeeds.
+    """
+    return f"unset {' '.join(sorted(VARIABLES))}\nfalse\n"
