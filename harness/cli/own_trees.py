@@ -321,8 +321,8 @@ def _failing_in_shell(prints_document: bool) -> Iterator[None]:
 def env(*, target: str, offline: bool, as_json: bool) -> ExitCode:
     """Print environment variables for compiling for a target.
 
-    The output is commands for a POSIX shell: eval "$(plumb env --target armv5)". If the command fails, it prints commands
-    that unset the variables and fail.
+    The output is commands for a POSIX shell: eval "$(plumb env --target armv5)". If the command fails, it prints
+    commands that unset the variables and fail.
     """
     bench = Workbench.default(offline=offline)
     chosen = emulated_target(bench.catalog, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+from harness.core.errors import ABSENT_FILE
 from harness.record import cell_events, event_log, fault_log, program_launch
 from harness.run.servers.endings import describe_exit
 
@@ -72,17 +73,20 @@ def _emulated_programs(cell: Path) -> Iterator[_EmulatedProgram]:
             yield _EmulatedProgram(guest, launch, program_launch.read_ends(guest))
 
 
-def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from_ms: int = 0) -> int:
+def write_events(
+    cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from: Path | None = None
+) -> int:
     """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed.
 
-    `counts_from_ms`: when the command's tests began, in milliseconds since 1970. A program of before tests nothing.
+    `counts_from`: the file that the command wrote when its tests began. A program of before tests nothing.
     """
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(cell_events.CollectedEvent(tests=1))
     programs = list(_emulated_programs(cell))
     for one in programs:
         log.append(one.event(command.title))
-    of_tests = [one for one in programs if not one.began_before(counts_from_ms)]
+    began_ms = _modified_ms(counts_from) if counts_from is not None else 0
+    of_tests = [one for one in programs if not one.began_before(began_ms or 0)]
     failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
     outcome, message, doubt = _outcome(
         command,
@@ -93,6 +97,9 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
         skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
         failed=[] if any(one.is_unwatched for one in programs) else failed,
     )
+    if began_ms is None and not end.code:
+        # A command that failed may not have got to its tests.
+        doubt = f"the command removed {counts_from}, so it is not known which programs ran in its tests"
     log.append(
         cell_events.TestEvent(
             name=command.title, outcome=outcome, seconds=round(end.seconds, 3), message=message, doubt=doubt
@@ -100,6 +107,14 @@ def write_events(cell: Path, command: CommandRecord, target: str, end: CommandEn
     )
     log.close(tests=1, failed=int(outcome == "failed"))
     return int(outcome == "failed")
+
+
+def _modified_ms(path: Path) -> int | None:
+    """When a file was written, in milliseconds since 1970; None if it is gone."""
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except ABSENT_FILE:
+        return None
 
 
 def _outcome(

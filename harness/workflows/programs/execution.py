@@ -120,9 +120,7 @@ def _command(tracing: Tracing, asked: Execution, environment: Mapping[str, str])
     )
     if end.code == -signal.SIGINT:
         raise KeyboardInterrupt
-    start = asked.counts_from
-    counts_from_ms = start.stat().st_mtime_ns // 1_000_000 if start is not None and start.is_file() else 0
-    status = write_events(cell, command_of(asked), target, end, counts_from_ms=counts_from_ms)
+    status = write_events(cell, command_of(asked), target, end, counts_from=asked.counts_from)
     return CellRecord(
         target=target,
         suite=program_launch.SUITE,
