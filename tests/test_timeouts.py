@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,9 @@ from harness.run.vm.machine import Machine
 from harness.run.vm.qemu_process import QemuProcess
 from harness.run.vm.vm_image import VmImage
 from harness.workflows import cell_process
-from harness.workflows.campaign.job import check_jobs
+from harness.workflows.campaign.engine.local_machines import LocalMachines
+from harness.workflows.campaign.job import check_jobs, command_jobs
+from harness.workflows.porting.attempt import attempt
 from harness.workflows.workbench import Workbench
 from tests import cells, fakes, judgements
 from tests.reproducers import reproducer as usual_reproducer
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.target_model import Target, Toolchain
+    from harness.workflows.porting.attempt import Attempt
     from tests.fakes import Plumb
 
 SLOW_SERVER = fakes.answering_server("time.sleep(1)")
@@ -300,6 +304,104 @@ def test_a_campaigns_jobs_have_the_factor(tmp_path: Path) -> None:
     (usual,), (slow,) = jobs(Catalog()), jobs(Catalog(timeout_multiplier=20))
     assert (usual[0], slow[0]) == ("1", "20")
     assert slow[1] == 20 * usual[1]
+
+
+def test_the_jobs_of_commands_have_the_factor() -> None:
+    def seconds(multiplier: float) -> float:
+        (job,) = command_jobs({"one": ["mutate"]}, expected_seconds=60, version="1", timeout_multiplier=multiplier)
+        return job.deadline_seconds
+
+    assert seconds(20) == 20 * seconds(1)
+
+
+def test_the_scheduler_of_a_campaign_on_this_machine_has_the_factor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.workflows.campaign.engine.local_machines.READY_SECONDS", 0.1)
+    with pytest.raises(InfrastructureError, match="scheduler does not start") as late:
+        LocalMachines(tmp_path / "usual", 0).__enter__()
+    assert late.value.remedy == if_slow(1)
+    with LocalMachines(tmp_path / "slow", 0, timeout_multiplier=900) as local:
+        assert local.scheduler.pid
+
+
+# An emulator that loads its state in a second.
+LOADING = """#!{python} -SI
+import json, socket, sys, time
+
+def listener(option):
+    found = next(word for word in sys.argv if option in word).partition(option)[2].partition(",")[0]
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(found)
+    made.listen()
+    return made
+
+control = listener("id=control,path=")
+monitor, _ = listener("unix:").accept()
+stream = monitor.makefile("rwb", 0)
+stream.write(b'{{"QMP": {{}}}}\\n')
+began = None
+for line in stream:
+    command = json.loads(line)["execute"]
+    began = time.monotonic() if command == "migrate-incoming" else began
+    status = "completed" if began is not None and time.monotonic() - began > 1 else "active"
+    stream.write(json.dumps({{"return": {{"status": status}}}}).encode() + b"\\n")
+"""
+
+
+def test_the_saved_state_of_a_machine_has_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.run.vm.qemu_process.MIGRATION_SECONDS", 0.2)
+    script = LOADING.format(python=sys.executable)
+    fakes.write(tmp_path / "bin" / "qemu-system-silent", script, mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+
+    def computer(multiplier: float) -> QemuProcess:
+        image = msgspec.structs.replace(image_of(tmp_path, multiplier), snapshot=tmp_path / "state")
+        return QemuProcess(image, tmp_path / "machine", lambda _: None, sockets=tmp_path, ports=())
+
+    late, patient = computer(1), computer(100)
+    try:
+        with pytest.raises(InfrastructureError, match=r"migration: active, and not completed within 0.2 s"):
+            late.start()
+        patient.start()
+        assert patient.alive()
+    finally:
+        late.stop()
+        patient.stop()
+
+
+SLOW_STEPS = """#!/bin/sh
+case "$*" in *--version* | *-print-*) echo 'fake-gcc 1.0'; exit 0 ;; *{slow}*) sleep 2 ;; esac
+for last; do :; done
+echo "$@" >>"{log}"
+"""
+
+
+@pytest.mark.parametrize(("step", "slow"), [("PREPROCESS_SECONDS", "-dD"), ("CONFIGURE_SECONDS", "configuring")])
+def test_each_step_of_a_porting_report_has_the_factor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, slow: str
+) -> None:
+    monkeypatch.setattr(f"harness.workflows.porting.attempt.{step}", 0.2)
+    toolchain.version.cache_clear()
+    fakes.fake_compiler(tmp_path / "bin", monkeypatch)
+    script = SLOW_STEPS.format(slow=slow, log=tmp_path / "calls")
+    fakes.write(tmp_path / "bin" / "fake-gcc", script, mode=0o755)
+    path = fakes.server_tree(tmp_path / "redis-7.0.15")
+    compiles = "redis-server:\n\t$(CC) -c server.c -o server.o\n\ttouch redis-server\n"
+    fakes.write(path / "src" / "Makefile", compiles)
+    configure = "#!/bin/sh\nfor one; do case $one in CC=*) ${one#CC=} configuring ;; esac; done\n"
+    fakes.write(path / "deps" / "jemalloc" / "configure", configure, mode=0o755)
+    tree = open_tree(path)
+
+    def tried(multiplier: float) -> Attempt:
+        plan = BuildPlan(tree=tree, target=fakes.target(), tools=patient_tools(multiplier), optimisation="O2")
+        return attempt(Builder(Cache(tmp_path / "cache"), fakes.quiet()), plan)
+
+    with pytest.raises(InfrastructureError, match=r"did not end within 0.2 s") as late:
+        tried(1)
+    assert late.value.remedy == if_slow(1)
+    assert tried(300).configured.result == "ok"
+    assert slow in (tmp_path / "calls").read_text("utf-8")
 
 
 @pytest.mark.parametrize("multiplier", [0.5, LARGEST_MULTIPLIER + 1])

@@ -111,6 +111,7 @@ def mutate(
             insecure=insecure,
             expected_seconds=campaign.SECONDS,
             command=sys.argv[1:],
+            timeout_multiplier=timeout_multiplier,
         )
         rows = [row for report in reports.values() for row in campaign.rows_in(report.output)]
     else:

@@ -34,6 +34,8 @@ BOOT_SECONDS = 30.0
 BOOT_ATTEMPTS = 2
 """Occasionally QEMU's sun4u hangs forever in its firmware, or where Linux first calls the firmware."""
 SOCKET_SECONDS = 30.0
+MIGRATION_SECONDS = 120.0
+"""Time limit for the machine's state to be saved or loaded."""
 POLL_SECONDS = 0.01
 LOOK_AGAIN_SECONDS = 0.5
 
@@ -146,7 +148,7 @@ class QemuProcess:
         assert self._qmp is not None
         self.stop_watching()
         try:
-            save_state(self._qmp, path)
+            save_state(self._qmp, path, deadline_seconds=self.image.deadline_seconds(MIGRATION_SECONDS))
         except QmpError as error:
             raise self.problem(f"its state cannot be saved: {error}") from error
 
@@ -236,7 +238,7 @@ class QemuProcess:
 
     def _go_on(self, saved: Path) -> None:
         assert self._qmp is not None
-        load_state(self._qmp, saved)
+        load_state(self._qmp, saved, deadline_seconds=self.image.deadline_seconds(MIGRATION_SECONDS))
         self._qmp.execute("cont")
 
     def _panicked(self) -> bool:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-MIGRATION_SECONDS = 120.0
 POLL_SECONDS = 0.01
 
 
@@ -86,24 +85,26 @@ class Qmp:
         return json_codec.decode(line, dict[str, Any])
 
 
-def save_state(qmp: Qmp, path: Path) -> None:
+def save_state(qmp: Qmp, path: Path, *, deadline_seconds: float) -> None:
     """Write the machine's state to a file, and leave the machine stopped. Raises QmpError."""
     qmp.execute("stop")
     # The default uses only half of the disk's speed.
     qmp.execute("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
     qmp.execute("migrate", uri=f"exec:cat > {shlex.quote(str(path))}")
-    _await_migration(qmp)
+    _await_migration(qmp, deadline_seconds)
 
 
-def load_state(qmp: Qmp, path: Path) -> None:
+def load_state(qmp: Qmp, path: Path, *, deadline_seconds: float) -> None:
     """Load a saved state into a machine that waits for one. Raises QmpError."""
     qmp.execute("migrate-incoming", uri=f"exec:cat {shlex.quote(str(path))}")
-    _await_migration(qmp)
+    _await_migration(qmp, deadline_seconds)
 
 
-def _await_migration(qmp: Qmp) -> None:
-    deadline = time.monotonic() + MIGRATION_SECONDS
+def _await_migration(qmp: Qmp, deadline_seconds: float) -> None:
+    deadline = time.monotonic() + deadline_seconds
     while (status := qmp.execute("query-migrate").get("status")) != "completed":
-        if status in {"failed", "cancelled"} or time.monotonic() > deadline:
+        if status in {"failed", "cancelled"}:
             raise QmpError(f"migration: {status}")
+        if time.monotonic() > deadline:
+            raise QmpError(f"migration: {status}, and not completed within {deadline_seconds:g} s")
         time.sleep(POLL_SECONDS)

@@ -24,5 +24,5 @@ class VmImage(Record, frozen=True):
     """How many times longer than usual to wait for it (`--timeout-multiplier`)."""
 
     def deadline_seconds(self, base_seconds: float) -> float:
-        """The deadline of a task of the machine itself: its boot, or an answer of its init."""
+        """The deadline of a task of the machine itself: its boot, an answer of its init, or its state in a file."""
         return base_seconds * self.timeout_multiplier

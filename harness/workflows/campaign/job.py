@@ -125,6 +125,34 @@ def check_jobs(
     return sorted(jobs, key=lambda job: -job.expected_seconds)
 
 
+def command_jobs(
+    commands: Mapping[str, Sequence[str]],
+    *,
+    expected_seconds: float,
+    version: str,
+    tree: str = "",
+    tree_name: str = "",
+    timeout_multiplier: float = 1.0,
+) -> list[CampaignJob]:
+    """A job for each of the commands, which make no run folder, by its name. `tree`: as of `check_jobs`.
+
+    `timeout_multiplier`: how many times longer than usual each may take.
+    """
+    return [
+        CampaignJob(
+            name=name,
+            words=list(words),
+            cells=[],
+            expected_seconds=expected_seconds,
+            deadline_seconds=timeout_multiplier * (SET_UP_SECONDS + 10 * expected_seconds),
+            version=version,
+            tree=tree,
+            tree_name=tree_name,
+        )
+        for name, words in commands.items()
+    ]
+
+
 def _cells(catalog: Catalog, request: Request, part: Job) -> list[Cell]:
     """The cells of a job: those of its canaries first."""
     suites = list(dict.fromkeys([catalog.canary, *part.suites]))

@@ -24,7 +24,7 @@ from harness.workflows.campaign.drive import Drive
 from harness.workflows.campaign.engine.cluster import read_cluster, require_engine
 from harness.workflows.campaign.engine.local_machines import LocalMachines
 from harness.workflows.campaign.islands import Islands
-from harness.workflows.campaign.job import SET_UP_SECONDS, CampaignJob, check_jobs
+from harness.workflows.campaign.job import check_jobs, command_jobs
 from harness.workflows.campaign.version import harness_version
 from harness.workflows.preparation.cell_specs import corpora_of
 
@@ -78,7 +78,8 @@ def check_on(
     folder = CampaignFolder.begin(request.run, record)
     corpora = corpora_of(bench, request)
     islands = Islands(folder, corpora, bench.progress.say) if request.learns else None
-    carry_out(bench.progress, folder, cluster, trees=trees, islands=islands)
+    patience = bench.catalog.timeout_multiplier
+    carry_out(bench.progress, folder, cluster, trees=trees, islands=islands, timeout_multiplier=patience)
     judgement = joined(folder)
     if trees:
         path = Path(request.server).expanduser().resolve()
@@ -100,10 +101,12 @@ def commands_on(
     expected_seconds: float,
     command: Sequence[str] = (),
     tree: tuple[bytes, str] = (b"", ""),
+    timeout_multiplier: float = 1.0,
 ) -> dict[str, JobReport]:
     """Carry out `plumb` commands that print a document, each a separate job. Returns how each ended, by its name.
 
-    `folder`: the campaign's, new or begun before. `tree`: what `packed_tree` returns for the server that is a path; the
+    `folder`: the campaign's, new or begun before. `timeout_multiplier`: how many times longer than usual a command may
+    take. `tree`: what `packed_tree` returns for the server that is a path; the
     commands have the word `SERVER` of harness.workflows.campaign.job for it. Raises what
     `harness.workflows.campaign.drive.Drive.run` raises.
     """
@@ -112,21 +115,17 @@ def commands_on(
     version = harness_version()
     content, tree_name = tree
     digest = archive.digest_of_archive(content) if content else ""
-    jobs = [
-        CampaignJob(
-            name=name,
-            words=list(words),
-            cells=[],
-            expected_seconds=expected_seconds,
-            deadline_seconds=SET_UP_SECONDS + 10 * expected_seconds,
-            version=version,
-            tree=digest,
-            tree_name=tree_name,
-        )
-        for name, words in commands.items()
-    ]
+    jobs = command_jobs(
+        commands,
+        expected_seconds=expected_seconds,
+        version=version,
+        tree=digest,
+        tree_name=tree_name,
+        timeout_multiplier=timeout_multiplier,
+    )
     campaign = CampaignFolder.begin(folder, CampaignRecord(command=list(command), seed=0, jobs=jobs, begun=_now()))
-    carry_out(progress, campaign, cluster, trees={digest: content} if content else None)
+    trees = {digest: content} if content else None
+    carry_out(progress, campaign, cluster, trees=trees, timeout_multiplier=timeout_multiplier)
     arrived = campaign.arrived()
     return {name: arrived[name] for name in commands}
 
@@ -144,13 +143,20 @@ def carry_out(
     *,
     trees: dict[str, bytes] | None = None,
     islands: Islands | None = None,
+    timeout_multiplier: float = 1.0,
 ) -> None:
-    """Run the missing part of a campaign, and keep its page up to date."""
+    """Run the missing part of a campaign, and keep its page up to date.
+
+    `timeout_multiplier`: how many times longer than usual the scheduler of a cluster on this machine may take to start.
+    """
     missing = len(folder.jobs) - len(folder.arrived())
     if not missing:
         return
     where = cluster.address or f"{cluster.local} local workers"
-    with _machines(cluster) as (reached, mend), progress.stage("suites", f"running {missing} jobs on {where}") as stage:
+    with (
+        _machines(cluster, timeout_multiplier) as (reached, mend),
+        progress.stage("suites", f"running {missing} jobs on {where}") as stage,
+    ):
         page = campaign_page.PageWriter(folder)
         drive = Drive(folder, reached, progress.say, trees=trees, islands=islands, mend=mend, watch=page.write_if_due)
         stage.shows(drive.state)
@@ -161,13 +167,13 @@ def carry_out(
 
 
 @contextlib.contextmanager
-def _machines(cluster: Cluster) -> Iterator[tuple[Cluster, Callable[[], list[str]]]]:
+def _machines(cluster: Cluster, timeout_multiplier: float) -> Iterator[tuple[Cluster, Callable[[], list[str]]]]:
     if not cluster.local:
         yield cluster, list
         return
     with (
         tempfile.TemporaryDirectory(prefix="cluster-") as private,
-        LocalMachines(Path(private), cluster.local) as machines,
+        LocalMachines(Path(private), cluster.local, timeout_multiplier=timeout_multiplier) as machines,
     ):
         yield machines.cluster, machines.mend
 

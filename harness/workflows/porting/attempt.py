@@ -18,9 +18,10 @@ from harness.analysis import compiler_output
 from harness.build import allocator, toolchain
 from harness.build.build_progress import Steps
 from harness.build.workshop.build_failure import BuildFailedError
-from harness.core.errors import UsageError
+from harness.core.errors import InfrastructureError, UsageError
 from harness.core.model import level_flags
 from harness.core.processes import process
+from harness.core.processes.timeouts import if_slow
 from harness.workflows.porting import conditionals
 from harness.workflows.porting.document import Step
 from harness.workflows.porting.source_lines import line_of, quoted
@@ -103,13 +104,16 @@ def _configure(shop: BuildDirectory) -> Step:
         settings = allocator.configure_jemalloc(shop.server, shop.target, shop.tools, shop.work, own)
     except UsageError:
         return Step(name="configure", result="none", detail="the tree has no configure script: its makefiles decide")
+    deadline_seconds = shop.tools.deadline_seconds(CONFIGURE_SECONDS)
     result = process.run(
         ["./configure", f"CC={shop.work / 'gcc'}", "--with-lg-quantum=3", *own],
-        deadline_seconds=CONFIGURE_SECONDS,
+        deadline_seconds=deadline_seconds,
         folder=shop.tree / "deps" / "jemalloc",
         log=shop.log,
         environment={**shop.environment(), **settings},
     )
+    if result.expired:
+        raise _late(shop, "jemalloc's configure script", deadline_seconds)
     if result.code == 0:
         told = f"pages of {shop.target.page_size_bytes} bytes, told to it"
         pages = f"pages as {allocator.CONFIGURE_OPTIONS} has them" if allocator.has_page_size(own) else told
@@ -121,13 +125,27 @@ def _configure(shop: BuildDirectory) -> Step:
     return Step(name="configure", result="failed", detail=f"deps/jemalloc does not: {why}")
 
 
+def _late(shop: BuildDirectory, what: str, deadline_seconds: float) -> InfrastructureError:
+    """The error of a step that did not end in time: it says nothing about the tree."""
+    return InfrastructureError(
+        f"{what} did not end within {deadline_seconds:g} s",
+        where=str(shop.tree),
+        log=str(shop.log),
+        remedy=if_slow(shop.tools.timeout_multiplier),
+    )
+
+
 def _preprocess(calls: list[Compilation], shop: BuildDirectory) -> dict[str, set[int]]:
     """The lines that the preprocessor keeps, for all files of the tree."""
     ended: list[Compilation] = []
     shop.steps.goes_on("preprocessing", lambda: Steps(len(ended), len(calls)))
 
+    deadline_seconds = shop.tools.deadline_seconds(PREPROCESS_SECONDS)
+
     def one(call: Compilation) -> dict[str, set[int]]:
-        made = process.run(preprocessing(call.words), deadline_seconds=PREPROCESS_SECONDS, folder=Path(call.folder))
+        made = process.run(preprocessing(call.words), deadline_seconds=deadline_seconds, folder=Path(call.folder))
+        if made.expired:
+            raise _late(shop, "the preprocessor", deadline_seconds)
         ended.append(call)
         return conditionals.passed(made.output, call.folder, shop.tree)
 

@@ -17,6 +17,7 @@ import msgspec
 from harness.core import json_codec
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
+from harness.core.processes.timeouts import if_slow
 from harness.core.strict_toml import ROOT
 from harness.workflows.campaign.engine.cluster import Cluster, make_keys
 from harness.workflows.campaign.engine.engine_process import EngineSettings
@@ -87,9 +88,14 @@ class EngineProcess:
 class LocalMachines:
     """The scheduler and the workers. Use it in `with`; `mend` is called now and then."""
 
-    def __init__(self, folder: Path, workers: int, *, store: str = "", **settings: Any) -> None:
-        """`folder`: a private one. `settings`: further fields of EngineSettings, which tests set."""
+    def __init__(
+        self, folder: Path, workers: int, *, store: str = "", timeout_multiplier: float = 1.0, **settings: Any
+    ) -> None:
+        """`folder`: a private one. `timeout_multiplier`: how many times longer than usual the scheduler may take to
+        start. `settings`: further fields of EngineSettings, which tests set.
+        """
         self._folder = folder
+        self._timeout_multiplier = timeout_multiplier
         make_keys(folder / "keys")
         self.cluster = Cluster(
             address=f"tls://127.0.0.1:{_free_port()}", keys=folder / "keys", store=store, local=workers
@@ -108,13 +114,18 @@ class LocalMachines:
         self.workers[number] = EngineProcess(self._folder, common, name=name, checkout=checkout)
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + READY_SECONDS * self._timeout_multiplier
         self.scheduler.mend()
         while b"scheduler at" not in self.scheduler.log.read_bytes():
-            if not self.scheduler.pid or time.monotonic() > deadline:
+            late = time.monotonic() > deadline
+            if late or not self.scheduler.pid:
                 said = self.scheduler.log.read_text("utf-8", "replace").strip()
                 self.close()
-                raise InfrastructureError("the engine's scheduler does not start", because=said[-2000:])
+                raise InfrastructureError(
+                    "the engine's scheduler does not start",
+                    because=said[-2000:],
+                    remedy=if_slow(self._timeout_multiplier) if late else "",
+                )
             time.sleep(0.05)
         self.mend()
         return self
