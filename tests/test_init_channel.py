@@ -54,6 +54,19 @@ def test_noise_before_a_frame_is_dropped(noise: bytes) -> None:
     assert list(Decoder().feed(noise + encode(frame))) == [frame]
 
 
+@pytest.mark.parametrize(
+    "damaged", [b"0 fa\xff\x00t 3\nabc", b" fault 3\nabc", b"0 fault 3abc\n", b"x" * 64 + b"0 fault 3\nabc", b"\n"]
+)
+def test_a_damaged_frame_is_an_error_and_not_passed_over(tmp_path: Path, damaged: bytes) -> None:
+    """It may have been the record of the only fault."""
+    InitDouble(tmp_path / "s", b"0 ready 0\n1 ok 0\n", damaged + b"2 ok 0\n")
+    channel = Channel(tmp_path / "s", print, deadline_seconds=5)
+    channel.request("ping", deadline_seconds=5)
+    with pytest.raises(ChannelError, match="bytes between frames"):
+        channel.request("ping", deadline_seconds=5)
+    channel.close()
+
+
 def test_a_field_cannot_hold_what_ends_it() -> None:
     assert fields("a", 1) == b"a\x001\x00"
     with pytest.raises(ValueError, match="NUL"):

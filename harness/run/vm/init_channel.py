@@ -1,7 +1,8 @@
 """The control channel to a guest's init: frames over a byte stream, numbered requests, and events between them.
 
-A frame is a line `ID WORD LENGTH` and LENGTH bytes (toolchains/kernels/init/channel.c). The reader drops bytes between
-frames that are not a header, because a serial line may start with noise.
+A frame is a line `ID WORD LENGTH` and LENGTH bytes (toolchains/kernels/init/channel.c). The reader drops what precedes
+the first frame, because a serial line may start with noise. Between later frames there is nothing: other bytes are
+those of a damaged frame, which may have been a fault.
 """
 
 from __future__ import annotations
@@ -64,12 +65,16 @@ class Decoder:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+        self._begun = False
+        """Whether there has been a frame."""
 
     def feed(self, data: bytes) -> Iterator[ChannelFrame]:
-        """The frames that these bytes complete."""
+        """The frames that these bytes complete. Raises ValueError for bytes that belong to no frame."""
         self._bytes += data
         while (end := self._bytes.find(b"\n")) >= 0:
             header = _HEADER.search(self._bytes[max(0, end - LONGEST_HEADER) : end])
+            if self._begun and (header is None or end > LONGEST_HEADER or header.start() > 0):
+                raise ValueError(f"bytes between frames: {bytes(self._bytes[:LONGEST_HEADER])!r}")
             if header is None:
                 del self._bytes[: end + 1]
                 continue
@@ -80,6 +85,7 @@ class Decoder:
                 id=int(header[1]), word=header[2].decode(), payload=bytes(self._bytes[end + 1 : end + 1 + length])
             )
             del self._bytes[: end + 1 + length]
+            self._begun = True
             yield frame
 
 
