@@ -187,6 +187,50 @@ def test_a_fault_after_a_handled_one_is_the_handlers_only_while_it_runs(
     assert [one.id for one in judged(run)[0]] == ["alignment-parse-load", expected]
 
 
+OVERWRITTEN = bytes(0x40) + bytes(len(INTERRUPTED))
+"""A stack on which nothing remains of what the first fault interrupted."""
+
+
+@pytest.mark.parametrize("function", ["memtest_preserving_test", "memtest_test_linux_anonymous_maps"])
+def test_a_fault_of_the_memory_test_follows_the_crash_that_is_reported(
+    tmp_path: Path, run: StoredRun, function: str
+) -> None:
+    """With the guard allocator the test notes more mappings than it has room for, on its own stack."""
+    first, second = run.place("armv5", "parse"), run.place("armv5", function, "src/memtest.c", 1)
+    run.fault("armv5", "bitops", "guest-1", on_stack(fault(pc=first, handled=True), 0x7000, INTERRUPTED))
+    later = fault(pc=second, number=fakes.SIGSEGV, code=1, access="")
+    run.fault("armv5", "bitops", "guest-1", on_stack(later, 0x6FC0, OVERWRITTEN))
+    judgement, code = concluded(tmp_path, run)
+    assert [one.id for one in judgement.findings] == ["alignment-parse-load", f"crash-handler-sigsegv-{function}"]
+    (cause,) = judgement.causes
+    assert (cause.start, cause.followers) == ("alignment-parse-load", [f"crash-handler-sigsegv-{function}"])
+    assert code is ExitCode.FINDINGS
+
+
+def test_an_assertion_is_found_although_its_report_ended_in_a_fault(tmp_path: Path, run: StoredRun) -> None:
+    place = run.place("armv5", "memtest_preserving_test", "src/memtest.c", 1)
+    run.fault("armv5", "bitops", "guest-1", fault(pc=place, number=fakes.SIGSEGV, code=1, access="", handled=True))
+    run.log("armv5", "bitops", "guest-1", b"9:M 21 Nov 2026 19:00:00.000 # ==> rdb.c:100 'a' is not true\n")
+    run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGSEGV", test="test_bitop")
+    known = entry("crash-handler-sigsegv-memtest_preserving_test")
+    judgement, code = concluded(tmp_path, run, known)
+    assert [(one.id, bool(one.known)) for one in judgement.findings] == [
+        ("assertion-rdb.c", False),
+        ("crash-handler-sigsegv-memtest_preserving_test", True),
+    ]
+    assert code is ExitCode.FINDINGS
+
+
+def test_a_unit_that_is_the_memory_test_has_its_own_faults(run: StoredRun) -> None:
+    place = run.place("armv5", "memtest_preserving_test", "src/memtest.c", 1)
+    run.fault("armv5", "bitops", "guest-unit-memtest", fault(pc=place))
+    run.test(
+        "armv5", "bitops", "test_unit", outcome="failed", guest="guest-unit-memtest", faults=(0, 1), unit="memtest"
+    )
+    assert [one.id for one in judged(run)[0]] == ["alignment-memtest_preserving_test-load"]
+
+
 def test_a_segmentation_fault_in_another_process_is_its_own(run: StoredRun) -> None:
     first, second = run.place("armv5", "bitopCommand"), run.place("armv5", "child")
     run.fault("armv5", "bitops", "guest-1", fault(pid=1, pc=first, handled=True))

@@ -1,5 +1,5 @@
 """Reads the message of an assertion or a panic, which ends a server with SIGABRT and leaves no fault record, and sees
-whether a server reports its crash.
+whether a server reports its crash: in its log, or on a stack.
 
 Messages have two sources: the C library's assert() (glibc, assert/assert.c) and the servers' own (src/debug.c).
 """
@@ -72,3 +72,17 @@ _ASSERTIONS = {
     for family in ("server", "redis")
     for how in ("Assert", "AssertWithInfo", "AssertPrintClientInfo", "AssertPrintObject", "Panic")
 }
+
+
+def is_in_report(frames: list[Frame]) -> bool:
+    """Whether the stack of a server is that of its crash report: of the memory test, or below a failed assertion.
+
+    The memory test runs only there. It may have overwritten the stack above it, so its own function suffices: it notes
+    more mappings than it has room for, and the guard allocator makes many.
+    """
+    return any(frame.function in _MEMORY_TEST for frame in frames) or any(
+        frame.function in _ASSERTIONS for frame in frames[1:]
+    )
+
+
+_MEMORY_TEST = {"memtest_preserving_test", "memtest_test_linux_anonymous_maps", "doFastMemoryTest"}

@@ -23,7 +23,7 @@ from harness.judge.sightings.failures import (
     from_program_end,
     guest_log,
 )
-from harness.judge.sightings.places import from_fault, from_report
+from harness.judge.sightings.places import IN_HANDLER, from_fault, from_report
 from harness.judge.upstream_tests.deliberate_crashes import is_deliberate
 from harness.record import cell_events, fault_log, program_launch, run_folder, stored_run
 
@@ -52,6 +52,8 @@ class Evidence:
         ]
         self._dead: set[str] = set()
         """Guests and units whose end a fault record or a report explains."""
+        self._reported_more: set[str] = set()
+        """Those among them that died in their crash report, and have no record of the crash that it was about."""
         self._not_the_servers: set[str] = set()
         """Guests whose end says nothing about the server: killed from outside, or by a crash of the emulator."""
         self._deliberate: set[str] = set()
@@ -70,7 +72,7 @@ class Evidence:
             if killed_from_outside(event):
                 self._not_the_servers.add(event.name)
                 self._doubt(f"a guest was {event.detail} from outside (out of memory, or by hand)")
-            folder = (self._cell / run_folder.PEERS / event.target if event.target else self._cell) / event.name
+            folder = self._folder_of(event)
             for name in event.left:
                 if not (folder / name).is_file():
                     self._doubt(f"{event.name}: its {name} is gone")
@@ -124,6 +126,8 @@ class Evidence:
             after = test is None and self._was_used(guest.name, number)
             found.append(msgspec.structs.replace(sighting, count=counts[number], after_tests=after))
             if is_fatal(fault, log, event) and not is_survived(fault, event, test):
+                if guest.name not in self._dead and sighting.kind.startswith(IN_HANDLER):
+                    self._reported_more.add(guest.name)
                 self._dead.add(guest.name)
         self._check_length(guest, len(log.faults))
         self._check_emulator(guest, where, event, log)
@@ -210,17 +214,37 @@ class Evidence:
         found = []
         for event in self._guests:
             if event.end != "stopped" and event.name not in self._dead | self._not_the_servers | self._deliberate:
-                folder = (self._cell / run_folder.PEERS / event.target if event.target else self._cell) / event.name
-                here = [test for test in self._tests if test.name == event.test]
-                same = (test for test in here if test.guest == event.name)
-                owner = self._alone(folder) or next(same, next(iter(here), None))
-                where = msgspec.structs.replace(self._record, target=event.target or self._record.target)
-                sighting = self._from_end(where, folder, event, owner)
+                folder = self._folder_of(event)
+                sighting = self._from_end(self._where(event), folder, event, self._owner(event, folder))
                 if is_deliberate(event, sighting):
                     self._deliberate.add(event.name)
                 else:
                     found.append(sighting)
+        return found + self._from_reported_assertions()
+
+    def _from_reported_assertions(self) -> list[Sighting]:
+        """The assertions after which servers died in their crash reports: these leave a record, an assertion none."""
+        found = []
+        for event in self._guests:
+            if event.name in self._reported_more:
+                folder = self._folder_of(event)
+                sighting = self._from_end(self._where(event), folder, event, self._owner(event, folder))
+                if sighting.kind == "assertion" and not is_deliberate(event, sighting):
+                    found.append(sighting)
         return found
+
+    def _folder_of(self, event: GuestEvent) -> Path:
+        return (self._cell / run_folder.PEERS / event.target if event.target else self._cell) / event.name
+
+    def _where(self, event: GuestEvent) -> CellRecord:
+        """The record of a guest's target."""
+        return msgspec.structs.replace(self._record, target=event.target or self._record.target)
+
+    def _owner(self, event: GuestEvent, folder: Path) -> TestEvent | None:
+        """The test during which a guest ended."""
+        here = [test for test in self._tests if test.name == event.test]
+        same = (test for test in here if test.guest == event.name)
+        return self._alone(folder) or next(same, next(iter(here), None))
 
     def _from_end(self, where: CellRecord, folder: Path, event: GuestEvent, owner: TestEvent | None) -> Sighting:
         end = stored_run.read_fault_log(folder / fault_log.NAME).ends.get(event.pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.analysis import disassembly, symbols, unwind
-from harness.analysis.assertion_log import asserting_frames
+from harness.analysis.assertion_log import asserting_frames, is_in_report
 from harness.analysis.detectors.registry import own_frames
 from harness.isa import rules
 from harness.judge import triggering_command
@@ -58,7 +58,10 @@ def from_fault(
         frames = of_assertion
         kind = "assertion"
     else:
-        kind = _kind(fault, name, access, before, machine, beyond=beyond)
+        # A unit may be a function of the report.
+        reporting = is_in_report(frames) and not (test is not None and test.unit)
+        reporting = reporting or _in_handler(fault, before, machine)
+        kind = _kind(fault, name, access, beyond=beyond, reporting=reporting)
     if kind in {"assertion", FORBIDDEN_CALL}:
         instruction = ""
     function = frames[0].function
@@ -84,9 +87,11 @@ def from_fault(
     )
 
 
-def _kind(fault: Fault, name: str, access: Access | None, before: list[Fault], machine: str, *, beyond: bool) -> str:
-    """The kind of a fault that no assertion caused. `beyond`: it is outside of the guard allocator's blocks."""
-    if _in_handler(fault, before, machine):
+def _kind(fault: Fault, name: str, access: Access | None, *, beyond: bool, reporting: bool) -> str:
+    """The kind of a fault that no assertion caused. `beyond`: it is outside of the guard allocator's blocks.
+    `reporting`: the server reported another fault, or an assertion.
+    """
+    if reporting:
         return f"{IN_HANDLER}-{name.lower()}"
     if fault.call_number >= 0:
         return FORBIDDEN_CALL
