@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from harness.core.finding import Reproduction
+from harness.core.processes import capped_log
 from harness.judge.reproducer import ReplayedProgram, Reproducer
 from harness.protocol.command_stream import from_text, text_of, wire
 from harness.record import cell_events, event_log, fault_log
@@ -20,6 +21,7 @@ from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
 from harness.workflows.replay.recurrence import recurrence
 from harness.workflows.replay.reruns import program
+from harness.workflows.replay.reruns.replayed_run import cut_short
 from harness.workflows.replay.reruns.server import run_server
 from harness.workflows.replay.reruns.upstream import left_in, observed
 from tests import fakes
@@ -156,12 +158,36 @@ ANSWER = 'client.sendall(b"$-1\\r\\n")'
 SAYS_SO = 'print("qemu: -fault-log: a record was cut short: No space left", flush=True)'
 
 
+COUNT = '{"event":"count","pid":1,"pc":1,"count":1}\n'
+
+
 @pytest.mark.parametrize(
-    ("act", "records"),
-    [(ANSWER, '{"event":"count","pid":1,"pc":1,"count":1}\n{"event":"fau'), (f"{SAYS_SO}; {ANSWER}", "")],
+    ("act", "records", "cut"),
+    [
+        (ANSWER, COUNT + '{"event":"fau', "faults.jsonl ends in the middle of a line"),
+        (ANSWER, '{"event":"fault","pid":1,\n' + COUNT, "line 1 of faults.jsonl is damaged"),
+        (f"{SAYS_SO}; {ANSWER}", "", "its emulator could not write a record of a fault"),
+        (ANSWER, COUNT, ""),
+    ],
+    ids=["cut", "damaged", "not written", "whole"],
 )
-def test_a_fault_log_that_was_cut_short_is_not_believed(short: Path, act: str, records: str) -> None:
-    assert replayed(short, act, records=records).observation.cut == "the emulator's fault log was cut short"
+def test_a_fault_log_that_was_cut_short_is_not_believed(short: Path, act: str, records: str, cut: str) -> None:
+    assert replayed(short, act, records=records).observation.cut == cut
+
+
+def test_a_record_that_the_emulator_began_and_that_is_not_there_is_missed(tmp_path: Path) -> None:
+    log = tmp_path / fault_log.NAME
+    log.write_text(COUNT, "utf-8")
+    fault_log.ledger_of(log).write_bytes((2).to_bytes(8, "little") + (1).to_bytes(8, "little"))
+    assert "has 1 lines, of 2 that the emulator began" in cut_short(log, b"")
+
+
+def test_reports_may_have_been_in_the_middle_of_a_long_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capped_log, "LIMIT_BYTES", 20)
+    output = b"0123456789\n[plumbline: 7 bytes are left out here]\n0123456789"
+    log = tmp_path / fault_log.NAME
+    assert cut_short(log, output, detector="ubsan") == "the output was too long, and its middle is gone"
+    assert cut_short(log, output) == cut_short(log, b"0123456789", detector="ubsan") == ""
 
 
 def sent(*turns: tuple[int, str, bytes]) -> Reproducer:
@@ -308,3 +334,26 @@ def test_a_program_that_did_not_get_to_its_end_does_not_tell_that_a_finding_is_g
     finding = reproducer(launch=launch, command="p")
     observation = program.observed(short, finding, launch, CommandEnd(code=code, seconds=1.0)).observation
     assert recurrence(finding, observation).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "outcome"),
+    [(0, 0, "gone"), (1, 2, "reproduced"), (0, 2, "unknown"), (None, 2, "unknown")],
+    ids=["passes", "a test fails", "something else fails", "does not compile"],
+)
+def test_a_command_shows_its_failure_again_only_if_a_program_of_the_target_fails(
+    short: Path, status: int | None, code: int, outcome: str
+) -> None:
+    """A bisection would blame the first commit that does not compile."""
+    launch = ReplayedProgram(words=["make", "check"], program="", file="make", folder="/", environment={})
+    if status is not None:
+        guest = short / "guest-1"
+        fakes.write(guest / "launch", "7 1 / /p /p 1 p ".replace(" ", "\0"))
+        fakes.write(guest / "ends", f"7 exited {status}\n")
+        fakes.write(guest / fault_log.NAME, f'{{"event":"end","pid":7,"signal":0,"status":{status}}}\n')
+    finding = reproducer(
+        finding="wrong-result-make", kind="wrong-result", detector="suite", launch=launch, command="make check"
+    )
+    observation = program.observed(short, finding, launch, CommandEnd(code=code, seconds=1.0)).observation
+    ended = recurrence(finding, observation)
+    assert (ended.outcome, ended.machine) == (outcome, False)

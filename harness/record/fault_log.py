@@ -208,10 +208,15 @@ def end_in(content: bytes, pid: int) -> tuple[ProcessEnd | None, int]:
     return found, at
 
 
+def lost_record(log: bytes) -> str:
+    """What the emulator says in a guest's log of a record that it could not write; empty if it says nothing."""
+    return "its emulator could not write a record of a fault" if _CUT_SHORT in log else ""
+
+
 def emulator_trouble(log: bytes) -> str:
     """The emulator's own error in a guest's log, to which the emulator also writes; empty if there is none."""
-    if _CUT_SHORT in log:
-        return "its emulator could not write a record of a fault"
+    if lost := lost_record(log):
+        return lost
     crash = _CRASHED.search(log)
     return f"its emulator crashed: {crash[0].decode()}" if crash else ""
 

@@ -73,6 +73,15 @@ def _emulated_programs(cell: Path) -> Iterator[_EmulatedProgram]:
             yield _EmulatedProgram(guest, launch, program_launch.read_ends(guest))
 
 
+def failed_programs(cell: Path) -> list[str]:
+    """The command lines of programs that ended with another status than 0, or by a signal. None are known to have
+    failed if the end of any program may be unknown.
+    """
+    programs = list(_emulated_programs(cell))
+    failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
+    return [] if any(one.is_unwatched for one in programs) else failed
+
+
 def write_events(
     cell: Path, command: CommandRecord, target: str, end: CommandEnd, *, counts_from: Path | None = None
 ) -> int:
@@ -87,7 +96,6 @@ def write_events(
         log.append(one.event(command.title))
     began_ms = _modified_ms(counts_from) if counts_from is not None else 0
     of_tests = [one for one in programs if not one.began_before(began_ms or 0)]
-    failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
     outcome, message, doubt = _outcome(
         command,
         target,
@@ -95,7 +103,7 @@ def write_events(
         count=len(programs),
         before=len(programs) - len(of_tests),
         skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
-        failed=[] if any(one.is_unwatched for one in programs) else failed,
+        failed=failed_programs(cell),
     )
     if began_ms is None and not end.code:
         # A command that failed may not have got to its tests.

@@ -10,6 +10,7 @@ from harness.analysis import symbols
 from harness.core.errors import UsageError
 from harness.record import fault_log, program_launch
 from harness.record.program_launch import CommandRecord
+from harness.run.programs.command_events import failed_programs
 from harness.run.programs.traced_command import run_traced
 from harness.run.servers.endings import describe_exit
 from harness.workflows.programs.execution import environment_for, tracing_of
@@ -88,12 +89,17 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
     detail = reproducer.detail if reproducer.detail in deaths else next(iter(deaths), "")
     of_command = not launch.program
     lost = [*damage, *program_launch.lines_of(place, program_launch.TROUBLE)]
+    elsewhere = ""
+    if of_command and end.code and not failed_programs(place):
+        # As in a check: it may not even have compiled a program.
+        elsewhere = f"{end.text}, and no program of {reproducer.target} is known to have failed"
     return ReplayedRun(
         observation=Observation(
             end=f"{CommandRecord(words=launch.words, folder=launch.folder).text}: {end.text}",
             detail="" if of_command else detail,
-            came=end.code != 0 if of_command else None,
-            cut="; ".join(lost) or nothing or why_from_outside("" if of_command else detail),
+            came=bool(end.code and not elsewhere) if of_command else None,
+            undelivered=elsewhere,
+            cut="; ".join(lost) or ("" if elsewhere else nothing) or why_from_outside("" if of_command else detail),
         ),
         faults=faults,
         reports=[],

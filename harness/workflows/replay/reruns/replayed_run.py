@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.core.processes import capped_log
+from harness.record import fault_log
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -13,9 +16,6 @@ if TYPE_CHECKING:
     from harness.core.finding import Frame
     from harness.record.fault_log import Fault
     from harness.workflows.replay.recurrence import Observation
-
-_CUT_SHORT = b"-fault-log: a record was cut short"
-"""toolchains/qemu/overlay/linux-user/plumbline.c says it where a write fails."""
 
 
 class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,14 +28,16 @@ class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
     assertion: Frame | None
 
 
-def cut_short(fault_log: Path, log: bytes) -> str:
-    """Why a fault log is not trustworthy: its last record is incomplete, or the emulator says so in the server's `log`.
+def cut_short(log: Path, output: bytes, *, detector: str = "") -> str:
+    """Why the records of a run are not trustworthy; empty if they are.
 
-    Empty if it is.
+    A line of the fault log is damaged or missing, the emulator says so in the `output`, or the middle of that is gone,
+    where a `detector` may have reported.
     """
-    content = fault_log.read_bytes() if fault_log.is_file() else b""
-    whole = (content.endswith(b"\n") or not content) and _CUT_SHORT not in log
-    return "" if whole else "the emulator's fault log was cut short"
+    damage = [*fault_log.read(log).damage, fault_log.lost_record(output)]
+    if detector and capped_log.left_out_bytes(output):
+        damage.append("the output was too long, and its middle is gone")
+    return "; ".join(filter(None, damage))
 
 
 def why_from_outside(detail: str) -> str:

@@ -97,10 +97,10 @@ def run_server(
         observation = Observation(end=str(error), started=False, hung=hung, detail=detail, refuses_files=refuses)
     evidence = guest.evidence
     log = evidence.log.read_bytes() if evidence.log.is_file() else b""
+    detector = guest.runner.target.emulator.detector
+    lost = cut_short(evidence.fault_log, log, detector=detector)
     return ReplayedRun(
-        observation=msgspec.structs.replace(
-            observation, cut=cut_short(evidence.fault_log, log) or why_from_outside(observation.detail)
-        ),
+        observation=msgspec.structs.replace(observation, cut=lost or why_from_outside(observation.detail)),
         faults=fault_log.read_faults(evidence.fault_log),
         reports=evidence.reports(0),
         assertion=asserted(log),

@@ -49,7 +49,7 @@ def run_unit(
                 lines=tuple(lines),
                 complaints=tuple(complaints),
             ),
-            cut=cut_short(place / "faults.jsonl", ran.output) or why_from_outside(killed),
+            cut=cut_short(place / "faults.jsonl", ran.output, detector=detector) or why_from_outside(killed),
         ),
         faults=fault_log.read_faults(place / "faults.jsonl"),
         reports=reports(ran.output, detector) if detector else [],
