@@ -1,0 +1,61 @@
+"""ci/action says what the command that it ran has judged, and nothing of what was there before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.strict_toml import ROOT
+from tests import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A check writes its judgement, refuses a folder in use, and fails before it has judged anything.
+PLUMB = """#!/bin/sh
+command=$1
+run=$2
+while [ $# -gt 0 ]; do [ "$1" != --run ] || run=$2; shift; done
+[ "$command" != report ] || { cat "$run/findings.json"; exit 0; }
+[ ! -e "$run" ] || exit 4
+[ "$CODE" -ne 7 ] || exit 7
+mkdir "$run"
+echo "verdict=$VERDICT" >"$run/findings.json"
+echo "# $VERDICT" >"$run/summary.md"
+exit "$CODE"
+"""
+
+
+def checked(folder: Path, code: int, verdict: str) -> dict[str, str]:
+    """The outputs of a step that ran a check with this exit status and verdict."""
+    output = folder / "output"
+    output.unlink(missing_ok=True)
+    (folder / "ci").mkdir(exist_ok=True)
+    shutil.copy2(ROOT / "ci" / "action", folder / "ci" / "action")
+    fakes.write(folder / ".venv" / "bin" / "plumb", PLUMB, mode=0o755)
+    variables = {"CODE": str(code), "VERDICT": verdict, "GITHUB_OUTPUT": str(output), "RUNNER_TEMP": str(folder)}
+    variables["GITHUB_STEP_SUMMARY"] = str(folder / "summary")
+    subprocess.run([folder / "ci" / "action", "check"], check=True, env={**os.environ, **variables}, cwd=folder)
+    lines = (line.partition("=") for line in output.read_text("utf-8").splitlines())
+    return {name: value for name, _, value in lines}
+
+
+@pytest.mark.parametrize(("code", "verdict"), [(0, "PASS"), (1, "FAIL"), (6, "UNKNOWN")])
+def test_a_steps_outputs_are_those_of_its_judgement(tmp_path: Path, code: int, verdict: str) -> None:
+    outputs = checked(tmp_path, code, verdict)
+    assert (outputs["code"], outputs["verdict"]) == (str(code), verdict)
+
+
+def test_nothing_is_known_if_nothing_was_judged(tmp_path: Path) -> None:
+    outputs = checked(tmp_path, 7, "PASS")
+    assert (outputs["code"], outputs["verdict"], outputs["report"]) == ("7", "UNKNOWN", "")
+
+
+def test_a_second_step_does_not_repeat_the_verdict_of_the_first(tmp_path: Path) -> None:
+    assert checked(tmp_path, 0, "PASS")["verdict"] == "PASS"
+    outputs = checked(tmp_path, 1, "FAIL")
+    assert (outputs["code"], outputs["verdict"], outputs["report"]) == ("4", "UNKNOWN", "")
