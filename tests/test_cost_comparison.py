@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from harness.core.errors import ExitCode
@@ -69,3 +70,12 @@ def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
     assert exit_code(measured(same, [missing])) is ExitCode.INCONCLUSIVE
     assert exit_code(measured(dear, [missing])) is ExitCode.FINDINGS
     assert "no figure: x on armv5, ours: it died" in summary(measured(same, [missing]))
+
+
+def test_where_nothing_was_measured_or_compared_nothing_has_passed() -> None:
+    lacking = NoFigure(server="ours", target="armv5", workload="x", reason="no XADD", inapplicable=True)
+    uncompared = measured([], [lacking])
+    assert exit_code(uncompared) is ExitCode.INCONCLUSIVE
+    alone = msgspec.structs.replace(uncompared, against="")
+    assert exit_code(alone) is ExitCode.PASS
+    assert exit_code(msgspec.structs.replace(alone, costs=[])) is ExitCode.INCONCLUSIVE

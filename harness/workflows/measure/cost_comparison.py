@@ -70,9 +70,12 @@ def _moved_functions(cost: AnyCost, against: AnyCost) -> dict[str, float]:
 
 
 def exit_code(measurement: Measurement) -> ExitCode:
-    """FINDINGS if a figure exceeds the limit, INCONCLUSIVE if one is missing, else PASS."""
+    """FINDINGS if a figure exceeds the limit; INCONCLUSIVE if one is missing, or if there is nothing to compare or to
+    show; else PASS.
+    """
     if any(one.verdict == "beyond the limit" for one in measurement.differences):
         return ExitCode.FINDINGS
     if any(not one.inapplicable for one in measurement.no_figures):
         return ExitCode.INCONCLUSIVE
-    return ExitCode.PASS
+    shown = measurement.differences if measurement.against else [*measurement.costs, *measurement.kernel_costs]
+    return ExitCode.PASS if shown else ExitCode.INCONCLUSIVE
