@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -29,8 +30,13 @@ from harness.workflows.porting.document import (
     Xmemalign,
 )
 from harness.workflows.porting.sections import ANY_POLICY
-from tests.judgements import HOSTILE, judgement, run_folder
+from tests.judgements import HOSTILE, cell, judgement, run_folder
 from tests.test_page import Outline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.judge.findings import Judgement
 
 TREE = Path("/cache/work/1/tree")
 OUTPUT = """\
@@ -431,16 +437,54 @@ def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() ->
     ]
 
 
+def failed_with(*findings: Finding, cells: Sequence[str] = ("PASS", "FAIL")) -> Judgement:
+    """The judgement of a run whose suite bitops has these findings on ARMv5, and these verdicts."""
+    whole, at = judgement(), "armv5/bitops"
+    found = [
+        msgspec.structs.replace(
+            one, witnesses=[msgspec.structs.replace(witness, cells=[at]) for witness in one.witnesses]
+        )
+        for one in findings
+    ]
+    canaries, suite = (cell("armv5", name, verdict) for name, verdict in zip(("canary", "bitops"), cells, strict=True))
+    return msgspec.structs.replace(whole, findings=found, cells=[canaries, suite])
+
+
 @pytest.mark.parametrize("rank", items.RANKS)
 def test_blockers_alone_fail(rank: str) -> None:
-    one = json_codec.convert({"rank": rank, "title": "x", "targets": ["a"]}, PortingItem)
-    cells = [cell for cell in judgement().cells if cell.verdict != "UNKNOWN"]
-    assert items.verdict_of([one], cells) == ("FAIL" if rank in BLOCKERS else "PASS")
+    one = json_codec.convert(
+        {"rank": rank, "title": "x", "targets": ["a"], "finding": audited("hardware").id}, PortingItem
+    )
+    assert items.verdict_of([one], failed_with(audited("hardware"))) == ("FAIL" if rank in BLOCKERS else "PASS")
 
 
 def test_silence_is_no_clean_report() -> None:
-    assert items.verdict_of([], []) == "UNKNOWN"
-    assert items.verdict_of([], [cell for cell in judgement().cells if cell.verdict == "UNKNOWN"]) == "UNKNOWN"
+    assert items.verdict_of([], failed_with(cells=("PASS", "PASS"))) == "PASS"
+    assert items.verdict_of([], failed_with(cells=("PASS", "UNKNOWN"))) == "UNKNOWN"
+    assert items.verdict_of([], failed_with(cells=("PASS", "SKIP"))) == "UNKNOWN"
+    assert items.verdict_of([], msgspec.structs.replace(failed_with(), cells=[])) == "UNKNOWN"
+    unended = msgspec.structs.replace(failed_with(cells=("PASS", "PASS")), unchecked=["the run did not end"])
+    assert items.verdict_of([], unended) == "UNKNOWN"
+
+
+def test_a_cell_that_failed_for_a_reason_that_is_not_shown_is_no_clean_report() -> None:
+    assert items.verdict_of([], failed_with()) == "UNKNOWN"
+    assert items.verdict_of([], failed_with(audited("hardware"))) == "UNKNOWN"
+
+
+def test_a_build_that_no_step_makes_is_an_item() -> None:
+    """The steps are those of the plain server: a suite may need the one with TLS, or another program."""
+    broken = audited("", kind="build", title="the server with TLS does not compile", targets=["armv5", "sparc64"])
+    linked = [Step(name="link", result="ok", detail=""), Step(name="link", result="failed", detail="")]
+    ports = [
+        msgspec.structs.replace(report().targets[0], target=target, steps=[step])
+        for target, step in zip(("armv5", "sparc64"), linked, strict=True)
+    ]
+    assert items.unbuilt(ports) == ["sparc64"]
+    (item,) = items.of_findings([broken], [], unbuilt=items.unbuilt(ports))
+    assert (item.rank, item.title) == ("build", "the server with TLS does not compile")
+    assert items.verdict_of([item], failed_with(broken)) == "FAIL"
+    assert items.of_findings([broken], [], unbuilt=["armv5", "sparc64"]) == []
 
 
 def report(**more: object) -> PortReport:

@@ -9,14 +9,16 @@ import msgspec
 
 from harness.core.finding import place_in_file
 from harness.core.model import Record
+from harness.judge.verdict import of_cell, only_canaries_ran
 from harness.workflows.porting import makefiles
 from harness.workflows.porting.document import BLOCKERS, PortingItem, Rank
 from harness.workflows.porting.source_lines import line_of, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from harness.core.finding import Finding, Witness
+    from harness.judge.findings import Judgement
     from harness.judge.verdict import CellVerdict
     from harness.workflows.porting.document import Hint, PortReport, Region, Step, TargetPort
 
@@ -95,11 +97,15 @@ def of_deaths(deaths: Sequence[Death], findings: Sequence[Finding]) -> list[Port
     ]
 
 
-def of_findings(findings: Sequence[Finding], deaths: Sequence[Death]) -> list[PortingItem]:
-    """Findings of the audit and the suites. Build failures are left to `of_steps`, which has more detail."""
+def of_findings(
+    findings: Sequence[Finding], deaths: Sequence[Death], *, unbuilt: Collection[str] = ()
+) -> list[PortingItem]:
+    """Findings of the audit and the suites. `unbuilt`: targets whose failed builds `of_steps` shows, in more detail. It
+    builds only the plain server, and not the one with TLS, or other programs.
+    """
     found = []
     for finding in findings:
-        if finding.kind == "build":
+        if finding.kind == "build" and set(finding.targets) <= set(unbuilt):
             continue
         fatal = [death for death in deaths if death.function and death.function == finding.function]
         rank: Rank = "start" if fatal else rank_of(finding)
@@ -133,6 +139,8 @@ def rank_of(finding: Finding) -> Rank:
         return "note"
     if finding.kind == "wrong-result":
         return "value"
+    if finding.kind == "build":
+        return "build"
     if finding.kind != "alignment":
         return "fault"
     return "strict" if all(_is_harmless(one) for one in finding.witnesses) else "fault"
@@ -256,11 +264,38 @@ def _same_but_targets(one: PortingItem, other: PortingItem) -> bool:
     return msgspec.structs.replace(one, targets=[]) == msgspec.structs.replace(other, targets=[])
 
 
-def verdict_of(items: Sequence[PortingItem], cells: Sequence[CellVerdict]) -> typing.Literal["PASS", "FAIL", "UNKNOWN"]:
-    """FAIL with a blocker; otherwise UNKNOWN if a cell is UNKNOWN, because silence is not a clean report."""
+def unbuilt(ports: Sequence[TargetPort]) -> list[str]:
+    """The targets whose server does not compile or link as it is, according to their steps."""
+    return [
+        port.target
+        for port in ports
+        if any(step.name in {"compile", "link"} and step.result != "ok" for step in port.steps)
+    ]
+
+
+def verdict_of(items: Sequence[PortingItem], judgement: Judgement) -> typing.Literal["PASS", "FAIL", "UNKNOWN"]:
+    """FAIL with a blocker. Otherwise UNKNOWN if the run or a cell is, because silence is not a clean report, or if a
+    cell failed for a reason that no item shows.
+    """
     if any(one.rank in BLOCKERS for one in items):
         return "FAIL"
-    return "UNKNOWN" if not cells or any(one.verdict == "UNKNOWN" for one in cells) else "PASS"
+    shown = {one.finding for one in items}
+    unclear = (
+        not judgement.cells
+        or judgement.unchecked
+        or only_canaries_ran(judgement.cells)
+        or any(
+            cell.verdict == "UNKNOWN" or (cell.verdict == "FAIL" and not _is_shown(cell, judgement, shown))
+            for cell in judgement.cells
+        )
+    )
+    return "UNKNOWN" if unclear else "PASS"
+
+
+def _is_shown(cell: CellVerdict, judgement: Judgement, shown: Collection[str]) -> bool:
+    """Whether items show why a cell failed."""
+    here = of_cell(judgement.findings, cell.target, cell.suite)
+    return bool(here) and all(finding.id in shown for finding in here)
 
 
 def counts(report: PortReport) -> dict[Rank, int]:

@@ -83,13 +83,13 @@ def make_report(bench: Workbench, request: Request) -> tuple[PortReport, Judgeme
         [
             *(item for port in ports for item in items.of_steps(port.target, port.steps)),
             *items.of_deaths(deaths, judgement.findings),
-            *items.of_findings(judgement.findings, deaths),
+            *items.of_findings(judgement.findings, deaths, unbuilt=items.unbuilt(ports)),
             *items.of_notes(ports),
         ]
     )
     report = PortReport(
         schema=1,
-        verdict=items.verdict_of(ordered, judgement.cells),
+        verdict=items.verdict_of(ordered, judgement),
         server=judgement.server,
         seed=judgement.seed,
         run=judgement.run,
