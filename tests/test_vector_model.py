@@ -52,6 +52,12 @@ def test_a_blob_is_little_endian() -> None:
     assert model.blob((1.0, -2.0)) == bytes.fromhex("0000803f000000c0")
 
 
+def test_words_are_turned_each_by_itself() -> None:
+    assert model.turned(b"abcdefgh", 4) == b"dcbahgfe"
+    assert model.turned(b"abcdefgh", 8) == b"hgfedcba"
+    assert model.turned(b"abc", 1) == b"abc"
+
+
 def test_each_kind_keeps_what_it_says() -> None:
     vector = (0.5, -1.0, 0.001)
     assert model.KINDS["BIN"].kept(vector) == ((1.0, -1.0, 1.0), 0.0)

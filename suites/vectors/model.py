@@ -30,6 +30,11 @@ def blob(vector: Vector) -> bytes:
     return struct.pack(f"<{len(vector)}f", *vector)
 
 
+def turned(content: bytes, size: int) -> bytes:
+    """The content with the bytes of each of its words in the opposite order. `size`: of a word, in bytes."""
+    return b"".join(content[at : at + size][::-1] for at in range(0, len(content), size))
+
+
 def length(vector: Vector) -> float:
     """The vector's Euclidean norm."""
     return math.sqrt(math.fsum(x * x for x in vector))

@@ -14,7 +14,7 @@ from suites._shared.formats import rdb
 from suites._shared.keyspace import server
 from suites._shared.keyspace.values import Foreign
 from suites._shared.paired_servers import differing
-from suites.vectors.model import KINDS, agrees, length, projected, saved_set, some_vectors
+from suites.vectors.model import KINDS, agrees, length, projected, saved_set, some_vectors, turned
 
 if TYPE_CHECKING:
     from harness.protocol.resp import Client
@@ -63,8 +63,15 @@ def making(name: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def check_set(client: Client, name: str, *, writer: str, reader: str) -> None:
-    """Require that a server has a set: its elements, their vectors and attributes, and the results of a search."""
+def check_set(client: Client, name: str, writer: str, cell: CellSpec) -> None:
+    """Require that a server of the cell's target has a set that another target, the writer, saved: its elements, their
+    vectors and attributes, and the results of a search.
+    """
+    reader = cell.runner.target
+    machine = reader if writer == reader.name else cell.peers[writer].runner.target
+    # A known bug is one between machines of different byte orders: the message tells it from others.
+    order = "the same" if machine.endianness == reader.endianness else "the other"
+    saved = f"a set that {writer}, of {order} byte order, saved"
     option, reduced = SETS[name]
     kind = KINDS[option]
     assert client.pipeline([("VCARD", name), ("VDIM", name)]) == [COUNT, reduced or DIMENSION]
@@ -80,13 +87,14 @@ def check_set(client: Client, name: str, *, writer: str, reader: str) -> None:
         )
         if not agrees(reply, due, tolerance):
             expected = [repr(x).encode() for x in due]
-            message = f"{request}: {reply!r:.200} of a set that {writer} saved, due {expected!r:.200}"
-            raise differing(request, reply, expected, reader, message, reader=writer)  # type: ignore[arg-type]
+            message = f"{request}: {reply!r:.200} of {saved}, due {expected!r:.200}"
+            raise differing(request, reply, expected, reader.name, message, reader=writer)  # type: ignore[arg-type]
         assert attribute == (ATTRIBUTE if number in ATTRIBUTED else None)
         assert isinstance(similar, list)
-        assert similar[0] == b"%d" % number
         # The server projects the query with the saved matrix.
-        assert abs(float(similar[1]) - 1) <= kind.tolerance, f"{similar!r} is the nearest to itself"  # type: ignore[arg-type]
+        nearest = f"{similar!r} is the nearest to element {number} of {saved}"
+        assert similar[0] == b"%d" % number, nearest
+        assert abs(float(similar[1]) - 1) <= kind.tolerance, nearest  # type: ignore[arg-type]
 
 
 @every_set
@@ -106,18 +114,18 @@ def test_what_a_dump_holds_has_one_byte_order(name: str, cell: CellSpec, guest: 
     if reduced:
         columns = [projected(tuple(float(at == one) for at in range(DIMENSION)), reduced) for one in range(DIMENSION)]
         matrix = [column[row] for row in range(reduced) for column in columns]
-        pieces.append(Piece("projection", found.matrix, "f", matrix, 1e-6))
+        pieces.append(Piece("projection", found.matrix, "f", 4, matrix, 1e-6))
     for number, vector in enumerate(vectors()):
         raw, kept = found.vectors[b"%d" % number], projected(vector, reduced) if reduced else vector
         largest, norm = max(map(abs, kept)), length(kept)
         if option == "NOQUANT":
-            pieces.append(Piece("vector", raw, "f", [x / norm for x in kept], 1e-5))
+            pieces.append(Piece("vector", raw, "f", 4, [x / norm for x in kept], 1e-5))
         elif option == "Q8":
-            pieces.append(Piece("vector", raw, "b", [127 * x / largest for x in kept], 0.501))
+            pieces.append(Piece("vector", raw, "b", 1, [127 * x / largest for x in kept], 0.501))
         else:
             signs = sum(1 << at for at, x in enumerate(kept) if x > 0)
-            pieces.append(Piece("vector", raw, "B", [*map(float, signs.to_bytes(len(raw), "little"))], 0))
-        pieces.append(Piece("length of a vector", found.norms[b"%d" % number], "f", [norm], 1e-4 * norm))
+            pieces.append(Piece("vector", raw, "B", 8, [*map(float, signs.to_bytes(len(raw), "little"))], 0))
+        pieces.append(Piece("length of a vector", found.norms[b"%d" % number], "f", 4, [norm], 1e-4 * norm))
     for piece in pieces:
         piece.check(f"reply to DUMP {name}", cell.runner.target.name)
 
@@ -129,17 +137,18 @@ class Piece(NamedTuple):
     content: bytes
     form: str
     """The number's format character in `struct`."""
+    word: int
+    """The size in bytes of what the server holds in its memory as one number: signs are bits of words of 8 bytes."""
     numbers: list[float]
     tolerance: float
 
     def check(self, where: str, writer: str) -> None:
         """Require that the bytes hold the numbers, least significant byte first. Raises DifferenceError."""
-        form = f"<{len(self.numbers)}{self.form}"
-        if len(self.content) == struct.calcsize(form):
-            found = list(struct.unpack(form, self.content))
-            if agrees(found, self.numbers, self.tolerance):
-                return
-        due = struct.pack(form, *(self.numbers if self.form == "f" else map(round, self.numbers)))
+        if self._holds(self.content):
+            return
+        due = struct.pack(
+            f"<{len(self.numbers)}{self.form}", *(self.numbers if self.form == "f" else map(round, self.numbers))
+        )
         at = parted(due, self.content)
         difference = Difference(
             where=where,
@@ -149,7 +158,18 @@ class Piece(NamedTuple):
             expected=excerpt(due, at),
             actual=excerpt(self.content, at),
         )
-        raise DifferenceError(f"it holds {self.content.hex()[:60]} as {self.what}", difference)
+        order = (
+            ", with the bytes of each word in the opposite order"
+            if self._holds(turned(self.content, self.word))
+            else ""
+        )
+        raise DifferenceError(f"it holds {self.content.hex()[:60]} as {self.what}{order}", difference)
+
+    def _holds(self, content: bytes) -> bool:
+        form = f"<{len(self.numbers)}{self.form}"
+        if len(content) != struct.calcsize(form):
+            return False
+        return agrees(list(struct.unpack(form, content)), self.numbers, self.tolerance)
 
 
 @every_set
@@ -162,7 +182,7 @@ def test_a_dump_of_a_peer_is_restored(
     assert isinstance(payload, bytes)
     with server.client(guest) as client:
         assert client.pipeline([("FLUSHALL",), ("RESTORE", name, 0, payload)]) == [b"OK", b"OK"]
-        check_set(client, name, writer=writer, reader=cell.runner.target.name)
+        check_set(client, name, writer, cell)
 
 
 def test_a_file_of_a_peer_is_loaded(writer: str, cell: CellSpec, start_guest: StartGuest) -> None:
@@ -171,7 +191,7 @@ def test_a_file_of_a_peer_is_loaded(writer: str, cell: CellSpec, start_guest: St
     with server.client(source) as client:
         client.pipeline(making("bytes"))
     with server.client(start_guest(files={"dump.rdb": server.saved(source)})) as client:
-        check_set(client, "bytes", writer=writer, reader=cell.runner.target.name)
+        check_set(client, "bytes", writer, cell)
 
 
 def test_the_commands_of_a_peers_append_only_file_make_the_same_sets(
@@ -185,7 +205,7 @@ def test_the_commands_of_a_peers_append_only_file_make_the_same_sets(
     files = server.append_only_files(source)
     with server.client(start_guest(options=options, files=files)) as client:
         for name in SETS:
-            check_set(client, name, writer=writer, reader=cell.runner.target.name)
+            check_set(client, name, writer, cell)
 
 
 @pytest.fixture
@@ -212,4 +232,4 @@ def test_an_append_only_file_is_rewritten_as_commands(cell: CellSpec, start_gues
         client.pipeline(making("bytes"))
     server.await_rewrite(guest)
     with server.client(start_guest(options=options, files=server.append_only_files(guest))) as client:
-        check_set(client, "bytes", writer=cell.runner.target.name, reader=cell.runner.target.name)
+        check_set(client, "bytes", cell.runner.target.name, cell)

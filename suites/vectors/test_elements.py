@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from suites._shared.paired_servers import differing, moved_on
-from suites.vectors.model import KINDS, Quantisation, agrees, blob, length, projected, some_vectors
+from suites.vectors.model import KINDS, Quantisation, agrees, blob, length, projected, some_vectors, turned
 
 if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
@@ -72,22 +72,27 @@ def test_raw_components_are_little_endian(both: PairedServers, dimension: int) -
         assert isinstance(reply, list)
         name, raw, norm, *span = reply
         assert name == kind.name.encode()
+        assert isinstance(raw, bytes)
+        opposite = False
         if kind.option == "NOQUANT":
-            found = struct.unpack(f"<{dimension}f", raw)  # type: ignore[arg-type]
+            found = struct.unpack(f"<{dimension}f", raw)
             expected, tolerance = tuple(x / length(vector) for x in vector), 1e-5
+            opposite = agrees([*struct.unpack(f"<{dimension}f", turned(raw, 4))], expected, tolerance)
         elif kind.option == "Q8":
-            found = struct.unpack(f"{dimension}b", raw)  # type: ignore[arg-type]
+            found = struct.unpack(f"{dimension}b", raw)
             expected, tolerance = tuple(127 * x / max(map(abs, vector)) for x in vector), 0.501
             assert agrees(span, [max(map(abs, vector)) / length(vector)], 1e-5), f"{request}: {reply!r:.300}"
         else:
-            bits = int.from_bytes(raw, "little")  # type: ignore[arg-type]
+            bits = int.from_bytes(raw, "little")
             found, expected, tolerance = (
                 (float(bits),),
                 (float(sum(1 << at for at, x in enumerate(vector) if x > 0)),),
                 0,
             )
         if not agrees(list(found), expected, tolerance):
-            raise differing(request, list(found), list(expected), both.target, reader="a model")
+            order = ", the bytes of each number in the opposite order" if opposite else ""
+            message = f"{request}: {raw!r:.200} holds {found!r:.200}, due {expected!r:.200}{order}"
+            raise differing(request, list(found), list(expected), both.target, message, reader="a model")
         assert agrees([norm], [length(vector)], 1e-4 * length(vector)), f"{request}: {reply!r:.300}"
 
 
