@@ -63,15 +63,24 @@ def begin(folder: Path, jobs: list[CampaignJob]) -> CampaignFolder:
 
 
 def prepare(
-    folder: Path, jobs: list[CampaignJob], *, seconds: float = 0.02, finds: tuple[str, ...] = (), **settings: Any
+    folder: Path,
+    jobs: list[CampaignJob],
+    *,
+    seconds: float = 0.02,
+    finds: tuple[str, ...] = (),
+    test: str = "",
+    **settings: Any,
 ) -> list[str]:
-    """Write what the stand-in needs for jobs, and return the words that start it. A job in `finds` has a finding."""
+    """Write what the stand-in needs for jobs, and return the words that start it. A job in `finds` has a finding.
+    `test`: its test; empty for one that is named after the suite.
+    """
     for job in jobs:
         target, suite = job.cells[-1].target, job.cells[-1].suite
         stored = StoredRun(folder / "runs" / job.name, targets=(target,), suites=("canary", suite))
         stored.canary(target)
         outcome: Literal["passed", "failed"] = "failed" if job.name in finds else "passed"
-        stored.test(target, suite, f"test_{suite}", outcome=outcome, message="wrong" if job.name in finds else "")
+        message = "wrong" if job.name in finds else ""
+        stored.test(target, suite, test or f"test_{suite}", outcome=outcome, message=message)
         stored.finish()
         known = write(folder / "known.toml", job.known)
         judgement, code = conclude(stored_run.read(stored.folder), known, quiet())

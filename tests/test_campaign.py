@@ -137,10 +137,10 @@ def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:
         read_cluster(str(file), insecure=False)
 
 
-def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False) -> tuple[JobReport, bytes]:
-    """A job's result, as a worker would send it."""
-    place = tmp_path / f"made-{finds}"
-    prepare(place, [job], finds=(job.name,) if finds else ())
+def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False, test: str = "") -> tuple[JobReport, bytes]:
+    """A job's result, as a worker would send it. `test`: the test that fails, if not the suite's own."""
+    place = tmp_path / f"made-{finds}{test}"
+    prepare(place, [job], finds=(job.name,) if finds else (), test=test)
     content = archive.pack(place / "runs" / job.name)
     digest = archive.digest_of_archive(content)
     return JobReport(key=job.key, worker="w", exit_code=int(finds), seconds=1, archive=digest), content
@@ -164,6 +164,29 @@ def test_a_result_that_arrives_twice_counts_once_and_what_only_one_found_stays(t
     status = status_of(campaign)
     assert (status.arrived, status.again, len(status.remarks)) == (1, 3, 2)
     assert [path.name for path in (tmp_path / "campaign" / "jobs").iterdir()] == [job.name]
+
+
+def test_the_findings_of_each_of_several_failing_results_of_a_job_stay(tmp_path: Path) -> None:
+    """Only those of the first stayed."""
+    (job,) = standin_jobs(1)
+    campaign = begin(tmp_path / "campaign", [job])
+    assert campaign.land(job, *landed(tmp_path, job, finds=True, test="test_a"))
+    for _ in range(2):
+        assert not campaign.land(job, *landed(tmp_path, job, finds=True, test="test_b"))
+    assert not campaign.land(job, *landed(tmp_path, job))
+    assert len(campaign.runs_of(job.name)) == 2, "a result that adds nothing is not kept"
+    judgement = spread.joined(campaign)
+    assert [one.id for one in judgement.findings] == ["wrong-result-test_a", "wrong-result-test_b"]
+    assert [one.occurrences for one in judgement.findings] == [1, 1]
+    evidence = [campaign.path / witness.evidence for one in judgement.findings for witness in one.witnesses]
+    assert [path.is_file() for path in evidence] == [True, True]
+    assert len(set(evidence)) == 2
+    assert {row.id: row.jobs for row in status_of(campaign).findings} == {
+        "wrong-result-test_a": [job.name],
+        "wrong-result-test_b": [job.name],
+    }
+    # A campaign that is resumed finds both again.
+    assert len(spread.joined(CampaignFolder.read(campaign.path)).findings) == 2
 
 
 @pytest.mark.parametrize(("words", "verdict"), [(["--test", "bit*"], "PASS"), ([], "UNKNOWN")])

@@ -3,6 +3,7 @@
 FOLDER/campaign.json        CampaignRecord: every job
 FOLDER/jobs/NAME/run/       a job's run folder, with its own report
 FOLDER/jobs/NAME/told.json  JobReport: how the job ended
+FOLDER/jobs/NAME/again-2/   the same of a second result that has failures which the first lacks; again-3/ of a third
 FOLDER/journal.jsonl        JournalEntry lines: workers that came and went, jobs that were lost, given again, refused
 FOLDER/now.json             CampaignState, written every few seconds while the campaign runs
 FOLDER/campaign.html        the same for people
@@ -33,6 +34,8 @@ from harness.workflows.campaign.job import CampaignJob  # noqa: TC001 - msgspec 
 from harness.workflows.campaign.result_check import check_run, outcome_of
 
 FORMAT = 1
+AGAIN = "again-"
+"""The beginning of the names of folders with further results of a job, which end with their numbers."""
 
 
 class CampaignRecord(Record, frozen=True):
@@ -175,6 +178,10 @@ class CampaignFolder:
         """A job's run folder."""
         return self.place(name) / "run"
 
+    def runs_of(self, name: str) -> list[Path]:
+        """The run folders of all results of a job that count: the first one, and those with other failures."""
+        return [self.run_of(name), *(folder / "run" for folder in sorted(self.place(name).glob(f"{AGAIN}*")))]
+
     def arrived(self) -> dict[str, JobReport]:
         """The jobs that have arrived."""
         return {name: report for name in self.jobs if (report := self.report(name)) is not None}
@@ -192,9 +199,11 @@ class CampaignFolder:
     def land(self, job: CampaignJob, report: JobReport, content: bytes) -> bool:
         """Put a job's result into its place. Returns whether it is the first of this job.
 
-        A second result is compared with the first: one of them counts, and a difference is noted. The first stays,
-        unless only the second has new findings. Raises InconclusiveError for a result that is damaged, is another
-        job's, lacks a cell or its run folder, or says what its evidence does not.
+        A second result is compared with the first, and a difference is noted. The first counts. The second replaces it
+        if only the second fails, and counts as well if it has failures that the first lacks.
+
+        Raises InconclusiveError for a result that is damaged, is another job's, lacks a cell or its run folder, or says
+        what its evidence does not.
         """
         unfinished = self.place(f".{job.name}.{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -215,11 +224,20 @@ class CampaignFolder:
                 return True
             differs = _seen_differently(self.place(job.name), unfinished)
             self.note("again", job=job.name, worker=report.worker, why=differs)
-            if _fails(unfinished) and not _fails(self.place(job.name)):
-                self._replace(job.name, unfinished)
+            self._keep_failures(job.name, unfinished)
             return False
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _keep_failures(self, name: str, folder: Path) -> None:
+        """Keep a further result of a job if it has failures that those which are there lack."""
+        there = [_failures(run) for run in self.runs_of(name)]
+        if not _failures(folder / "run") - set().union(*there):
+            return
+        if there == [set()]:
+            self._replace(name, folder)
+        else:
+            folder.rename(self.place(name) / f"{AGAIN}{len(there) + 1}")
 
     def _replace(self, name: str, folder: Path) -> None:
         """Put a folder into a job's place. If this process is killed meanwhile, the job has not arrived."""
@@ -271,10 +289,15 @@ def _seen_differently(first: Path, second: Path) -> str:
     return "; ".join(only)
 
 
-def _fails(folder: Path) -> bool:
-    """Whether a result has new findings."""
-    path = folder / "run" / "findings.json"
-    return path.is_file() and json_codec.decode(path.read_bytes(), Judgement).verdict == Verdict.FAIL
+def _failures(run: Path) -> set[str]:
+    """The cells that fail in a run, and its new findings where they were seen; empty for a command without a run."""
+    path = run / "findings.json"
+    if not path.is_file():
+        return set()
+    judged = json_codec.decode(path.read_bytes(), Judgement)
+    cells = {f"{cell.target}/{cell.suite}" for cell in judged.cells if cell.verdict == Verdict.FAIL}
+    news = (finding for finding in judged.findings if not finding.known)
+    return cells | {f"{one.id} on {witness.target}/{witness.suite}" for one in news for witness in one.witnesses}
 
 
 def _outcome(folder: Path) -> set[str]:

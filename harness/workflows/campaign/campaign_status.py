@@ -135,14 +135,15 @@ def status_of(folder: CampaignFolder) -> CampaignStatus:
 
 
 def _judged(folder: CampaignFolder, arrived: Iterable[str]) -> Iterator[tuple[str, Judgement]]:
-    """The jobs that have arrived, and the judgement of each."""
+    """The jobs that have arrived, and the judgements of each: of several results, if they fail differently."""
     for name in sorted(arrived):
-        try:
-            judgement = formats.read(folder.run_of(name))
-        except PlumblineError:
-            # A command without a run folder.
-            continue
-        yield name, judgement
+        for run in folder.runs_of(name):
+            try:
+                judgement = formats.read(run)
+            except PlumblineError:
+                # A command without a run folder.
+                continue
+            yield name, judgement
 
 
 def _cells(judged: Iterable[tuple[str, Judgement]]) -> dict[tuple[str, str], Verdict]:
@@ -162,7 +163,7 @@ def _findings(judged: Iterable[tuple[str, Judgement]]) -> list[FindingRow]:
         for finding in judgement.findings:
             row = findings.get(finding.id)
             known = bool(finding.known) and (row is None or row.known)
-            jobs = [*(row.jobs if row else []), name]
+            jobs = list(dict.fromkeys([*(row.jobs if row else []), name]))
             findings[finding.id] = FindingRow(id=finding.id, title=finding.title, known=known, jobs=jobs)
     return list(findings.values())
 

@@ -188,7 +188,11 @@ def joined(folder: CampaignFolder) -> Judgement:
         return min(place.get((cell.target, cell.suite), 0) for cell in [*cells[1:], cells[-1]])
 
     names = sorted(folder.arrived(), key=first_of)
-    judgements = [_moved(formats.read(folder.run_of(name)), folder, name) for name in names]
+    judgements = [
+        _moved(formats.read(run), folder, run, more=number > 0)
+        for name in names
+        for number, run in enumerate(folder.runs_of(name))
+    ]
     # Jobs have the tree that they were given, in a folder of their worker.
     planned = [msgspec.structs.replace(cell, server=judgements[0].server) for cell in cells_of(folder.record)]
     # All jobs have the request's.
@@ -197,20 +201,23 @@ def joined(folder: CampaignFolder) -> Judgement:
     return msgspec.structs.replace(judgement, run=str(folder.path), remarks=[*judgement.remarks, *_remarks(folder)])
 
 
-def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement:
-    """A job's judgement, whose run folder is here now and not where its worker wrote it."""
-    run = folder.run_of(name)
+def _moved(judgement: Judgement, folder: CampaignFolder, run: Path, *, more: bool) -> Judgement:
+    """A job's judgement, whose run folder is here now and not where its worker wrote it. `more`: it is a further result
+    of the job, so that what it counted is counted already.
+    """
     findings = []
     for finding in judgement.findings:
         here = stored_at(run, finding.replay)
         witnesses = [
-            msgspec.structs.replace(witness, evidence=f"jobs/{name}/run/{witness.evidence}")
+            msgspec.structs.replace(witness, evidence=f"{run.relative_to(folder.path)}/{witness.evidence}")
             if witness.evidence
             else witness
             for witness in finding.witnesses
         ]
         replay = f"plumb replay {shlex.quote(str(here))}" if here is not None else finding.replay
         findings.append(msgspec.structs.replace(finding, replay=replay, witnesses=witnesses))
+    if more:
+        judgement = msgspec.structs.replace(judgement, counters={}, kernel_counters={}, left_out=0, stages={})
     # A job that learns has its own seed, which is made from this one.
     return msgspec.structs.replace(judgement, findings=findings, seed=folder.record.seed)
 
@@ -218,7 +225,7 @@ def _moved(judgement: Judgement, folder: CampaignFolder, name: str) -> Judgement
 def _remarks(folder: CampaignFolder) -> list[str]:
     """Remarks for readers of the verdict: jobs that ran twice with different results."""
     return [
-        f"the job {entry.job} ran twice, and one result counts: the first, unless only the second fails: {entry.why}"
+        f"the job {entry.job} ran twice, and the failures of both results count: {entry.why}"
         for entry in folder.journal()
         if entry.what == "again" and entry.why
     ]
