@@ -294,6 +294,25 @@ def test_a_run_with_other_libraries_of_the_same_version_has_another_program(tmp_
     assert len(programs) == 2
 
 
+@pytest.mark.parametrize(
+    ("contains", "allocator"),
+    [(b"\0jemalloc-5.3.0\0", "jemalloc"), (b"\0libc\0", "libc"), (b"\0jemalloc-bg-thread\0", "libc")],
+    ids=["jemalloc", "libc", "a-parameter"],
+)
+def test_the_allocator_of_a_package_is_the_one_that_its_server_names(
+    contains: bytes, allocator: str, tmp_path: Path
+) -> None:
+    """Every run of a package said libc, whatever the distribution had linked."""
+    cache = Cache(tmp_path / "cache")
+
+    def unpack(into: Path) -> None:
+        server = whole_root(into / "root-0")
+        server.write_bytes(server.read_bytes() + contains)
+
+    cache.folder("packages", f"{UNPACKED}-root", unpack)
+    assert built_from(cache, tmp_path).allocator == allocator
+
+
 def test_a_package_without_a_server_is_no_finding(tmp_path: Path) -> None:
     """`redis-sentinel` has none: every test failed, and the verdict was FAIL."""
     cache = Cache(tmp_path / "cache")

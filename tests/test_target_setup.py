@@ -33,7 +33,7 @@ from tests import fakes
 from tests.test_git_checkout import commit, git
 
 if TYPE_CHECKING:
-    from harness.core.model import Build
+    from harness.core.model import Allocator, Build
     from harness.core.target_model import Target, Toolchain
 
 MAKEFILE = """
@@ -225,6 +225,29 @@ def test_a_repository_around_the_cache_is_no_revision_of_a_package(
     commit(tmp_path)
     assert revision_of(prepared.tree.path)
     assert run_record(bench, setup.request, prepared, []).revision == ""
+
+
+def test_a_run_of_a_package_records_the_allocator_that_it_was_built_with(
+    tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every such run recorded libc."""
+    setup = packaged(tmp_path, bench, monkeypatch, lacking=set())
+    prepared = setup.prepare()
+
+    def recorded(**allocators: Allocator) -> str:
+        targets = {
+            name: msgspec.structs.replace(
+                built, build=msgspec.structs.replace(built.build, allocator=allocators.get(name, "jemalloc"))
+            )
+            for name, built in prepared.built.items()
+        }
+        oracle = prepared.peers[ORACLE]
+        native = msgspec.structs.replace(oracle, build=msgspec.structs.replace(oracle.build, allocator="jemalloc"))
+        shipped = msgspec.structs.replace(prepared, targets=targets, peers={**prepared.peers, ORACLE: native})
+        return run_record(bench, setup.request, shipped, []).allocator
+
+    assert recorded() == "jemalloc"
+    assert recorded(armv5="libc") == "makefile"
 
 
 def test_a_run_names_the_oracles_program_where_the_native_target_has_none(tmp_path: Path, bench: Workbench) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.cache import Cache
-    from harness.core.model import SourceTree
+    from harness.core.model import Allocator, SourceTree
     from harness.core.progress import Progress
     from harness.core.target_model import Target, Toolchain
 
@@ -42,6 +42,7 @@ another, debian-debug."""
 _NAME = re.compile(r"debian:(?P<suite>[a-z][a-z0-9-]*)/(?P<name>[a-z][a-z0-9.+-]*)(?:=(?P<version>[0-9A-Za-z.+~:-]+))?")
 _UPSTREAM = re.compile(r"(?:\d+:)?([0-9.]+)")
 """Of a version `EPOCH:UPSTREAM-REVISION` (deb-version(7))."""
+_JEMALLOC = re.compile(rb"jemalloc-[0-9]+\.[0-9.]+\0")
 
 
 def package_named(text: str) -> ServerPackage | None:
@@ -51,6 +52,13 @@ def package_named(text: str) -> ServerPackage | None:
     if (found := _NAME.fullmatch(text)) is None:
         raise UsageError(f"'{text}' names no package", where="--server", remedy=FORM)
     return ServerPackage(suite=found["suite"], name=found["name"], version=found["version"] or "")
+
+
+def allocator_of(server: Path) -> Allocator:
+    """The allocator of a package's server, by the name that it contains for its version and INFO (ZMALLOC_LIB in
+    src/zmalloc.h), whether it is linked to the distribution's jemalloc or contains its own.
+    """
+    return "jemalloc" if _JEMALLOC.search(server.read_bytes()) else "libc"
 
 
 def upstream_version(package: ServerPackage) -> str:
@@ -120,6 +128,7 @@ class ServerPackages:
             folder=folder,
             server_binary=server,
             command_line=["apt-get", "install", f"{package.name}={package.version}"],
+            allocator=allocator_of(server),
             abilities=tree.abilities,
             root=root,
         )

@@ -12,7 +12,9 @@ from harness.record.run_record import RunRecord
 from harness.workflows.git.checkout import revision_of
 
 if TYPE_CHECKING:
-    from harness.core.model import SourceTree
+    from collections.abc import Iterable
+
+    from harness.core.model import Allocator, Build, SourceTree
     from harness.plan.request import Request
     from harness.record.run_record import CellRecord
     from harness.workflows.preparation.prepared_run import PreparedRun
@@ -42,7 +44,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         machines=machines,
         stages=bench.progress.stages,
         cells=records,
-        allocator=request.allocator,
+        allocator=_allocator(request, tree, builds.values()),
         toolchain=catalog.family,
         timeout_multiplier=catalog.timeout_multiplier,
         environment=request.environment,
@@ -61,6 +63,15 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         # The source of a package is in the cache, and a checkout around that says nothing about it.
         revision="" if is_release or tree.package is not None else revision_of(tree.path),
     )
+
+
+def _allocator(request: Request, tree: SourceTree, builds: Iterable[Build]) -> Allocator:
+    """The allocator of a run's servers: the requested one, or the one with which the distribution built its packages.
+
+    If those of several machines differ, the choice is the distribution's makefiles'.
+    """
+    shipped = {build.allocator for build in builds} if tree.package is not None else set()
+    return "makefile" if len(shipped) > 1 else next(iter(shipped), request.allocator)
 
 
 def _server_name(name: str, tree: SourceTree, *, is_release: bool) -> str:
