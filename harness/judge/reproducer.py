@@ -26,7 +26,7 @@ from harness.core.model import (
     Transport,
 )
 from harness.core.processes.timeouts import LARGEST_MULTIPLIER
-from harness.core.target_model import DEFAULT_FAMILY
+from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
 from harness.record import program_launch
 from harness.record.run_folder import AUDIT
@@ -143,6 +143,8 @@ class Reproducer(Record, frozen=True):
     """What its build added to the makefile's own flags and variables. harness.judge.provenance accepts none from a
     stranger.
     """
+    packages: dict[Name, dict[str, str]] = msgspec.field(default_factory=dict)
+    """As in RunRecord: those of its target and of the native build; empty for a compiled server."""
     timeout_multiplier: Annotated[float, msgspec.Meta(ge=1, le=LARGEST_MULTIPLIER)] = 1.0
     """How many times longer than usual the run waited, and its replay waits."""
     launch: ReplayedProgram | None = None
@@ -212,6 +214,7 @@ def write_reproducer(folder: Path, run: RunRecord, best: Sighting) -> str:
         environment=run.environment,
         io=run.io,
         settings=run.settings,
+        packages={name: run.packages[name] for name in (best.target, ORACLE) if name in run.packages},
         timeout_multiplier=run.timeout_multiplier,
         files=packed_files(started.inputs) if started else {},
         options=started.options if started else (),

@@ -166,6 +166,8 @@ class RunRecord(Record, frozen=True):
     """Whether a change was checked and its code could not be compared with the base's. Older runs did not say."""
     timeout_multiplier: float = 1.0
     """How many times longer than usual its commands and servers could take (`--timeout-multiplier`)."""
+    packages: dict[Name, dict[str, str]] = msgspec.field(default_factory=dict)
+    """Target -> file -> SHA-256 of each package that a distribution's server and its libraries were unpacked from."""
     ended: bool = True
     """Whether the run came to its end. Until then the record has the cells that have ended so far."""
     version: int = VERSION

@@ -67,6 +67,13 @@ def upstream_version(package: ServerPackage) -> str:
     return found[1].rstrip(".") if found else package.version
 
 
+def packages_of(build: Build) -> dict[str, str]:
+    """File -> SHA-256 of every package that a build's root folder was unpacked from; empty for a compiled server."""
+    if build.root is None:
+        return {}
+    return json_codec.decode((build.folder / CONTENTS).read_bytes(), dict[str, str])
+
+
 class PackageUnavailableError(InfrastructureError):
     """apt cannot fetch a package for an architecture, though the suite's index may name it."""
 

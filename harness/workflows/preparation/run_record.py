@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.build.sources.archives import archive_name
+from harness.build.sources.server_package import packages_of
 from harness.core.target_model import ORACLE
 from harness.isa import rules
 from harness.judge import unchecked_changes
@@ -60,6 +61,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         policies=rules.recorded_policies(catalog.policies, request.policy, machines.values()),
         source=archive_name(tree.name, tree.digest) if is_release else "",
         settings=request.settings,
+        packages={name: files for name, build in builds.items() if (files := packages_of(build))},
         # The source of a package is in the cache, and a checkout around that says nothing about it.
         revision="" if is_release or tree.package is not None else revision_of(tree.path),
     )

@@ -6,19 +6,22 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.build.sources.server_package import packages_of
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import level_flags
+from harness.core.target_model import ORACLE
 from harness.judge.reproducer import Reproducer
 from harness.plan.name_selection import select
 from harness.protocol.command_stream import read_stream
 from harness.run import silence_check
+from harness.workflows.replay import package_change
 from harness.workflows.replay.named_observation import named
 from harness.workflows.replay.recorded_requests import chunks_of
 from harness.workflows.replay.recurrence import STREAM, WRONG_RESULT, of_failed_build, recurrence, unless_blind
 from harness.workflows.replay.replay_result import Replay
 from harness.workflows.replay.reruns.program import run_program
 from harness.workflows.replay.tree_replay import TreeReplay
-from harness.workflows.target_setup import emulated_target, set_up_target
+from harness.workflows.target_setup import emulated_target, oracle_setup, set_up_target
 
 if TYPE_CHECKING:
     from harness.core.model import Build, Flavour
@@ -98,14 +101,36 @@ class Replayer:
         result = self._replay(replayed, silence_proved=False)
         return result, frozenset(replayed.executed)
 
+    def _changed_packages(self, reproducer: Reproducer) -> str:
+        """A sentence if the packages of the finding's server are others than in its run; empty if they are the same, if
+        the server was compiled, and for another server.
+        """
+        if self._tree.package is None or self._tree.package.title != reproducer.server:
+            return ""
+        if not reproducer.packages:
+            return "the run did not record its packages, which may be others than these"
+        setups = {self.setup.target.name: self.setup}
+        if ORACLE in reproducer.packages:
+            # Its replies, or those of the same server here, made the difference.
+            setups.setdefault(ORACLE, oracle_setup(self.setup.bench))
+        found = []
+        for name, setup in setups.items():
+            here = packages_of(setup.build(self._tree, reproducer.optimisation))
+            if found_here := package_change.difference(reproducer.packages.get(name, {}), here):
+                found.append(f"on {name}, {found_here}")
+        return f"the packages are not those of the run: {'; '.join(found)}" if found else ""
+
     def _replay(self, replayed: TreeReplay, *, silence_proved: bool) -> Replay:
         reproducer = replayed.reproducer
         levels = " ".join([*level_flags(reproducer.optimisation), *reproducer.settings.words])
         head = f"{self._tree.name} on {self.setup.target.name}, {levels}, policy {reproducer.policy}"
+        changed = self._changed_packages(reproducer)
         try:
             ended, text = replayed.run(silence_proved=silence_proved)
         except BuildFailedError as error:
             ended, text = of_failed_build(reproducer, error.because), str(error)
+        ended = package_change.unless_changed(ended, changed)
+        text += f"\n{changed}" if changed else ""
         return Replay(
             outcome=ended.outcome,
             reason=ended.reason,
