@@ -6,6 +6,7 @@ import datetime
 import shlex
 from typing import TYPE_CHECKING, Literal
 
+from harness.analysis import source_excerpt
 from harness.isa.rules import recorded_policies
 from harness.judge.conclusion import conclude
 from harness.judge.findings import judge
@@ -237,8 +238,9 @@ class StoredRun:
         self.problems[target, suite] = (text, kind)
 
     def finish(self) -> Path:
-        """Write run.json; the folder is ready to be judged."""
+        """Write run.json; the folder is ready to be judged, as that of a new run, which has no excerpts."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / source_excerpt.FILE).unlink(missing_ok=True)
         cells = []
         for name in self.targets:
             for suite in self.suites:

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from harness.analysis import source_excerpt
-from harness.core import json_codec
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Occasion, Witness
@@ -309,7 +308,7 @@ def test_another_line_of_a_function_is_new(plumb: Plumb, tmp_path: Path, occasio
     def judge_with(line: str) -> ExitCode:
         sources = {witness.file: {witness.line: line}}
         kept = source_excerpt.Excerpts(sources=sources)
-        (folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
+        source_excerpt.keep(folder, kept)
         return ExitCode(plumb("judge", folder, "--known", path if path.is_file() else known_file(tmp_path))[0])
 
     assert judge_with("    while (*lp[0]++ != b[?]);") == ExitCode.FINDINGS
@@ -397,7 +396,8 @@ def test_an_entry_for_an_access_without_its_line_is_announced(
     plumb("judge", tree_run.finish(), "--known", known_file(tmp_path))
     (witness, *_) = judged(tree_run.folder, tmp_path)[0].findings[0].witnesses
     kept = source_excerpt.Excerpts(sources={witness.file: {witness.line: line}})
-    (tree_run.folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
+    source_excerpt.keep(tree_run.folder, kept)
+    plumb("judge", tree_run.folder, "--known", known_file(tmp_path))
     path = tmp_path / "checkout" / IN_TREE
     out = plumb("known", "add", tree_run.folder, FAULT, "--file", path, "--reason", "why")[1]
     (entry,) = entries_of(path.read_text("utf-8"), path)

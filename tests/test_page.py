@@ -153,7 +153,7 @@ def test_source_and_instructions_are_shown_with_the_place_marked(tmp_path: Path)
         sources={"src/bitops.c": {451: "\t\twhile (n)", 452: "\t\t\tx = <p>;", 460: "\t\tfar away"}},
         listings={source_excerpt.place_key(witness): listing},
     )
-    (folder / source_excerpt.FILE).write_bytes(json_codec.encode(kept))
+    source_excerpt.keep(folder, kept)
     formats.write(folder, judgement())
     text = (folder / "report.html").read_text("utf-8")
     marked = [line for line in text.splitlines() if "marked" in line and "line" in line and "class" in line]

@@ -113,8 +113,7 @@ def test_excerpts_come_from_the_source_that_the_run_recorded(tmp_path: Path, run
         fakes.write(tree / "src" / "bitops.c", "".join(f"line {number}\n" for number in range(1, 200)))
 
     cache.folder("sources", "redis-3.2.6-0123", fill)
-    record = run_folder.read_run(folder)
     for source, found in (("", set()), ("another", set()), ("redis-3.2.6-0123", {"src/bitops.c"})):
-        run_folder.write_run(folder, msgspec.structs.replace(record, source=source))
+        run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), source=source))
         rejudge(cache, fakes.quiet(), folder, STORED / "known.toml")
         assert source_excerpt.read(folder).sources.keys() == found

@@ -6,12 +6,14 @@ import shutil
 import struct
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.analysis import source_excerpt, symbols
 from harness.core import json_codec
+from harness.judge import conclusion
 from harness.judge.findings import judge
-from harness.record import fault_log, run_folder, stored_run
+from harness.record import fault_log, run_folder, run_record, stored_run
 from tests import fakes
 from tests.stored import StoredRun
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.core.finding import Finding
+    from harness.judge.findings import Judgement
 
 SOURCE = "".join(f"line {number}\n" for number in range(1, 201))
 
@@ -76,6 +79,59 @@ def test_a_line_beyond_the_files_end_is_no_error(stored: StoredRun, tmp_path: Pa
 def test_damaged_excerpts_are_none(stored: StoredRun, text: str) -> None:
     fakes.write(stored.folder / source_excerpt.FILE, text)
     assert source_excerpt.read(stored.folder) == source_excerpt.Excerpts()
+
+
+LISTED = """[[findings]]
+id = "alignment-bitopCommand-load"
+reason = "issue 1234"
+expires = 2999-01-01
+line = "a = *p;"
+"""
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["altered", "altered-and-no-more-recorded"])
+@pytest.mark.parametrize(("version", "counts"), [(run_record.VERSION, False), (5, True)])
+def test_altered_excerpts_make_nothing_known(
+    stored: StoredRun, tmp_path: Path, version: int, *, counts: bool, hidden: bool
+) -> None:
+    """An entry for a source line matched whatever anyone had written into excerpts.json after the run. Records of
+    format 5 have no digest of it.
+    """
+    known = fakes.write(tmp_path / "known.toml", LISTED)
+    run_folder.write_run(stored.folder, msgspec.structs.replace(run_folder.read_run(stored.folder), version=version))
+
+    def judged(at: Path | None) -> Judgement:
+        return conclusion.conclude(stored_run.read(stored.folder), known, fakes.quiet(), tree=at)[0]
+
+    first = judged(tree(tmp_path / "tree"))
+    assert (first.verdict, first.unchecked) == ("FAIL", [])
+    path = stored.folder / source_excerpt.FILE
+    path.write_text(path.read_text("utf-8").replace('"line 93"', '"a = *p;"'), "utf-8")
+    if hidden:
+        run_folder.write_run(stored.folder, msgspec.structs.replace(run_folder.read_run(stored.folder), beside={}))
+    # Judging again does not make good of it.
+    for _ in range(2):
+        again = judged(None)
+        assert bool(again.findings[0].known) is counts
+        assert bool(source_excerpt.read(stored.folder).sources) is counts
+        warned = ["NOT CHECKED: excerpts.json, which differs from what was recorded"]
+        assert again.unchecked == ([] if counts else warned)
+    assert again.verdict == ("UNKNOWN" if counts else "FAIL"), "nothing else passed in the cell"
+
+
+def test_missing_excerpts_are_made_again(stored: StoredRun, tmp_path: Path) -> None:
+    known, at = (
+        fakes.write(tmp_path / "known.toml", LISTED),
+        tree(tmp_path / "tree", SOURCE.replace("line 93", "a = *p;")),
+    )
+    judgements = []
+    for _ in range(2):
+        judgement, _ = conclusion.conclude(stored_run.read(stored.folder), known, fakes.quiet(), tree=at)
+        judgements.append(judgement)
+        assert judgement.record == run_folder.read_run(stored.folder).digest
+        (stored.folder / source_excerpt.FILE).unlink()
+    assert judgements[0].findings[0].known == "issue 1234"
+    assert judgements[0] == judgements[1]
 
 
 def elf(path: Path, code: bytes, *, address: int) -> Path:

@@ -2,10 +2,14 @@
 
 Judging a run takes the excerpts and stores them in the run folder. A report therefore needs neither the tree, nor the
 binaries, nor any tool, and shows the source as it was compiled.
+
+An entry of a known list may name the text of a line, and so may the findings of a base revision: the excerpts then
+decide whether a finding is known. The run's record has their digest, and nothing is read from a file that has changed.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,8 +19,10 @@ import msgspec
 
 from harness.analysis import disassembly, unwind
 from harness.core import json_codec
+from harness.core.cache import write_whole
+from harness.core.errors import PlumblineError
 from harness.core.model import Record
-from harness.record import stored_run
+from harness.record import run_folder, stored_run
 
 if TYPE_CHECKING:
     from harness.core.finding import Finding, Witness
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
     from harness.record.run_record import RunRecord
 
 FILE = "excerpts.json"
+WITH_DIGEST = 6
+"""The first format of runs whose record has the digest of excerpts.json."""
 SOURCE_LINES = 5
 """Lines kept before and after the place."""
 INSTRUCTIONS = 6
@@ -77,10 +85,13 @@ def place_key(witness: Witness) -> str:
 
 
 def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | None) -> None:
-    """Write RUN/excerpts.json. Existing excerpts stay: a tree may have changed since, a run may not.
+    """Write RUN/excerpts.json. Existing excerpts stay: a tree may have changed since, a run may not. A file that is not
+    as it was recorded stays, too, so that each judgement says so.
 
     Without a tree it adds no source, and without a binary no listing; neither raises an error.
     """
+    if altered(folder, run):
+        return
     kept = read(folder)
     sources = {file: dict(lines) for file, lines in kept.sources.items()}
     listings = dict(kept.listings)
@@ -94,14 +105,37 @@ def collect(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | 
             if place_key(witness) not in listings and (listing := _listing(folder, run, witness)):
                 listings[place_key(witness)] = listing
     excerpts = Excerpts(sources={file: lines for file, lines in sources.items() if lines}, listings=listings)
-    (folder / FILE).write_bytes(json_codec.encode(excerpts) + b"\n")
+    keep(folder, excerpts)
+
+
+def keep(folder: Path, excerpts: Excerpts) -> None:
+    """Write RUN/excerpts.json, and its digest into the run's record.
+
+    The digest comes first: if this process is killed between the two, a new run's excerpts are missing, not altered.
+    """
+    content = json_codec.encode(excerpts) + b"\n"
+    record, digest = run_folder.read_run(folder), hashlib.sha256(content).hexdigest()
+    if record.version >= WITH_DIGEST and record.beside.get(FILE) != digest:
+        beside = {**record.beside, FILE: digest}
+        run_folder.write_run(folder, msgspec.structs.replace(record, beside=beside))
+    write_whole(folder / FILE, content)
+
+
+def altered(folder: Path, run: RunRecord) -> bool:
+    """Whether a run's excerpts are there, and not as the run recorded them. A missing file is none: it excuses nothing,
+    and judging makes it again.
+    """
+    is_there = (folder / FILE).exists()
+    return is_there and run.version >= WITH_DIGEST and not run_folder.is_recorded(folder, run, FILE)
 
 
 def read(folder: Path) -> Excerpts:
-    """A run's excerpts; empty if they are missing or damaged, because they are not evidence."""
+    """A run's excerpts; empty if they are missing, damaged, or not as the run recorded them."""
     try:
+        if (folder / "run.json").exists() and altered(folder, run_folder.read_run(folder)):
+            return Excerpts()
         return json_codec.decode((folder / FILE).read_bytes(), Excerpts)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, PlumblineError):
         return Excerpts()
 
 

@@ -23,7 +23,7 @@ from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
 from harness.judge.verdict import cell_verdicts, overall
-from harness.record import cell_events, compiler_warnings, event_log, stored_run
+from harness.record import cell_events, compiler_warnings, event_log, run_folder, stored_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -108,6 +108,9 @@ def conclude(
         if made_here:
             provenance.seal_all(Cache.default(), folder)
         findings = _with_code(folder, run, findings, tree)
+        # Keeping excerpts has added their digest to the record.
+        recorded = run_folder.read_run(folder)
+        run = msgspec.structs.replace(run, beside=recorded.beside, digest=recorded.digest)
     lists = KnownLists.read(folder, run, known_file)
     marked = ordered(lists.marked(findings))
     compiler_reports = compiler_warnings.read(folder, run)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis import source_excerpt
 from harness.core import json_codec
 from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
@@ -77,11 +78,15 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def broken(folder: Path, run: RunRecord) -> list[str]:
-    """A sentence for each file that belongs to no cell and is missing or differs from its recorded digest."""
-    return [
+    """A sentence for each file that belongs to no cell and is missing or differs from its recorded digest.
+
+    Excerpts that are missing excuse nothing. Excerpts that the run did not record might.
+    """
+    excerpts = [f"NOT CHECKED: {source_excerpt.FILE}, which differs from what was recorded"]
+    return excerpts * source_excerpt.altered(folder, run) + [
         f"NOT CHECKED: {name}, which {'differs from what was recorded' if (folder / name).is_file() else 'is missing'}"
         for name in run.beside
-        if not run_folder.is_recorded(folder, run, name)
+        if name != source_excerpt.FILE and not run_folder.is_recorded(folder, run, name)
     ]
 
 

@@ -99,11 +99,11 @@ class CellRecord(Record, frozen=True):
     """None if all tests of the cell were to run."""
 
 
-VERSION = 5
+VERSION = 6
 """The run folder's format. Raise it when earlier releases cannot judge the new records."""
-READABLE = (2, 3, 4, VERSION)
+READABLE = (2, 3, 4, 5, VERSION)
 """The formats that this release judges. Format 2 records neither `policies` nor `source`; 3 has no tests of upstream's;
-4 records no `release`."""
+4 records no `release`; 5 has no digest of excerpts.json."""
 
 
 class RunRecord(Record, frozen=True):
