@@ -446,6 +446,11 @@ def test_join_knows_the_tier_and_the_toolchain_of_a_plan(plumb: Plumb, tmp_path:
     fakes.write(plan, plumb(*words, "--toolchain", "clang-musl")[1])
     code, _, err = plumb("join", run, "--plan", plan)
     assert (code, "the plan is for another toolchain" in err) == (ExitCode.USAGE, True)
+    fakes.write(plan, plumb(*words, "--cflags", "-g -Dx", "--make", "A=1")[1])
+    code, _, err = plumb("join", run, "--plan", plan)
+    assert code == ExitCode.USAGE
+    assert "because: it plans '--cflags=-g -Dx' --make=A=1, and the runs have none\n  try: plumb plan --json\n" in err
+    assert plumb("join", run, "--plan", fakes.write(plan, plumb(*words)[1]))[0] == ExitCode.INCONCLUSIVE
 
 
 def test_report_prints_a_steps_outputs(plumb: Plumb, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import pytest
 
@@ -128,6 +130,37 @@ def test_a_plan_of_another_toolchain_is_refused() -> None:
     with pytest.raises(UsageError, match="the plan is for another toolchain"):
         join([CLEAN], toolchain="clang-musl")
     assert join([CLEAN], toolchain="gcc").verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("planned", "ran", "refused"),
+    [
+        ([], [], False),
+        (["--cflags=-O1"], ["--cflags=-O1"], False),
+        ([], ["--cflags=-O1"], True),
+        (["--cflags=-O1"], [], True),
+        (["--make=A=1", "--make=B=1"], ["--make=B=1", "--make=A=1"], True),
+        (None, ["--cflags=-O1"], False),
+    ],
+    ids=["none", "same", "more", "fewer", "other-order", "an-old-plan"],
+)
+def test_a_plan_of_another_build_is_refused(planned: list[str] | None, ran: list[str], *, refused: bool) -> None:
+    """A plan did not say how servers are built, and runs of any build passed for it."""
+    run = msgspec.structs.replace(CLEAN, settings=ran)
+    with pytest.raises(UsageError, match="the plan is for another build") if refused else contextlib.nullcontext():
+        assert join([run], settings=planned).verdict == "PASS"
+
+
+def test_a_run_of_some_tests_and_one_of_a_lower_tier_are_together_not_what_was_planned() -> None:
+    """Each of them lacked what the other had, and the cell passed."""
+    planned = [Cell(target="armv7", server="redis-3.2.6", suite="bitops")]
+    quick = msgspec.structs.replace(CLEAN, tier="quick")
+    some = msgspec.structs.replace(CLEAN, tier="full", tests=["bit*"])
+    joined = join([quick, some], planned=planned, tier="full")
+    assert [one.reason for one in joined.cells] == ["", "it was planned in the tier full, and only ran in: quick"]
+    assert joined.verdict == "UNKNOWN"
+    assert join([quick, some], planned=planned, tier="quick").verdict == "PASS"
+    assert join([quick, some], planned=planned, tier="full", tests=["bit*"]).verdict == "PASS"
 
 
 def test_runs_whose_suites_all_skip_say_nothing_joined_as_alone() -> None:

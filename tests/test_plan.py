@@ -126,7 +126,7 @@ def test_a_plan_is_read_back_and_anything_else_is_refused(tmp_path: Path) -> Non
     plan = planned(["armv5"], ["bitops"])
     (tmp_path / "plan").write_bytes(json_codec.pretty(plan))
     read = read_plan(tmp_path / "plan")
-    assert (read.cells, read.tier, read.toolchain) == (plan.cells, "", "")
+    assert (read.cells, read.tier, read.toolchain, read.settings) == (plan.cells, "", "", None)
     for wrong in (b"{}", b"", b'{"cells": [{"target": "armv5"}]}'):
         (tmp_path / "plan").write_bytes(wrong)
         with pytest.raises(UsageError, match="not a plan"):

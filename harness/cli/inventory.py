@@ -17,6 +17,7 @@ from harness.cli.run_options import folder_options, may_install
 from harness.core.cache import Cache
 from harness.core.ci_streams import write_commands
 from harness.core.errors import ExitCode, UsageError
+from harness.core.model import BuildSettings
 from harness.core.progress import Progress
 from harness.core.target_model import Toolchain, ToolchainFamily
 from harness.plan.catalog import Catalog
@@ -150,13 +151,24 @@ _LISTS: dict[str, Callable[[Catalog], tuple[Mapping[str, Any], list[str]]]] = {
 @options.suite
 @options.tier
 @options.toolchain
+@options.cflags
+@options.make_variables
 @options.as_json
 def plan(
-    targets: tuple[str, ...], server: str, suites: tuple[str, ...], tier: str, toolchain: str, as_json: bool
+    targets: tuple[str, ...],
+    server: str,
+    suites: tuple[str, ...],
+    *,
+    tier: str,
+    toolchain: str,
+    cflags: tuple[str, ...],
+    make_variables: tuple[str, ...],
+    as_json: bool,
 ) -> ExitCode:
     """List the cells that a check would run.
 
-    With --json, the plan also says how to split the cells across machines and which folders to cache.
+    With --json, the plan also says how to split the cells across machines and which folders to cache. `plumb join
+    --plan` refuses runs of another toolchain, or with other --cflags and --make.
     """
     catalog = Catalog().planned_for(toolchain)
     server_tree.known_server(catalog, server, tell=Progress().say)
@@ -164,7 +176,8 @@ def plan(
     if as_json:
         jobs = make_jobs(catalog, planned, tier)
         entries = ci_cache_entries(catalog, Cache.default(), planned.targets, server)
-        asked = {"tier": tier, "toolchain": catalog.family}
+        settings = BuildSettings(cflags=cflags, make=make_variables)
+        asked = {"tier": tier, "toolchain": catalog.family, "settings": settings.words}
         output.print_json({**msgspec.structs.asdict(planned), **asked, "jobs": jobs, "caches": entries})
     else:
         click.echo("\n".join(cell.identity for cell in planned.cells))

@@ -177,6 +177,7 @@ def join(
         planned=planned.cells,
         tier=planned.tier,
         toolchain=planned.toolchain,
+        settings=planned.settings,
     )
     if into:
         if (into / "run.json").exists():

@@ -36,14 +36,16 @@ def join(
     planned: Sequence[Cell] = (),
     tier: Tier | Literal[""] = "",
     toolchain: str = "",
+    settings: Sequence[str] | None = None,
     tests: Sequence[str] = (),
 ) -> Judgement:
     """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN, and so are
-    those of which all runs had a lower tier, or other `--test` patterns. `tier`, `toolchain`: the plan's; empty if it
-    does not say. `tests`: the plan's patterns; empty for all tests.
+    those of which no run had the tier and the `--test` patterns. `tier`, `toolchain`: the plan's; empty if it does not
+    say. `settings`: the plan's `--cflags` and `--make`; None if it does not say. `tests`: the plan's patterns; empty
+    for all tests.
 
     Raises UsageError for an empty sequence, for runs that differ in one of IDENTITIES or in the revision that they were
-    compared with, and for a plan of another release or of another family of toolchains.
+    compared with, and for a plan of another release, of another family of toolchains or with other settings.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, where each RUN is a judged run folder")
@@ -53,7 +55,7 @@ def join(
     # A run without findings was not compared.
     compared = [one for one in judgements if one.base]
     _refuse_different(compared, "revisions to compare with", lambda one: one.base.partition(" ")[0])
-    _refuse_other_plan(first, planned, toolchain)
+    _refuse_other_plan(first, planned, toolchain, settings)
     cells = _cells(judgements, planned, tier, tests)
     findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
@@ -164,9 +166,11 @@ def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Call
     )
 
 
-def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell], toolchain: str) -> None:
-    """Raise UsageError for planned cells of another server or toolchain. A tree may be in another folder on another
-    machine.
+def _refuse_other_plan(
+    judgement: Judgement, planned: Sequence[Cell], toolchain: str, settings: Sequence[str] | None
+) -> None:
+    """Raise UsageError for planned cells of another server, toolchain or build. A tree may be in another folder on
+    another machine.
     """
     here = judgement.server
     if toolchain not in {"", judgement.toolchain}:
@@ -175,6 +179,14 @@ def _refuse_other_plan(judgement: Judgement, planned: Sequence[Cell], toolchain:
             where="--plan",
             because=f"it plans {toolchain}, and the runs are of {judgement.toolchain}",
             remedy=f"plumb plan --toolchain {shlex.quote(judgement.toolchain)} --json",
+        )
+    if settings is not None and list(settings) != judgement.settings:
+        raise UsageError(
+            "the plan is for another build",
+            where="--plan",
+            because=f"it plans {shlex.join(settings) or 'no --cflags or --make'}, and the runs have "
+            f"{shlex.join(judgement.settings) or 'none'}",
+            remedy=shlex.join(["plumb", "plan", *judgement.settings, "--json"]),
         )
     if others := [cell.server for cell in planned if _is_another(cell.server, here)]:
         raise UsageError(
@@ -243,11 +255,12 @@ def _as_planned(
 ) -> CellVerdict:
     """The cell, or UNKNOWN if each of these runs of it did less than the plan says."""
     reason = ""
-    if tier and max(TIERS.get(one.tier, -1) for one in runs) < TIERS[tier]:
-        tiers = ", ".join(sorted({one.tier or "unknown" for one in runs}))
+    # `--test` chooses no canaries.
+    with_all = [one for one in runs if not one.tests or set(one.tests) == set(tests) or cell.suite == CANARY_SUITE]
+    if tier and with_all and max(TIERS.get(one.tier, -1) for one in with_all) < TIERS[tier]:
+        tiers = ", ".join(sorted({one.tier or "unknown" for one in with_all}))
         reason = f"it was planned in the tier {tier}, and only ran in: {tiers}"
-    elif all(one.tests and set(one.tests) != set(tests) for one in runs) and cell.suite != CANARY_SUITE:
-        # `--test` chooses no canaries.
+    elif not with_all:
         patterns = shlex.join(sorted({pattern for one in runs for pattern in one.tests}))
         wanted = f"the tests {shlex.join(tests)}" if tests else "all of its tests"
         reason = f"it was planned with {wanted}, but only tests that match --test {patterns} ran"

@@ -88,6 +88,10 @@ class PlannedCells(msgspec.Struct, frozen=True, kw_only=True):
     """Empty in documents of earlier releases."""
     toolchain: str = ""
     """The same."""
+    settings: list[str] | None = None
+    """The options of a check that add to the builds for targets, as `BuildSettings.words`; None in documents of earlier
+    releases.
+    """
 
 
 def read_plan(path: Path) -> PlannedCells:
