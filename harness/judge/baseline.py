@@ -15,7 +15,7 @@ import msgspec
 
 from harness.analysis.source_excerpt import line_at
 from harness.core import json_codec
-from harness.core.byte_diff import parted
+from harness.core.byte_diff import by_chance, without_places
 from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Verdict
@@ -37,7 +37,6 @@ _KEEP_LINES = ("alignment",)
 _KEEP_TESTS = ("assertion", "wrong-result")
 _KEEP_MESSAGES = ("wrong-result",)
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
-_WORD = re.compile(r"\w+|\W")
 
 
 class BaseRevision(Record, frozen=True):
@@ -122,7 +121,7 @@ def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
             test=occasion.test.partition("[")[0] if finding.kind in _KEEP_TESTS else "",
             line=line_at(witness, sources) if finding.kind in _KEEP_LINES else "",
             case=occasion.test if finding.kind in _KEEP_MESSAGES else "",
-            message=_without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
+            message=without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
         )
         for witness, occasion in pairs
     )
@@ -131,13 +130,7 @@ def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
 
 def _without_chance(title: str) -> str:
     """A title without log line prefixes and folders of files, and with `#` for numbers."""
-    return _NUMBER.sub("#", _without_places(title))
-
-
-def _without_places(message: str) -> str:
-    """A message without log line prefixes, folders of files, and lines of sources, which a change moves."""
-    plain = re.sub(r"\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ ", "", message)
-    return re.sub(r"(\.(?:c|h|tcl|py)):\d+", r"\1", re.sub(r"/\S*/", "", plain))
+    return _NUMBER.sub("#", without_places(title))
 
 
 def write(folder: Path, inherited: Baseline) -> None:
@@ -217,30 +210,13 @@ def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
     if any(not old.case or old.message == one.message for old in first):
         return True
     second = _counterparts(inherited.again or {}, identity, one)
-    return any(_by_chance(one.message, old.message, other.message) for old in first for other in second)
+    return any(by_chance(one.message, old.message, other.message) for old in first for other in second)
 
 
 def _counterparts(appearances: Mapping[str, list[Appearance]], identity: str, one: Appearance) -> list[Appearance]:
     """The ways that equal this one except for the test's message."""
     alike = [msgspec.structs.replace(one, case=case, message="") for case in (one.case, "")]
     return [old for old in appearances.get(identity, []) if msgspec.structs.replace(old, message="") in alike]
-
-
-def _by_chance(message: str, first: str, second: str) -> bool:
-    """Whether a message differs from that of the base's first run only where its second run differs as well.
-
-    Messages of as many words are compared word by word. Otherwise everything from the first difference of both runs to
-    the last is due to chance, and nothing else.
-    """
-    text, old, other = (_WORD.findall(each) for each in (message, first, second))
-    if old == other:
-        return text == old
-    if len(text) == len(old) == len(other):
-        return all(word == before or before != after for word, before, after in zip(text, old, other, strict=True))
-    head = parted(old, other)
-    tail = min(parted(old[::-1], other[::-1]), min(len(old), len(other)) - head)
-    same_ends = text[:head] == old[:head] and text[len(text) - tail :] == old[len(old) - tail :]
-    return same_ends and len(text) >= head + tail
 
 
 def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> list[str]:
