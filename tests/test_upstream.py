@@ -27,7 +27,7 @@ from harness.record import fault_log
 from harness.run.cell_spec import PeerServer, UpstreamSpec
 from harness.run.upstream import evidence, results
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
-from harness.run.upstream.journal import Journal, UpstreamTest, read_journal
+from harness.run.upstream.journal import Journal, Reported, UpstreamTest, read_journal
 from harness.run.upstream.launches import (
     Launch,
     LaunchVariant,
@@ -529,6 +529,42 @@ def test_a_failure_on_this_machine_does_not_excuse_a_later_check(native_cell: Ce
     assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}, "the cache keeps what passed"
 
 
+def test_a_failure_here_leaves_that_failure_undecided_and_excuses_no_other_one(
+    native_cell: CellSpec, tree: Path
+) -> None:
+    """All of them were skipped, and the cell passed."""
+    here = native_cell.peers["native"].runner.target.machine
+    words = f"""
+    test "passes" {{expr 1}} 1
+    test "fails everywhere" {{set place tests/[pid]/[expr rand()]; error "assertion:wrong number 7 in $place"}}
+    test "fails in other words" {{error "assertion:I am [exec uname -m]"}}
+    test "fails here" {{exec uname -m}} m88k
+    test "fails there" {{exec uname -m}} {here}
+    """
+    (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    upstream = native_cell.upstream
+    assert upstream is not None
+    there = msgspec.structs.replace(Catalog().targets["native"], name="there", machine="m88k")
+    spec = msgspec.structs.replace(
+        native_cell,
+        runner=fakes.unemulated(there),
+        build=fakes.build(tree.parent),
+        upstream=msgspec.structs.replace(upstream, files=("unit/second",)),
+    )
+    _, found = cells.recorded(spec)
+    events = {test.upstream.partition("::")[2]: test for test in found.values()}
+    assert {name: (test.outcome, bool(test.doubt)) for name, test in events.items()} == {
+        "passes": ("passed", False),
+        "fails everywhere": ("failed", True),
+        "fails in other words": ("failed", False),
+        "fails here": ("passed", False),
+        "fails there": ("failed", False),
+        results.WHOLE: ("passed", False),
+    }
+    assert "it fails on this machine in the same words" in events["fails everywhere"].doubt
+    assert "I am m88k" in events["fails in other words"].message
+
+
 def test_a_test_that_lacks_time_on_this_machine_gets_more_of_it(native_cell: CellSpec, tree: Path) -> None:
     words = """
     test "is slow" {
@@ -577,6 +613,47 @@ def test_a_test_fails_if_it_fails_in_two_of_three_runs() -> None:
         "c": "failed",
         results.WHOLE: "passed",
     }
+
+
+@pytest.mark.parametrize(
+    ("reported", "here", "there", "outcome"),
+    [
+        ("err", ["got 3 of 7 in /a/b.tcl:4"], ["got 3 of 7 in /c/b.tcl:5"], "undecided"),
+        ("err", ["got 3 of 7"], ["got 4 of 7"], "failed"),
+        ("err", ["got 3 of 7", "got 4 of 7"], ["got 5 of 7"], "undecided"),
+        ("err", ["got 3 of 7", "got 4 of 7"], ["got 5 of 8"], "failed"),
+        ("exception", ["got 3 of 7", "I/O error"], ["I/O error"], "undecided"),
+        ("err", ["got 3 of 7"], ["got 4 of 7", "got 3 of 7", "got 3 of 7"], "undecided"),
+        ("err", ["got 3 of 7"], ["got 4 of 7", "got 3 of 7", "got 4 of 7"], "failed"),
+        ("skip", [], ["got 3 of 7"], "failed"),
+        ("ignore", [], ["got 3 of 7"], "failed"),
+        ("", [], ["got 3 of 7"], "undecided"),
+        ("", ["got 3 of 7"], ["got 4 of 7"], "failed"),
+        ("err", ["got 3 of 7"], [None], "missing"),
+        ("err", ["got 3 of 7"], ["ok"], "passed"),
+    ],
+)
+def test_a_failure_is_undecided_only_if_this_machine_gives_no_other_answer(
+    reported: Reported, here: list[str], there: list[str | None], outcome: str
+) -> None:
+    (item, _) = results.items_of([UpstreamTest(name="a", reported=reported)], {"a": here})
+    tries = [
+        UpstreamTest(name="a", reported="ok" if message == "ok" else "err", message=message) if message else None
+        for message in there
+    ]
+    runs = [
+        FileRun(
+            journal=Journal(tests=[one] if one else [], outside=[], done=one is not None),
+            stalled=False,
+            last_line="",
+            seconds=1.0,
+        )
+        for one in tries
+    ]
+    found = [{"a": one} if one else {} for one in tries]
+    assert results.verdict_of(item, runs, found).outcome == outcome
+    if len(runs) == 1:
+        assert results.failing([item], runs[0]) == ({"a"} if outcome == "failed" else set()), "what else runs again?"
 
 
 def test_a_test_without_a_result_is_missing_and_one_that_upstream_passes_over_is_skipped() -> None:

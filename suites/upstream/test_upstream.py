@@ -1,6 +1,6 @@
 """The release's own tests pass on the target as they do on this machine.
 
-A test that fails on this machine too says nothing about the target: it is skipped and shows what failed.
+A test that fails in the same words on this machine says nothing about the target: its cell is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ def test_upstream(upstream_test: str, cell_run: CellSession, cell: CellSpec, fam
     verdict = result.verdict
     if verdict.outcome == "skipped":
         pytest.skip(verdict.message)
-    if verdict.outcome != "passed" and result.native is not None and result.native.reported != "ok":
-        pytest.skip(f"it does not pass on this machine either: {result.native.message or 'no result'}")
     if (entry := entry_of(upstream_test)) is not None:
         excuse(entry, result)
     if verdict.outcome != "passed":
@@ -43,7 +41,7 @@ def excuse(entry: table.ListedTest, result: UpstreamResult) -> None:
     A fault does not count as such a difference, unless the test announced a crash: an unannounced fault is a separate
     finding.
     """
-    if result.verdict.outcome == "failed" and (result.event.announced or not result.event.guests):
+    if result.verdict.outcome in {"failed", "undecided"} and (result.event.announced or not result.event.guests):
         pytest.skip(f"listed in suites/upstream/differences.toml: {entry.reason}")
     if result.verdict.outcome == "passed" and not entry.sometimes:
         raise UpstreamFailedError(f"it is listed in suites/upstream/differences.toml ({entry.reason}), and passes")

@@ -204,7 +204,7 @@ class UpstreamEvidence:
 
     def _blocked_by(self, verdict: UpstreamVerdict) -> str:
         """The guest whose crash before a failed test says why the test failed; empty if there is none."""
-        if verdict.outcome not in {"failed", "missing"}:
+        if verdict.outcome not in {"failed", "undecided", "missing"}:
             return ""
         shown = verdict.shown
         crashed = [process for process in self._processes if process.crashed]

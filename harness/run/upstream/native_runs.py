@@ -16,6 +16,7 @@ from harness.core.cache import Cache
 from harness.core.digests import key_of, sha256_of
 from harness.run.upstream import results
 from harness.run.upstream.file_run import MOST_PATIENCE, FileRunSettings, Pace, run_file
+from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import read_launches
 from harness.run.upstream.results import NativeRun
 from harness.run.upstream.stage import NATIVE_HOME, OVERLAY
@@ -101,6 +102,7 @@ class NativeRuns:
         """Run a file, again and with more patience while a test fails; a test that passed once passes."""
         self._say(f"{file.name} on this machine")
         merged: dict[str, UpstreamTest] = {}
+        failures: dict[str, list[str]] = {}
         seconds, done, started = 0.0, False, 0
         target = self._cell.peers["native"].runner.target
         pace = Pace(
@@ -114,7 +116,9 @@ class NativeRuns:
             private=self._private,
         )
         with self._stages.native() as stage:
-            for _ in range(results.TRIES):
+            for number in range(results.TRIES):
+                # What differs from run to run shows what a test's words owe to chance.
+                settings = msgspec.structs.replace(settings, seed=number)
                 run = run_file(stage, file, settings, log=log, cancelled=self._cancelled)
                 seconds, done = seconds or run.seconds, done or run.journal.done
                 started = max(started, len(read_launches(stage.folder / NATIVE_HOME)))
@@ -122,13 +126,16 @@ class NativeRuns:
                     kept = merged.get(item.label)
                     if item.native is not None and (kept is None or kept.reported != "ok"):
                         merged[item.label] = item.native
+                    if item.native is not None and item.native.reported in FAILED:
+                        failures.setdefault(item.label, []).append(item.native.message)
                 if done and not results.has_failures(merged.values()):
                     break
                 # On a busy machine a state may come about later than upstream's own loops wait for it.
                 patient = msgspec.structs.replace(pace, patience=target.host_deadline_seconds(MOST_PATIENCE))
                 settings = msgspec.structs.replace(settings, pace=patient)
         tests = [_plain(test) for test in merged.values()]
-        return NativeRun(tests=tests, seconds=seconds, done=done, started=started)
+        failed = {label: messages for label, messages in failures.items() if merged[label].reported != "ok"}
+        return NativeRun(tests=tests, seconds=seconds, done=done, started=started, failures=failed)
 
 
 class _NotKeptError(Exception):

@@ -6,17 +6,21 @@ without digits. Pure.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
+from harness.core.byte_diff import by_chance, without_places
 from harness.core.model import Record
 from harness.record.cell_events import WHOLE_FILE
 from harness.run.upstream.journal import FAILED, UpstreamTest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from harness.run.upstream.file_run import FileRun
 
@@ -37,6 +41,8 @@ class NativeRun(Record, frozen=True):
     """Whether it ran to its end."""
     started: int
     """How many programs of the release it started."""
+    failures: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    """Label of a test that passed in no run here -> its message in each run in which it failed."""
 
 
 class Item(Record, frozen=True):
@@ -46,20 +52,36 @@ class Item(Record, frozen=True):
     """Its name, with a number if the file has several of that name; or WHOLE."""
     native: UpstreamTest | None
     """None for the item of the file."""
+    failures: tuple[str, ...] = ()
+    """Its messages in the runs in which it failed here, if it passed in none."""
+
+    def leaves_undecided(self, message: str) -> bool:
+        """Whether a failure on a target with this message says nothing, because this machine gives no other answer.
+
+        Such a test fails here in the same words, or leaves no result. Folders, and what differs between two runs here,
+        do not count. A test that upstream passes over here has no answer that could excuse the target.
+        """
+        if self.native is None or self.native.reported in {"ok", "skip", "ignore"}:
+            return False
+        if not self.failures:
+            return True
+        there = without_places(message)
+        here = [without_places(failure) for failure in self.failures]
+        return there in here or any(by_chance(there, *pair) for pair in itertools.permutations(here, 2))
 
     def is_among(self, globs: Iterable[str]) -> bool:
         """Whether it is a test whose name fits one of the globs."""
         return self.native is not None and any(fnmatchcase(self.native.name, glob) for glob in globs)
 
 
-Outcome = Literal["passed", "failed", "skipped", "missing"]
+Outcome = Literal["passed", "failed", "skipped", "undecided", "missing"]
 
 
 class UpstreamVerdict(Record, frozen=True):
     """What became of a test on a target."""
 
     outcome: Outcome
-    """missing: it left no result."""
+    """undecided: it failed as on this machine, which says nothing about the target. missing: it left no result."""
     message: str = ""
     tries: tuple[UpstreamTest | None, ...] = ()
     """The test in each run of the file; None if it left no trace."""
@@ -78,14 +100,15 @@ LEFT_OUT = UpstreamVerdict(
 """What became of a test that was not to run."""
 
 
-def items_of(native: Sequence[UpstreamTest]) -> list[Item]:
-    """The items of a file."""
+def items_of(native: Sequence[UpstreamTest], failures: Mapping[str, Sequence[str]] = {}) -> list[Item]:
+    """The items of a file. `failures`: as in a `NativeRun`."""
     numbers: Counter[str] = Counter()
     items = []
     for test in native:
         numbers[test.name] += 1
         again = f" ({numbers[test.name]})" if numbers[test.name] > 1 else ""
-        items.append(Item(label=f"{test.name}{again}", native=test))
+        label = f"{test.name}{again}"
+        items.append(Item(label=label, native=test, failures=tuple(failures.get(label, ()))))
     return [*items, Item(label=WHOLE, native=None)]
 
 
@@ -116,9 +139,13 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
     tries = tuple(each.get(item.label) for each in found)
     failures = [one for one in tries if one is not None and one.reported in FAILED]
     passed_over = [one for one in tries if one is not None and one.reported in {"skip", "ignore"}]
-    if len(failures) >= min(NEEDED, len(tries)):
+    deviating = [one for one in failures if not item.leaves_undecided(one.message)]
+    needed = min(NEEDED, len(tries))
+    if len(deviating) >= needed:
         outcome: Outcome = "failed"
-        message = failures[0].message
+        message = deviating[0].message
+    elif len(failures) >= needed:
+        outcome, message = "undecided", _why_undecided(item, failures[0])
     elif any(one is not None and one.reported == "ok" for one in tries):
         outcome = "passed"
         message = f"it failed in 1 of {len(tries)} runs: {failures[0].message}" if failures else ""
@@ -131,6 +158,12 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
     else:
         outcome, message = "missing", _why_missing(runs[-1])
     return UpstreamVerdict(outcome=outcome, message=message, tries=tries, failures=len(failures))
+
+
+def _why_undecided(item: Item, failure: UpstreamTest) -> str:
+    here = "it fails on this machine in the same words" if item.failures else "it leaves no result on this machine"
+    words = failure.message.partition("\n")[0]
+    return f"{here}, so that its failure says nothing about the target: {words}"
 
 
 def has_failures(tests: Iterable[UpstreamTest]) -> bool:
@@ -177,8 +210,9 @@ def _why_missing(run: FileRun) -> str:
 
 
 def failing(items: Sequence[Item], run: FileRun) -> set[str]:
-    """The items that failed in one run although they pass on this machine."""
+    """The items that failed in one run otherwise than on this machine."""
     found, others = matched(items, run.journal.tests)
-    passing = {item.label for item in items if item.native is not None and item.native.reported == "ok"}
-    labels = {label for label, test in found.items() if test.reported in FAILED and label in passing}
+    by_label = {item.label: item for item in items}
+    failures = {label: test for label, test in found.items() if test.reported in FAILED}
+    labels = {label for label, test in failures.items() if not by_label[label].leaves_undecided(test.message)}
     return labels | ({WHOLE} if _complaints(run, others) else set())

@@ -1,8 +1,8 @@
 """Runs upstream's tests for one cell, and leaves the evidence.
 
 Files run on the target from the first test that is asked for, several at a time, in their order: most of them wait for
-servers most of the time. If a test fails that passes on this machine, its file runs up to three times: a test must fail
-twice.
+servers most of the time. If a test fails otherwise than on this machine, its file runs up to three times: a test must
+fail twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from harness.record import cell_events, run_folder
 from harness.run.upstream import results
 from harness.run.upstream.evidence import UpstreamEvidence
 from harness.run.upstream.file_run import MOST_PATIENCE, FileRun, FileRunSettings, Pace, run_file
-from harness.run.upstream.journal import UpstreamTest  # noqa: TC001 - msgspec reads the annotations
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.stage import Stages
 from harness.run.upstream.test_files import external_files, line_of, upstream_files
@@ -57,7 +56,6 @@ class UpstreamResult(Record, frozen=True):
     label: str
     line: int
     """Its line there; 0 for a test whose name is put together at run time, and for the file itself."""
-    native: UpstreamTest | None
     verdict: results.UpstreamVerdict
     event: cell_events.TestEvent
     """The evidence, without outcome and message."""
@@ -70,8 +68,12 @@ class UpstreamResult(Record, frozen=True):
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def event_with(self, outcome: cell_events.Outcome, message: str) -> cell_events.TestEvent:
-        """The event of the test as the suite judged it. A test without a result says nothing about the server."""
-        lost = outcome == "failed" and self.verdict.outcome == "missing" and not self.event.blocked_by
+        """The event of the test as the suite judged it.
+
+        A test without a result says nothing about the server, and nor does one that fails on this machine too.
+        """
+        unanswered = self.verdict.outcome in {"missing", "undecided"}
+        lost = outcome == "failed" and unanswered and not self.event.blocked_by
         doubt = message if lost else ""
         return msgspec.structs.replace(self.event, outcome=outcome, message=message, doubt=doubt)
 
@@ -148,7 +150,7 @@ class UpstreamSession:
         files = [self.files[name] for name in self._spec.files if name in self.files]
         found = []
         for file, native in zip(files, self._natives.of(files), strict=True):
-            items = results.items_of(native.tests)
+            items = results.items_of(native.tests, native.failures)
             if not wanted and self._cell.tier != "thorough" and native.seconds > LONG_SECONDS:
                 self._results[file.name] = {results.WHOLE: self._left_out(file, native)}
                 items = [item for item in items if item.native is None]
@@ -160,9 +162,7 @@ class UpstreamSession:
         name = f"{file.name}{SEPARATOR}{results.WHOLE}"
         event = cell_events.TestEvent(name=name, outcome="skipped", seconds=0.0, upstream=name)
         verdict = results.UpstreamVerdict(outcome="skipped", message=why)
-        return UpstreamResult(
-            file=file.path, label=results.WHOLE, line=0, native=None, verdict=verdict, event=event, log=""
-        )
+        return UpstreamResult(file=file.path, label=results.WHOLE, line=0, verdict=verdict, event=event, log="")
 
     def result(self, name: str, may_fail: Callable[[str], bool]) -> UpstreamResult:
         """What became of a test. Begins to run every file, and runs none again for tests that may fail."""
@@ -228,7 +228,6 @@ class UpstreamSession:
                 file=file.path,
                 label=item.label,
                 line=line_of(text, item.native.name) if item.native is not None else 0,
-                native=item.native,
                 verdict=verdict,
                 event=evidence.event_of(f"{file.name}{SEPARATOR}{item.label}", verdict, shared),
                 log=evidence.log_excerpt(verdict),
@@ -237,7 +236,7 @@ class UpstreamSession:
 
     def _tests_of(self, file: UpstreamFile) -> _FileTests:
         native = self._natives.of_file(file)
-        items = results.items_of(native.tests)
+        items = results.items_of(native.tests, native.failures)
         named = (each.partition(SEPARATOR) for each in self._spec.left_out)
         left_out = tuple(test for name, _, test in named if name == file.name)
         return _FileTests(file, native, items, [item for item in items if not item.is_among(left_out)], left_out)

@@ -70,7 +70,7 @@ def _why_untested(test: cell_events.TestEvent | None) -> str:
     """Why a test did not tell whether the finding is there; empty if it did."""
     if test is None:
         return "the release has no such test"
-    # Among others, a test that fails on this machine too is skipped.
+    # Among others, a test is skipped that differences.toml lists.
     skipped = f"the test was skipped: {test.message.removeprefix('Skipped: ')}" if test.outcome == "skipped" else ""
     blocked = "a server of an earlier test crashed" if test.blocked else ""
     return test.doubt or skipped or blocked
