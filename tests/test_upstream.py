@@ -38,7 +38,7 @@ from harness.run.upstream.launches import (
     write_list,
 )
 from harness.run.upstream.native_runs import NativeRuns
-from harness.run.upstream.stage import Stage, Stages
+from harness.run.upstream.stage import Stage, Stages, variant
 from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
 from harness.workflows.preparation.upstream_selection import UpstreamSelection, select_upstream
 from harness.workflows.workbench import Workbench
@@ -368,21 +368,79 @@ def test_a_log_that_is_gone_is_missed_where_a_detector_writes_to_it(
     target = fakes.target(detector=detector)
     cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(target))
     folder = tmp_path / "home" / "guest-1"
-    for gone in (False, True):
+    for state in ("kept", "gone", "in a pipe"):
         collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
         output = tmp_path / "printed"
         output.write_bytes(b"something\n")
         identity = f"{output.stat().st_dev}:{output.stat().st_ino}"
-        words = ["7", "0", str(stage.folder), str(output), "0", identity, "", "0", "0:0", "server", ""]
+        errors = ["", "0", "0:0"] if state == "in a pipe" else [str(output), "0", identity]
+        words = ["7", "0", str(stage.folder), str(output), "0", identity, *errors, "server", ""]
         fakes.write(folder / "launch", "\0".join(words))
-        if gone:
+        if state == "gone":
             output.unlink()
         journal = Journal(tests=[], outside=[], done=True)
         collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
         (event,) = collected.ended
         assert list(event.left) == left
-        assert (folder / "log").is_file() == (bool(detector) and not gone)
+        assert (folder / "log").is_file() == (bool(detector) and state == "kept"), state
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("detector", ["", "ubsan"])
+@pytest.mark.parametrize("told", ["nothing", "shift", "trouble"])
+def test_a_report_is_kept_however_much_its_server_prints_later(
+    stage: Stage, tmp_path: Path, detector: str, told: str
+) -> None:
+    cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(fakes.target(detector=detector)))
+    collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
+    words = {"nothing": "", "shift": SHIFT, "trouble": f"{TROUBLE}\n"}[told]
+    output = fakes.write(tmp_path / "printed", words + "a line of 32 bytes, as many are\n" * (evidence.LOG_BYTES // 31))
+    taken = [str(output), "0", f"{output.stat().st_dev}:{output.stat().st_ino}"]
+    note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
+    log = fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).with_name("log")
+    journal = Journal(tests=[], outside=[], done=True)
+    collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
+    assert log.is_file() == (bool(detector) or told == "trouble")
+    if log.is_file():
+        assert log.stat().st_size == (evidence.LOG_BYTES if told == "nothing" else output.stat().st_size)
+
+
+SHIFT = "bitops.c:7:3: runtime error: shift exponent 32 is too large\n"
+"""A report of the undefined behaviour sanitizer."""
+TROUBLE = "QEMU internal SIGSEGV {code=MAPERR, addr=0x20}"
+"""What the emulator prints of its own crash."""
+
+
+def test_what_a_program_reports_to_its_test_alone_is_kept(tmp_path: Path, launcher: Path) -> None:
+    """Tcl removes the file in which it collects the errors of a program that it waits for."""
+    shell = LaunchVariant(
+        home=tmp_path, program="/bin/sh", arguments=("{self}", "-c", f"echo $$; printf '{SHIFT}' >&2; kill -BUS $$")
+    )
+    (tmp_path / "src").mkdir()
+    fakes.write(tmp_path / "plumbline" / "launches", "")
+    write_list(tmp_path / "plumbline" / "launches", [shell], shell)
+    shutil.copy2(launcher, tmp_path / "src" / "redis-check-aof")
+    script = fakes.write(
+        tmp_path / "test.tcl",
+        """
+        catch {exec src/redis-check-aof} told
+        puts "$told\n[lrange $errorCode 1 2]"
+        catch {exec src/redis-check-aof > words 2> errors}
+        set channel [open "|src/redis-check-aof 2>@1"]
+        gets $channel
+        puts [gets $channel]
+        """,
+    )
+    ran = process.run(["tclsh", script], deadline_seconds=20, folder=tmp_path)
+    alone, filed, piped = read_launches(tmp_path)
+    assert ran.text.splitlines() == [
+        str(alone.pid),
+        SHIFT.strip(),
+        f"{alone.pid} SIGBUS",
+        SHIFT.strip(),
+    ], "a test knows its server by this number, and sees what it would see without us"
+    assert [is_whole(one) for one in (alone, filed, piped)] == [True, True, False]
+    assert [log_of(one) for one in (alone, filed)] == [SHIFT.encode(), f"{filed.pid}\n{SHIFT}".encode()]
 
 
 def test_servers_take_their_turns_and_clients_their_own(tmp_path: Path, launcher: Path) -> None:
@@ -433,6 +491,28 @@ def test_servers_that_would_not_start_are_given_options(
     assert list(launch.words[1:]) == words[1:], "the note has the test's own words"
 
 
+def test_a_program_has_the_options_of_its_detector_whatever_a_test_sets(tmp_path: Path, launcher: Path) -> None:
+    """Since Redis 7.0 upstream sets ASAN_OPTIONS: the first error ended the server, and hid the others."""
+    here = msgspec.structs.replace(fakes.unemulated(fakes.target()), environment={"ASAN_OPTIONS": "halt_on_error=0"})
+    programs = tmp_path / "programs"
+    fakes.write(programs / "src" / "redis-server", '#!/bin/sh\nprintf %s "$ASAN_OPTIONS"\n', mode=0o755)
+    plain = variant(fakes.unemulated(fakes.target()), programs, tmp_path, Abilities())
+    own = variant(here, programs, tmp_path, Abilities())
+    for servers, clients, printed in ((plain, own, "theirs"), (own, plain, "halt_on_error=0")):
+        stage = tmp_path / printed
+        (stage / "src").mkdir(parents=True)
+        (stage / "plumbline").mkdir()
+        write_list(stage / "plumbline" / "launches", [servers], clients)
+        shutil.copy2(launcher, stage / "src" / "redis-server")
+        ran = process.run(
+            [stage / "src" / "redis-server"],
+            deadline_seconds=20,
+            environment={**process.PLAIN_ENVIRONMENT, "ASAN_OPTIONS": "theirs"},
+        )
+        assert (ran.code, ran.text) == (0, printed)
+        shutil.rmtree(tmp_path / "guest-1")
+
+
 def test_a_cut_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "plumbline").mkdir()
@@ -441,7 +521,7 @@ def test_a_cut_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -
     list_ = tmp_path / "plumbline" / "launches"
     write_list(list_, [echo], echo)
     words = list_.read_bytes().split(b"\0")[:-1]
-    own = 1 + 4 + len(echo.arguments)
+    own = 1 + 5 + len(echo.arguments)
     for kept in range(own):
         list_.write_bytes(b"".join(word + b"\0" for word in words[:kept]))
         ran = process.run([tmp_path / "src" / "redis-server"], deadline_seconds=20)
@@ -879,14 +959,6 @@ def test_a_launch_whose_output_is_gone_has_no_whole_log(
     assert log_of(launch) == b""
 
 
-def test_the_end_of_a_long_log_is_kept_and_all_of_it_if_a_detector_reports_before() -> None:
-    report = b"src/db.c:7:3: runtime error: division by zero\n"
-    long = b"1:M 01 Jan 2026 00:00:00.000 * a line of its own log\n" * (evidence.LOG_BYTES // 40)
-    assert evidence.kept_of(report + long, "ubsan") == report + long
-    assert evidence.kept_of(report + long, "") == (report + long)[-evidence.LOG_BYTES :]
-    assert evidence.kept_of(long + report, "ubsan") == (long + report)[-evidence.LOG_BYTES :]
-
-
 def test_an_unreadable_line_of_a_journal_is_passed_over() -> None:
     begin = json.dumps({"event": "begin", "time": "1", "test": "a", "servers": "12", "faults": "guest-1=20"})
     end = json.dumps({"event": "end", "time": "1501", "test": "a", "outcome": "ok", "faults": "guest-1=99"})
@@ -901,7 +973,13 @@ def test_an_unreadable_line_of_a_journal_is_passed_over() -> None:
 
 def ended_process(tmp_path: Path, pid: int, *, end_at: int) -> evidence.StartedProcess:
     launch = Launch(
-        guest="guest-1", folder=tmp_path, pid=pid, outputs=(), working_folder=tmp_path, words=("src/redis-server",)
+        guest="guest-1",
+        folder=tmp_path,
+        pid=pid,
+        outputs=(),
+        keeps_errors=True,
+        working_folder=tmp_path,
+        words=("src/redis-server",),
     )
     end = fault_log.ProcessEnd(event="end", pid=pid, signal=6, status=0)
     return evidence.StartedProcess(launch=launch, target="", run=0, content=b"", end=end, end_at=end_at)

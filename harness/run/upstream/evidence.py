@@ -14,7 +14,7 @@ from harness.core.model import Record
 from harness.record import cell_events, fault_log
 from harness.run.servers.endings import ServerEnd, describe_exit
 from harness.run.upstream.journal import FAILED
-from harness.run.upstream.launches import Launch, is_whole, log_of, read_launches
+from harness.run.upstream.launches import ERRORS, Launch, is_whole, log_of, read_launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOG = "log"
 LOG_BYTES = 4 << 20
-"""The size of the end of a server's log that is kept. Before it may be reports of a detector: then all of it is."""
+"""The size of the end of a server's log that is kept, unless a report is before that end."""
 EXCERPT_LINES = 15
 """How much of it a message shows."""
 
@@ -75,7 +75,7 @@ class UpstreamEvidence:
         self._seen = {launch.guest for home in homes for launch in read_launches(home)}
         self._runs = 0
         self._detector = cell.runner.target.emulator.detector
-        """The detector whose reports are in what a process prints; empty for none."""
+        """The detector whose reports are in what a process prints; empty if there is none."""
         self._own_clients = cell.upstream is not None and cell.upstream.target_clients
 
     @property
@@ -97,12 +97,18 @@ class UpstreamEvidence:
         failed = {number for _, test in tests if test.reported in FAILED for number in test.servers}
         for process in self._new():
             self._processes.append(process)
-            wanted = process.launch.pid in failed or process.content.count(b"\n") > 1 or process.crashed
-            # Without its log nobody knows whether a detector reported anything.
-            if is_whole(process.launch) if self._detector else wanted:
-                (process.launch.folder / LOG).write_bytes(kept_of(log_of(process.launch), self._detector))
+            self._keep_log(process, failed=process.launch.pid in failed)
             self.ended.append(self._end_of(process, tests))
         self._runs += 1
+
+    def _keep_log(self, process: StartedProcess, *, failed: bool) -> None:
+        """Keep what a process printed, if it shows anything. `failed`: whether one of its tests failed."""
+        launch, log = process.launch, log_of(process.launch)
+        wanted = failed or process.content.count(b"\n") > 1 or process.crashed or fault_log.emulator_trouble(log)
+        # Without its log nobody knows whether a detector reported anything.
+        if is_whole(launch) if self._detector else wanted:
+            (launch.folder / LOG).write_bytes(kept_of(log, self._detector))
+        (launch.folder / ERRORS).unlink(missing_ok=True)
 
     def _new(self) -> Iterator[StartedProcess]:
         """The processes since the last call. Clients that ran on this machine leave nothing."""
@@ -219,9 +225,10 @@ class UpstreamEvidence:
 
 
 def kept_of(log: bytes, detector: str) -> bytes:
-    """The part of a server's log that the run keeps: its end, and all of it if a report of the detector is before."""
+    """The part of a server's log that the run keeps: its end, and all of it if a report begins before that end."""
     end = log[-LOG_BYTES:]
-    return end if len(reports(end, detector)) == len(reports(log, detector)) else log
+    reported = len(reports(end, detector)) != len(reports(log, detector))
+    return log if reported or fault_log.emulator_trouble(log[:-LOG_BYTES]) else end
 
 
 def _faults_in(shared: Guest, test: UpstreamTest) -> dict[str, tuple[int, int]]:

@@ -8,8 +8,6 @@ import time
 from pathlib import Path  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from harness.build.emulators.runner import EMULATED_SIGABRT
 from harness.core.model import Record
 from harness.core.processes import process
@@ -66,8 +64,6 @@ class FileRunSettings(Record, frozen=True):
     """That server's name."""
     left_out: tuple[str, ...] = ()
     """Tests that do not run: globs of their names."""
-    environment: dict[str, str] = msgspec.field(default_factory=dict)
-    """Variables that the target's programs need: its detector's options."""
     private: bool = True
     """Whether no other process uses the network."""
 
@@ -100,7 +96,6 @@ def _environment(stage: Stage, settings: FileRunSettings) -> Mapping[str, str]:
     emulated = settings.target.emulator.is_qemu_user
     return {
         **process.PLAIN_ENVIRONMENT,
-        **settings.environment,
         "PLUMB_JOURNAL": str(stage.journal),
         "PLUMB_FOLDERS": ":".join(map(str, settings.homes)),
         "PLUMB_GUEST": settings.guest,

@@ -5,11 +5,15 @@
  * the native program) by execv. The process number therefore remains the one that the tests know. It must be an ELF program:
  * some tests run ldd on it.
  *
+ * What the program writes to a standard error without a name, which the test alone reads, is also kept as `errors` in the
+ * numbered folder: a detector or the emulator may report there.
+ *
  * The file ../plumbline/launches beside it lists the programs to become. It is a list of words, each ended by a NUL byte:
  *
  *   number of server variants; then for every variant, and finally for clients: the folder for the numbered
  *   folders, the program, the number of its arguments (argv[0] included), the arguments, the number of options that a
- *   server needs to start there, and the options
+ *   server needs to start there, the options, the number of environment variables, and the variables as NAME=VALUE,
+ *   which count whatever the test has set
  *
  * In the words {folder} stands for the numbered folder, {self} for the name under which it was called, {name} for the last
  * part of that name. Servers alternate between the variants. ../plumbline/number holds the last number in use.
@@ -18,7 +22,10 @@
 #define PROGRAM "launcher"
 #include "word_list.h"
 #include <limits.h>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #define MOST_WORDS 4096
@@ -79,11 +86,55 @@ static void describe(FILE *note, int descriptor)
             (unsigned long long)status.st_ino, 0);
 }
 
+/* Waits until the program has ended, and copies what it wrote to a file without a name. Until then the test waits for the
+ * end of the standard output, which the copier holds open. */
+static void copy_errors(int program)
+{
+    char path[PATH_MAX + 32], whole[PATH_MAX + 32], bytes[1 << 16];
+    struct pollfd end = {.fd = program, .events = POLLIN};
+    ssize_t some;
+    off_t at = 0;
+    while (poll(&end, 1, -1) != 1)
+        continue;
+    snprintf(path, sizeof path, "%s/errors.part", folder);
+    snprintf(whole, sizeof whole, "%s/errors", folder);
+    int from = open("/proc/self/fd/2", O_RDONLY | O_CLOEXEC);
+    int to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    while ((some = pread(from, bytes, sizeof bytes, at)) > 0)
+        if (write(to, bytes, (size_t)some) == some)
+            at += some;
+        else
+            _exit(1);
+    _exit(some < 0 || to < 0 || rename(path, whole) < 0);
+}
+
+/* Has a process that is no child of the program keep its standard error, if that is a file without a name: Tcl gives one
+ * to the programs that a test waits for, and removes it. Returns whether it does. */
+static int keeps_errors(void)
+{
+    struct stat status;
+    int program, how = 0;
+    if (fstat(STDERR_FILENO, &status) < 0 || !S_ISREG(status.st_mode) || status.st_nlink)
+        return 0;
+    if ((program = (int)syscall(SYS_pidfd_open, getpid(), 0)) < 0)
+        return 0;
+    pid_t child = fork();
+    if (!child) {
+        pid_t copier = fork();
+        if (!copier)
+            copy_errors(program);
+        _exit(copier < 0);
+    }
+    close(program);
+    return child > 0 && waitpid(child, &how, 0) == child && !how;
+}
+
 /* Makes the numbered folder: a ledger for the emulator's fault log, and a record of the launch. */
 static void record(const char *home, long number, int argc, char **argv)
 {
     char path[PATH_MAX + 32], here[PATH_MAX] = "";
     struct timespec now;
+    int kept;
     if (snprintf(folder, sizeof folder, "%s/guest-%ld", home, number) >= (int)sizeof folder || mkdir(folder, 0700) < 0)
         fail("cannot make", folder);
     snprintf(path, sizeof path, "%s/faults.jsonl.counts", folder);
@@ -92,6 +143,7 @@ static void record(const char *home, long number, int argc, char **argv)
     if (ledger < 0 || write(ledger, zeros, sizeof zeros) != sizeof zeros)
         fail("cannot write", path);
     close(ledger);
+    kept = keeps_errors();
     snprintf(path, sizeof path, "%s/launch", folder);
     FILE *note = fopen(path, "wxe");
     if (!note || !getcwd(here, sizeof here))
@@ -99,7 +151,10 @@ static void record(const char *home, long number, int argc, char **argv)
     clock_gettime(CLOCK_REALTIME, &now);
     fprintf(note, "%ld%c%lld%c%s%c", (long)getpid(), 0, now.tv_sec * 1000LL + now.tv_nsec / 1000000, 0, here, 0);
     describe(note, STDOUT_FILENO);
-    describe(note, STDERR_FILENO);
+    if (kept)
+        fprintf(note, "%s/errors%c0%c%c", folder, 0, 0, 0);
+    else
+        describe(note, STDERR_FILENO);
     for (int i = 0; i < argc; i++)
         fprintf(note, "%s%c", argv[i], 0);
     if (fclose(note) != 0)
@@ -170,10 +225,13 @@ int main(int argc, char **argv)
     for (long skipped = 0; skipped < chosen; skipped++) {
         at += 3 + number_of(words, at + 2, count);
         at += 1 + number_of(words, at, count);
+        at += 1 + number_of(words, at, count);
     }
     size_t given = number_of(words, at + 2, count);
     char **options = words + at + 4 + given;
     size_t added = number_of(words, at + 3 + given, count);
+    char **variables = options + added + 1;
+    size_t set = number_of(words, at + 4 + given + added, count);
     record(words[at], number, argc, argv);
     char *program = filled(words[at + 1]);
     char **arguments = obtain(calloc(given + (size_t)argc + added, sizeof *arguments)), **next = arguments;
@@ -186,6 +244,9 @@ int main(int argc, char **argv)
         if (i < argc)
             *next++ = argv[i];
     }
+    for (size_t i = 0; i < set; i++)
+        if (putenv(variables[i]) != 0)
+            fail("no memory for", variables[i]);
     execv(program, arguments);
     fail("cannot become", program);
 }

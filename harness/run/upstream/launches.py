@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from harness.core.target_model import Toolchain
 
 NOTE = "launch"
+ERRORS = "errors"
+"""The file of what a program wrote to a standard error without a name, which the test alone read."""
 LAUNCHER = Path(__file__).with_name("launcher.c")
 WORD_LIST = Path(__file__).parents[1] / "word_list.h"
 
@@ -45,10 +47,12 @@ class OutputFile(Record, frozen=True):
     start: int
     """Its length at the start."""
     identity: str
-    """Its device and inode, as `DEVICE:INODE`."""
+    """Its device and inode, as `DEVICE:INODE`; empty for ERRORS, which nobody renames."""
 
     def present_path(self) -> Path | None:
         """Where it is now, in the same folder; None if it is gone, or has been cut."""
+        if not self.identity:
+            return self.path if self.path.is_file() else None
         try:
             beside = [self.path, *sorted(self.path.parent.iterdir())]
         except OSError:
@@ -68,7 +72,9 @@ class Launch(Record, frozen=True):
     folder: Path
     pid: int
     outputs: tuple[OutputFile, ...]
-    """The files that took its output."""
+    """The files that took its output. ERRORS is one of them."""
+    keeps_errors: bool
+    """Whether its standard error is one of these files, and not a pipe or a device."""
     working_folder: Path
     words: tuple[str, ...]
     """Its command line as the test wrote it."""
@@ -89,6 +95,8 @@ class LaunchVariant(Record, frozen=True):
     arguments: tuple[str, ...]
     options: tuple[str, ...] = ()
     """Options without which no server starts there."""
+    environment: tuple[str, ...] = ()
+    """Variables of the program, such as its detector's options, as NAME=VALUE. Upstream's own values do not count."""
 
 
 def write_list(path: Path, servers: Sequence[LaunchVariant], clients: LaunchVariant) -> None:
@@ -97,6 +105,7 @@ def write_list(path: Path, servers: Sequence[LaunchVariant], clients: LaunchVari
     for variant in (*servers, clients):
         words += [str(variant.home), variant.program, str(len(variant.arguments)), *variant.arguments]
         words += [str(len(variant.options)), *variant.options]
+        words += [str(len(variant.environment)), *variant.environment]
     path.write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
 
 
@@ -124,6 +133,7 @@ def _read(folder: Path) -> Launch | None:
         folder=folder,
         pid=int(pid),
         outputs=tuple({file.identity: file for file in taken if file.path.name}.values()),
+        keeps_errors=bool(outputs[3]),
         working_folder=Path(here),
         words=tuple(os.fsdecode(word) for word in words[9:]),
     )
@@ -143,8 +153,8 @@ def own_log(launch: Launch) -> Path | None:
 
 
 def is_whole(launch: Launch) -> bool:
-    """Whether the files that took the program's output are still there."""
-    return all(output.present_path() is not None for output in launch.outputs)
+    """Whether everything is there that the program wrote to its standard error, and to other files."""
+    return launch.keeps_errors and all(output.present_path() is not None for output in launch.outputs)
 
 
 def log_of(launch: Launch) -> bytes:

@@ -251,7 +251,6 @@ class UpstreamSession:
             server=guest.access.endpoint if guest is not None else None,
             guest=guest.name if guest is not None else "",
             left_out=tests.left_out,
-            environment=self._cell.runner.environment,
             private=self._private,
         )
 

@@ -167,8 +167,9 @@ def variant(
 ) -> LaunchVariant:
     """How the launcher becomes a target's program, with its records in `home`."""
     program = programs / "src" / "{name}"
+    environment = tuple(f"{name}={value}" for name, value in runner.environment.items())
     if runner.program is None and preload is None and not runner.preloads:
-        return LaunchVariant(home=home, program=str(program), arguments=("{self}",))
+        return LaunchVariant(home=home, program=str(program), arguments=("{self}",), environment=environment)
     # The emulator's command line, which ends with the program. `-0` keeps the name that the program was called by: one
     # binary serves several names, and a server starts itself again by it.
     words = runner.command(program, [], Path("{folder}/faults.jsonl"), preload=preload)
@@ -179,4 +180,5 @@ def variant(
         program=words[0],
         arguments=(*words[:-1], *named, words[-1]),
         options=tuple(options_to_start(runner.target, abilities)),
+        environment=environment,
     )
