@@ -102,7 +102,7 @@ def target(
     machine: str = "armv5tel",
     slowdown: float = 1,
     detector: str = "",
-    kind: Literal["user", "system"] = "user",
+    kind: Literal["user", "system", "native"] = "user",
 ) -> Target:
     """A small target."""
     return Target(

@@ -52,6 +52,7 @@ class StoredRun:
         self.audited: set[tuple[str, str]] = set()
         self.detectors: dict[str, str] = {}
         self.real_kernels: set[str] = set()
+        self.unemulated: set[str] = set()
         self.events: dict[tuple[str, str], list[cell_events.Event]] = {}
         self.processor_seconds: dict[str, float] = {}
         """Target -> processor seconds of the tests of each of its cells."""
@@ -267,7 +268,7 @@ class StoredRun:
             name: target(
                 name,
                 detector=self.detectors.get(name, ""),
-                kind="system" if name in self.real_kernels else "user",
+                kind="system" if name in self.real_kernels else "native" if name in self.unemulated else "user",
             )
             for name in self.targets
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.analysis.assertion_log import reports_crash
+from harness.analysis.assertion_log import crash_report, reports_crash
 
 PID = 4711
 
@@ -25,6 +25,18 @@ def test_what_only_a_dying_server_says_is_a_report_of_its_process_alone(line: st
     assert reports_crash(log, PID)
     assert not reports_crash(log, 471), "a process with a similar number"
     assert not reports_crash(log.replace(b"4711", b"4712"), PID), "its child"
+    report = crash_report(log, PID)
+    assert report is not None
+    assert log[report.offset :].startswith(line.encode())
+    named = next((int(word.rstrip(",")) for word in line.partition("by signal: ")[2].split()[:1]), 6)
+    assert report.signal == named
+    assert crash_report(log, 471) is None
+
+
+def test_a_failed_assertion_that_an_old_server_ends_by_a_signal_has_that_signal() -> None:
+    head = "4711:M 28 Nov 03:00:00.000 # "
+    log = f"{head}=== ASSERTION FAILED ===\n{head}Redis 3.2.6 crashed by signal: 11\n".encode()
+    assert crash_report(log, PID) == (0, 11)
 
 
 @pytest.mark.parametrize(

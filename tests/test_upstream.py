@@ -23,7 +23,7 @@ from harness.core.processes import process
 from harness.core.wanted_tests import is_selected
 from harness.plan.catalog import Catalog
 from harness.plan.plan import make_plan
-from harness.record import fault_log
+from harness.record import cell_events, event_log, fault_log
 from harness.run.cell_spec import PeerServer, UpstreamSpec
 from harness.run.upstream import evidence, results
 from harness.run.upstream.file_run import FileRun, FileRunSettings, Pace, run_file
@@ -38,6 +38,7 @@ from harness.run.upstream.launches import (
     write_list,
 )
 from harness.run.upstream.native_runs import NativeRuns
+from harness.run.upstream.reported_crashes import reported_crash, where_it_crashed
 from harness.run.upstream.stage import Stage, Stages, variant
 from harness.run.upstream.test_files import UpstreamFile, selected, upstream_files
 from harness.workflows.preparation.upstream_selection import UpstreamSelection, select_upstream
@@ -643,6 +644,118 @@ def test_a_failure_here_leaves_that_failure_undecided_and_excuses_no_other_one(
     }
     assert "it fails on this machine in the same words" in events["fails everywhere"].doubt
     assert "I am m88k" in events["fails in other words"].message
+
+
+CRASHES = {
+    "native": "$$:M 28 Nov 2026 03:00:00.000 # Redis 7.0.15 crashed by signal: 11, si_code: 1",
+    "native-asan": "==$$==ERROR: AddressSanitizer: SEGV on unknown address 0x000000000000",
+    "native-valgrind": "==$$== Process terminating with default action of signal 11 (SIGSEGV)\n"
+    "==$$==    at 0x10A2: bitopCommand (bitops.c:7)",
+}
+"""What a server prints that dies of SIGSEGV, or what its detector prints."""
+
+
+@pytest.mark.parametrize("target", CRASHES)
+def test_a_server_that_dies_once_is_recorded_and_its_file_runs_no_more(
+    native_cell: CellSpec, tree: Path, target: str
+) -> None:
+    """No emulator recorded its end, two further runs passed, and a test may fail in one of three runs."""
+    words = """
+    set ::servers [list [dict create pid [exec src/redis-server > tests/tmp/out 2>@1 &]]]
+    test "before" {expr 1} 1
+    test "kills it" {
+        set file [open tests/tmp/out a]
+        puts $file "### Starting test kills it in tests/unit/second.tcl"
+        close $file
+        exec touch tests/tmp/now
+        for {set waited 0} {$waited < 20 && ![::plumb::has_ended [::plumb::servers]]} {incr waited} {after 100}
+        ::plumb::has_ended [::plumb::servers]
+    } 0
+    test "goes on" {expr 1} 1
+    """
+    (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    upstream, runs = native_cell.upstream, tree / "runs"
+    assert upstream is not None
+    dies = f"""#!/bin/sh
+    test -e {runs} && exec sleep 30
+    echo run >> {runs}
+    while ! test -e tests/tmp/now; do sleep 0.05; done
+    printf '%s\n' "{CRASHES[target]}" >> tests/tmp/out
+    kill -SEGV $$
+    """
+    fakes.write(upstream.native / "src" / "redis-server", "#!/bin/sh\nexec sleep 30\n", mode=0o755)
+    fakes.write(tree.parent / "dying" / "src" / "redis-server", dies, mode=0o755)
+    spec = msgspec.structs.replace(
+        native_cell,
+        runner=fakes.unemulated(Catalog().targets[target]),
+        build=fakes.build(tree.parent),
+        upstream=msgspec.structs.replace(upstream, files=("unit/second",), programs=tree.parent / "dying"),
+    )
+    _, found = cells.recorded(spec)
+    assert {test.upstream.partition("::")[2]: test.outcome for test in found.values()} == {
+        "before": "passed",
+        "kills it": "failed",
+        "goes on": "passed",
+        results.WHOLE: "passed",
+    }
+    guests = [
+        event
+        for event in event_log.read_events(spec.folder / event_log.NAME)
+        if isinstance(event, cell_events.GuestEvent)
+    ]
+    assert [(event.end, event.test.partition("::test_")[2]) for event in guests] == [
+        ("signal", "upstream[unit/second::kills it]")
+    ]
+    assert CRASHES[target].partition("$$")[2][:20].encode() in (spec.folder / guests[0].name / "log").read_bytes()
+
+
+REPORTED = b"7:M 28 Nov 2026 03:00:00.000 # === ASSERTION FAILED ===\n"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "end", "expected"),
+    [
+        (False, None, ("signal", "killed by SIGABRT")),
+        (True, None, ("hang", "it began to report a crash, and did not end of it")),
+        (True, 1, ("exit", "exit status 1, after it began to report a crash")),
+    ],
+    ids=["no emulator", "killed meanwhile", "left by exit"],
+)
+def test_a_report_without_the_record_of_a_crash_is_a_bad_end(
+    *, recorded: bool, end: int | None, expected: tuple[str, str]
+) -> None:
+    record = fault_log.ProcessEnd(event="end", pid=7, signal=0, status=end) if end is not None else None
+    crash = reported_crash(b"7:M 28 Nov # Ready\n" + REPORTED, 7, "", recorded=recorded, end=record)
+    assert crash is not None
+    assert (crash.end.how, crash.end.detail) == expected
+    assert reported_crash(REPORTED, 8, "", recorded=recorded, end=record) is None, "another process'"
+
+
+@pytest.mark.parametrize(
+    ("named", "announcing", "failing", "expected"),
+    [
+        ("second", "third", "first", "second"),
+        ("", "third", "first", "third"),
+        ("strange", "", "second", "second"),
+        ("", "", "", "fourth"),
+    ],
+)
+def test_a_reported_crash_belongs_to_the_test_that_the_log_or_the_journal_tells(
+    named: str, announcing: str, failing: str, expected: str
+) -> None:
+    tests = [
+        UpstreamTest(
+            name=name,
+            reported="err" if name == failing else "ok",
+            servers=(8,) if name == "other" else (7,),
+            announced=("command: debug segfault",) if name == announcing else (),
+        )
+        for name in ("first", "second", "third", "fourth", "other")
+    ]
+    log = (f"### Starting test {named} in tests/a.tcl\n" if named else "").encode() + REPORTED
+    crash = reported_crash(log + b"### Starting test first in tests/a.tcl\n", 7, "", recorded=False, end=None)
+    assert crash is not None
+    assert where_it_crashed(crash, 7, [(test.name, test) for test in tests])[0] == expected
 
 
 def test_a_test_that_lacks_time_on_this_machine_gets_more_of_it(native_cell: CellSpec, tree: Path) -> None:

@@ -191,6 +191,33 @@ def test_a_module_of_the_tests_may_crash_twice_where_its_test_looks_for_that(
     assert (found(stored) == {}) is deliberate
 
 
+@pytest.mark.parametrize("unemulated", [True, False])
+def test_a_crash_without_the_record_of_an_emulator_is_the_emulators_own_only_where_there_is_one(
+    stored: UpstreamRun, *, unemulated: bool
+) -> None:
+    if unemulated:
+        stored.unemulated.add("armv5")
+    stored.detectors["armv5"] = "asan"
+    folder = stored.cell("armv5", SUITE) / "guest-1"
+    fakes.write(fault_log.ledger_of(folder / fault_log.NAME), "\0" * 16)
+    fakes.write(folder / "log", "7:M 28 Nov 2026 03:00:00.000 # Redis 7.0.15 crashed by signal: 11\n")
+    end = cell_events.GuestEvent(
+        name="guest-1",
+        end="signal",
+        detail="killed by SIGSEGV",
+        test="item[unit/bitops::BITOP]",
+        pid=7,
+        upstream=True,
+    )
+    stored.add("armv5", SUITE, end)
+    stored.failed("unit/bitops::BITOP", "I/O error reading reply")
+    stored.passed("unit/bitops::BITPOS")
+    findings, verdicts = judged(stored)
+    ids = [finding.id for finding in findings]
+    expected = (["crash-unit_bitops_BITOP"], "FAIL") if unemulated else ([], "UNKNOWN")
+    assert (ids, verdicts["armv5/bitops"]) == expected
+
+
 def test_a_misaligned_access_is_never_on_purpose(stored: UpstreamRun) -> None:
     pc = stored.place("armv5", "debugCommand", "src/debug.c", 500)
     announced = ("command: debug segfault",)

@@ -7,8 +7,13 @@ Messages have two sources: the C library's assert() (glibc, assert/assert.c) and
 from __future__ import annotations
 
 import re
+import signal
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.finding import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MESSAGE = re.compile(
     rb"^\S+: (?P<file>\S+):(?P<line>\d+): (?P<function>\w+): Assertion `.*' failed\.$"
@@ -40,16 +45,38 @@ def asserted(log: bytes) -> Frame | None:
     )
 
 
+class CrashReport(NamedTuple):
+    """What a server's log says of its crash."""
+
+    offset: int
+    """Where the report begins."""
+    signal: int
+    """The signal that the server names; SIGABRT for a failed assertion that names none."""
+
+
 def reports_crash(log: bytes, pid: int) -> bool:
     """Whether the process with this number says in the log that it crashed, or that an assertion of it failed.
 
     A server logs its number before each message: `1234:M`, and before Redis 3.0 `[1234]` (src/server.c, serverLogRaw).
     Its children write to the same log.
     """
-    return re.search(rb"^(?:%d:\w|\[%d\]) [^#\n]*# (?:%s)" % (pid, pid, _CRASHES), log, re.MULTILINE) is not None
+    return next(_crash_lines(log, pid), None) is not None
 
 
-_CRASHES = rb"\s*\S+ \S+ crashed by signal: |=== (?:RECURSIVE )?ASSERTION FAILED ===|(?:==> )?Guru Meditation: "
+def crash_report(log: bytes, pid: int) -> CrashReport | None:
+    """The report of the process with this number; None if there is none."""
+    lines = list(_crash_lines(log, pid))
+    named = [int(line["signal"]) for line in lines if line["signal"]]
+    return CrashReport(lines[0].start(), next(iter(named), int(signal.SIGABRT))) if lines else None
+
+
+def _crash_lines(log: bytes, pid: int) -> Iterator[re.Match[bytes]]:
+    return re.finditer(rb"^(?:%d:\w|\[%d\]) [^#\n]*# (?:%s)" % (pid, pid, _CRASHES), log, re.MULTILINE)
+
+
+_CRASHES = (
+    rb"\s*\S+ \S+ crashed by signal: (?P<signal>\d*)|=== (?:RECURSIVE )?ASSERTION FAILED ===|(?:==> )?Guru Meditation: "
+)
 """What only a server says that is about to end (src/debug.c)."""
 
 

@@ -170,7 +170,7 @@ class Evidence:
             and event.pid not in {0, *log.ends}
             and fault_log.ledger_of(guest / fault_log.NAME).is_file()
         )
-        if guest.name in self._dead or where.target == "native":
+        if guest.name in self._dead or self._run.machines[where.target].emulator.runs_here:
             return
         if trouble:
             self._doubt(f"{guest.name}: {trouble}")

@@ -9,12 +9,15 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.analysis.detectors.registry import reports
 from harness.core.model import Record
 from harness.record import cell_events, fault_log
 from harness.run.servers.endings import ServerEnd, describe_exit
 from harness.run.upstream.journal import FAILED
 from harness.run.upstream.launches import ERRORS, Launch, is_whole, log_of, read_launches
+from harness.run.upstream.reported_crashes import ReportedCrash, reported_crash, where_it_crashed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,11 +50,18 @@ class StartedProcess(Record, frozen=True):
     """None for one that was killed, that started another program, or that ran natively."""
     end_at: int
     """The position of the end in the fault log."""
+    reported: ReportedCrash | None = None
+    """The crash that it reported without such an end; None if it reported none."""
+
+    @property
+    def is_recorded_crash(self) -> bool:
+        """Whether the emulator recorded that a signal ended it that stands for a crash."""
+        return self.end is not None and self.end.signal in fault_log.CRASHES
 
     @property
     def crashed(self) -> bool:
-        """Whether it was ended by a signal that stands for a crash."""
-        return self.end is not None and self.end.signal in fault_log.CRASHES
+        """Whether it crashed, by its record or by its own report."""
+        return self.is_recorded_crash or self.reported is not None
 
     def faults_before(self, length: int) -> int:
         """The number of faults in the first bytes of the log."""
@@ -95,15 +105,32 @@ class UpstreamEvidence:
         """
         tests = [(labels.get(place, ""), test) for place, test in enumerate(run.journal.tests)]
         failed = {number for _, test in tests if test.reported in FAILED for number in test.servers}
-        for process in self._new():
+        for started in self._new():
+            log = log_of(started.launch)
+            process = msgspec.structs.replace(started, reported=self._reported(started, log, tests))
             self._processes.append(process)
-            self._keep_log(process, failed=process.launch.pid in failed)
+            self._keep_log(process, log, failed=process.launch.pid in failed)
             self.ended.append(self._end_of(process, tests))
         self._runs += 1
 
-    def _keep_log(self, process: StartedProcess, *, failed: bool) -> None:
+    def _reported(
+        self, process: StartedProcess, log: bytes, tests: list[tuple[str, UpstreamTest]]
+    ) -> ReportedCrash | None:
+        """The crash that a process reported, if the emulator recorded none."""
+        if process.is_recorded_crash:
+            return None
+        runner = self._cell.peers[process.target].runner if process.target else self._cell.runner
+        pid, recorded = process.launch.pid, runner.records_faults
+        crash = reported_crash(log, pid, runner.target.emulator.detector, recorded=recorded, end=process.end)
+        if crash is None or not recorded:
+            return crash
+        # A test kills a server during the report of a crash on purpose.
+        _, test = where_it_crashed(crash, pid, tests)
+        return None if test is not None and test.announced else crash
+
+    def _keep_log(self, process: StartedProcess, log: bytes, *, failed: bool) -> None:
         """Keep what a process printed, if it shows anything. `failed`: whether one of its tests failed."""
-        launch, log = process.launch, log_of(process.launch)
+        launch = process.launch
         wanted = failed or process.content.count(b"\n") > 1 or process.crashed or fault_log.emulator_trouble(log)
         # Without its log nobody knows whether a detector reported anything.
         if is_whole(launch) if self._detector else wanted:
@@ -135,7 +162,12 @@ class UpstreamEvidence:
     def _end_of(self, process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> cell_events.GuestEvent:
         guest = process.launch.guest
         item, test = during(process, tests)
-        ended = describe_exit(-process.end.signal) if process.crashed and process.end else ServerEnd("stopped")
+        ended = ServerEnd("stopped")
+        if process.is_recorded_crash and process.end is not None:
+            ended = describe_exit(-process.end.signal)
+        elif process.reported is not None:
+            ended = process.reported.end
+            item, test = where_it_crashed(process.reported, process.launch.pid, tests)
         return cell_events.GuestEvent(
             name=guest,
             end=ended.how,

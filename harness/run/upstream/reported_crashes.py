@@ -1,0 +1,78 @@
+"""Sees the crashes of servers whose ends no emulator records, by what they or their detectors print.
+
+The launcher becomes the server, so only the test learns how the server ends. An emulator records that. Where there is
+none, or where something killed the server during its report, only the report is left.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from harness.analysis.assertion_log import crash_report
+from harness.analysis.detectors.registry import reports
+from harness.core.model import Record
+from harness.record import fault_log
+from harness.run.servers.endings import ServerEnd
+from harness.run.upstream.journal import FAILED
+
+if TYPE_CHECKING:
+    from harness.run.upstream.journal import UpstreamTest
+
+_STARTING = re.compile(rb"^### Starting test (?P<name>.*) in \S+$", re.MULTILINE)
+"""What upstream's tests write to the logs of their servers, since Redis 6.2."""
+
+
+class ReportedCrash(Record, frozen=True):
+    """A crash that a server's log tells of."""
+
+    end: ServerEnd
+    test: str
+    """The name of the test that ran then, if the log has it."""
+
+
+def reported_crash(
+    log: bytes, pid: int, detector: str, *, recorded: bool, end: fault_log.ProcessEnd | None
+) -> ReportedCrash | None:
+    """The crash that a server with this number, or its detector, reports in its log; None if there is none.
+
+    `recorded`: whether an emulator records ends. `end`: its record, which shows no crash.
+    """
+    report = crash_report(log, pid)
+    fatal = next((one for one in reports(log, detector) if one.fatal), None)
+    if report is not None and recorded:
+        return ReportedCrash(end=_unfinished(end), test=_test_at(log, report.offset))
+    if report is not None:
+        killed = ServerEnd("signal", f"killed by {fault_log.signal_name(report.signal)}")
+        return ReportedCrash(end=killed, test=_test_at(log, report.offset))
+    if fatal is not None:
+        ended = ServerEnd("signal", f"ended by an error that its detector reports: {fatal.message}")
+        return ReportedCrash(end=ended, test=_test_at(log, fatal.offset))
+    return None
+
+
+def _unfinished(end: fault_log.ProcessEnd | None) -> ServerEnd:
+    """How a server ended that reported a crash, and died of another signal or of none."""
+    if end is None:
+        return ServerEnd("hang", "it began to report a crash, and did not end of it")
+    return ServerEnd("exit", f"exit status {end.status}, after it began to report a crash")
+
+
+def where_it_crashed(
+    crash: ReportedCrash, pid: int, tests: list[tuple[str, UpstreamTest]]
+) -> tuple[str, UpstreamTest | None]:
+    """The item and the test during which a server crashed.
+
+    Without its name in the log, that is the last one that announced a crash, or else the first that failed, or else the
+    last of those that used the server.
+    """
+    using = [(item, test) for item, test in tests if pid in test.servers]
+    named = [(item, test) for item, test in using if test.name == crash.test]
+    announcing = [(item, test) for item, test in using if test.announced]
+    failed = [(item, test) for item, test in using if test.reported in {*FAILED, ""}]
+    return next(iter([*named[-1:], *announcing[-1:], *failed[:1], *using[-1:]]), ("", None))
+
+
+def _test_at(log: bytes, offset: int) -> str:
+    begun = list(_STARTING.finditer(log, 0, offset))
+    return begun[-1]["name"].decode("utf-8", "replace") if begun else ""
