@@ -130,12 +130,15 @@ class StartGuest:
     def dismiss(self) -> None:
         """Remove the servers that the present example started, without a trace: they were allowed to end as they did.
 
-        Servers with reports of an emulator or a detector are kept, unless they stopped themselves by a panic.
+        A server is kept if an emulator or a detector reports anything of it, if a signal ended it, and if it did not
+        end when it was told to, unless it stopped itself by a panic.
         """
         for guest in list(self._running):
             guest.__exit__()
+            end = guest.ended
+            bad = end is not None and (end.how not in {"stopped", "exit"} or end.stopping)
             reports = guest.evidence.faults() or guest.evidence.reports(0)
-            if not reports or PANIC in guest.evidence.log_tail(LOG_LINES):
+            if not (reports or bad) or PANIC in guest.evidence.log_tail(LOG_LINES):
                 shutil.rmtree(guest.folder, ignore_errors=True)
                 self._running.remove(guest)
 

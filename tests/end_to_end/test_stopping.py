@@ -81,6 +81,37 @@ def test_shared(guest):
     assert (shared.end, shared.detail, shared.stopping) == ("hang", late, True)
 
 
+def test_a_dismissed_server_that_ends_badly_is_recorded(tmp_path: Path) -> None:
+    """A test dismisses servers that ended by themselves, and with them those beside them."""
+    suite = """
+def test_hangs(start_guest):
+    asleep(start_guest(), 1000)
+    start_guest.dismiss()
+
+def test_dies(start_guest):
+    guest = start_guest()
+    guest.send_signal(signal.SIGABRT)
+    while guest.alive():
+        time.sleep(0.1)
+    start_guest.dismiss()
+
+def test_exits(start_guest):
+    guest = start_guest()
+    with guest.client() as client:
+        client.send(client.pack([("SHUTDOWN", "NOSAVE")]))
+        assert guest.await_end() == 0
+    start_guest()
+    start_guest.dismiss()
+"""
+    result, _, guests = run_cell(tmp_path, suite, timeout_multiplier=0.1)
+    assert result.code == 0, result.text
+    ends = [(guest.end, guest.test.rpartition("::")[2], guest.detail) for guest in guests]
+    assert ends == [
+        ("hang", "test_hangs", "it did not end within 2 s of the order to stop"),
+        ("signal", "test_dies", "killed by SIGABRT"),
+    ]
+
+
 def test_a_server_that_takes_its_time_to_stop_has_stopped(tmp_path: Path) -> None:
     result, _, (guest,) = run_cell(tmp_path, "\ndef test_shared(guest):\n    asleep(guest, 4)\n")
     assert result.code == 0, result.text
