@@ -49,45 +49,45 @@ SKIPPED = "++++ protocol-1.4 SKIPPED: resp3\nrunner.tcl:\tTotal\t41\tPassed\t0\t
 
 
 def test_a_passed_test_passes() -> None:
-    verdict(PASSED, expired=False)
+    verdict(PASSED, end="complete")
 
 
 def test_a_failed_test_fails_with_tcls_own_words() -> None:
     with pytest.raises(TclFailedError) as caught:
-        verdict(FAILED, expired=False)
+        verdict(FAILED, end="complete")
     assert str(caught.value).startswith("==== protocol-1.3 inline command FAILED")
     assert "+PANG" in str(caught.value)
 
 
 def test_a_reply_with_the_words_of_a_summary_judges_nothing() -> None:
     with pytest.raises(TclFailedError):
-        verdict(f"---- Result was:\n{PASSED}{FAILED}", expired=False)
+        verdict(f"---- Result was:\n{PASSED}{FAILED}", end="complete")
 
 
 def test_a_test_whose_constraint_is_not_met_is_skipped_with_its_name() -> None:
     with pytest.raises(pytest.skip.Exception, match="resp3"):
-        verdict(SKIPPED, expired=False)
+        verdict(SKIPPED, end="complete")
 
 
 @pytest.mark.parametrize("output", ["", "ok\n", PASSED.split("Passed", maxsplit=1)[0], "couldn't open file\n"])
 def test_a_missing_summary_is_a_failure(output: str) -> None:
     with pytest.raises(TclFailedError, match="no summary"):
-        verdict(output, expired=False)
+        verdict(output, end="complete")
 
 
 def test_no_test_at_all_is_a_failure() -> None:
     with pytest.raises(TclFailedError, match="no test ran"):
-        verdict("x:\tTotal\t0\tPassed\t0\tSkipped\t0\tFailed\t0\n", expired=False)
+        verdict("x:\tTotal\t0\tPassed\t0\tSkipped\t0\tFailed\t0\n", end="complete")
 
 
 def test_more_tests_than_the_one_asked_for_are_a_failure() -> None:
     with pytest.raises(TclFailedError):
-        verdict("x:\tTotal\t41\tPassed\t2\tSkipped\t39\tFailed\t0\n", expired=False)
+        verdict("x:\tTotal\t41\tPassed\t2\tSkipped\t39\tFailed\t0\n", end="complete")
 
 
 def test_a_deadline_that_passed_is_a_failure_whatever_was_printed() -> None:
     with pytest.raises(TclFailedError, match="timed out"):
-        verdict(PASSED, expired=True)
+        verdict(PASSED, end="expired")
 
 
 @pytest.mark.parametrize("seed", [0, 1, LARGEST_SEED])
@@ -218,30 +218,30 @@ def test_tests_of_one_file_run_in_one_interpreter_and_share_no_variables(
     for number in ("1", "2", "5"):
         answer = planted(number)
         assert answer.end == "complete"
-        verdict(answer.text, expired=False)
+        verdict(answer.text, end="complete")
 
 
 def test_a_failed_test_fails_alone(planted: Callable[[str], Answer]) -> None:
     with pytest.raises(TclFailedError, match=r"planted-1\.3 a test that fails FAILED"):
-        verdict(planted("3").text, expired=False)
-    verdict(planted("1").text, expired=False)
+        verdict(planted("3").text, end="complete")
+    verdict(planted("1").text, end="complete")
 
 
 def test_an_interpreter_that_ends_has_no_verdict_and_is_replaced(planted: Callable[[str], Answer]) -> None:
     answer = planted("4")
     assert answer.end == "ended"
-    with pytest.raises(TclFailedError, match="no summary"):
-        verdict(answer.text, expired=False)
-    verdict(planted("1").text, expired=False)
+    with pytest.raises(TclFailedError, match="tclsh ended before the test did"):
+        verdict(answer.text + PASSED, end=answer.end)
+    verdict(planted("1").text, end="complete")
 
 
 def test_an_endpoint_that_answers_nobody_any_more_is_told_from_one_that_owes_a_reply(
     planted: Callable[[str], Answer],
 ) -> None:
     with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
-        verdict(planted("6").text, expired=False)
+        verdict(planted("6").text, end="complete")
     with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
-        verdict(planted("1").text, expired=False)
+        verdict(planted("1").text, end="complete")
 
 
 NEEDS = """
@@ -276,9 +276,9 @@ def needing(tmp_path: Path) -> Iterator[Callable[[str, bytes, bytes], str]]:
 def test_what_guest_and_oracle_have_is_tested_and_what_both_lack_is_skipped(
     needing: Callable[[str, bytes, bytes], str], number: str
 ) -> None:
-    verdict(needing(number, b"-", b"-"), expired=False)
+    verdict(needing(number, b"-", b"-"), end="complete")
     with pytest.raises(pytest.skip.Exception, match="knowsObjects"):
-        verdict(needing(number, b"OBJECT", b"OBJECT"), expired=False)
+        verdict(needing(number, b"OBJECT", b"OBJECT"), end="complete")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
     needing: Callable[[str, bytes, bytes], str], number: str, guest: bytes, oracle: bytes, message: str
 ) -> None:
     with pytest.raises(TclFailedError, match=f"the constraint knowsObjects {message}"):
-        verdict(needing(number, guest, oracle), expired=False)
+        verdict(needing(number, guest, oracle), end="complete")
 
 
 def joined(chunks: list[Chunk]) -> dict[str, bytes]:
@@ -313,7 +313,7 @@ def test_a_client_that_records_by_itself_records_what_the_proxy_does(
         server.access.client_endpoint = endpoint
         recorder.begin()
         assert recorder.chunks() == []
-        verdict(interpreter.run("planted-1.1", server).text, expired=False)  # type: ignore[arg-type]
+        verdict(interpreter.run("planted-1.1", server).text, end="complete")  # type: ignore[arg-type]
         recorded.append(recorder.chunks())
     by_proxy, by_itself = recorded
     assert joined(by_itself) == joined(by_proxy)
@@ -336,7 +336,7 @@ def test_a_client_that_records_by_itself_sees_a_server_that_is_gone_as_behind_th
     for endpoint in ((recorder.path, None), (server.access.path, recorder.file)):
         server.access.client_endpoint = endpoint
         with pytest.raises(TclFailedError, match="connection closed by server"):
-            verdict(interpreter.run("planted-1.1", server).text, expired=False)  # type: ignore[arg-type]
+            verdict(interpreter.run("planted-1.1", server).text, end="complete")  # type: ignore[arg-type]
         assert recorder.chunks() == []
     interpreter.close()
     recorder.close()
@@ -357,7 +357,7 @@ def test_the_last_request_of_the_record_is_the_one_that_the_server_died_of(tmp_p
     server.access.client_endpoint = (server.access.path, recorder.file)
     interpreter = Interpreter([fakes.write(tmp_path / "planted.testsuite", DYING)], cell_in(tmp_path))
     with pytest.raises(TclFailedError, match="connection closed by server"):
-        verdict(interpreter.run(f"planted-3.{number}", server).text, expired=False)  # type: ignore[arg-type]
+        verdict(interpreter.run(f"planted-3.{number}", server).text, end="complete")  # type: ignore[arg-type]
     assert b"GETSET" in recorder.chunks()[-1].content
     interpreter.close()
     recorder.close()
@@ -399,11 +399,11 @@ def test_the_tests_of_several_files_share_an_interpreter_and_neither_words_nor_c
     assert [[name for name, _ in interpreter.tests(file)] for file in files] == [["one-1.1"], ["two-1.1", "two-1.2"]]
     for name in ("one-1.1", "two-1.1", "one-1.1"):
         answer = interpreter.run(name, server)  # type: ignore[arg-type]
-        verdict(answer.text, expired=False)
+        verdict(answer.text, end="complete")
         assert f"{name.partition('-')[0]}.testsuite:" in answer.text
     with pytest.raises(pytest.skip.Exception, match="has"):
-        verdict(interpreter.run("two-1.2", server).text, expired=False)  # type: ignore[arg-type]
-    verdict(interpreter.run("one-1.1", server).text, expired=False)  # type: ignore[arg-type]
+        verdict(interpreter.run("two-1.2", server).text, end="complete")  # type: ignore[arg-type]
+    verdict(interpreter.run("one-1.1", server).text, end="complete")  # type: ignore[arg-type]
     interpreter.close()
     server.close()
 

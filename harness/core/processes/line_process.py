@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+AnswerEnd = Literal["complete", "expired", "ended"]
+"""complete: the process printed the last line; expired: the deadline passed first; ended: it closed its output first.
+"""
+
+
 class Answer(NamedTuple):
     """The answer of a process to one request."""
 
     text: str
     """Everything that it printed since the request. Bytes that are not UTF-8 are escaped."""
-    end: Literal["complete", "expired", "ended"]
-    """complete: it printed the last line; expired: the deadline passed first; ended: it closed its output first."""
+    end: AnswerEnd
 
 
 class LineProcess:
@@ -56,7 +60,7 @@ class LineProcess:
     def _read(self, last: str, until: float) -> Answer:
         mark = f"\n{last}\n".encode()
         output = b"\n"
-        end: Literal["complete", "expired", "ended"] = "ended"
+        end: AnswerEnd = "ended"
         while not output.endswith(mark):
             self._socket.settimeout(max(0.001, until - time.monotonic()))
             try:

@@ -19,7 +19,7 @@ from harness.core.processes.line_process import LineProcess
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from harness.core.processes.line_process import Answer
+    from harness.core.processes.line_process import Answer, AnswerEnd
     from harness.run.cell_spec import CellSpec
     from harness.run.server_process import Guest
 
@@ -110,7 +110,7 @@ class TclFile(pytest.File):
             raise InfrastructureError("the native build does not answer", because=lost[1], log=str(oracle.evidence.log))
         if lost := re.search(r"^record lost: (.*)$", answer.text, re.MULTILINE):
             raise InfrastructureError("the requests of a test cannot be recorded", where=name, because=lost[1])
-        verdict(answer.text, expired=answer.end == "expired")
+        verdict(answer.text, end=answer.end)
 
 
 class TclFailedError(Exception):
@@ -138,10 +138,15 @@ class TclItem(pytest.Function):
         return self.path, 0, f"{self.path.name}::{self.name}"
 
 
-def verdict(output: str, *, expired: bool) -> None:
-    """Judge a test by tcltest's summary: return, skip with the constraint's name, or raise TclFailedError."""
-    if expired:
+def verdict(output: str, *, end: AnswerEnd) -> None:
+    """Judge a test by tcltest's summary: return, skip with the constraint's name, or raise TclFailedError.
+
+    An interpreter that did not get to its `end` printed no summary: what looks like one is a server's.
+    """
+    if end == "expired":
         raise TclFailedError(f"timed out\n{output}")
+    if end == "ended":
+        raise TclFailedError(f"tclsh ended before the test did\n{output}")
     # Before it there may be a reply with the same words: a server's words judge nothing.
     summaries = re.findall(r"Total\s+\d+\s+Passed\s+(\d+)\s+Skipped\s+\d+\s+Failed\s+(\d+)", output)
     if not summaries:
