@@ -809,6 +809,29 @@ def test_a_test_fails_if_it_fails_in_two_of_three_runs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("there", "outcome", "whole"),
+    [
+        (["", "ok"], "passed", "passed"),
+        (["", "", "ok"], "missing", "missing"),
+        (["err", "", "ok"], "missing", "passed"),
+        (["", "err", "err"], "failed", "passed"),
+        (["ok", "ok", ""], "passed", "missing"),
+    ],
+)
+def test_a_test_that_hangs_in_two_of_three_runs_has_no_result(there: list[str], outcome: str, whole: str) -> None:
+    """The last run was all that counted, and nothing told of a hang before it."""
+    runs = [ran(("a", reported), done=bool(reported)) for reported in there]
+    assert verdicts(listed("a"), *runs) == {"a": outcome, results.WHOLE: whole}
+    (item, _) = results.items_of(listed("a"))
+    told = results.verdict_of(item, runs, [{"a": run.journal.tests[0]} for run in runs])
+    assert "the last words" in told.message or outcome == "failed"
+    file = results.verdict_of_file(
+        results.NativeRun(tests=listed("a"), seconds=1.0, done=True, started=1), runs, [[]] * len(runs), started=1
+    )
+    assert "the last words" in file.message
+
+
+@pytest.mark.parametrize(
     ("reported", "here", "there", "outcome"),
     [
         ("err", ["got 3 of 7 in /a/b.tcl:4"], ["got 3 of 7 in /c/b.tcl:5"], "undecided"),

@@ -29,7 +29,7 @@ WHOLE = WHOLE_FILE
 
 TRIES = 3
 NEEDED = 2
-"""A test fails if it fails in two of three runs."""
+"""A test fails if it fails in two of three runs. One that as often leaves no result has none, and so has a file."""
 
 
 class NativeRun(Record, frozen=True):
@@ -139,6 +139,7 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
     tries = tuple(each.get(item.label) for each in found)
     failures = [one for one in tries if one is not None and one.reported in FAILED]
     passed_over = [one for one in tries if one is not None and one.reported in {"skip", "ignore"}]
+    endless = [run for run, one in zip(runs, tries, strict=True) if one is not None and not one.reported]
     deviating = [one for one in failures if not item.leaves_undecided(one.message)]
     needed = min(NEEDED, len(tries))
     if len(deviating) >= needed:
@@ -146,9 +147,12 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
         message = deviating[0].message
     elif len(failures) >= needed:
         outcome, message = "undecided", _why_undecided(item, failures[0])
+    elif endless and len(failures) + len(endless) >= needed:
+        outcome, message = "missing", _why_missing(endless[0])
     elif any(one is not None and one.reported == "ok" for one in tries):
         outcome = "passed"
-        message = f"it failed in 1 of {len(tries)} runs: {failures[0].message}" if failures else ""
+        words = failures[0].message if failures else _why_missing(endless[0]) if endless else ""
+        message = f"it failed in 1 of {len(tries)} runs: {words}" if words else ""
     elif passed_over:
         outcome, message = "skipped", f"upstream passes over it: {passed_over[0].message}"
     elif all(one is None for one in tries) and all(_ran_smoothly(run) for run in runs):
@@ -190,13 +194,15 @@ def verdict_of_file(
         return UpstreamVerdict(outcome="failed", message="\n".join(failures[0]), failures=len(failures))
     if not native.done:
         return UpstreamVerdict(outcome="missing", message="it does not run to its end on this machine")
-    if not runs[-1].journal.done:
-        return UpstreamVerdict(outcome="missing", message=_why_missing(runs[-1]))
+    unfinished = [run for run in runs if not run.journal.done]
+    if not runs[-1].journal.done or len(unfinished) >= NEEDED:
+        return UpstreamVerdict(outcome="missing", message=_why_missing(unfinished[-1]))
     if native.started and not started:
         return UpstreamVerdict(outcome="missing", message="none of its servers ran on the target")
     if not native.tests:
         return UpstreamVerdict(outcome="skipped", message="it has no tests on this machine")
-    return UpstreamVerdict(outcome="passed", message="\n".join(failures[0]) if failures else "", failures=len(failures))
+    told = failures[0] if failures else [_why_missing(run) for run in unfinished]
+    return UpstreamVerdict(outcome="passed", message="\n".join(told), failures=len(failures))
 
 
 def _complaints(run: FileRun, others: Iterable[UpstreamTest]) -> list[str]:
