@@ -36,9 +36,9 @@ def both(guest: Guest, oracle: Guest, cell: CellSpec) -> Iterator[PairedServers]
 
 @pytest.fixture
 def ports(cell: CellSpec) -> Iterator[Ports]:
-    """Ports for servers of this test, by which servers of this machine find each other."""
+    """Ports by which the test's servers find each other on the host."""
     if cell.runner.target.emulator.has_kernel:
-        pytest.skip("servers of this machine and servers in an emulated one cannot find each other by port")
+        pytest.skip("servers on the host and in an emulated machine cannot reach each other by port")
     with Ports() as held:
         yield held
 

@@ -1,6 +1,6 @@
 """What the engine of campaigns costs: `python -m tests.campaign_benchmark [overhead | scale] …`, by hand.
 
-`overhead` runs cells that sleep on 1, 2 and 4 workers of this machine, from the first job's start to the last arrival.
+`overhead` runs cells that sleep on 1, 2 and 4 workers on the host, from the first job's start to the last arrival.
 `scale` runs the campaign's own process and the engine's scheduler against many workers that do nothing, in few
 processes: what remains is the cost of giving a job, and of taking, verifying and storing its result.
 """

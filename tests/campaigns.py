@@ -1,4 +1,4 @@
-"""Campaigns of stand-in jobs: many small cells on workers of this machine."""
+"""Campaigns of stand-in jobs: many small cells on workers on the host."""
 
 from __future__ import annotations
 

@@ -431,7 +431,7 @@ def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_p
     assert len({plain.key, one.key, other.key}) == 3
     assert (plain.tls, one.tls) == (False, True)
     assert "BUILD_TLS=no" in plain.command_line
-    # pkg-config describes this machine's library.
+    # pkg-config describes the host's library.
     assert {"BUILD_TLS=yes", "PKG_CONFIG=false"} <= set(one.command_line)
     wrapper = one.server_binary.read_text("utf-8")
     for word in (str(tmp_path / "include" / "of-the-target"), f"-L{tmp_path / 'openssl'}", "'-Wl,-rpath,$ORIGIN'"):

@@ -408,7 +408,7 @@ class SilentMachine(Machine):
         return True
 
     def start(self, *_: object, **__: object) -> int:
-        """Start a server, whose number a process of this machine happens to have, too."""
+        """Start a server. A process of the host happens to have the same number."""
         return os.getpid()
 
     def refuse_silence(self) -> None:

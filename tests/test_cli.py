@@ -189,7 +189,7 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         ),
         (
             ("port", "--target", "native"),
-            "error: no porting report for native (--target)\n  because: it is this machine",
+            "error: no porting report for native (--target)\n  because: it runs natively",
         ),
         (("port", *TARGET, "--server", "./absent"), "error: not a Redis or Valkey source tree ("),
         (

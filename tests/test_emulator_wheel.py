@@ -159,7 +159,7 @@ def test_only_what_is_compiled_needs_qemus_build_dependencies(package: Path, mon
     assert needed("armv5")
 
 
-@pytest.mark.skipif(platform.machine() == OTHER, reason="it is this machine's kind")
+@pytest.mark.skipif(platform.machine() == OTHER, reason="it is the host's kind")
 def test_emulators_for_another_kind_of_machine_are_no_emulators_of_this_one(tmp_path: Path, package: Path) -> None:
     """Neither those of the cache nor those of an installed wheel serve in their place."""
     assert package.is_dir()
@@ -178,7 +178,7 @@ def test_emulators_for_another_kind_of_machine_are_no_emulators_of_this_one(tmp_
         emulators.prepare(specs)
 
 
-@pytest.mark.skipif(platform.machine() == OTHER, reason="it is this machine's kind")
+@pytest.mark.skipif(platform.machine() == OTHER, reason="it is the host's kind")
 def test_the_other_kind_of_machine_is_known_by_its_cross_compiler() -> None:
     assert cross_host(Catalog(), "") is None
     assert cross_host(Catalog(), platform.machine()) is None

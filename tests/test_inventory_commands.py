@@ -1,4 +1,4 @@
-"""The commands that list what exists, and what this machine lacks: list, plan, doctor, clean."""
+"""The commands that list what exists, and what the host lacks: list, plan, doctor, clean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code of a source's lines; a line counts like a function in records. This machine compiles the sources."""
+"""The code of a source's lines; a line counts like a function in records. The host's compiler compiles the sources."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_the_cells_are_those_that_can_be_made() -> None:
     assert ways["redis-7.0.15", "armv5"] == {"gcc", "clang-musl", "clang-glibc", "gcc-lto"}
     assert ways["valkey-9.1.2", "sparc64"] == {"gcc", "clang-glibc", "gcc-lto"}
     assert ways["redis-8.0.6", "loongarch64"] == {"clang-musl"}
-    # This machine runs the programs of another.
+    # The host runs the programs of another architecture.
     assert ways["redis-8.0.6", "i386"] == {"gcc", "clang-musl", "gcc-lto"}
     assert ways["debian:bookworm/redis-server", "armv5"] == {"shipped"}
     assert ways["debian:bookworm/redis-server", "sparc64"] == set()

@@ -445,7 +445,7 @@ def test_the_runs_own_tree_gets_the_entry_and_a_strangers_run_chooses_no_place(
     code, _, err = plumb(*words)
     assert (code, "--file TREE/.plumbline/known.toml" in err) == (ExitCode.USAGE, True), err
     assert not (tmp_path / "checkout" / IN_TREE).exists()
-    # As a check on this machine does it.
+    # As a check on this host does it.
     conclude(stored_run.read(tree_run.folder), known_file(tmp_path), fakes.quiet(), made_here=True)
     assert Cache.default().root == tmp_path / "cache"
     assert plumb(*words)[0] == 0

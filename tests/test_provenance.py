@@ -76,7 +76,7 @@ def test_a_strangers_is_not_carried_out_unless_it_is_trusted(
     come.write_text(json.dumps(made(options=["--databases", "16"], files={"dump.rdb": ""})), "utf-8")
     code, _, err = plumb("replay", come)
     assert (code, carried_out) == (ExitCode.USAGE, [])
-    assert f"error: no check on this machine made the reproducer ({come})" in err
+    assert f"error: no check on this host made the reproducer ({come})" in err
     asks = "It sends BITOP 1× to redis-3.2.6, started with --databases 16, and the files dump.rdb"
     assert asks in err
     assert "try: if you trust its author: the same command with --trust" in err
@@ -99,7 +99,7 @@ def test_what_a_check_here_made_is_carried_out_and_a_change_to_it_is_not(
     assert plumb("replay", come)[0] == ExitCode.USAGE
     come.write_text(json.dumps(json.loads(sealed), indent=1), "utf-8")
     code, _, err = plumb("replay", come)
-    assert (code, "error: no check on this machine made the reproducer" in err) == (ExitCode.USAGE, True)
+    assert (code, "error: no check on this host made the reproducer" in err) == (ExitCode.USAGE, True)
     assert len(carried_out) == 1
 
 

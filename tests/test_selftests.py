@@ -273,7 +273,7 @@ RUNNING = b"[==========] Running 1 test from 1 test suite.\n"
 @pytest.mark.parametrize(
     ("output", "why"),
     [
-        (b"[==========] Running 0 tests from 0 test suites.\n", "it was not compiled for this machine"),
+        (b"[==========] Running 0 tests from 0 test suites.\n", "the release does not compile it for this target"),
         (
             RUNNING + b"[ RUN      ] S.t\ntest_s.cpp:9: Skipped\nneeds jemalloc\n\n[  SKIPPED ] S.t (0 ms)\n",
             "it skips itself: needs jemalloc",

@@ -137,7 +137,7 @@ def test_links_stay_in_the_root_folder_and_a_merged_usr_has_its_links(tmp_path: 
 
 
 def test_libraries_below_lib_and_usr_lib_are_where_the_loader_looks_first(tmp_path: Path) -> None:
-    """An emulated server of bookworm took this machine's /lib/arm/libssl.so instead of its own below /usr/lib."""
+    """An emulated server of bookworm took the host's /lib/arm/libssl.so instead of its own below /usr/lib."""
     root = tmp_path / "root"
     fakes.write(root / "lib" / "arm" / "libc.so", "")
     (root / "lib" / "arm" / "libc.so.6").symlink_to("libc.so")
@@ -149,12 +149,12 @@ def test_libraries_below_lib_and_usr_lib_are_where_the_loader_looks_first(tmp_pa
     assert sorted(path.name for path in (root / "lib" / "arm").iterdir()) == ["libc.so", "libc.so.6", "libssl.so"]
     assert (root / "lib" / "ld.so").resolve() == (root / "usr/lib/arm/libc.so").resolve()
     assert (root / "usr" / "lib" / "modules").readlink() == Path("arm")
-    # The loader reads no list of this machine's libraries.
+    # The loader reads no list of the host's libraries.
     assert (root / LOADER_CACHE).read_bytes() == b""
 
 
 def whole_root(root: Path) -> Path:
-    """A root folder with a program of this machine, and everything that the program needs. Returns the program."""
+    """A root folder with a host program, and everything that the program needs. Returns the program."""
     program = root / "usr" / "bin" / "redis-server"
     libraries = root / "usr" / "lib" / "x86_64-linux-gnu"
     loader = root / "usr" / "lib64" / "ld-linux-x86-64.so.2"

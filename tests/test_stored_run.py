@@ -52,7 +52,7 @@ def test_judging_runs_no_program_that_a_run_names(plumb: Plumb, run: StoredRun, 
 def test_a_binary_elsewhere_is_not_opened_and_the_report_says_so(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may belong to another user of this machine. A run from another machine is judged, but without names."""
+    """The folder may belong to another user of the host. A run from another host is judged, but without names."""
     run = StoredRun(tmp_path / "run")
     run.canary("armv5")
     monkeypatch.setattr(StoredRun, "binary", lambda _, target: tmp_path / "private" / target / "redis-server")

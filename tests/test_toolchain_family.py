@@ -175,7 +175,7 @@ def test_a_target_for_which_the_distribution_has_no_compiler_has_that_of_its_fam
         "llvm-objdump-19",
         "llvm-ar-19",
     ]
-    assert tools.prefix == "", "lines are found with this machine's addr2line"
+    assert tools.prefix == "", "lines are found with the host's addr2line"
     # With `--toolchain clang-musl` it is the same.
     family = bench.catalog.families["clang-musl"]
     asked = bench.catalog.through(family, tools.compilers, {"loongarch64": tools.libraries})

@@ -571,7 +571,7 @@ def test_a_journal_cut_anywhere_never_shows_a_test_better_than_it_was(stage: Sta
 
 
 def run_natively(cell: CellSpec, name: str) -> dict[str, str]:
-    """What each test of a file does on this machine, according to a check that begins."""
+    """What each test of a file does natively, according to a check that begins."""
     runs = NativeRuns(cell, Stages(cell), oracle=None, private=True, say=lambda _: None, cancelled=threading.Event())
     return {test.name: test.reported for test in runs.of_file(UpstreamFile(name=name, driver="helper")).tests}
 

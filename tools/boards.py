@@ -28,7 +28,7 @@ STORED = ROOT / "docs" / "boards.json"
 RELEASES = ["redis-2.8.17", "redis-3.2.6", "redis-5.0.6", "redis-6.2.14", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"]
 TARGETS = ["armv5", "armv6", "aarch64", "sparc64", ORACLE]
 SHOWN_AS = {ORACLE: "x86-64"}
-"""Target -> its name for readers who do not know Plumbline's: this machine's own is x86-64."""
+"""Target -> its name for readers who do not know Plumbline's targets: the host's is x86-64."""
 KERNEL_TARGETS = ["armv5-kernel", "aarch64-kernel"]
 DASH = "–"
 

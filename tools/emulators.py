@@ -52,7 +52,7 @@ OLDEST_C_LIBRARY = (2, 17)
 def write_wheel(programs: Mapping[str, Path], folder: Path, machine: str = "") -> Path:
     """Pack compiled emulators, by QEMU's name of the emulated processor, into a wheel in a folder. Returns its path.
 
-    `machine`: what runs them; empty: this machine's kind.
+    `machine`: the architecture of the hosts that will run them, as uname(2) names it; empty: this host's.
     """
     machine = machine or platform.machine()
     qemu = pinned_qemu()
@@ -125,7 +125,7 @@ def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def cross_host(catalog: Catalog, machine: str) -> CrossHost | None:
-    """The kind of machine that has this processor; None for that of this machine.
+    """The kind of host that has this processor; None for that of this host.
 
     Raises UsageError for a processor that nothing is compiled for here.
     """

@@ -1,6 +1,6 @@
 """`python -m tools.line_coverage RELEASE`: which lines of a release's src/*.c the suites run, and upstream's own tests.
 
-The release is compiled for this machine with gcov's counters. A server counts when it ends by itself; COVERAGE_TEST,
+The release is compiled for the host with gcov's counters. A server counts when it ends by itself; COVERAGE_TEST,
 which the release has for that purpose, makes its children do so as well. Checks run one after the other: all suites but
 the canary and upstream's tests; the server's self-tests; `heap` with jemalloc; and upstream's tests alone.
 
@@ -94,7 +94,7 @@ def compile_notes(bench: Workbench, tree: SourceTree, target: Target, folder: Pa
 def run_suites(
     bench: Workbench, server: str, suites: list[str], tier: Tier, run: Path, allocator: Allocator = "libc"
 ) -> None:
-    """Run suites on this machine; what they find does not matter here."""
+    """Run suites natively; what they find does not matter here."""
     request = Request(
         plan=make_plan(bench.catalog, targets=[ORACLE], server=server, suites=suites),
         server=server,

@@ -110,7 +110,7 @@ def chosen(bugs: Mapping[str, set[str]], seconds: Mapping[str, float]) -> list[s
 def main(files: tuple[str, ...], names: tuple[str, ...]) -> None:
     """Print the table, and the files that find most for their time."""
     bench = Workbench.default()
-    # Some bugs show on this machine alone.
+    # Some bugs show natively alone.
     emulated = ((bug, [name for name in bug.targets if name != ORACLE]) for bug in campaign.chosen(names))
     planted = [(bug, targets[0]) for bug, targets in emulated if targets]
     bugs: dict[str, set[str]] = defaultdict(set)

@@ -187,7 +187,7 @@ def _collapse(path: str) -> str:
 
 
 def can_name(triple: str, path: str) -> bool:
-    """Whether this machine has a binary and the tool that names its functions."""
+    """Whether the host has a binary and the tool that names its functions."""
     return shutil.which(tool_of(triple)) is not None and Path(path).is_file()
 
 

@@ -1,6 +1,6 @@
 """Compiles the emulator's plugin that records which blocks of a program are executed, and provides their addresses.
 
-The plugin is a program of this machine (toolchains/executed_blocks/blocks.c).
+The plugin runs on the host (toolchains/executed_blocks/blocks.c).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXECUTABLE = 1
 
 
 def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = None) -> Path | None:
-    """The plugin, compiled for this machine (`tools`) against the emulator's own header.
+    """The plugin, compiled for the host (`tools`) against the emulator's own header.
 
     Without a `fetcher`, None if the emulator's source is not there: emulators of a wheel need none, and it is large.
     Raises InfrastructureError when it does not compile.

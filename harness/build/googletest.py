@@ -108,7 +108,7 @@ def failures(lines: list[str]) -> list[str]:
 def why_not_run(lines: list[str]) -> str:
     """Why a program did not run its test; empty when it did."""
     if any(line.startswith("[==========] Running 0 tests ") for line in lines):
-        return "it was not compiled for this machine"
+        return "the release does not compile it for this target"
     at = next((at for at, line in enumerate(lines) if line.startswith("[  SKIPPED ] ")), None)
     if at is None:
         return ""

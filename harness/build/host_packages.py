@@ -1,4 +1,4 @@
-"""Lists the packages that this machine lacks for a selection of targets, and the command that installs them."""
+"""Lists the packages that a selection of targets needs and the host lacks, and the command that installs them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Builds the kernel tier's root file system, an archive of exactly the files that a run needs, and the guest's init.
 
 The archive has the kernel's `newc` format (Linux Documentation/driver-api/early-userspace/buffer-format.rst). It
-contains no times, owners or inode numbers of this machine, so equal contents give identical archives.
+contains no times, owners or inode numbers of the host, so equal contents give identical archives.
 """
 
 from __future__ import annotations

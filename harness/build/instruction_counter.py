@@ -1,6 +1,6 @@
 """Compiles the counter of instructions that the emulator loads, and finds the numbers of a target's system calls.
 
-The counter is a program of this machine (toolchains/instruction_counter/counter.c). The target's own compiler provides
+The counter runs on the host (toolchains/instruction_counter/counter.c). The target's own compiler provides
 the facts about the target, so there is no table of system calls here.
 """
 
@@ -43,7 +43,7 @@ distinguishes its pages from the emulator's own.
 
 
 def compile_counter(cache: Cache, tools: Toolchain, fetcher: Fetcher) -> Path:
-    """The counter, compiled for this machine (`tools`) against the emulator's own header.
+    """The counter, compiled for the host (`tools`) against the emulator's own header.
 
     Raises InfrastructureError when it does not compile.
     """
@@ -60,7 +60,7 @@ def compile_counter(cache: Cache, tools: Toolchain, fetcher: Fetcher) -> Path:
 
 
 def compile_plugin(cache: Cache, tools: Toolchain, header: Path, source: Path, *, title: str, owner: str) -> Path:
-    """A plugin of the emulator, compiled for this machine (`tools`) against the emulator's own header.
+    """A plugin of the emulator, compiled for the host (`tools`) against the emulator's own header.
 
     Raises InfrastructureError, with `title`, when it does not compile.
     """

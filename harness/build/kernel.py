@@ -74,7 +74,7 @@ def needed_packages(spec: KernelSpec) -> list[str]:
 
 
 class Kernels:
-    """Kernels of this machine, built on demand."""
+    """The kernels of the kernel tier, built on demand."""
 
     def __init__(self, cache: Cache, fetcher: Fetcher, progress: Progress) -> None:
         self.cache = cache

@@ -1,4 +1,4 @@
-"""Provides this machine's compilers: missing packages, versions, and wrappers."""
+"""Provides the compilers installed on the host: missing packages, versions, and wrappers."""
 
 from __future__ import annotations
 

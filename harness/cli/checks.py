@@ -351,7 +351,7 @@ def scheduler(file: Path, *, insecure: bool, dashboard: str) -> ExitCode:
     help="Where run folders are written.  [default: the folder for temporary files]",
 )
 def worker(file: Path, *, insecure: bool, cells: int, name: str, scratch: Path | None) -> ExitCode:
-    """Run a cluster's jobs on this machine until stopped.
+    """Run a cluster's jobs on this host until stopped.
 
     The worker waits until its scheduler is available, and reconnects if the connection breaks.
     """

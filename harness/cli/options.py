@@ -109,7 +109,7 @@ offline = click.option(
     "--offline", is_flag=True, help=("Use only the cache; if anything is missing from it, list that and fail.")
 )
 trust = click.option(
-    "--trust", is_flag=True, help="Run a reproducer that was not made on this machine. It runs with your permissions."
+    "--trust", is_flag=True, help="Run a reproducer that was not made on this host. It runs with your permissions."
 )
 run_folder = click.option(
     "--run",
@@ -265,7 +265,7 @@ on = click.option(
     "--on",
     default="",
     metavar="CLUSTER",
-    help="Run the cells on workers: local:N for N workers on this machine, a scheduler's address, or a cluster's file. "
+    help="Run the cells on workers: local:N for N workers on this host, a scheduler's address, or a cluster's file. "
     "With --run FOLDER of an earlier campaign, run only its missing jobs.",
 )
 fail_fast = click.option(

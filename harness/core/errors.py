@@ -4,7 +4,7 @@ PlumblineError                       exit
 ├── UsageError                       4   the command line or a TOML file is wrong
 ├── NothingSelectedError             5   the selection is empty
 ├── InconclusiveError                6   the evidence is damaged or missing: no verdict is possible
-└── InfrastructureError              7   this machine lacks something: a tool, the network, disk space
+└── InfrastructureError              7   the host lacks something: a tool, the network, disk space
 
 An operating system error for lack of a resource counts as the last class (`is_machine_fault`). Any other exception is a
 bug of Plumbline (exit 3). A fault of the server under test is never an error: it is evidence, and judging turns it into
@@ -93,7 +93,7 @@ MACHINE_ERRNOS = frozenset(
         errno.EROFS,
     }
 )
-"""Error numbers (errno(3)) for which this machine is to blame, whatever the request was.
+"""Error numbers (errno(3)) that are the host's fault, whatever the request was.
 
 EAGAIN is not among them, because a slow socket also reports it. Neither are the errors that a server causes when it
 ends: ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT, and ENOENT for its Unix socket.
@@ -120,7 +120,7 @@ _REMEDIES = {
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Whether an exception means that this machine lacks something, and therefore says nothing about a server."""
+    """Whether an exception means that the host lacks something, and therefore says nothing about a server."""
     if isinstance(error, OSError):
         return error.errno in MACHINE_ERRNOS
     # CPython has no exception class for a thread that cannot start.

@@ -11,7 +11,7 @@ import msgspec
 from harness.core.model import ArchivePlace, Record
 
 ORACLE = "native"
-"""The target with which the others are compared: this machine itself."""
+"""The target with which the others are compared: the host itself."""
 
 
 class Endianness(StrEnum):
@@ -41,17 +41,17 @@ class EmulatorSpec(Record, frozen=True):
 
     @property
     def runs_here(self) -> bool:
-        """Whether this machine's processor and kernel run the programs: nothing is emulated or enforced."""
+        """Whether the host's processor and kernel run the programs: nothing is emulated or enforced."""
         return self.kind == "native"
 
     @property
     def has_kernel(self) -> bool:
-        """Whether an emulated computer boots its own Linux: programs have no process and no folder on this machine."""
+        """Whether an emulated computer boots its own Linux: programs have no process and no folder on the host."""
         return self.kind == "system"
 
     @property
     def is_qemu_user(self) -> bool:
-        """Whether QEMU's user-mode emulator runs each program as a process of this machine."""
+        """Whether QEMU's user-mode emulator runs each program as a process of the host."""
         return self.kind == "user"
 
     @property
@@ -247,7 +247,7 @@ class Target(Record, frozen=True):
         return self.host_deadline_seconds(base_seconds) * self.slowdown
 
     def host_deadline_seconds(self, base_seconds: float) -> float:
-        """The deadline of a task of this machine's own programs in a run on the target."""
+        """The deadline, in seconds, of a task that host programs do in a run on the target."""
         return base_seconds * self.timeout_multiplier
 
 
@@ -288,7 +288,7 @@ class Toolchain(Record, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """The prefix of the addr2line that reads its programs: this machine's own if the triple has no tools.
+        """The prefix of the addr2line that reads its programs; empty, for the host's, if the triple has no tools.
 
         That one reads the lines of any machine with the host's byte order. LLVM's mistakes labels for functions.
         """

@@ -79,7 +79,7 @@ def _named(policies: Mapping[str, Policy], name: str, target: Target) -> Policy:
         )
     if target.emulator.has_kernel and not has_switch(target):
         return policies[target.kernel]
-    # Nothing emulates this machine, so no policy changes the behaviour of its hardware and kernel.
+    # The host is not emulated, so no policy changes the behaviour of its hardware and kernel.
     chosen = "signal" if target.emulator.runs_here else policy.effective_policy.get(model(target), name)
     switch = registry.of_isa(target.isa).alignment_switch if target.emulator.has_kernel else None
     return policies[dict(switch.own_names).get(chosen, chosen) if switch is not None else chosen]

@@ -260,7 +260,7 @@ class Evidence:
             if test.outcome != "failed" or test.doubt or self._is_explained(test):
                 continue
             if test.blocked_by in self._deliberate:
-                # The same crash keeps no test from running on this machine.
+                # Natively, this crash keeps no later test from running.
                 self._doubt(f"{test.name}: {test.message} (a test before it crashed {test.blocked_by} on purpose)")
             elif test.blocked:
                 self.unexplained.append(test.message)

@@ -1,4 +1,4 @@
-"""Where a reproducer comes from: a check on this machine, proved by a seal, or another source.
+"""Where a reproducer comes from: a check on this host, proved by a seal, or another source.
 
 A replay sends requests to a server that runs with your rights, and a request can make a server write any file (CONFIG
 SET dir, SAVE) or load a program (MODULE LOAD). Your own checks seal their reproducers with a key in the cache. Any
@@ -79,7 +79,7 @@ def _seal(key: bytes, document: bytes) -> bytes:
 
 
 def seal_all(cache: Cache, folder: Path) -> None:
-    """Seal the reproducers of a run that this command has just made on this machine.
+    """Seal the reproducers of a run that this command has just made on this host.
 
     Without a writable cache there is no key, and so no seal.
     """
@@ -108,14 +108,14 @@ def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, ser
         return read
     if read.launch is not None:
         raise UsageError(
-            "no run on this machine made the reproducer",
+            "no run on this host made the reproducer",
             where=name,
             because=f"it runs a program of the machine that made it: {shlex.join(read.launch.words)}",
             remedy=f"build the program here: plumb exec --target {read.target} -- COMMAND",
         )
     if not trust:
         raise UsageError(
-            "no check on this machine made the reproducer",
+            "no check on this host made the reproducer",
             where=name,
             because=f"the server would execute its commands with your permissions, and may write files. {_asks(read)}",
             remedy="if you trust its author: the same command with --trust",

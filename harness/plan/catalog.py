@@ -137,7 +137,7 @@ class Catalog:
     def through(
         self, family: ToolchainFamily, compilers: str, libraries: Mapping[str, tuple[str, ...]] | None = None
     ) -> Catalog:
-        """The catalog of the targets that a family compiles for, and of this machine, which its own GCC compiles for.
+        """The catalog of the targets that a family compiles for, and of `native`, which the host's GCC compiles for.
 
         `compilers`: the folder of the family's commands. `libraries`: target -> what its programs are linked with.
         """

@@ -39,7 +39,7 @@ class CheckSettings(Record, frozen=True, kw_only=True):
     mixed: bool = False
     """Whether servers of the release's own tests that talk to each other alternate between the plan's targets."""
     target_clients: bool = False
-    """Whether redis-cli and redis-benchmark of the release's own tests are the target's, and not this machine's."""
+    """Whether redis-cli and redis-benchmark in the release's own tests run on the target instead of the host."""
     warnings: CompilerWarnings = "note"
     """How to treat a compiler warning that occurs only on a target."""
     settings: BuildSettings = BuildSettings()

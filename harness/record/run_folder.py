@@ -4,7 +4,7 @@ RUN/run.json                          what was run (harness.record.run_record)
 RUN/tree-known.toml                   the tree's own list of known findings (harness.judge.known)
 RUN/base-known.toml                   the same of the base revision (harness.workflows.premerge)
 RUN/inherited.json                    findings that the base revision also shows (harness.judge.baseline)
-RUN/cost.json                         what the run cost this machine: time, memory (harness.record.run_cost)
+RUN/cost.json                         what the run cost the host: time, memory (harness.record.run_cost)
 RUN/TARGET/SUITE/events.jsonl         what the tests and guests did (harness.record.event_log)
 RUN/TARGET/SUITE/seal.json            length and digest of every file of evidence (harness.record.evidence_seal)
 RUN/TARGET/SUITE/executed.jsonl       what code each test executed, if asked for (harness.record.executed_blocks)
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PEERS = "peers"
 PROBLEM = "problem"
-"""RUN/TARGET/SUITE/problem: why a cell's process gave up, such as what this machine lacks."""
+"""RUN/TARGET/SUITE/problem: why a cell's process gave up: for example, what the host lacks."""
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the evidence of the audit that follows when misaligned accesses ended guests."""
 INPUTS = "inputs"

@@ -34,7 +34,7 @@ UNKNOWN_TOOLS = "unknown"
 """Replaces a prefix of binary tools that could be a path or an option."""
 _PREFIX = re.compile(r"(([a-z0-9_]+-)+linux-[a-z0-9_]+)?")
 """The prefixes of GNU's tools for Linux, as in `arm-linux-gnueabi-addr2line`; empty for the host's own tools.
-A run can only choose among the binary tools in this machine's PATH, and cannot name any other program."""
+A run can only choose among the binary tools in the PATH, and cannot name any other program."""
 _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
 """The folders of the libraries of systems and of cross compilers."""
 
@@ -73,17 +73,17 @@ def remove_ways_out(folder: Path) -> None:
 
 
 class TrustedRun(Record, frozen=True):
-    """A run folder and its record, without the parts that this machine does not trust."""
+    """A run folder and its record, without the parts that the reader does not trust."""
 
     folder: Path
     record: RunRecord
-    """The record without the binaries and tools that this machine must not open."""
+    """The record without the binaries and tools that the reader must not open."""
     claimed: RunRecord
     """The record as in run.json. Only for messages."""
 
 
 def read(folder: Path) -> TrustedRun:
-    """Read a run's record, and replace the binaries and tools in it that are not this machine's own.
+    """Read a run's record, and replace the paths and tools in it that the reader must not open.
 
     Raises the same errors as `run_folder.read_run`, and InconclusiveError for a record that lacks a machine.
     """
@@ -137,7 +137,7 @@ def _opener(guest: Path) -> Callable[[str], str]:
 
 
 def remarks(run: TrustedRun, findings: Sequence[Finding]) -> list[str]:
-    """A sentence for each target whose findings lack names or lines because this machine lacks its binary or tools."""
+    """A sentence for each target whose findings lack names or lines because the host lacks its binary or tools."""
     looked_up = [
         witness.target
         for finding in findings

@@ -23,11 +23,11 @@ class UpstreamSpec(Record, frozen=True):
     source: Path
     """The release's tree."""
     cache: Path
-    """The root of the cache, which stores how each file runs on this machine."""
+    """The root of the cache, which stores how each file runs natively."""
     abilities: Abilities
     """The release's."""
     native_key: str
-    """Identifies the sources of this machine's programs and of the tests."""
+    """Identifies the sources of the native programs and of the tests."""
     files: tuple[str, ...]
     """The test files that may contain requested tests, by upstream's names."""
     left_out: tuple[str, ...]
@@ -36,7 +36,7 @@ class UpstreamSpec(Record, frozen=True):
     programs: Path
     """The target's programs and modules."""
     native: Path
-    """This machine's."""
+    """The native programs and modules."""
     mixed: dict[str, Path] = msgspec.field(default_factory=dict)
     """Peer -> its programs: servers of clusters, sentinels and replication alternate between them and the cell's
     own.

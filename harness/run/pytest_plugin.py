@@ -179,7 +179,7 @@ _REPORTS = pytest.StashKey[list[pytest.TestReport]]()
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep the reports as evidence. A fault of this machine fails no test: it ends the cell."""
+    """Keep the reports as evidence. A fault of the host fails no test: it ends the cell."""
     report = yield
     run = item.config.stash.get(_CELL, None)
     error = call.excinfo.value if call.excinfo is not None else None

@@ -116,13 +116,13 @@ class Guest:
 
     @property
     def pid(self) -> int:
-        """Number of the process on this machine: the emulator's, or for a native build the server's own."""
+        """Process number on the host: the emulator's, or for a native build the server's own."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def host_pid(self) -> int:
-        """Number of the process on this machine that has to get a processor for the server to proceed."""
+        """Number of the host process that must get a processor for the server to proceed."""
         return self.pid
 
     @property

@@ -38,7 +38,7 @@ class CiCacheEntry(Record, frozen=True):
     restore_key: str
     """The prefix of the keys whose entries are a good start if no entry has this key; empty if there is none."""
     paths: list[str]
-    """Absolute, in this machine's cache."""
+    """Absolute paths, in the host's cache."""
 
 
 def ci_cache_entries(
@@ -59,7 +59,7 @@ def ci_cache_entries(
 
 
 def host_release() -> str:
-    """The release of this machine, with whose libraries and compilers entries are made: `debian12-x86_64`."""
+    """The host's distribution and processor, whose libraries and compilers make the entries: `debian12-x86_64`."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -100,12 +100,12 @@ def _pattern(text: str, chance: re.Pattern[str] | None = None) -> str:
 def list_of(cache: Cache, folder: Path, finding: Finding) -> Path:
     """The list of the tree in which a finding was seen.
 
-    Only a run of this machine determines its place: another's must not choose the place of a file. Raises UsageError if
-    it is unknown.
+    Only a run made on this host determines it: a run from elsewhere must not choose where a file is written. Raises
+    UsageError if the list is unknown.
     """
     reproducer = stored_at(folder, finding.replay)
     if reproducer is None or not provenance.is_ours(cache, reproducer.read_bytes()):
-        why = "the run was not made on this machine, so its record must not decide where a file is written"
+        why = "the run was not made on this host, so its record must not decide where a file is written"
         raise UsageError("no list is named", where=str(folder), because=why, remedy=f"--file TREE/{IN_TREE}")
     tree = Path(read_reproducer(str(reproducer)).server)
     if not tree.is_absolute():

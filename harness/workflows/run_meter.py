@@ -1,4 +1,4 @@
-"""Measures what a run costs this machine, from its request to its report, and writes RUN/cost.json.
+"""Measures what a run costs the host, from its request to its report, and writes RUN/cost.json.
 
 Every run is measured: reading the clocks and the memory takes about 0.3 % of a processor. A profile, and the growth of
 the cache, which takes a second or more to measure, are made only on request.

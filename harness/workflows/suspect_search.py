@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 def find_suspects(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = False) -> SuspectList:
     """The ranking for a finding of a run, which is kept in the run's folder as well.
 
-    `trust`: replay a reproducer that no check on this machine made. Raises UsageError for a finding that no ranking can
+    `trust`: replay a reproducer that no check on this host made. Raises UsageError for a finding that no ranking can
     be made for, and InconclusiveError if none came about.
     """
     run = stored_run.read(folder).record

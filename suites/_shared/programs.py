@@ -1,4 +1,4 @@
-"""Runs a program of the release on the target and on this machine, and compares the outputs."""
+"""Runs a program of the release on the target and natively, and compares the outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ADDRESS_OPTIONS = {"-s", "-h", "-p"}
 SECONDS = 30.0
-"""Time limit of a program on this machine."""
+"""Time limit of a program that runs natively."""
 POLL_SECONDS = 0.1
 
 
@@ -61,7 +61,7 @@ class Programs:
         """Run a program on the cell's target, or on another one, with `sent` as its standard input.
 
         The program runs in the test's folder. `meanwhile` is called repeatedly until the program ends. `seconds`: the
-        time limit on this machine, which is longer under emulation. Waits for a busy processor do not count. Raises
+        time limit of a native run, which is longer under emulation. Waits for a busy processor do not count. Raises
         AssertionError if the program does not end in time, if a signal ends it, or at a fault, whose location the
         message names; InfrastructureError if the record of its faults is damaged.
         """
@@ -133,7 +133,7 @@ class Programs:
         shown: Callable[[bytes], bytes] = bytes,
         before: Callable[[], object] = lambda: None,
     ) -> bytes:
-        """The output of a program on the target. Output and exit status must equal those on this machine.
+        """The output of a program on the target. Output and exit status must equal those of a native run.
 
         `shown` removes from the output what differs from run to run. `before` is called before each of the two runs.
         """

@@ -87,7 +87,7 @@ def compare(requests: str, pair: list[Node], target: str) -> None:
 
 @pytest.fixture
 def pair(start_node: Callable[..., Node], cell: CellSpec) -> list[Node]:
-    """The same node on the cell's target and on this machine."""
+    """The same node on the cell's target and as a native build."""
     if cell.version < (3,):
         pytest.skip("clusters came with 3.0")
     return [start_node(), start_node(target=ORACLE)]

@@ -30,7 +30,7 @@ def test_both_ends_of_a_connection_tell_the_same_ports(
     address: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
     if address == "::1" and not _has_it(address):
-        pytest.skip("this machine has no IPv6")
+        pytest.skip("the host has no IPv6")
     guest, port = link.on_a_port(start_guest, ports, "", "--bind", address, "--loglevel", "verbose")
     patience = cell.runner.target.deadline_seconds(TIMEOUT_SECONDS)
     connected = socket.create_connection((address, port), timeout=patience)

@@ -1,4 +1,4 @@
-"""The target loads or refuses files that no current server writes as this machine does, with the same message."""
+"""The target loads or refuses files that no current server writes as the native build does, with the same message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In each of its modes, the client prints and sends the same on the target as on this machine."""
+"""In each of its modes, the client prints and sends the same on the target as natively."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ SINCE = {"-3 --csv": (6,), "-3 --no-raw": (6,), "--quoted-json": (7,)}
 
 @pytest.mark.parametrize("mode", PRINTED)
 def test_replies_are_printed_as_they_were_stored(programs: Programs, oracle: Guest, cell: CellSpec, mode: str) -> None:
-    """The client of this machine may print them wrongly as well."""
+    """The native client may print them wrongly as well, so the replies are compared with what was stored."""
     if cell.version < SINCE.get(mode, ()):
         pytest.skip(f"the client of this release has no {mode}")
     with server.client(oracle) as client:

@@ -1,4 +1,4 @@
-"""The target checks and repairs files as this machine does, and the intact part of each file remains."""
+"""The target checks and repairs files as the native build does, and the intact part of each file remains."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_append_only_file_is_checked_and_repaired(
 
     programs.same("check-aof", f"files/{first}", before=renew)
     programs.same("check-aof", "--fix", f"files/{first}", sent=b"y\n", before=renew)
-    # The last run began with the files that the repair on this machine left; now those that the target left are there.
+    # The last run began with the files that the native repair left; now those that the target left are there.
     assert repaired[3] == (folder / last).read_bytes()
     assert (repaired[3] == files[last]) == (damage == "none")
     assert programs.run("check-aof", f"files/{first}").code == 0

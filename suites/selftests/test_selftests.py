@@ -1,4 +1,4 @@
-"""A release's own self-tests pass on the target as they do on this machine.
+"""A release's own self-tests pass on the target as they do natively.
 
 If the same checks also fail natively, the failure says nothing about the target: the test is skipped and shows the
 output.

@@ -38,7 +38,7 @@ LEAST_SHARE_OF_FEW = 0.01
 
 @pytest.fixture
 def crowded(start_guest: StartGuest) -> Guest:
-    """A server whose threads may outnumber the processors of this machine."""
+    """A server whose threads may outnumber the processors of the host."""
     return start_guest(options=["--io-threads", str(THREADS)])
 
 

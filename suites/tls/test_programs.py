@@ -1,5 +1,5 @@
 """The release's client and benchmark on the target use TLS with a server on the target. The tests check the stored data
-through the server's Unix socket, and compare the output with that on this machine.
+through the server's Unix socket, and compare the output with that of a native run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The release's own tests pass on the target as they do on this machine.
+"""The release's own tests pass on the target as they do natively.
 
-A test that fails in the same words on this machine says nothing about the target: its cell is UNKNOWN.
+A test that fails in the same words natively says nothing about the target: its cell is UNKNOWN.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Listed(Record, frozen=True):
         """Whether the reply to a command must differ on a target; for a development tree, whether it may.
 
         Such a tree has the changes of one release but not yet those of the next, so `since` and `until` do not decide.
-        A native build replies like the target that is named after this machine's processor: `aarch64` on AArch64. A
+        A native build replies like the target that is named after the host's processor: `aarch64` on AArch64. A
         target of the kernel tier replies like the target whose builds it runs.
         """
         names = [*target.aliases, *([target.machine] if target.emulator.runs_here else [])]

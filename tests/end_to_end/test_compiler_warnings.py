@@ -1,4 +1,4 @@
-"""Warnings of real compilers for a tree with planted casts and shifts that are right only on this machine."""
+"""Warnings of real compilers for a tree with planted casts and shifts that are right only on the host."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
         ({"Makefile": BUILDS}, "neither a goal `check` nor a goal `test`"),
         ({"Makefile": BUILDS, "odd.c": "int main(void) { return 0 }\n"}, "does not build for the target"),
         ({"configure": "#!/bin/sh\nexit 1\n"}, "could not be configured"),
-        # A build that runs only programs of this machine proves nothing about the target.
+        # A build that runs only host programs proves nothing about the target.
         ({"Makefile": f"{BUILDS}check:\n\ttrue\n"}, "no program of armv5 ran below it"),
         # Nor does one that the build itself runs.
         ({"Makefile": f"{BUILDS}\t./odd\ncheck:\n\ttrue\n"}, "no program of armv5 ran in its tests"),

@@ -75,5 +75,5 @@ def test_the_tag_is_of_the_c_library_that_the_programs_ask_for(
     (record,) = installed.packages.glob(f"{PACKAGE}-*.dist-info/WHEEL")
     major, minor = c_library(programs.values())
     assert f"Tag: py3-none-manylinux_{major}_{minor}_" in record.read_text("utf-8")
-    # Every later C library has these; the programs were linked with this machine's.
+    # Every later C library has these; the programs were linked with the host's.
     assert c_library([]) < (major, minor)

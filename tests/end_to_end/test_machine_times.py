@@ -57,7 +57,7 @@ def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, res
     )
     files = archive(kernel, target.name, {"/srv/server": build.server_binary})
     if resumed and not kernel.spec.machine.snapshots:
-        pytest.skip("QEMU cannot save this machine")
+        pytest.skip("QEMU cannot save the state of this machine")
     state = snapshot(cache, kernel, files, sockets=tmp_path) if resumed else None
     started = time.monotonic()
     with Machine(

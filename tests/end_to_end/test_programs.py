@@ -725,7 +725,7 @@ int main(int count, char **words)
 
 
 def compiled_here(text: str, into: Path, name: str) -> None:
-    """Compile a program of this machine into a folder."""
+    """Compile a host program into a folder."""
     (into / f"{name}.c").write_text(text, "utf-8")
     process.run_successfully(
         ["gcc", "-O2", "-o", name, f"{name}.c"],
@@ -846,7 +846,7 @@ def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:
     for options in ((), ("--trust",)):
         refused = plumb(tmp_path, "replay", str(path), *options)
         assert refused.returncode == ExitCode.USAGE
-        assert "no run on this machine made the reproducer" in refused.stderr
+        assert "no run on this host made the reproducer" in refused.stderr
 
 
 def test_programs_find_their_loader_and_libraries_in_the_root_that_is_named(tmp_path: Path) -> None:

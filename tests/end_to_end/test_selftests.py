@@ -83,7 +83,7 @@ LAYOUT = "wrong-result-selftests_test_selftests.py_test_selftest_IntsetTest.Test
 
 
 def checked(tree: Path, folder: Path, *part: str) -> dict[str, Any]:
-    """The document of a check of a planted tree: this machine passes, and sparc64 does not."""
+    """The document of a check of a planted tree: the native build passes, and sparc64 does not."""
     words = ("--suite", "selftests", "--target", "sparc64", "--target", "native", "--tier", "full")
     finished = run("check", *words, *part, "--server", tree, "--json", "--run", folder)
     read = document(finished)

@@ -1,4 +1,4 @@
-"""How a server ends when it is told to, and whose end a failed test tells of: on this machine, in seconds."""
+"""How a server ends when it is told to, and whose end a failed test reports: natively, in seconds."""
 
 from __future__ import annotations
 

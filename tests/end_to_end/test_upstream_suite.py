@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 EMULATED = 1.5
-"""How many times this machine's processor time an emulator of SPARC takes for unit/sort, at least: 1.8 to 2.0 were
-measured, most of which is that of the client in Tcl."""
+"""At least how many times the processor time of a native run an emulator of SPARC takes for unit/sort: 1.8 to 2.0 were
+measured. The client in Tcl, which always runs natively, takes most of that time."""
 NO_WORD_BOUNDARY = mutations.Edit(
     file="src/bitops.c", anchor="while((unsigned long)p & 3 && count)", replacement="while (0)"
 )
@@ -116,7 +116,7 @@ def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_fi
 
 
 def test_the_emulators_processor_time_is_counted(tmp_path: Path) -> None:
-    """The same tests take more of it under an emulator than on this machine, whose clients are the same."""
+    """The same tests take more of it under an emulator than natively, although the clients are the same."""
     seconds = {}
     for target in ("sparc64", "native"):
         folder = tmp_path / target

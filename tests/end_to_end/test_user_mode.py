@@ -136,7 +136,7 @@ int main(void)
 
 
 def output_of(target: str, text: str, folder: Path, *words: str, root: Path | None = None) -> str:
-    """A program's output on a target. `root`: a folder with files that this machine lacks, and the target's
+    """A program's output on a target. `root`: a folder with files that the host lacks, and the target's
     libraries.
     """
     source = folder / f"{target}.c"
@@ -192,5 +192,5 @@ def test_a_child_of_a_program_with_threads_starts_threads(target: str, tmp_path:
 
 @pytest.mark.parametrize("target", [machines.beyond("loongarch64")])
 def test_the_counter_of_loongarch_has_the_rate_that_its_cpu_tells(target: str, tmp_path: Path) -> None:
-    # Both clocks are this machine's; the time between the two readings is far below a tenth of half a second.
+    # Both clocks are the host's; the time between the two readings is far below a tenth of half a second.
     assert float(output_of(target, COUNTER, tmp_path)) == pytest.approx(1, rel=0.1)

@@ -1,4 +1,4 @@
-"""What functions of a server are given and return is the same on a strict or big-endian target and on this machine."""
+"""What functions of a server are given and return is the same on a strict or big-endian target and natively."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
  *
  * A hold stops the first thread of the server when it waits for events, so that a client can prepare the next events
  * before the server sees any of them. Without it, the number of clients that one wake-up serves would depend on the
- * speed of this machine, and the count with it.
+ * speed of the host, and the count with it.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,4 @@
-"""Compiles the pinned QEMU with Plumbline's changes, for this machine or for one of another kind."""
+"""Compiles the pinned QEMU with Plumbline's changes, for the host or for another host architecture."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class QemuCompiler:
         *,
         timeout_multiplier: float = 1.0,
     ) -> None:
-        """`host`: what runs the emulators; None: this machine. `timeout_multiplier`: how many times longer than usual a
-        compilation may take.
+        """`host`: the kind of host that will run the emulators; None: this one. `timeout_multiplier`: how many times
+        longer than usual a compilation may take.
         """
         self.cache = cache
         self.fetcher = fetcher

@@ -37,8 +37,8 @@ class Emulators:
         host: CrossHost | None = None,
         timeout_multiplier: float = 1.0,
     ) -> None:
-        """`host`: whose emulators they are; None: this machine's. `timeout_multiplier`: how many times longer than
-        usual a compilation may take.
+        """`host`: the kind of host that will run the emulators; None: this one. `timeout_multiplier`: how many times
+        longer than usual a compilation may take.
         """
         self.cache = cache
         self.progress = progress

@@ -18,9 +18,9 @@ LIBRARIES = "lib"
 def guest_root(cache: Cache, toolchain: Toolchain) -> Path:
     """A folder of links to the cross libraries, at the paths where the guest looks for them.
 
-    Debian's dynamic loaders look in /lib/TRIPLE before /lib. What the root lacks, the emulator takes from this
-    machine. Where this machine has libraries of the target, a program would have its loader from the one and its C
-    library from the other, which differ in private structures: a forked child never left fork().
+    Debian's dynamic loaders look in /lib/TRIPLE before /lib, and the emulator takes files that the root lacks from the
+    host. If the host has libraries of the target installed, a program could load its loader from the root and its C
+    library from the host. The two differ in private structures: a forked child never left fork().
     """
     libraries = {inside: Path(outside) for inside, outside in sorted(toolchain.sysroot.items())}
     names = {inside: _names_in(outside) for inside, outside in libraries.items()}

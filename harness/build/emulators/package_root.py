@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def runner_of(build: Build, runner: Runner) -> Runner:
-    """How to run the programs of a build: a distribution's find their libraries in its root folder.
+    """How to run the programs of a build. Those of a package find their libraries in the package's root folder.
 
-    This machine starts those of its own through their loader, which is told the folders.
+    Natively, the root folder's own dynamic loader starts them, with the folders in `--library-path`.
     """
     root, program = build.root, build.server_binary
     if root is None:

@@ -97,7 +97,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def emulator_digest(self) -> str:
-        """SHA-256 of the user-mode emulator; empty where a real kernel or this machine runs the programs."""
+        """SHA-256 of the user-mode emulator; empty if a real kernel or the host runs the programs."""
         return sha256_of(self.program) if self.program and self.target.emulator.is_qemu_user else ""
 
     @property

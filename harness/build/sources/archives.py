@@ -169,7 +169,7 @@ class Fetcher:
 
 
 def _pypi_index() -> str:
-    """The index that this machine's pip uses, by configuration or by pip's default."""
+    """The package index that pip uses on the host: the configured one, or pip's default."""
     if address := os.environ.get("PIP_INDEX_URL"):
         return address
     configured = process.run(

@@ -1,7 +1,7 @@
-"""Makes unpacked packages a root folder of their own: the guest finds everything there, and nothing of this machine.
+"""Makes a root folder of unpacked packages, in which the guest finds all its files and none of the host's.
 
-What a root lacks, an emulator takes from this machine, and so does a dynamic loader that this machine starts. The
-server would then run with libraries that its users do not have.
+An emulator takes files that the root lacks from the host, and so does a dynamic loader that runs natively. The server
+would then run with libraries that its users do not have.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LOADER_CACHE = Path("etc") / "ld.so.cache"
 def close_root(root: Path) -> None:
     """Make unpacked packages their own root folder, with a merged /usr and with no link that leads out of it.
 
-    Packages may have libraries below /lib and /usr/lib. The loader looks in /lib first, where this machine may have
-    other versions of those below /usr/lib.
+    Packages may have libraries below /lib and /usr/lib. The loader looks in /lib first, where the host may have
+    other versions of the libraries below /usr/lib.
     """
     for name in MERGED:
         _merge(root, name)

@@ -150,7 +150,7 @@ def _is_debian() -> bool:
 
 
 def _debian_archive() -> tuple[str, str]:
-    """Address and keyring of the Debian archive: from this machine's configuration, otherwise from python-apt's."""
+    """Address and keyring of the Debian archive: from the host's configuration, otherwise from python-apt's."""
     result = process.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(SIGNED_BY)"],
         deadline_seconds=60,

@@ -1,7 +1,7 @@
 """Finds the emulators of an installed `plumbline-emulators`, which saves compiling them.
 
 tools.emulators makes that wheel. Its emulators serve only if their key is the one that these sources have: the same
-archive of QEMU, the same changes, the same options. They must be for this machine, have the digest that the wheel
+archive of QEMU, the same changes, the same options. They must be for the host, have the digest that the wheel
 names, and start here. The canaries of a run prove them as they prove compiled ones.
 """
 

@@ -24,7 +24,7 @@ LIBRARIES = "compiler-libraries"
 def provide_family(cache: Cache, fetcher: Fetcher, family: ToolchainFamily, package: CompilerPackage) -> str:
     """The folder of a family's `gcc` and `g++`, whose compiler is fetched if the cache lacks it.
 
-    Raises InfrastructureError if the family has no compiler for this machine, or no registry has it.
+    Raises InfrastructureError if the family has no compiler for the host, or no registry has it.
     """
     compiler = package.hosts.get(platform.machine())
     if compiler is None:

@@ -1,6 +1,6 @@
 """OpenSSL for servers with TLS: the library that Debian compiled for the target's architecture.
 
-Debian's packages of another architecture cannot be installed beside this machine's own without changing its
+Debian's packages of another architecture cannot be installed beside the host's without changing its
 configuration, so they are unpacked into the cache. Debian replaces them as bugs are fixed. Therefore no hash is pinned:
 apt verifies their signatures, and their content is part of the identity of every server that is linked with them.
 """
@@ -42,7 +42,7 @@ class OpenSsl(Record, frozen=True):
 
     @property
     def compiler_flags(self) -> list[str]:
-        """The flags that find the headers, before those that are installed on this machine."""
+        """The flags that make the compiler find these headers before those installed on the host."""
         return [word for folder in self.headers for word in ("-isystem", str(folder))]
 
     @property

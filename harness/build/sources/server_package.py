@@ -112,7 +112,7 @@ class ServerPackages:
 
         Raises UsageError for a target that Debian has no packages for, and for a package without a server;
         PackageUnavailableError if the archive lacks that target's; and InfrastructureError without the network, and for
-        packages that would run with libraries of this machine.
+        packages that would run with libraries of the host.
         """
         package = tree.package
         assert package is not None

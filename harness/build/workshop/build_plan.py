@@ -51,7 +51,7 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> BuildSettings:
-        """What the tree's build for the target adds: nothing for this machine, whose flags are others."""
+        """The settings that the tree's build for the target adds; none for a native build, whose flags differ."""
         return BuildSettings() if self.target.emulator.runs_here else self.tree.settings
 
     @property

@@ -2,8 +2,8 @@
 
 Make goes by times, and a changed file may have an old one. Here contents decide: an object stays if every file of the
 tree that its compiler read has the same content as then, and if nothing else differs. A build restarts after any other
-change: a file that is new, gone or no C source below src, another compiler, flag or package of this machine, a product
-that was altered, a product that is made in an unknown way.
+change: a file that is new, gone or no C source below src, another compiler or flag, another package on the host, a
+product that was altered, or a product that is made in an unknown way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAME = "kept.json"
 PACKAGES = Path("/var/lib/dpkg/status")
 """Its time changes with every package: a header of the C library may have, too."""
 OWN_HEADERS = Path("/usr/local/include")
-"""Headers that no package brought, which this machine's compiler reads before those of packages."""
+"""Headers that no package installed. The host's compiler reads them before those of packages."""
 _COMPILED = re.compile(r"^src/.*\.[ch]$")
 _SOURCES = "src"
 """The folder of the objects that the server's own makefile compiles. The libraries' have their own makefiles."""
@@ -63,7 +63,7 @@ class KeptTree(Record, frozen=True):
 
 
 def machine_state() -> str:
-    """A text that changes whenever a package or a header of this machine does."""
+    """A text that changes whenever a package or a header of the host does."""
     headers = [f"{name} {_state(status)}" for name, _, status in files_below(OWN_HEADERS)]
     try:
         return "\n".join([_state(PACKAGES.stat()), *headers])

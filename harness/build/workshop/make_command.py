@@ -34,7 +34,7 @@ def make_command(plan: BuildPlan, work: Path, goals: Sequence[str], compiler: Pa
         # The build machine is not probed: these settings decide the target's features.
         "USE_SYSTEMD=no",
         f"BUILD_TLS={'yes' if plan.tls else 'no'}",
-        # It would name the libraries that this machine has installed.
+        # pkg-config would name the libraries that are installed on the host.
         *(["PKG_CONFIG=false"] if plan.tls else []),
         # Quiet recipes hide the command that failed.
         "V=1",

@@ -6,7 +6,7 @@ gives it to its targets and toolchains, and whatever waits asks one of them:
 
 Target.deadline_seconds          the start of a server, programs of the target: canaries, units, the server's tools
 Target.whole_deadline_seconds    a reply, the stop of a server, programs on a target's own kernel
-Target.host_deadline_seconds     a cell, Tcl, probes of a server: work of this machine
+Target.host_deadline_seconds     a cell, Tcl, probes of a server: work of the host
 Toolchain.deadline_seconds       compilers and make
 VmImage.deadline_seconds         a machine of the kernel tier itself: its boot, its saved state, the answers of its init
 

@@ -117,9 +117,7 @@ class Settings(Record, frozen=True):
         return all(fnmatch.fnmatchcase(getattr(here, key), getattr(entry, key)) for key in type(self).__struct_fields__)
 
     def _on(self, target: str) -> Settings:
-        """The settings that count on a target. The oracle's compiler, environment and kernel are always this machine's
-        own.
-        """
+        """The settings that apply to a target. The oracle always has the host's compiler, environment and kernel."""
         return Settings(allocator=self.allocator) if target == ORACLE else self
 
 

@@ -23,7 +23,7 @@ class ExecutedTest(Record, frozen=True):
     test: str
     failed: bool
     packed: str
-    """The addresses, in order, as 64-bit numbers of this machine: compressed by zlib, in base 64."""
+    """The addresses, in order, as 64-bit numbers in the host's byte order, compressed by zlib, in base 64."""
 
     @classmethod
     def of(cls, test: str, addresses: Iterable[int], *, failed: bool) -> ExecutedTest:

@@ -71,7 +71,7 @@ def way_to_ask() -> Callable[[End, End], int | None]:
     raise InfrastructureError(
         "the kernel does not report the owner of a connection on loopback",
         because=f"neither sock_diag nor {_TABLE} knows of one that was made just now",
-        remedy="mount /proc; without it any user of this machine could command the servers under test",
+        remedy="mount /proc; without it, any user of this host could send commands to the servers under test",
     )
 
 

@@ -42,7 +42,7 @@ class Recorder:
         """What clients that record by themselves append to: each chunk in one write(2), behind a head
         (self_recording.HEAD)."""
         self.trouble = ""
-        """Why this machine could not accept a client; empty while it can."""
+        """Why the host could not accept a client; empty while it can."""
         self.strangers = 0
         """Rejected connections: other users', and those that closed before the kernel reported their owner."""
         self._upstream = upstream
@@ -88,7 +88,7 @@ class Recorder:
         """A connection to the guest for a client in this process. A guest that is gone has closed it, as the proxy
         does.
 
-        Its operations have the deadline. Raises OSError after `close`, and for a fault of this machine.
+        Its operations have the deadline. Raises OSError after `close`, and if the host lacks a resource.
         """
         if self._closed:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))

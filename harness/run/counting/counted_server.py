@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CALM_HZ, FASTEST_HZ = "1", "500"
 """Runs of the server's timer in a second: while something is counted, and at most (CONFIG_MAX_HZ)."""
 CALM = ("--hz", CALM_HZ)
-"""The timer runs once a second of this machine's time, so that few requests share their wake-up with it."""
+"""The timer runs once a second of the host's time, so that few requests share their wake-up with it."""
 REHASHING = "activerehashing"
 """The option by which the timer moves keys to larger tables, each time for a millisecond of the clock. While requests
 are counted, only they move keys: the timer's share would depend on when it runs, and would not be constant.
@@ -60,12 +60,12 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuestMemory(Record, frozen=True):
-    """Pages in the guest's address space that are in this machine's memory, without the emulator's own."""
+    """Sizes of the pages of the guest's address space that are in memory, without the emulator's own pages."""
 
     resident_bytes: int
     own_bytes: int
     """Those of them that the guest has written to, and therefore shares with no other process. How many processes share
-    the others (PSS) depends on what else runs on this machine.
+    the others (PSS) depends on what else runs on the host.
     """
 
 

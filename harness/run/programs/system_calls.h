@@ -134,7 +134,7 @@ static void put_back(pid_t tid, struct user_regs_struct *now, const struct user_
     write_registers(tid, now);
 }
 #else
-#error "no registers are known of this machine"
+#error "no register layout for this host"
 #endif
 
 #define INTERFACES (sizeof interfaces / sizeof *interfaces)

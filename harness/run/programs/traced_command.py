@@ -66,7 +66,7 @@ class CommandEnd(Record, frozen=True):
 
 
 def prepare_tracing(cache: Cache, tools: Toolchain, runner: Runner, example: Path) -> Tracing:
-    """Compile the tracer for this machine (`tools`). `example`: a program of the target, whose header others share."""
+    """Compile the tracer for the host (`tools`). `example`: a program of the target, whose header others share."""
     header = header_of(example)
     if header is None or runner.program is None:
         raise UsageError(f"no emulator runs programs for {runner.target.name}", where="--target")
@@ -102,7 +102,7 @@ def _compiled(cache: Cache, tools: Toolchain, name: str) -> Path:
 
 
 def check_machine(tracing: Tracing, name: str, program: Path) -> None:
-    """Raise UsageError for a program that neither the target nor this machine runs. `name`: the user's name for it."""
+    """Raise UsageError for a program that neither the target nor the host can run. `name`: the user's name for it."""
     header, own = header_of(program), header_of(Path("/proc/self/exe"))
     if header is not None and header not in tracing.headers and header[1:] != (own or header)[1:]:
         target, expected = tracing.runner.target.name, described_header(tracing.headers[0])

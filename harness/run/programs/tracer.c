@@ -1,6 +1,5 @@
 /*
- * Runs a command of this machine. Every program of the target, wherever the command or its children execute it, runs
- * under the emulator.
+ * Runs a host command. Every target program that the command or its descendants execute runs under the emulator.
  *
  *   tracer PLACE HOME STARTER EMULATOR HEADERS FILE PROGRAM [ARGUMENT …]
  *
@@ -502,7 +501,7 @@ static void give_up(Thread *thread, int error)
     if (!thread->pending)
         return;
     note_of_guest(thread->pending, "refused", "%d\n", error);
-    /* Errors about the arguments and this machine's memory would have stopped the program as well. */
+    /* Errors about the arguments and the host's memory would have stopped the program as well. */
     if (error != E2BIG && error != ENOMEM && error != EAGAIN && !is_repeated(error))
         note(home, "trouble", "%s: the kernel refused its emulator: %s\n", thread->path, strerror(error));
     thread->pending = 0;
@@ -646,7 +645,7 @@ static pid_t start(const char *file, char **command)
         int why = errno;
         kill(child, SIGKILL);
         errno = why;
-        fail("this machine does not let a process be traced, that of", command[0]);
+        fail("this host does not allow a process to be traced:", command[0]);
     }
     add_thread(child);
     if (write(gate[1], &go, 1) != 1)

@@ -239,7 +239,7 @@ class CellServers:
     def doubt(self) -> str:
         """Why a failed test says nothing about the server; empty if it does.
 
-        Either another process ended or stopped the oracle, or this machine could not pass on the requests. Raises
+        Either another process ended or stopped the oracle, or the host could not pass on the requests. Raises
         InfrastructureError if the servers' own machine has ended.
         """
         if self.host is not None:

@@ -3,8 +3,8 @@
 # What an endpoint can do, found out by asking it when the first test needs to know.
 #
 # It owns constraints: their declaration, their probes and the answers so far. It refuses versions and names of servers.
-# Where there is an oracle, a build of the same source for this machine, both are asked: what only the one can do is a
-# fault of the other, and no reason to skip a test.
+# If there is an oracle, a native build of the same source, both are asked: what only one of them can do is a fault of the
+# other, and no reason to skip a test.
 # `command:NAME` needs no declaration; the rest are declared here, where several files ask for them, or in a testsuite.
 
 namespace eval ::endpoint {

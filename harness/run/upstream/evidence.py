@@ -138,7 +138,7 @@ class UpstreamEvidence:
         (launch.folder / ERRORS).unlink(missing_ok=True)
 
     def _new(self) -> Iterator[StartedProcess]:
-        """The processes since the last call. Clients that ran on this machine leave nothing."""
+        """The processes since the last call. Clients that ran natively leave no record."""
         for home in self._homes:
             for launch in read_launches(home):
                 if launch.guest in self._seen or not launch.working_folder.is_relative_to(self._stage):

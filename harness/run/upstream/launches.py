@@ -23,7 +23,7 @@ WORD_LIST = Path(__file__).parents[1] / "word_list.h"
 
 
 def compile_launcher(cache: Cache, tools: Toolchain) -> Path:
-    """The program that stands in for the release's programs, compiled for this machine (`tools`)."""
+    """The program that stands in for the release's programs, compiled for the host (`tools`)."""
     return compiled(
         cache,
         tools,

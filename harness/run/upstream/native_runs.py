@@ -1,4 +1,4 @@
-"""How each file of upstream's tests runs on this machine: the reference, which the cache keeps.
+"""How each file of upstream's tests runs natively: the reference, which the cache keeps.
 
 It shows which tests a file has, and which of them pass here.
 """
@@ -40,7 +40,7 @@ FILES_PER_PROCESSOR = 2
 
 
 class NativeRuns:
-    """The runs on this machine that a cell refers to."""
+    """The native runs that a cell refers to."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class NativeRuns:
 
     def _run(self, file: UpstreamFile, log: Path) -> NativeRun:
         """Run a file, again and with more patience while a test fails; a test that passed once passes."""
-        self._say(f"{file.name} on this machine")
+        self._say(f"{file.name} natively")
         merged: dict[str, UpstreamTest] = {}
         failures: dict[str, list[str]] = {}
         seconds, done, started = 0.0, False, 0
@@ -139,7 +139,7 @@ class NativeRuns:
 
 
 class _NotKeptError(Exception):
-    """A file did not run to its end on this machine, or a test of it did not pass."""
+    """A file did not run to its end natively, or one of its tests did not pass."""
 
     def __init__(self, record: NativeRun) -> None:
         super().__init__()

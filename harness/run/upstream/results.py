@@ -1,4 +1,4 @@
-"""Compares the runs of a file on a target with its run on this machine, test by test.
+"""Compares the runs of a file on a target with its native run, test by test.
 
 Names are matched exactly first. Some tests have random numbers in their names; they are matched by what is left
 without digits. Pure.
@@ -33,7 +33,7 @@ NEEDED = 2
 
 
 class NativeRun(Record, frozen=True):
-    """How a file runs on this machine."""
+    """How a file runs natively."""
 
     tests: list[UpstreamTest]
     seconds: float
@@ -46,7 +46,7 @@ class NativeRun(Record, frozen=True):
 
 
 class Item(Record, frozen=True):
-    """One of a file's tests, as it ran on this machine."""
+    """One of a file's tests, as it ran natively."""
 
     label: str
     """Its name, with a number if the file has several of that name; or WHOLE."""
@@ -185,7 +185,7 @@ def verdict_of_file(
 ) -> UpstreamVerdict:
     """What became of the file itself.
 
-    `strangers`: the tests of each run that this machine's run did not have. `started`: how many programs the runs
+    `strangers`: the tests of each run that the native run did not have. `started`: how many programs the runs
     started on the target.
     """
     complaints = [_complaints(run, others) for run, others in zip(runs, strangers, strict=True)]
@@ -193,14 +193,14 @@ def verdict_of_file(
     if len(failures) >= min(NEEDED, len(runs)):
         return UpstreamVerdict(outcome="failed", message="\n".join(failures[0]), failures=len(failures))
     if not native.done:
-        return UpstreamVerdict(outcome="missing", message="it does not run to its end on this machine")
+        return UpstreamVerdict(outcome="missing", message="it does not run to its end natively")
     unfinished = [run for run in runs if not run.journal.done]
     if not runs[-1].journal.done or len(unfinished) >= NEEDED:
         return UpstreamVerdict(outcome="missing", message=_why_missing(unfinished[-1]))
     if native.started and not started:
         return UpstreamVerdict(outcome="missing", message="none of its servers ran on the target")
     if not native.tests:
-        return UpstreamVerdict(outcome="skipped", message="it has no tests on this machine")
+        return UpstreamVerdict(outcome="skipped", message="it has no tests natively")
     told = failures[0] if failures else [_why_missing(run) for run in unfinished]
     return UpstreamVerdict(outcome="passed", message="\n".join(told), failures=len(failures))
 
@@ -216,7 +216,7 @@ def _why_missing(run: FileRun) -> str:
 
 
 def failing(items: Sequence[Item], run: FileRun) -> set[str]:
-    """The items that failed in one run otherwise than on this machine."""
+    """The items that failed in one run otherwise than natively."""
     found, others = matched(items, run.journal.tests)
     by_label = {item.label: item for item in items}
     failures = {label: test for label, test in found.items() if test.reported in FAILED}

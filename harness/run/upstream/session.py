@@ -1,7 +1,7 @@
 """Runs upstream's tests for one cell, and leaves the evidence.
 
 Files run on the target from the first test that is asked for, several at a time, in their order: most of them wait for
-servers most of the time. If a test fails otherwise than on this machine, its file runs up to three times: a test must
+servers most of the time. If a test fails otherwise than natively, its file runs up to three times: a test must
 fail twice.
 """
 
@@ -39,7 +39,7 @@ STALL_SECONDS = 60.0
 SLOWEST_TIMES = 3
 """A file may stand still this many times longer than its slowest test takes here, times the target's slowdown."""
 LONG_SECONDS = 15.0
-"""A file that takes longer on this machine runs in the tier `thorough`, or when it is named."""
+"""A file that takes longer natively runs in the tier `thorough`, or when it is named."""
 MIXED_FOLDERS = ("cluster/", "sentinel/", "integration/replication", "integration/psync2", "integration/failover")
 """Files whose servers talk to each other."""
 
@@ -86,7 +86,7 @@ class _FileResults(Record, frozen=True):
 
 
 class _FileTests(NamedTuple):
-    """The tests of a file that run, according to its run on this machine."""
+    """The tests of a file that run, according to its native run."""
 
     file: UpstreamFile
     native: NativeRun
@@ -117,8 +117,8 @@ class UpstreamSession:
         self._guest = guest
         self._private = private_network
         self._external = cell.machine is not None
-        """Whether tests run against a server that Plumbline starts: a real kernel's programs are not processes of this
-        machine.
+        """Whether tests run against a server that Plumbline starts: a real kernel's programs are not processes of the
+        host.
         """
         self._stages = Stages(cell)
         self._cancelled = threading.Event()
@@ -158,7 +158,7 @@ class UpstreamSession:
         return found
 
     def _left_out(self, file: UpstreamFile, native: NativeRun) -> UpstreamResult:
-        why = f"its {len(native.tests)} tests take {native.seconds:.0f} s on this machine: --tier thorough"
+        why = f"its {len(native.tests)} tests take {native.seconds:.0f} s natively: --tier thorough"
         name = f"{file.name}{SEPARATOR}{results.WHOLE}"
         event = cell_events.TestEvent(name=name, outcome="skipped", seconds=0.0, upstream=name)
         verdict = results.UpstreamVerdict(outcome="skipped", message=why)
@@ -259,7 +259,7 @@ class UpstreamSession:
         slowest = max((test.seconds for test in native.tests), default=0.0)
         return Pace(
             patience=min(target.deadline_seconds(1.0), target.host_deadline_seconds(MOST_PATIENCE)),
-            # This machine itself has measured the slowest test.
+            # The slowest test was measured on this host.
             stall_seconds=target.deadline_seconds(STALL_SECONDS) + SLOWEST_TIMES * target.slowdown * slowest,
         )
 
@@ -268,7 +268,7 @@ class UpstreamSession:
 
 
 def _labels(file: UpstreamFile, items: list[Item], run: FileRun) -> dict[int, str]:
-    """Place of a test in a run's journal -> its item; for a test that this machine's run did not have: the file's."""
+    """Place of a test in a run's journal -> its item; for a test that the native run did not have: the file's."""
     found, _ = results.matched(items, run.journal.tests)
     labels = {id(test): label for label, test in found.items()}
     return {

@@ -115,7 +115,7 @@ class Stages:
         return [self._cell.folder, *(self._cell.folder / run_folder.PEERS / name for name in self._spec.mixed)]
 
     def native(self) -> contextlib.AbstractContextManager[Stage]:
-        """A stage whose servers are this machine's. They leave their records in it, in `NATIVE_HOME`."""
+        """A stage whose servers run natively. They leave their records in it, in `NATIVE_HOME`."""
         return self._taken("native")
 
     def of_target(self, *, mixed: bool) -> contextlib.AbstractContextManager[Stage]:

@@ -230,7 +230,7 @@ class VmGuest(Guest):
 
     @property
     def _work_folder(self) -> str:
-        return f"/tmp/{self.name}"  # noqa: S108 - a folder of the guest, not of this machine
+        return f"/tmp/{self.name}"  # noqa: S108 - a folder of the guest, not of the host
 
     @property
     def _inside(self) -> str:

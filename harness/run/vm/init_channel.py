@@ -93,7 +93,7 @@ class Channel:
     """A connected channel to a Unix socket or an address.
 
     A thread of its own reads, and passes events to `on_event` before the replies that follow them. `clock`, in seconds,
-    measures the deadlines: it may stand still while the guest waits for a processor of this machine.
+    measures the deadlines: it may stand still while the guest waits for a processor of the host.
     """
 
     def __init__(

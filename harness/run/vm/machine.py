@@ -126,7 +126,7 @@ class Machine:
 
     @property
     def emulator_pid(self) -> int:
-        """Number of the emulator's process on this machine."""
+        """Number of the emulator's process on the host."""
         return self._computer.pid
 
     def alive(self) -> bool:
@@ -195,7 +195,7 @@ class Machine:
         command: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        folder: str = "/tmp",  # noqa: S108 - a folder of the guest, not of this machine
+        folder: str = "/tmp",  # noqa: S108 - a folder of the guest, not of the host
         output: str = "/dev/null",
         traced: bool = True,
         fault_log: Path | None = None,

@@ -85,7 +85,7 @@ class QemuProcess:
 
     @property
     def pid(self) -> int:
-        """Number of the emulator's process on this machine."""
+        """Number of the emulator's process on the host."""
         assert self._process is not None
         return self._process.pid
 

@@ -63,7 +63,7 @@ class Drive:
     ) -> None:
         """`trees`: digest → packed source; `islands`: what jobs learn from each other, where they do.
 
-        `mend` starts processes of this machine again; `watch` is called often.
+        `mend` restarts processes of this host that have ended; `watch` is called often.
         """
         self.folder = folder
         self.cluster = cluster

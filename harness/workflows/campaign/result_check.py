@@ -102,7 +102,7 @@ def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str
 
 
 def _names_functions(stored: TrustedRun) -> bool:
-    """Whether this machine has the binaries of a run and the tools that name their functions."""
+    """Whether the host has the binaries of a run and the tools that name their functions."""
     run = stored.record
     return bool(run.binaries) and all(can_name(run.triples[target], path) for target, path in run.binaries.items())
 

@@ -88,7 +88,7 @@ def prove(
 ) -> tuple[Judgement, ExitCode]:
     """Run the canaries of the selected targets, and judge. Builds the emulators of targets that the user named.
 
-    Raises InfrastructureError if this machine lacks packages, or an emulator does not build.
+    Raises InfrastructureError if the host lacks packages, or an emulator does not build.
     """
     if selection.named:
         diagnosis = host_packages.diagnose(bench.catalog, selection.targets, emulator="pinned")

@@ -59,14 +59,14 @@ _SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".inc"}
 
 
 def portable_targets(catalog: Catalog, names: Sequence[str]) -> list[Target]:
-    """The targets that support a report. Raises UsageError for the kernel tier, and for this machine."""
+    """The targets that support a report. Raises UsageError for the kernel tier, and for native targets."""
     chosen = [catalog.targets[name] for name in catalog.select_targets(names)]
     for target in chosen:
         if not target.emulator.can_audit:
             remedy = (
                 f"--target {target.userland}" if target.userland else "--target required, or one of: plumb list targets"
             )
-            why = "the audit needs user-mode emulation" if target.userland else "it is this machine"
+            why = "the audit needs user-mode emulation" if target.userland else "it runs natively"
             raise UsageError(f"no porting report for {target.name}", where="--target", because=why, remedy=remedy)
     return chosen
 

@@ -41,7 +41,7 @@ def run(
     Unless `all_tests`, those do not run that ended as expected in an earlier run and that no change since can reach. A
     change of more than sources also runs the suites that alone cover files whose code it alters.
     """
-    # The base is another matter: what its tree lacks on this machine says nothing about the change.
+    # The base is another matter: that it does not build on the host says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
     base_code = BaseCode(bench.with_new_stages("base: "), request, premerge.base)
     checkout = Checkout(Path(request.server))

@@ -59,7 +59,7 @@ class UnbuiltTarget(PreparedTarget, frozen=True, kw_only=True):
     complaints: frozenset[str] = frozenset()
     """The errors of compilers and linkers, as harness.analysis.compiler_output.complaints returns them."""
     blameless: bool = False
-    """Whether the target is not at fault: the tree fails in the same way for this machine, or the archive has no
+    """Whether the target is not at fault: the tree fails in the same way natively, or the archive has no
     package for the target.
     """
 
@@ -70,9 +70,9 @@ class PreparedRun(msgspec.Struct, frozen=True, kw_only=True):
     tree: SourceTree
     targets: dict[str, BuiltTarget | UnbuiltTarget]
     native_upstream: Path | None = None
-    """The programs that the release's own tests run on this machine."""
+    """The native programs that the release's own tests run."""
     native_programs: Path | None = None
-    """The folder of the release's programs for this machine."""
+    """The folder of the release's native programs."""
     upstream_files: tuple[str, ...] = ()
     """The release's own test files that may contain requested tests."""
     upstream_left_out: tuple[str, ...] = ()

@@ -49,8 +49,8 @@ def prepare(
     """Fetch a package, unpack it and find out how it is built.
 
     `into`: a new or empty folder; by default PACKAGE-VERSION-TARGET in `here`. Raises UsageError for an unknown package
-    or target, for a folder that is not empty, and for a tree without a known build system; InfrastructureError if this
-    machine lacks a tool or the package.
+    or target, for a folder that is not empty, and for a tree without a known build system; InfrastructureError if the
+    host lacks a tool or the archive lacks the package.
     """
     emulated_target(bench.catalog, target)
     packages = SourcePackages(bench.cache, bench.progress, offline=bench.offline)

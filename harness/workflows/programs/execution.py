@@ -73,7 +73,7 @@ def environment_for(setup: TargetSetup) -> dict[str, str]:
 def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
     """Run the canaries and the command, and judge. The command has the terminal, and the caller's environment.
 
-    Raises UsageError for a command that cannot run, InfrastructureError if this machine lacks something, and
+    Raises UsageError for a command that cannot run, InfrastructureError if the host lacks something, and
     KeyboardInterrupt if Ctrl-C ended the command.
     """
     target = emulated_target(bench.catalog, asked.target)

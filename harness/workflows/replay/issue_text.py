@@ -44,7 +44,7 @@ def issue_text(
     """The text about a finding of a run. It starts servers: to shorten the commands, and to ask releases.
 
     `releases`: names and globs of those to replay the finding on. `trust`: replay a reproducer that no check on this
-    machine made. Raises UsageError for a finding without a stored reproducer, and for a release that does not exist.
+    host made. Raises UsageError for a finding without a stored reproducer, and for a release that does not exist.
     """
     catalog = bench.catalog
     names = select("server", releases, catalog.servers) if releases else []

@@ -98,7 +98,7 @@ class Recurrence(Record, frozen=True):
     reason: str = ""
     """Why the outcome is unknown."""
     machine: bool = False
-    """Whether that is this machine's fault, not the tree's."""
+    """Whether that is the host's fault, not the tree's."""
     differing: str = ""
     """If another request than the finding's is answered differently: the name of its command."""
 
@@ -284,7 +284,7 @@ def _without_numbers(text: str) -> str:
 
 
 def unless_blind(ended: Recurrence, reproducer: Reproducer, why_blind: Callable[[], str]) -> Recurrence:
-    """The same, unless the finding is a record that is gone and this machine would not have seen it.
+    """The same, unless the finding is a record that is gone and the host would not have seen it.
 
     `why_blind` runs a canary, and returns why nothing would be seen; empty if it would.
     """

@@ -20,7 +20,7 @@ class Replay(Record, frozen=True):
     reason: str
     """Why the outcome is unknown; empty where the finding is reproduced or gone."""
     machine: bool
-    """Whether an unknown outcome is this machine's fault, not the tree's."""
+    """Whether an unknown outcome is the host's fault, not the tree's."""
     text: str
     """A description of what happened."""
     differing: str = ""
@@ -35,7 +35,7 @@ SKIP_COMMIT, STOP_BISECTING = 125, 255
 def bisect_exit_code(run: Callable[[], Replay]) -> int:
     """Replay, and return the exit code for `git bisect run`.
 
-    A tree whose outcome is unknown is skipped. A problem of this machine, such as a full disk, stops the bisection,
+    A tree whose outcome is unknown is skipped. A problem of the host, such as a full disk, stops the bisection,
     because it must not be blamed on a commit.
     """
     try:

@@ -45,14 +45,14 @@ class ClusterFile(Record, frozen=True):
 
 
 class Cluster(Record, frozen=True):
-    """A checked ClusterFile, or its equivalent for this machine alone."""
+    """A checked ClusterFile, or its equivalent for this host alone."""
 
     address: str
     keys: Path | None = None
     store: str = ""
     listen: str = ""
     local: int = 0
-    """Number of workers to start on this machine; 0 for a cluster that is already there."""
+    """Number of workers to start on this host; 0 for a cluster that is already there."""
 
     @property
     def host(self) -> str:
@@ -129,7 +129,7 @@ def _checked(cluster: Cluster, *, where: str, insecure: bool) -> Cluster:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host's address. Of names, only `localhost` is believed."""
+    """Whether an address can be reached only from this host. Of names, only `localhost` is believed."""
     if host == "localhost":
         return True
     try:

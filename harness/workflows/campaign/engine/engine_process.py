@@ -111,7 +111,7 @@ async def _worker(settings: EngineSettings) -> None:
         dashboard=False,
         dashboard_address=LOOPBACK_PORT,
         death_timeout=60,
-        # A worker listens where the scheduler can reach it, and on this machine alone if the scheduler is here.
+        # A worker listens where the scheduler can reach it, and on loopback alone if the scheduler is on this host.
         host="127.0.0.1" if cluster.is_loopback(settings.cluster.host) else None,
     )
     task.WorkerSettings.withdrawn_seconds = settings.withdrawn_seconds

@@ -1,4 +1,4 @@
-"""A cluster on this machine alone: a scheduler and workers, each a process that is started again when it ends.
+"""A cluster on this host alone: a scheduler and workers, each a process that is started again when it ends.
 
 They listen on the loopback interface, with keys made for this campaign: other users of the machine can reach the port,
 and anyone who can connect to a scheduler can run programs as its user.

@@ -40,7 +40,7 @@ class TreeCode(NamedTuple):
     not compile are missing.
     """
     native: CodeMap | None
-    """The code of this machine's server; None if it is unreadable, or if the tree does not compile."""
+    """The code of the native build; None if it is unreadable, or if the tree does not compile."""
 
 
 class BaseCode:
@@ -58,7 +58,7 @@ class BaseCode:
 
     @cached_property
     def code(self) -> TreeCode:
-        """The code of the base. Raises InfrastructureError if this machine cannot build."""
+        """The code of the base. Raises InfrastructureError if the host cannot build it."""
         checkout = Checkout(Path(self._request.server))
         with self._bench.cache.work(f"base-code-{checkout.content(self._base)}") as work:
             # The copy has the checkout's name, by which messages and the cache know its builds.
@@ -67,7 +67,7 @@ class BaseCode:
 
 
 def code_of(bench: Workbench, request: Request, tree: SourceTree) -> TreeCode:
-    """The code of a tree's builds for the request's targets and for this machine."""
+    """The code of a tree's builds for the request's targets, and of its native build."""
     targets = [bench.catalog.targets[name] for name in request.plan.targets]
     setups = set_up_targets(bench, targets, flavour=request.emulator)
 
