@@ -158,9 +158,9 @@ class Programs:
                 actual=excerpt(ours, at),
             )
             around = slice(max(0, at - 40), at + 40)
-            message = f"{what} prints {ours[around]!r} at byte {at}, on this machine {theirs[around]!r}"
+            message = f"{what} prints {ours[around]!r} at byte {at}, natively {theirs[around]!r}"
             raise DifferenceError(message, difference)
-        assert own.code == native.code, f"{what} ends with status {own.code}, on this machine {native.code}"
+        assert own.code == native.code, f"{what} ends with status {own.code}, natively {native.code}"
         return own.output
 
     def file(self, name: str, content: bytes) -> Path:
