@@ -45,7 +45,7 @@ def test_the_page_has_a_row_a_target_a_column_a_suite_that_sent_commands_and_the
     page = throughput.render(folder, run_folder.read_run(folder))
     assert "| target | bitops | persistence |" in page
     assert "| `armv5` | 250 (1,000 in 4 s) | 8 (30 in 4 s) |" in page
-    assert "Load average 1.2 before and 2.0 after" in page
+    assert "load average was 1.2 before the run and 2.0 after it" in page
 
 
 def test_a_cell_that_took_no_time_has_no_throughput() -> None:

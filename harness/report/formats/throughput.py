@@ -54,7 +54,7 @@ def render(folder: Path, run: RunRecord) -> str:
     measured = cells(folder, run)
     suites = [name for name in run.suites if any(one.suite == name for one in measured)]
     before, after = run.load
-    options = f"`{run.server}`, {level_text(run.optimisation)}, policy {run.policy}"
+    options = f"compiled with {level_text(run.optimisation)}, under the policy `{run.policy}` with seed {run.seed}"
     rows = []
     for target in run.targets:
         by_suite = {one.suite: one for one in measured if one.target == target}
@@ -62,11 +62,13 @@ def render(folder: Path, run: RunRecord) -> str:
     lines = [
         HEAD,
         "",
-        f"Commands a second, by target and suite: {options}, seed {run.seed}.",
-        f"Load average {before:.1f} before and {after:.1f} after. In brackets: commands, as the guests counted them,",
-        "and the time of the cell, in which the oracle answers too.",
+        f"This page shows how many commands per second each suite executes on each target: `{run.server}`, {options}.",
+        f"The host's load average was {before:.1f} before the run and {after:.1f} after it.",
         "",
-        "Written by `plumb report RUN --format throughput`.",
+        "Each figure is the number of commands that the cell's guests counted, divided by the time that the cell took.",
+        "That time includes the oracle's replies. The brackets contain both numbers.",
+        "",
+        "`plumb report RUN --format throughput` writes this page for a run.",
         "",
         *table(["target", *suites], rows, numbers_from=1),
         "",

@@ -1,7 +1,7 @@
 /*
  * Faults of traced programs. Threads run freely: the kernel stops one only when it is about to deliver a signal. For a
  * synchronous SIGBUS, SIGSEGV, SIGILL or SIGFPE, init then writes the same record as the emulator of the user tier
- * (harness/record/run_folder.py, Fault), so that both have the same readers.
+ * (harness/record/fault_log.py, Fault), so that both have the same readers.
  *
  * Init sends the record as one event frame before the kernel delivers the signal, so it is sent before the program ends.
  *
