@@ -414,7 +414,7 @@ def test_the_tables_have_blanks_dashes_marks_of_age_and_proof() -> None:
     servers = rows(matrix, "servers").splitlines()
     assert "| `armv7` | **FAIL**†, 1 new |  |  | **FAIL**, full |" in servers
     assert "| `sparc64` |  | – |  |  |" in servers
-    assert "2 of the answers are older" in rows(matrix, "state")
+    assert "2 of the answers are from other commits (marked †)." in rows(matrix, "state")
     assert "2 of 341 cells" in rows(matrix, "state")
     every = rows(matrix, "cells")
     assert (
@@ -498,3 +498,13 @@ def test_a_commit_of_documents_makes_no_answer_older(tmp_path: Path) -> None:
     change("harness/a.py", "2")
     assert project.commit(tmp_path) == f"{first}+"
     assert committed() not in {first, f"{first}+"}
+
+
+def test_an_answer_without_a_commit_is_marked_and_counted() -> None:
+    lost = answer(msgspec.structs.replace(ARMV7, way="gcc-lto"), commit="", hours=2)
+    matrix = Matrix(cells=(answer(commit="0123456789ab"), lost))
+    assert (
+        "The newest commit is 0123456789ab; 1 of the answers are from other commits (marked †), "
+        "1 of them from commits that this repository does not contain."
+    ) in rows(matrix, "state")
+    assert "| –† |" in rows(matrix, "cells")

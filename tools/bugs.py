@@ -185,9 +185,10 @@ class StoredAnswer(Record, frozen=True, omit_defaults=True):
     answer: Answer
     reason: str
     """The finding, or why there is no clear answer."""
-    commit: str
-    """The commit of this project that ran the check."""
     date: date
+    commit: str = ""
+    """As `tools.project.commit` returned it when the check ran. Empty if the history does not contain that commit,
+    because its branch was rewritten before it was merged."""
     patch: str = ""
     """The digest of the patch that the release had; empty for the release itself."""
 

@@ -10,13 +10,15 @@ from harness.core.processes import process
 from harness.core.strict_toml import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from harness.core.processes.process import Result
 
 WHAT_ANSWERS = ("harness", "suites", "targets", "toolchains", "ci/known.toml")
 """The files on which an answer depends."""
+ABBREVIATED = 12
+"""Digits of a commit in an answer."""
 
 
 def plumb(
@@ -49,4 +51,17 @@ def commit(root: Path = ROOT) -> str:
             problem="git does not tell the project's commit",
         ).text.strip()
 
-    return git("log", "-1", "--abbrev=12", "--format=%h") + ("+" if git("status", "--porcelain") else "")
+    return git("log", "-1", f"--abbrev={ABBREVIATED}", "--format=%h") + ("+" if git("status", "--porcelain") else "")
+
+
+def lost_commits(commits: Iterable[str], root: Path = ROOT) -> list[str]:
+    """The commits, as `commit` returns them, that the history of HEAD does not contain.
+
+    An answer that names such a commit cannot be traced to the sources that gave it. Every old commit seems lost in a
+    shallow clone. Raises InfrastructureError if git does not list the history.
+    """
+    history = process.run_successfully(
+        ["git", "rev-list", "HEAD"], folder=root, deadline_seconds=60, problem="git does not list the project's history"
+    ).text.split()
+    there = {one[:ABBREVIATED] for one in history}
+    return sorted({one for one in commits if one.removesuffix("+")[:ABBREVIATED] not in there})

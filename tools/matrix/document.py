@@ -130,11 +130,12 @@ class MatrixCell(Record, frozen=True):
 
     question: Question
     verdict: Verdict
-    commit: str
-    """The last commit of this project that changed what an answer depends on."""
     asked: datetime
     seconds: float
     """What its suites took together; without a judgement, what the check took."""
+    commit: str = ""
+    """As `tools.project.commit` returned it when the check ran. Empty if the history does not contain that commit,
+    because its branch was rewritten before it was merged."""
     beside: tuple[str, ...] = ()
     """The other targets of its check. Their servers have exchanged files with this one's."""
     suites: tuple[SuiteTally, ...] = ()
@@ -193,8 +194,9 @@ class Matrix(Record, frozen=True):
 
     @property
     def commit(self) -> str:
-        """The commit of the cell that was asked last; empty without cells."""
-        return max(self.cells, key=lambda one: one.asked).commit if self.cells else ""
+        """The commit of the cell that was asked last among those that name one; empty if none does."""
+        named = sorted((one.asked, one.commit) for one in self.cells if one.commit)
+        return named[-1][1] if named else ""
 
     def with_answers(self, new: Sequence[MatrixCell]) -> Matrix:
         """The same with answers in place of their predecessors, in the order of servers, targets and ways."""

@@ -103,9 +103,12 @@ class _Page:
         asked = [one for one in self.matrix.cells if one.verdict is not Verdict.UNKNOWN]
         quick = {(one.question.server, one.question.way, one.question.target) for one in asked}
         old = sum(bool(self._older(one)) for one in asked)
+        unnamed = sum(not one.commit for one in asked)
         lines = [f"{len(quick)} of {len(every)} cells have a verdict."]
         if asked:
-            lines.append(f"The newest commit is {self.matrix.commit}; {old} of the answers are older (marked {OLDER}).")
+            others = f"{old} of the answers are from other commits (marked {OLDER})"
+            others += f", {unnamed} of them from commits that this repository does not contain" if unnamed else ""
+            lines.append(f"The newest commit is {self.matrix.commit}; {others}.")
         return [" ".join(lines)]
 
     def difference_rows(self) -> list[str]:
@@ -173,7 +176,7 @@ class _Page:
             remark = as_text(
                 textwrap.shorten((cell.reason or worst).replace("\n", "; "), LONGEST_REMARK, placeholder=" …")
             )
-            at = f"{cell.commit}{self._older(cell)}"
+            at = f"{cell.commit or '–'}{self._older(cell)}"
             rows.append(
                 (
                     asked.server,
