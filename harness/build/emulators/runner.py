@@ -61,7 +61,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     ) -> list[str]:
         """The whole command line.
 
-        `coverage`: the file of a `coverage.Edges`. `preload`: a shared object to preload into the program.
+        `coverage`: the file of an `EdgeCoverage`. `preload`: a shared object to preload into the program.
         `fatal_faults`: a file for the instructions whose misaligned access programs died of. One that faults again ends
         its program at once, after the log has it. The programs add to the file. `no_crash_maps`: a crash handler finds
         /proc/self/maps empty, if the faults are recorded. `plugin`: what the emulator loads.
