@@ -1,7 +1,7 @@
 """Judges a stored run again, from its records alone.
 
-A run of today needs no catalogue, so that the checkout's policies, targets and servers may have changed since. A run of
-format 2 recorded neither policies nor the source of its server: this module takes them from the catalogue.
+A run in the current format needs no catalogue, so the checkout's policies, targets and servers may have changed since.
+A run of format 2 recorded neither policies nor the source of its server: this module takes them from the catalogue.
 """
 
 from __future__ import annotations

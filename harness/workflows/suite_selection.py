@@ -29,7 +29,7 @@ class IgnoredPath(Record, frozen=True):
     """Globs of paths in the server's tree, where a star also matches slashes."""
     why: str
     allocators: list[Allocator] = msgspec.field(default_factory=list)
-    """The allocators with which they are checked nevertheless."""
+    """The allocators with which suites do check them."""
 
 
 class IgnoredPathTable(Record, frozen=True):

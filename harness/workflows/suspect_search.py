@@ -1,9 +1,9 @@
 """Searches for the functions behind a wrong result, and stores their ranking in the run folder.
 
-The finding's suite runs once more on a target that shows it, with its servers under the emulator's plugin that notes
-executed blocks: its tests are the first runs that are compared. A test judges by the oracle or by its own model, so
-that this works for what the target and the native build have alike. If the finding's commands alone show it, their
-neighbours provide more runs.
+The finding's suite runs once more on a target that shows it. Its servers run under the emulator's plugin that records
+executed blocks. Its tests are the first runs that are compared. Tests judge by the oracle or by their own model, so the
+search also works for bugs that the native build has. If the finding's commands alone show it, their neighbours provide
+more runs.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
 
 def find_suspects(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = False) -> SuspectList:
-    """The ranking for a finding of a run, which is kept in the run's folder as well.
+    """Rank the suspects of a finding of a run. The ranking is also stored in the run's folder.
 
-    `trust`: replay a reproducer that no check on this host made. Raises UsageError for a finding that no ranking can
-    be made for, and InconclusiveError if none came about.
+    `trust`: replay a reproducer that no check on this host made. Raises UsageError for a finding that cannot be ranked,
+    and InconclusiveError if the runs gave no ranking.
     """
     run = stored_run.read(folder).record
     _refuse(finding, run)
@@ -76,10 +76,10 @@ def find_suspects(bench: Workbench, folder: Path, finding: Finding, *, trust: bo
 
 
 def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = False) -> SuspectList:
-    """The ranking of a finding with the comparison of its values, which is kept in the run's folder as well.
+    """Rank the suspects of a finding, and compare their values.
 
-    `trust`: as for `find_suspects`. Raises UsageError for a finding that is refused there, too, or has no commands, and
-    InconclusiveError if all values are equal.
+    The result is also stored in the run's folder. `trust`: as for `find_suspects`. Raises UsageError for a finding that
+    `find_suspects` refuses or that has no commands, and InconclusiveError if all values are equal.
     """
     _refuse(finding, stored_run.read(folder).record)
     path = stored_at(folder, finding.replay)
@@ -123,7 +123,7 @@ def _refuse(finding: Finding, run: RunRecord) -> None:
 
 
 def _target(bench: Workbench, run: RunRecord, finding: Finding, reproducer: Reproducer | None) -> str:
-    """A target that shows the finding and whose emulator notes blocks. Raises UsageError without one."""
+    """A target that shows the finding and whose emulator can record blocks. Raises UsageError if there is none."""
     shown = [*([reproducer.target] if reproducer else []), *finding.targets]
     able = [name for name in shown if name in finding.targets and _notes(bench, name)]
     if not able:
@@ -145,24 +145,24 @@ def _notes(bench: Workbench, name: str) -> bool:
 
 
 OPEN_ENDED_SECONDS = 30.0
-"""How long an open-ended suite runs once more."""
+"""How long an open-ended suite runs."""
 IDLE_SECONDS = 6.0
-"""The server does some things once in five seconds."""
+"""How long an idle server is recorded: some of its tasks run only every five seconds."""
 OTHERS, OTHERS_SECONDS = 40, 15.0
-"""How many tests of other files run at most, of those that failed and of those that passed, and the time that they took
-in the run, without the plugin.
+"""How many tests of other files run at most with either outcome, failed and passed; and how long each of these groups
+may have taken in the run, without the plugin.
 """
 
 
 def _first(tests: Sequence[TestEvent], outcome: str) -> list[str]:
-    """The first tests that ended so, as many as count for other tests."""
+    """The first tests with this outcome, within OTHERS and OTHERS_SECONDS."""
     such = [test for test in tests if test.outcome == outcome]
     spent = itertools.accumulate(test.seconds for test in such)
     return [test.name for test, until in zip(such, spent, strict=True) if until < OTHERS_SECONDS][:OTHERS]
 
 
 def _is_named(test: str, names: Iterable[str]) -> bool:
-    """Whether names have a test, or one of its cases."""
+    """Whether the names contain a test, or one of its parametrised cases."""
     return any(name == test or name.startswith(f"{test}[") for name in names)
 
 
@@ -178,7 +178,7 @@ class _Search:
         self.tree: SourceTree = self.bench.open_server(run.server, run.settings, packages=True)
 
     def ranking(self, reproducer: Reproducer | None) -> SuspectList:
-        """The ranking, from the suite's tests and, where there is a reproducer, from its commands."""
+        """The ranking, from the suite's tests and, if there is a reproducer, from its commands."""
         runs, why = self._tests()
         if reproducer is not None and reproducer.target == self.target:
             streams, why_none = covered_streams(self.bench, reproducer)
@@ -215,7 +215,9 @@ class _Search:
         return {file: dependent_lines(path.read_bytes()) for file, path in paths.items() if path.is_file()}
 
     def _idle(self, setup: TargetSetup, build: Build) -> frozenset[int]:
-        """The blocks of a server that starts and serves no client. They demote code that merely takes time."""
+        """The blocks that a server executes without any client. They lower the rank of code that merely runs
+        periodically.
+        """
         program = build.server_binary
         code = code_of(program, setup.target.emulator.qemu)
         with tempfile.TemporaryDirectory(prefix="plumbline-idle-") as name:
@@ -259,8 +261,8 @@ class _Search:
         return runs, f"{', '.join(sorted(shown))} {unknown if again else 'did not fail again'}"
 
     def _chosen(self, witness: Witness) -> list[str]:
-        """The tests to run: those of the finding's file, and some others of the suite: those that failed as well, for
-        more runs that may show the finding, and some that passed, for code that many execute.
+        """The tests to run: those of the finding's file, and some others of the suite. Of these, the ones that also
+        failed may show the finding, and some that passed show which code many tests execute.
         """
         file = f"{witness.test.partition('::')[0]}::"
         events = event_log.read_events(self.folder / self.target / witness.suite / event_log.NAME)

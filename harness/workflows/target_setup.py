@@ -1,7 +1,7 @@
 """Sets a target up: its emulator, how to run programs under a policy, its builds, and the machine of the kernel tier.
 
 Every workflow that compiles for a target or runs something on it does so through `set_up_targets`. The emulator is
-ready when that returns. Every other part is made, or taken from the cache, when a workflow calls for it.
+ready when that function returns. Every other part is made, or taken from the cache, when a workflow requests it.
 """
 
 from __future__ import annotations
@@ -231,14 +231,16 @@ def oracle_setup(bench: Workbench) -> TargetSetup:
 
 
 def counter_for(bench: Workbench, setup: TargetSetup) -> Counter:
-    """The emulator's counter for a target. Raises InfrastructureError if it cannot be had."""
+    """The emulator's counter for a target. Raises InfrastructureError if it cannot be compiled."""
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     program = compile_counter(bench.cache, here, bench.fetcher)
     return Counter(program=program, numbers=call_numbers(bench.cache, setup.target, setup.toolchain))
 
 
 def blocks_plugin(bench: Workbench) -> Path:
-    """The plugin with which the emulator records executed blocks. Raises InfrastructureError if it cannot be had."""
+    """The plugin with which the emulator records executed blocks. Raises InfrastructureError if it cannot be
+    compiled.
+    """
     here = bench.catalog.toolchain_of(bench.catalog.targets[ORACLE])
     plugin = compile_blocks(bench.cache, here, bench.fetcher)
     assert plugin is not None, "its source was fetched"
@@ -254,7 +256,7 @@ def kernel_target(catalog: Catalog, name: str) -> Target:
 
 
 def emulated_target(catalog: Catalog, name: str) -> Target:
-    """The one target of that name whose programs are processes here. Raises UsageError for any other."""
+    """A target by name, whose programs are processes of the host. Raises UsageError for any other."""
     target = catalog.targets.get(name)
     possible = [each.name for each in catalog.targets.values() if each.emulator.is_qemu_user]
     if target is None or not target.emulator.is_qemu_user:

@@ -69,7 +69,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
     def with_toolchain(self, name: str) -> Workbench:
         """The same workbench with a family's toolchains instead of the targets' own. Fetches the family's compiler.
 
-        Raises UsageError for a name that is none, and InfrastructureError if the compiler cannot be had.
+        Raises UsageError for an unknown name, and InfrastructureError if the compiler is not available.
         """
         if name == DEFAULT_FAMILY:
             return self
@@ -84,9 +84,10 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, catalog=self.catalog.through(family, compilers, libraries))
 
     def toolchain_of(self, target: Target) -> Toolchain:
-        """How to compile for a target. Fetches the compiler where it is a family's.
+        """How to compile for a target.
 
-        Raises UsageError for a family that is none, and InfrastructureError if the compiler cannot be had.
+        Fetches the compiler if it belongs to a family. Raises UsageError for an unknown family, and InfrastructureError
+        if the compiler is not available.
         """
         tools = self.catalog.toolchain_of(target)
         if not tools.family or tools.compilers:
@@ -101,10 +102,11 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         return provide_family(self.cache, self.fetcher, family, self.catalog.compilers[family.compiler])
 
     def _libraries(self, family: ToolchainFamily, target: Target, tools: Toolchain) -> tuple[str, ...]:
-        """The functions that a family's compiler and C library lack for a target, compiled by it.
+        """Replacements for functions that a family's compiler and C library lack on a target, compiled by that
+        compiler.
 
-        The family's sources are in every program, in place of the C library's functions of these names. From a target's
-        own sources, a program takes the functions that it lacks.
+        The family's sources are linked into every program and replace the C library's functions of the same names. Of a
+        target's sources, a program links only the functions that it lacks.
         """
 
         def compiled_object(source: str) -> Path:
@@ -135,7 +137,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(tree, settings=settings) if settings else tree
 
     def refuse_damage(self, *, read_again: bool = False) -> None:
-        """Raise InfrastructureError if a program that ran is not the one that was built: it proves nothing."""
+        """Raise InfrastructureError if a program that ran is not the one that was built: its run proves nothing."""
         if damaged := self.cache.damage(read_again=read_again):
             raise InfrastructureError(
                 "the cache was damaged while the run used it",

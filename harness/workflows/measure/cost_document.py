@@ -1,4 +1,5 @@
-"""The document of `plumb measure`: what servers cost in workloads, and how two of them differ. Records only.
+"""The document of `plumb measure`: what servers cost in workloads, and how two servers differ. It contains only data
+types.
 
 A figure is the median of its rounds, each with its own server. Its spread is the difference between the largest and the
 smallest round.
@@ -30,12 +31,14 @@ class Figure(Record, frozen=True):
 
     @property
     def spread(self) -> float:
-        """The difference between the largest and the smallest round, as a share of the median; 0 for nothing."""
+        """The difference between the largest and the smallest round, as a share of the median; 0 for a median of 0."""
         return (self.most - self.least) / abs(self.value) if self.value else 0.0
 
 
 class ServerCost(Record, frozen=True):
-    """What one server costs on one target in one workload. Figures are for one request, if nothing else is said."""
+    """What one server costs on one target in one workload. Figures are for one request unless the field says
+    otherwise.
+    """
 
     server: str
     target: str
@@ -44,29 +47,29 @@ class ServerCost(Record, frozen=True):
     """Identity of the binary."""
     rounds: int
     instructions: Figure
-    """Of the server's first thread, which serves requests; without the kernel's."""
+    """Instructions of the server's first thread, which serves requests; without the kernel's."""
     percentiles: dict[str, float]
     """`p50`, `p95` and `p99` of the instructions of single requests, all rounds together; empty if several requests
     share a wake-up.
     """
     other_instructions: Figure
-    """Of the server's other threads."""
+    """Instructions of the server's other threads."""
     child_instructions: Figure
-    """Of the child that saves, whole; 0 without one."""
+    """Instructions of the child that saves, in all; 0 without a child."""
     child_written_bytes: Figure
     """Whole."""
     copied_bytes: Figure
     """Bytes that the kernel copied because the server or the child wrote to them while both lived; whole."""
     kernel_calls: Figure
     allocations: Figure
-    """Calls of malloc and its kin by the first thread."""
+    """Calls of malloc, calloc, realloc and the like by the first thread."""
     file_writes: Figure
     """Calls that write to a file."""
     written_bytes: Figure
     syncs: Figure
     """fsync and the like by the first thread."""
     growth_bytes: Figure
-    """Of used_memory."""
+    """Growth of INFO's used_memory; bytes."""
     used_memory: Figure
     """INFO's used_memory after the last request; bytes."""
     resident_bytes: Figure
@@ -74,7 +77,7 @@ class ServerCost(Record, frozen=True):
     own_bytes: Figure
     """Those of them that the server has written to, and therefore shares with no other process."""
     functions: dict[str, float]
-    """Function -> instructions of a request, of the first thread, in the median of the rounds."""
+    """Function -> instructions of the first thread for a request: the median of the rounds."""
 
 
 class NoFigure(Record, frozen=True):
@@ -85,7 +88,7 @@ class NoFigure(Record, frozen=True):
     workload: str
     reason: str
     inapplicable: bool = False
-    """Whether the release simply lacks a command, or the tier a way to send the workload, which is not a fault."""
+    """Whether the reason is no fault: the release lacks a command, or the tier cannot send the workload."""
 
 
 class KernelCost(Record, frozen=True):
@@ -95,18 +98,18 @@ class KernelCost(Record, frozen=True):
     target: str
     workload: str
     instructions: Figure
-    """Of all the server's threads for one request, with the kernel's for them."""
+    """Instructions of all the server's threads for one request, including the kernel's."""
     latencies: dict[str, float] = msgspec.field(default_factory=dict)
-    """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark tells
-    them: with its own instructions, and those for all connections before. Without those that do not repeat; empty if
-    another program sends.
+    """`p50`, `p95` and `p99` of the machine's instructions between a request and its reply, as redis-benchmark reports
+    them. They include its own instructions, and those for the connections that were served earlier. A percentile that
+    does not repeat is missing; empty if another program sends.
     """
     sent_by: str = ""
     """The program inside the machine: `benchmark` or `cli`, of the release itself. A server distinguishes them, so only
     figures of the same program are comparable.
     """
     child_instructions: Figure | None = None
-    """Of the child that saves, whole, with the kernel's."""
+    """Instructions of the child that saves, in all, including the kernel's."""
     copied_bytes: Figure | None = None
     """Bytes that the kernel copied because the server or the child wrote to them, as the server found out; whole."""
     used_memory: Figure | None = None
@@ -161,9 +164,9 @@ class Measurement(Record, frozen=True):
 
 
 def join(parts: Sequence[Measurement], *, limit: float) -> Measurement:
-    """The measurement whose parts others made, each of one target and some workloads, in the order of the parts.
+    """Join the parts of a measurement, each of one target and some workloads.
 
-    Its rows are in the order in which one machine measures them: by target, server and workload.
+    The rows are in the order in which one machine would measure them: by target, server and workload.
     """
     first = parts[0]
     servers = [*first.servers, first.against]

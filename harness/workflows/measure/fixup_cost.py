@@ -33,7 +33,7 @@ class AccessCost(Record, frozen=True):
     offset: int
     """The misaligned address, in bytes past a 16-byte boundary."""
     repairer: Repairer
-    """Who performs the misaligned access."""
+    """What performs the misaligned access."""
     aligned: int
     """The access at the boundary, and the plain instruction that moves its other side."""
     copied: int
@@ -72,7 +72,7 @@ class ServerFixupCost(Record, frozen=True):
     counted_on: str
     """The target whose kernel counted. If this target's kernel does not count, another one with the same binary."""
     tax: int | None = None
-    """Instructions of these fixups: the number of each class times the mean cost of a fixup of the class."""
+    """Instructions that these fixups take: for each class, their number times the mean cost of a fixup."""
 
     @property
     def share(self) -> float:
@@ -136,7 +136,9 @@ def repaired(before: Counters, after: Counters) -> dict[str, int]:
 
 
 def taxed(row: ServerFixupCost, rows: Sequence[ServerFixupCost], costs: Sequence[AccessCost]) -> ServerFixupCost:
-    """The row with its tax, from the count of the same binary on another target where its own kernel does not count."""
+    """The row with its tax. If the target's kernel does not count fixups, the count comes from another target that runs
+    the same binary.
+    """
     if row.fixups is None:
         for lender in rows:
             if lender.fixups is not None and (lender.build, lender.workload) == (row.build, row.workload):

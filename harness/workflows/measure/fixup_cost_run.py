@@ -79,9 +79,9 @@ class FixupCostMeasurement:
         self.optimisation = optimisation
 
     def measure(self, targets: Sequence[str], servers: Sequence[str]) -> FixupCost:
-        """Each target's accesses; then the servers, on the targets whose kernel repairs an access.
+        """Measure each target's accesses; then the servers, on the targets whose kernel repairs an access.
 
-        Raises UsageError for a target without a kernel, InfrastructureError if a machine does not obey.
+        Raises UsageError for a target without its own kernel, and InfrastructureError if a machine fails.
         """
         chosen = [kernel_target(self.bench.catalog, name) for name in targets]
         setups = set_up_targets(self.bench, chosen).values()

@@ -63,7 +63,7 @@ def kernel_costs(
     allocator: Allocator,
     missing: list[NoFigure],
 ) -> dict[str, KernelCost]:
-    """Workload -> cost of a tree, which is shown by `name`. What has none is added to `missing`.
+    """Workload -> cost of a tree, which reports call `name`. Workloads without a figure are added to `missing`.
 
     Raises BuildFailedError if the tree does not compile, InfrastructureError if the machine does not boot.
     """

@@ -1,7 +1,8 @@
 """Sends a workload to a server of the kernel tier from inside its machine, over the loopback, and counts.
 
 Two programs send, both of the release itself. redis-benchmark draws keys, and has pipelines and many connections.
-redis-cli sends any commands, one at a time. They are not alike to a server, so figures of one compare with one another.
+redis-cli sends any commands, one at a time. A server treats them differently, so only figures of the same program are
+comparable.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 MOST_REQUESTS = 2000
 """Requests that are counted: the machine is some twenty times slower than the user-mode emulator."""
 INSTRUCTIONS_OF_MS = 1e6
-"""Of a millisecond of the machine's time, in which an instruction takes a nanosecond."""
+"""Instructions in a millisecond of the machine's time: each takes a nanosecond."""
 LARGEST_VALUE_BYTES = 32 * 1024
 """redis-benchmark takes a value from its command line, which the control channel carries in one piece."""
 BENCHMARK, CLI = "/srv/benchmark", "/srv/cli"
@@ -140,7 +141,8 @@ class InsideLoad:
         self._requests = requests
 
     def cost(self) -> RequestCost:
-        """What so many more requests take: a program's own questions and its connecting do not count.
+        """The cost of a request, from the difference between two numbers of requests: a program's own start and
+        connection do not count.
 
         Raises InconclusiveError, InfrastructureError, and hiredis.ReplyError for an error reply to the first request.
         """
@@ -162,7 +164,7 @@ class InsideLoad:
         return RequestCost((many - few) / more, latencies_in(output) if sender == "benchmark" else {}, sender)
 
     def _send(self, sender: Sender, number: int) -> str:
-        """What the program prints that sends so many requests. Raises InconclusiveError for an error reply."""
+        """Send this many requests, and return the program's output. Raises InconclusiveError for an error reply."""
         target = self.guest.runner.target
         if sender == "benchmark":
             return run_inside(self.machine, target, benchmark_words(self.workload, self.guest.port, number))

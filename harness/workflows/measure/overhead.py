@@ -19,7 +19,7 @@ UNCHECKED, ENFORCED, AUDITED = "unchecked", "signal", "audit"
 
 
 COVERED = "coverage"
-"""Not a policy: `signal` with coverage, where the guest reports the edges of its code that it takes."""
+"""Not a policy: `signal` with coverage, that is, the emulator records the edges that the guest takes."""
 
 
 GOALS = {ENFORCED: 0.95, AUDITED: 0.80, COVERED: 0.70}

@@ -203,10 +203,10 @@ def _batch(workload: str, size: int) -> bytes:
 
 
 def _throughput(guests: Mapping[str, Guest], batch: bytes, size: int, count: int) -> dict[str, float]:
-    """Policy -> requests per second of the emulator's processor time, of the given number of requests to each guest, in
-    turn.
+    """Policy -> requests per second of the emulator's processor time, for this many requests to each guest, in turn.
 
-    Elapsed seconds would include the client's and, for a single request, the kernel's, which wakes the two in turn.
+    Elapsed time would include the client's work and, for single requests, the time in which the kernel wakes client and
+    guest alternately.
     """
     ran = dict.fromkeys(guests, 0.0)
     with contextlib.ExitStack() as stack:

@@ -55,7 +55,7 @@ def server_cost(
     target: str,
     build: str,
 ) -> ServerCost:
-    """The cost that some rounds come to.
+    """The cost according to some rounds.
 
     Raises InconclusiveError for a count or memory that does not repeat within the workload's spread, and for memory
     that grows where the workload says that it must not.
@@ -126,7 +126,7 @@ def _refuse_scattered(workload: BenchWorkload, found: Figure, limit: float, coun
 
 
 def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, server: str, target: str) -> KernelCost:
-    """The cost that some rounds come to. Raises InconclusiveError for a count that does not repeat."""
+    """The cost according to some rounds. Raises InconclusiveError for a count that does not repeat."""
 
     def whole(of: Callable[[KernelRound], float | None]) -> Figure | None:
         values = [value for one in rounds if (value := of(one)) is not None]
@@ -157,7 +157,7 @@ def kernel_cost(workload: BenchWorkload, rounds: Sequence[KernelRound], *, serve
 def no_figure(
     workload: BenchWorkload, error: Exception, *, server: str, target: str, inapplicable: bool = False
 ) -> NoFigure:
-    """What stands for a cost, where an error says why there is none."""
+    """The entry that replaces a cost, with the reason from an error."""
     reason = f"{error.what}: {error.because}" if isinstance(error, PlumblineError) else str(error)
     return NoFigure(server=server, target=target, workload=workload.name, reason=reason, inapplicable=inapplicable)
 

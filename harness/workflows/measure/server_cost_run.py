@@ -90,7 +90,7 @@ def countable_target(catalog: Catalog, name: str) -> Target:
 
 
 def measure(bench: Workbench, request: CostRequest) -> Measurement:
-    """All figures of a request, and what has none.
+    """All figures of a request, and the reasons for those that are missing.
 
     Raises UsageError for an unknown server, and for an allocator that a target does not support; InfrastructureError if
     the counter cannot be had.
@@ -146,7 +146,9 @@ def _compared(found: Sequence[Mapping[str, AnyCost]], limit: float) -> list[Cost
 def _kernel_costs(
     setup: TargetSetup, name: str, tree: SourceTree, request: CostRequest, missing: list[NoFigure]
 ) -> dict[str, KernelCost]:
-    """Workload -> cost of a tree, which is shown by `name`, on a kernel. What has none is added to `missing`."""
+    """Workload -> cost of a tree, which reports call `name`, on a kernel. Workloads without a figure are added to
+    `missing`.
+    """
     try:
         return kernel_cost_run.kernel_costs(
             setup,
@@ -171,7 +173,7 @@ class _TargetMeasurement:
         self.request = request
 
     def costs(self, name: str, tree: SourceTree, missing: list[NoFigure]) -> dict[str, ServerCost]:
-        """BenchWorkload -> cost of a tree, which is shown by `name`. What has none is added to `missing`."""
+        """Workload -> cost of a tree, which reports call `name`. Workloads without a figure are added to `missing`."""
         target = self.setup.target.name
         found: dict[str, ServerCost] = {}
         try:

@@ -19,7 +19,7 @@ class CostTable(NamedTuple):
     """A table for every form of the document."""
 
     title: str
-    """Empty for a table that continues with what the one before it tells."""
+    """The heading; empty for a table that belongs to the one before it."""
     headings: list[str]
     rows: list[list[str]]
     numbers_from: int
@@ -45,7 +45,9 @@ def tables(measurement: Measurement) -> list[CostTable]:
 
 
 def difference_table(measurement: Measurement) -> CostTable:
-    """How the server's figures differ from those that it was compared with: all that changed, and all instructions."""
+    """The server's figures beside those of the server that it was compared with: all that differ, and all
+    instructions.
+    """
     (server,) = measurement.servers
     headings = ["workload", "target", "figure", measurement.against, server, "change", "noise", "verdict"]
     rows = [
@@ -61,7 +63,7 @@ def remarks(measurement: Measurement) -> list[str]:
 
 
 def origins(measurement: Measurement) -> list[str]:
-    """The functions that the differences come from."""
+    """The functions that cause the differences."""
     lines = []
     for one in _shown(measurement):
         parts = ", ".join(f"{name} {moved:+,.0f}" for name, moved in one.functions.items())
@@ -70,7 +72,7 @@ def origins(measurement: Measurement) -> list[str]:
 
 
 def summary(measurement: Measurement) -> list[str]:
-    """Markdown: the figures, what has none, and the comparison."""
+    """Markdown: the figures, the missing ones with reasons, and the comparison."""
     lines: list[str] = []
     for one in tables(measurement):
         lines += [*([one.title, ""] if one.title else []), *_markdown(one), ""]

@@ -62,7 +62,7 @@ class AgreementRow(Record, frozen=True):
     kernel: str
     prescribed: str
     reason: str
-    """Why the tiers differ; empty if they agree, and where no listed difference explains it."""
+    """The listed reason why the tiers differ; empty if they agree, or if no listed difference applies."""
     tried: int = 16
     """At how many offsets the access was made."""
 

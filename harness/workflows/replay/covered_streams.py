@@ -1,7 +1,7 @@
 """Runs the commands of a wrong result, and neighbours of them, and keeps what the server executes in each run.
 
-Every stream is sent to a fresh server on the target, which runs under the plugin that notes executed blocks, and to a
-native one. Those whose replies differ as in the finding are the failing runs, and those that agree the passing ones.
+Every stream is sent to a new native server and to a new server on the target, which runs under the plugin that records
+executed blocks. A run fails if its replies differ as in the finding, and passes if they agree.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 SECONDS = 120.0
-"""How long neighbours are tried. Each try starts two servers."""
+"""Time limit of the search among neighbours. Each try starts two servers."""
 NEIGHBOURS = 60
-"""The neighbours that are tried at most."""
+"""The largest number of neighbours that are tried."""
 
 
 def covered_streams(
     bench: Workbench, reproducer: Reproducer, *, seconds: float = SECONDS, most: int = NEIGHBOURS
 ) -> tuple[Spectrum, str]:
-    """What the runs executed, and why there are none.
+    """The blocks that each run executed, or the reason why there are no runs.
 
-    There are none where the commands alone do not show the finding: above all where the native build answers as the
-    target does, so that only the test knows what is right. Raises PlumblineError where the server is not at fault.
+    There are none if the commands alone do not show the finding: usually because the native build gives the same
+    replies, so that only the test knows the right ones. Raises PlumblineError for a problem that is not the server's
+    fault.
     """
     shortened = shortening.shorten(bench, reproducer)
     if shortened.why_not:
@@ -69,12 +70,12 @@ def covered_streams(
 
 
 def _stored_streams(bench: Workbench) -> list[Path]:
-    """The streams that suites keep: they execute what many commands have in common."""
+    """The streams in the suites' corpora: they execute the code that many commands have in common."""
     return sorted(path for suite in bench.catalog.suites.values() for path in suite.path.glob("corpus/*.stream"))
 
 
 def _other(reproducer: Reproducer, stream: Stream) -> Reproducer:
-    """Other commands for the reproducer's server, of which nothing is expected but the native build's replies."""
+    """Other commands for the reproducer's server. The only expected replies are the native build's."""
     return msgspec.structs.replace(
         reproducer, detector=STREAM, again=None, command="", files={}, options=(), chunks=chunks_of(stream)
     )

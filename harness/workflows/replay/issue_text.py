@@ -41,7 +41,8 @@ ANSWERS = {"reproduced": "has it", "gone": "does not have it", "unknown": "unkno
 def issue_text(
     bench: Workbench, folder: Path, judgement: Judgement, finding: Finding, *, releases: Sequence[str], trust: bool
 ) -> str:
-    """The text about a finding of a run. It starts servers: to shorten the commands, and to ask releases.
+    """The text about a finding of a run. It starts servers to shorten the commands, and to find out which releases have
+    the bug.
 
     `releases`: names and globs of those to replay the finding on. `trust`: replay a reproducer that no check on this
     host made. Raises UsageError for a finding without a stored reproducer, and for a release that does not exist.
@@ -96,7 +97,7 @@ def _told(release: str, result: Replay) -> issue.ReleaseAnswer:
 
 
 def _stock(bench: Workbench, reproducer: Reproducer) -> issue.StockEmulation:
-    """Whether the distribution's emulator shows it, which the replay under it tells."""
+    """Whether the finding also occurs under the distribution's emulator, according to a replay."""
     target = bench.catalog.targets[reproducer.target]
     if not target.emulator.is_qemu_user:
         return issue.StockEmulation(shows=False, why_not=f"{target.name} is no machine of its user-mode emulator")

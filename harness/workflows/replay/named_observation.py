@@ -1,4 +1,4 @@
-"""Names the functions in what a run left: what a replay compares with the finding, and what it shows to a person."""
+"""Names the functions in a run's records, which a replay compares with the finding and shows to the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reproducer recorded of its clients: the requests as a stream of commands, and the replies."""
+"""The requests and replies of a reproducer's clients. The requests are available as a stream of commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def comparable_stream(reproducer: Reproducer) -> Stream:
     """The commands of a wrong result, each with its client, in the order in which they were sent.
 
-    Empty for another kind of finding, and where a client sent bytes that are no whole command.
+    Empty for another kind of finding, and if a client sent bytes that are not whole commands.
     """
     if reproducer.kind != WRONG_RESULT or reproducer.again is not None:
         return ()
@@ -31,10 +31,10 @@ def comparable_stream(reproducer: Reproducer) -> Stream:
 
 
 def sent_stream(chunks: list[transcript.Chunk]) -> Stream:
-    """The recorded requests as commands; empty where a client sent bytes that are no whole command.
+    """The recorded requests as commands; empty if a client sent bytes that are not whole commands.
 
-    Several clients begin by asking for their numbers. Another server gives others, so that names of clients replace
-    them.
+    If there are several clients, each first requests its number (CLIENT ID). Another server assigns other numbers, so
+    the stream contains the clients' names instead.
     """
     sent = [chunk for chunk in chunks if chunk.direction == "request"]
     clients = {connection: client for client, connection in enumerate(dict.fromkeys(one.connection for one in sent))}
@@ -74,7 +74,7 @@ def _first_number(chunks: list[transcript.Chunk], connection: int) -> bytes:
 
 
 def recorded_replies(reproducer: Reproducer) -> list[Reply]:
-    """What the failed test was answered, if it had one connection."""
+    """The replies that the failed test received, if it had exactly one connection."""
     replies = [chunk for chunk in reproducer.chunks if chunk.direction == "reply"]
     if len({chunk.connection for chunk in reproducer.chunks}) != 1:
         return []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Outcome = Literal["reproduced", "gone", "unknown"]
 
 WRONG_RESULT = "wrong-result"
-"""The kind of a finding that replies, or written files, show."""
+"""The kind of a finding that is visible in replies or in written files."""
 BUILD = "build"
 """The kind of a finding whose tree does not compile."""
 NAMELESS = "??"
@@ -32,7 +32,7 @@ RECORDED = {"signal", "audit", *registry.DETECTORS}
 
 
 STREAM = "stream"
-"""Instead of what saw a finding: there is none yet, and whatever is wrong with what comes of a stream is one."""
+"""The detector of a stream that has no finding yet: any misbehaviour that the stream causes is one."""
 
 
 class ObservedFault(Record, frozen=True):
@@ -43,7 +43,7 @@ class ObservedFault(Record, frozen=True):
     """`sigbus`; empty for an access that was let through, and `forbidden-call` for a system call that was not."""
     direction: str
     functions: frozenset[str]
-    """The innermost function, and the innermost of the server's own."""
+    """The innermost function, and the innermost one of the server itself."""
 
 
 class ObservedUnit(Record, frozen=True):
@@ -64,7 +64,7 @@ class Observation(Record, frozen=True):
     detail: str = ""
     """How the server ended by itself, as in a GuestEvent; empty while it lives on."""
     hung: bool = False
-    """Whether it runs and answers no client."""
+    """Whether the server is running but answers no client."""
     undelivered: str = ""
     """Why not all requests were sent and answered."""
     cut: str = ""
@@ -73,10 +73,10 @@ class Observation(Record, frozen=True):
     reports: frozenset[tuple[str, str, str]] = frozenset()
     """Detector, kind and function of each report."""
     asserted: frozenset[str] = frozenset()
-    """Functions whose assertion failed; the file where the function is unknown."""
+    """Functions whose assertion failed; the file if the function is unknown."""
     unit: ObservedUnit | None = None
     came: bool | None = None
-    """Whether the wrong bytes came again; None where the replay did not look for any."""
+    """Whether the wrong bytes occurred again; None if the replay did not look for any."""
     refuses_files: bool = False
     """Whether it fails to start with the reproducer's files and starts without them."""
     difference: str = ""
@@ -86,7 +86,9 @@ class Observation(Record, frozen=True):
     uncompared: str = ""
     """Why replies were not compared with the native build's."""
     as_recorded: Literal["", "now", "once"] = ""
-    """Whether a test's requests were answered as when it failed: in all, or in all but moments, which pass."""
+    """Whether a test's requests received the same replies as when it failed. Times may differ, because time has
+    passed.
+    """
     free: tuple[str, ...] = ()
     """Commands among the requests that two correct servers may answer differently."""
 
@@ -100,11 +102,11 @@ class Recurrence(Record, frozen=True):
     machine: bool = False
     """Whether that is the host's fault, not the tree's."""
     differing: str = ""
-    """If another request than the finding's is answered differently: the name of its command."""
+    """The name of the command with a wrong reply, if it is not the finding's command; otherwise empty."""
 
 
 def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
-    """Compare. The caller must verify that silence means something: see `unless_blind`."""
+    """Compare a replay with the finding. The caller must verify that silence means something: see `unless_blind`."""
     same, why = _compared(reproducer, observed)
     if same:
         return Recurrence(outcome="reproduced")
@@ -116,10 +118,10 @@ def recurrence(reproducer: Reproducer, observed: Observation) -> Recurrence:
 
 
 PLAIN = "requests over TLS were not recorded: a replay sends only those of the plain socket"
-"""Why a finding of a server with TLS that does not come again may be there still, unless the server died at start."""
+"""Why a finding of a server with TLS may still exist if it does not recur, unless the server died at its start."""
 
 _Compared = tuple[bool, str]
-"""Whether it is the same, and why it cannot be compared."""
+"""Whether the replay showed the finding, and why the two cannot be compared."""
 
 
 def _compared(reproducer: Reproducer, observed: Observation) -> _Compared:
@@ -148,14 +150,14 @@ def _is_of_another_request(reproducer: Reproducer, observed: Observation) -> boo
 
 
 def _answers_as_recorded(reproducer: Reproducer, observed: Observation, when: Literal["now", "once"]) -> bool:
-    """Whether a test that found a wrong answer, which the native build gives as well, would find it again."""
+    """Whether a test would again find a wrong reply that the native build also gives."""
     command = _wrong_command(reproducer)
     compared = command not in observed.free if command else not observed.free
     return reproducer.detector == "suite" and compared and observed.as_recorded == when
 
 
 def _wrong_command(reproducer: Reproducer) -> str:
-    """The name of the command with the wrong reply; empty where it may be any of several."""
+    """The name of the command with the wrong reply; empty if it may be one of several."""
     return "" if "(one of " in reproducer.command else reproducer.command.partition(" ")[0].upper()
 
 
@@ -226,7 +228,7 @@ def _parts(detail: str) -> tuple[str, str]:
 
 
 def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
-    """Why a finding that did not come again may still be there; empty where it is gone."""
+    """Why a finding that did not recur may still exist; empty if it is gone."""
     if observed.unit is not None:
         return "" if observed.unit.complete else f"it failed in another way: {'; '.join(observed.unit.complaints)}"
     if not observed.started:
@@ -240,13 +242,13 @@ def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
 
 
 _UNASKED = ("", "(while starting)", "(while stopping)")
-"""When a server needs no request. Between tests it may do what earlier requests wanted."""
+"""The phases in which a server needs no request. Between tests it may still execute earlier requests."""
 _CHILD = "crash-child_"
-"""How the id of a child process' death begins. Servers fork on request; which one it was is not always recorded."""
+"""The prefix of the id of a child process' death. Servers fork on request, but the request is not always recorded."""
 
 
 def _not_asked(reproducer: Reproducer) -> str:
-    """Why the server was not asked what showed the finding: a damaged run may have lost its requests."""
+    """Why the server did not receive the requests that showed the finding: a damaged run may have lost them."""
     sent = any(chunk.direction == "request" for chunk in reproducer.chunks)
     otherwise = reproducer.again is not None or reproducer.launch is not None or bool(reproducer.upstream)
     unasked = reproducer.command in _UNASKED and not reproducer.after_tests
@@ -284,9 +286,10 @@ def _without_numbers(text: str) -> str:
 
 
 def unless_blind(ended: Recurrence, reproducer: Reproducer, why_blind: Callable[[], str]) -> Recurrence:
-    """The same, unless the finding is a record that is gone and the host would not have seen it.
+    """`ended`, or unknown if a recorded finding did not recur but the canary shows that it would not have been
+    recorded.
 
-    `why_blind` runs a canary, and returns why nothing would be seen; empty if it would.
+    `why_blind` runs the canary, and returns why nothing would be recorded; empty if it would be.
     """
     if ended.outcome != "gone" or reproducer.detector not in RECORDED:
         return ended

@@ -55,7 +55,7 @@ def replay(bench: Workbench, reproducer: Reproducer, *, server: str) -> Replay:
 
 
 def _replay_program(bench: Workbench, reproducer: Reproducer) -> Replay:
-    """Run a program of the user's, or a whole command, once more."""
+    """Run the user's program, or a whole command, again."""
     setup = set_up_target(bench, emulated_target(bench.catalog, reproducer.target))
     with tempfile.TemporaryDirectory(prefix="plumbline-replay-") as name:
         folder = Path(name)
@@ -74,7 +74,7 @@ def _replay_program(bench: Workbench, reproducer: Reproducer) -> Replay:
 
 
 class Replayer:
-    """Replays variants of a reproducer that differ in their requests alone: their tree and target are opened once."""
+    """Replays variants of a reproducer that differ only in their requests. Their tree and target are opened once."""
 
     def __init__(self, bench: Workbench, reproducer: Reproducer, *, server: str) -> None:
         bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
@@ -85,17 +85,17 @@ class Replayer:
         self.setup = set_up_target(bench, target, flavour=flavour)
 
     def replay(self, reproducer: Reproducer, *, silence_proved: bool = True) -> Replay:
-        """Run one of them. Without `silence_proved` no canary proves that a finding which does not come is gone."""
+        """Run a variant. With `silence_proved`, a canary proves that a finding which does not recur is gone."""
         return self._replay(TreeReplay(self.setup, self._tree, reproducer), silence_proved=silence_proved)
 
     def build(self, reproducer: Reproducer) -> Build:
-        """The build of the target that a reproducer runs."""
+        """The build that a reproducer runs on the target."""
         return self.setup.build(self._tree, reproducer.optimisation, reproducer.allocator, tls=reproducer.tls)
 
     def replay_covered(self, reproducer: Reproducer, plugin: Path) -> tuple[Replay, frozenset[int]]:
-        """Run one of them, and see which addresses of its program the server executed meanwhile.
+        """Run a variant, and return which addresses of its program the server executed.
 
-        `plugin`: what notes executed blocks. No canary proves that a finding which does not come is gone.
+        `plugin`: the plugin that records executed blocks. No canary proves that a finding which does not recur is gone.
         """
         replayed = TreeReplay(self.setup, self._tree, reproducer, plugin)
         result = self._replay(replayed, silence_proved=False)

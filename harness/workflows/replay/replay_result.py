@@ -18,13 +18,13 @@ class Replay(Record, frozen=True):
 
     outcome: Outcome
     reason: str
-    """Why the outcome is unknown; empty where the finding is reproduced or gone."""
+    """Why the outcome is unknown; empty if the finding is reproduced or gone."""
     machine: bool
     """Whether an unknown outcome is the host's fault, not the tree's."""
     text: str
     """A description of what happened."""
     differing: str = ""
-    """If another request than the finding's is answered differently: the name of its command."""
+    """The name of the command with a wrong reply, if it is not the finding's command; otherwise empty."""
 
 
 EXIT_CODES = {"reproduced": ExitCode.FINDINGS, "gone": ExitCode.PASS, "unknown": ExitCode.INCONCLUSIVE}

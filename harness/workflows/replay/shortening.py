@@ -1,4 +1,4 @@
-"""Shortens a reproducer: the fewest commands, and the shortest words, found with which its finding still comes."""
+"""Shortens a reproducer to the fewest commands and the shortest words that still show its finding."""
 
 from __future__ import annotations
 
@@ -24,24 +24,26 @@ TRIES = 300
 
 
 class Shortened(Record, frozen=True):
-    """What a search came to."""
+    """The result of a search."""
 
     reproducer: Reproducer
-    """The shortest that still shows the finding; the given one where none does."""
+    """The shortest reproducer that still shows the finding; the given one if no shorter one does."""
     stream: Stream
-    """Its commands; empty where no client sends any, or what they sent cannot be read."""
+    """Its commands; empty if no client sends any, or if they are unreadable."""
     commands_before: int
     tries: int
     why_not: str = ""
-    """Why the reproducer is the given one; empty where it was shortened, or cannot be any shorter."""
+    """Why the reproducer is the given one; empty if it was shortened, or cannot be any shorter."""
     differing: str = ""
-    """If the commands do not show the finding, and another reply of theirs is wrong: the name of its command."""
+    """The name of the command with a wrong reply, if the commands do not show the finding but another wrong reply."""
 
 
 def shorten(
     bench: Workbench, reproducer: Reproducer, *, server: str = "", seconds: float = SECONDS, tries: int = TRIES
 ) -> Shortened:
-    """Search. `server` replaces the recorded one. Raises PlumblineError where the server is not at fault."""
+    """Search. `server` replaces the recorded one. Raises PlumblineError for a problem that is not the server's
+    fault.
+    """
     stream = _commands(reproducer)
 
     def same(why: str, differing: str = "") -> Shortened:

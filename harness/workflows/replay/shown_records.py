@@ -1,4 +1,4 @@
-"""A replay's faults, failed assertions and reports as text: the stack of one, and a line for each other place."""
+"""A replay's faults, failed assertions and reports as text: one with its stack, and one line for each other place."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ class ShownRecord(Record, frozen=True):
     """A fault, a failed assertion or a detector's report."""
 
     heading: str
-    """Its kind, and behind a colon what differs from one to the next: `SIGBUS: ldr r1, [r3]  load of 4 bytes …`."""
+    """Its kind and, after a colon, the part that differs between records of a kind: `SIGBUS: ldr r1, [r3] load of 4
+    bytes …`.
+    """
     frames: list[Frame]
     same: bool
-    """Whether it is the finding's."""
+    """Whether it is the record that the finding describes."""
 
 
 def lines_of(records: list[ShownRecord]) -> list[str]:
     """The finding's record with its stack, and a line for each other place.
 
-    Where no record is the finding's, such as with a .stream file, the first has its stack: what comes later is often
-    its consequence.
+    If no record is the finding's, as with a .stream file, the first record has its stack: later ones are often its
+    consequences.
     """
     if not records:
         return []

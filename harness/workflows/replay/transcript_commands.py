@@ -1,6 +1,6 @@
 """The commands of a failed test that names no server, because it looked at a file or at several servers.
 
-Such a finding has a reproducer without commands. The transcripts of the servers that the test started have them.
+The reproducer of such a finding contains no commands. The transcripts of the servers that the test started do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def with_commands_of_test(folder: Path, witness: Witness, reproducer: Reproducer) -> Reproducer:
     """The reproducer with what the test sent to its own server on the witness's target, if it has no commands.
 
-    Of several servers, that one which was sent the most.
+    If there were several servers, the one that received the most commands counts.
     """
     if reproducer.chunks or reproducer.again is not None or reproducer.unit or reproducer.upstream:
         return reproducer

@@ -1,4 +1,4 @@
-"""A reproducer on a source tree: the tree is built, its server or unit runs once more, and what it left is compared.
+"""Runs a reproducer on a source tree: builds the tree, runs its server or unit, and compares the evidence.
 
 The modules of `reruns` observe what happens, and harness.workflows.replay.recurrence decides whether that is the
 finding.
@@ -44,7 +44,7 @@ class TreeReplay:
     def __init__(
         self, setup: TargetSetup, tree: SourceTree, reproducer: Reproducer, plugin: Path | None = None
     ) -> None:
-        """`plugin`: what notes the blocks that the server executes."""
+        """`plugin`: the plugin that records the blocks that the server executes."""
         self.setup = setup
         self.tree = tree
         self.reproducer = reproducer
@@ -103,7 +103,7 @@ class TreeReplay:
         return msgspec.structs.replace(build, preload=setup.module(suite.path / suite.preload, self.tree))
 
     def _lacks(self, units: Units) -> str:
-        """Why the unit cannot be called."""
+        """Why the unit cannot be called in this tree; empty if it can."""
         unit = self.reproducer.unit
         why = units.absent.get(unit) or units.broken.get(unit) or ""
         return why or ("" if units.program is not None else "nothing was linked")

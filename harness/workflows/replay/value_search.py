@@ -1,9 +1,9 @@
-"""Finds the first value that differs between a target and the native build, among those of functions that served.
+"""Finds the first value that differs between a target and the native build, among the arguments and results of
+functions.
 
 The shortest commands of the finding are sent to a server of the target, and twice to a native one. gdb records the
-arguments and results of the functions that the target executed for these commands, and those of the suspects. Where
-both machines have the same values, the bug is in both: then only the test knows what is right, and nothing here shows
-it.
+arguments and results of the functions that the target executed for these commands, and those of the suspects. If the
+values are equal, both builds have the bug: then only the test knows the right value, and this search cannot find it.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 MOST_FUNCTIONS = 400
-"""Each is a breakpoint."""
+"""The largest number of functions that are recorded. Each needs a breakpoint."""
 REPLY_SECONDS = 60.0
-"""How long a reply is waited for. What was recorded until then is compared."""
+"""How long to wait for a reply. The values recorded until then are compared."""
 LAST_COMMANDS, LAST_UNSHORTENED = 10, 3
-"""The commands at the end of a stream that is longer: its values are recorded for these alone. Where a test looked at a
-file, the last commands wrote it."""
+"""Of a longer stream, values are recorded only for this many commands at its end. If a test looked at a file, the last
+commands wrote it."""
 UNCOMPARED_FILES = {"zmalloc.c"}
-"""How large memory is differs by machine, and is no result."""
+"""Files of functions whose values are not compared: sizes of memory differ between machines without being wrong."""
 _FOREGROUND = {"BGSAVE": b"SAVE"}
-"""gdb leaves children alone: the server does their work itself, by the same functions."""
+"""gdb does not follow child processes. The server therefore does their work itself, with the same functions."""
 
 
 def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequence[Suspect]) -> ValueComparison | None:
-    """Where the values of functions part; None where all that can be compared are equal.
+    """The first difference between the functions' values; None if all comparable values are equal.
 
-    Raises UsageError for a finding whose commands are not known, and InconclusiveError where nothing was recorded.
+    Raises UsageError for a finding whose commands are unknown, and InconclusiveError if nothing was recorded.
     """
     bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
     shortened = _shortened(bench, reproducer)
@@ -85,9 +85,10 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
 
 
 def _shortened(bench: Workbench, reproducer: Reproducer) -> Shortened:
-    """The shortest commands that show the finding, or else a reply that is wrong as well.
+    """The shortest commands that show the finding, or otherwise another wrong reply.
 
-    A test that compares all that a server stores names its last request, whichever one was answered wrongly.
+    A test that compares a server's whole data set names its last request, although an earlier reply may be the wrong
+    one.
     """
     shortened = shortening.shorten(bench, reproducer)
     if not shortened.differing:
@@ -103,7 +104,9 @@ def _in_the_foreground(stream: Stream) -> Stream:
 
 
 def _functions(bench: Workbench, reproducer: Reproducer, suspects: Sequence[Suspect]) -> list[RecordedFunction]:
-    """The suspects, then what the target executes for the commands, as far as it has machine code of its own."""
+    """The suspects, then the functions that the target executes for the commands, unless they are inlined
+    everywhere.
+    """
     found = {(one.function, PurePosixPath(one.file).name): True for one in suspects}
     replayer = Replayer(bench, reproducer, server="")
     _, executed = replayer.replay_covered(reproducer, blocks_plugin(bench))
@@ -129,7 +132,7 @@ def _recorded(
     functions: Sequence[RecordedFunction],
     folder: Path,
 ) -> list[Moment]:
-    """What the functions did while a server served the last commands, however that ended."""
+    """The functions' calls while a server executed the last commands, even if it died of them."""
     folder.mkdir()
     native = setup.target.emulator.runs_here
     allocator = "libc" if native else reproducer.allocator

@@ -1,5 +1,5 @@
-"""One run of what a finding was seen in: its program, server, unit or test of the release's own, and what it left.
+"""Runs the subject of a finding once more: its program, server, unit or test of the release, and collects the evidence.
 
-It imports `recorded_requests` and `recurrence`, and everything below `workflows`.
-Begin with `replayed_run`, which every other module returns; `server` is the usual one.
+It imports `recorded_requests` and `recurrence`, and everything below `workflows`. Begin with `replayed_run`, whose
+class every other module returns; `server` is the most common case.
 """

@@ -1,4 +1,4 @@
-"""Runs the program of a finding once more, or the command that had it run: of plumb exec."""
+"""Runs the program of a finding of `plumb exec` again, or the command that started it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tuple[ReplayedRun, symbols.Symbols]:
-    """What the program did, and the names of its code. `place` takes the evidence.
+    """The program's behaviour, and the names of its code.
 
-    It begins with the caller's environment and the recorded differences. Raises UsageError where it is gone.
+    `place` receives the evidence. The program has the caller's environment with the recorded differences. Raises
+    UsageError if the program no longer exists.
     """
     assert reproducer.launch is not None
     launch = reproducer.launch.as_executed()
@@ -68,7 +69,7 @@ def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tupl
 
 
 def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: CommandEnd) -> ReplayedRun:
-    """What the program, or the command, did, according to the evidence in `place`."""
+    """The behaviour of the program or command, according to the evidence in `place`."""
     faults: list[fault_log.Fault] = []
     deaths: list[str] = []
     damage: list[str] = []

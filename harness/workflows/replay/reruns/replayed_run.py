@@ -1,4 +1,4 @@
-"""What one run of a replay did and left, whatever it ran."""
+"""The result of one run of a replay: what happened, and the records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run did, and the records that it left."""
+    """What happened in a run, and its records."""
 
     observation: Observation
-    """Without faults, reports and assertions, whose functions have no names yet."""
+    """The observation without faults, reports and assertions, whose functions are not named yet."""
     faults: list[Fault]
     reports: list[Report]
     assertion: Frame | None

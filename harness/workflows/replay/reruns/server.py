@@ -1,4 +1,4 @@
-"""Runs a reproducer's server once more, and observes what happens; the names of functions come later."""
+"""Runs a reproducer's server once more, and observes what happens. `named_observation` adds the names of functions."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def recorded_server(setup: TargetSetup, build: Build, tree: SourceTree, reproduc
 
 
 def _with_modules(setup: TargetSetup, tree: SourceTree, options: Sequence[str]) -> Iterator[str]:
-    """The options with the suites' own modules compiled for this target and tree: the recorded path is that of the
-    finding's.
+    """The options, with the suites' own modules compiled for this target and tree. The recorded paths are those of the
+    finding's build.
     """
     suites = setup.bench.catalog.suites.values()
     sources = {Path(suite.module).stem: suite.path / suite.module for suite in suites if suite.module}
@@ -108,7 +108,7 @@ def run_server(
 
 
 def _observed(guest: Guest, reproducer: Reproducer, oracle: Callable[[], Guest], stream: Stream) -> Observation:
-    """Send the requests by the way that fits the finding."""
+    """Send the requests in the way that fits the finding."""
     fine = Observation(end="it answered every request and is still running")
     if reproducer.again is not None:
         return _asked_again(guest, reproducer, reproducer.again)
@@ -140,9 +140,9 @@ def _asked_again(guest: Guest, reproducer: Reproducer, again: Reproduction) -> O
 
 
 def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream, recorded: list[Reply]) -> Observation:
-    """The first command that the guest and its native build answer differently.
+    """The first command to which the guest and its native build reply differently.
 
-    Where there is none, whether the guest gave the recorded answers: the native build may have the same bug.
+    If there is none, whether the guest gave the recorded replies: the native build may have the same bug.
     """
     answers: list[list[Reply]] = []
     release = release_of(guest.build.server_binary, guest.version)
@@ -178,7 +178,7 @@ def _asked_both(guest: Guest, oracle: Callable[[], Guest], stream: Stream, recor
 def _as_recorded(
     stream: Stream, answers: list[Reply], recorded: list[Reply], guest: Guest
 ) -> Literal["", "now", "once"]:
-    """Whether the answers are the recorded ones: in all, or in all but moments."""
+    """Whether the replies are the recorded ones, apart from times."""
     if len(recorded) != len(stream):
         return ""
     release = release_of(guest.build.server_binary, guest.version)
@@ -190,7 +190,7 @@ def _as_recorded(
 
 
 YEARS = 500_000
-"""Times ten minutes: the age of a recording, whose moments another time changes."""
+"""In units of ten minutes: the age of a recording. A time in a reply may differ by so much."""
 
 
 def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:

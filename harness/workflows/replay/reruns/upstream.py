@@ -1,4 +1,6 @@
-"""Runs a test of the release's own once more: its file, in a cell of its own, and what its servers left."""
+"""Runs one of the release's own tests once more: its whole file, in a separate cell, and collects its servers'
+evidence.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def run_upstream(
 
 
 def left_in(cell: Path, name: str, record: run_record.CellRecord, *, detector: str) -> ReplayedRun:
-    """What a cell's folder shows of the test of that name, and of every server of its file."""
+    """The evidence in a cell's folder about the test of that name, and about every server of its file."""
     logs = [path.read_bytes() for path in sorted(cell.rglob("guest-*/log"))]
     recorded = [fault_log.read(path) for path in sorted(cell.rglob(fault_log.NAME))]
     observation = observed(name, record, event_log.read(cell / event_log.NAME).events)
@@ -67,7 +69,7 @@ def observed(name: str, record: run_record.CellRecord, events: Sequence[cell_eve
 
 
 def _why_untested(test: cell_events.TestEvent | None) -> str:
-    """Why a test did not tell whether the finding is there; empty if it did."""
+    """Why a test did not show whether the finding recurs; empty if it did."""
     if test is None:
         return "the release has no such test"
     # Among others, a test is skipped that differences.toml lists.
