@@ -1,4 +1,5 @@
-"""Canaries: a program makes every access of a target's instruction set there, and shows that silence is meaningful.
+"""Canaries: a program makes every access of a target's instruction set on the target, and so proves that silence is
+meaningful.
 
 The program is generated from harness/isa/accesses/ISA.toml; harness.isa.rules defines what each access must do.
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 DRIVER = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 60.0
-"""How long the program may make accesses without a word about one."""
+"""Time limit for the program to report the next access."""
 DEATHS_AT_ONCE = 100
 """The number of accesses for one process: the kernel tier's init accepts 256 words."""
 BOUNDARY_BYTES = 64
@@ -103,9 +104,10 @@ LABEL = "plumb_access."
 
 
 def _labelled(access: PlannedAccess) -> list[str]:
-    """The code of an access, with a label behind each line that may make it: those that do not use the value's place.
+    """The code of an access, with a label after each line that may make it, that is, each line that does not use the
+    value's place.
 
-    Before it there may be the function's own symbol, and objdump shows only one.
+    A label before the line could coincide with the function's symbol, and objdump shows only one of them.
     """
     lines = []
     for number, line in enumerate(access.code):
@@ -297,10 +299,11 @@ def _direction(access: PlannedAccess) -> Direction:
 
 
 def deaths(perform: CanaryRunner, cases: Sequence[CanaryCase]) -> dict[str, str]:
-    """Each deadly access -> how a process of its own ended that made it, and has no handler.
+    """Each deadly access -> how a separate process without a handler ended when it made the access: the name of a
+    signal, `lived`, or why that is unknown.
 
-    That is the name of a signal, `lived`, or why it is not known. Each is made at the first offset where a signal is
-    prescribed. One process starts them all: under an emulator a child costs a fraction of a process.
+    Each is made at the first offset where a signal is prescribed. One process starts all of them: under an emulator, a
+    forked child costs a fraction of a new process.
     """
     deadly = [(case.access.name, case.prescribed.index("signal")) for case in cases if "signal" in case.prescribed]
     found: dict[str, str] = {}

@@ -25,7 +25,7 @@ class UpstreamSpec(Record, frozen=True):
     cache: Path
     """The root of the cache, which stores how each file runs natively."""
     abilities: Abilities
-    """The release's."""
+    """The release's abilities."""
     native_key: str
     """Identifies the sources of the native programs and of the tests."""
     files: tuple[str, ...]
@@ -42,7 +42,7 @@ class UpstreamSpec(Record, frozen=True):
     own.
     """
     target_clients: bool = False
-    """Whether redis-cli and redis-benchmark are the target's too."""
+    """Whether redis-cli and redis-benchmark also run on the target."""
 
 
 class PeerServer(Record, frozen=True):
@@ -51,9 +51,9 @@ class PeerServer(Record, frozen=True):
     runner: Runner
     build: Build
     with_tls: Build | None = None
-    """The same with TLS; None if no suite of the run needs it, and where the target cannot have it."""
+    """The same with TLS; None if no suite of the run needs it, or the target does not support it."""
     modules: dict[str, Path] = msgspec.field(default_factory=dict)
-    """Suite -> the module that its servers load there, where it has one and the server is recent enough."""
+    """Suite -> the module that its servers load there, if it has one and the server is recent enough."""
     selftests: Units | None = None
     """The server's own self-tests on that target; None if no suite of the run needs them."""
 
@@ -94,7 +94,7 @@ class CellSpec(Record, frozen=True):
     units: Units | None = None
     """None if the suite runs a server."""
     tcl_client: Path | None = None
-    """What Tcl tests talk to servers with; None if the suite runs no server."""
+    """The client of Tcl tests; None if the suite runs no server."""
     module: Path | None = None
     """The module that the suite's servers load on the cell's own target; `module_on` has those of others."""
     preload: Path | None = None
@@ -118,7 +118,7 @@ class CellSpec(Record, frozen=True):
     coverage: bool = False
     """Whether the guest records the edges of its code that it takes, if its emulator supports this."""
     tests: list[str] = msgspec.field(default_factory=list)
-    """Parts of names, or globs: the cell runs only the matching tests, or all tests where the list is empty."""
+    """Parts of names, or globs: the cell runs only the matching tests, or all tests if the list is empty."""
     without: list[str] = msgspec.field(default_factory=list)
     """Names of tests that the cell does not run."""
     limit_seconds: float | None = None
@@ -134,7 +134,7 @@ class CellSpec(Record, frozen=True):
     profiled: bool = False
     """Whether the cell's process records where it spends its processor time."""
     patient: bool = False
-    """Whether tests run in the quick tier, too, that wait about 15 s for the servers' own time-outs."""
+    """Whether the quick tier also runs tests that wait about 15 s for the servers' own time-outs."""
     development: bool = False
     """Whether the server's tree is between two releases; `version` is then the release that it counts as."""
 

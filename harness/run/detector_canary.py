@@ -51,7 +51,7 @@ def compile_detector_canary(cache: Cache, target: Target, tools: Toolchain) -> P
 
 
 def outcome(program: Path, runner: Runner, case: str) -> str:
-    """The result of a case: the identities reported, `SILENT`, or how the program ended badly."""
+    """The result of a case: the reported identities, `SILENT`, or how the program failed."""
     result = process.run(
         runner.command(program, case.split(" ")),
         deadline_seconds=runner.target.deadline_seconds(RUN_SECONDS),

@@ -1,4 +1,4 @@
-"""Servers that one test starts for itself, on its cell's target or another of the run, and the evidence they leave.
+"""Servers that a test starts for itself, on its cell's target or another target of the run, and their evidence.
 
 `new_guest` makes the guests of a cell, those that tests share (harness.run.session.cell_session) included.
 """
@@ -37,8 +37,8 @@ def server_of(
     files: Mapping[str, bytes] | None = None,
     preload: Path | None = None,
 ) -> ServerSpec:
-    """The cell's server on its target, or on a peer: with the cell's options and these, but for the oracle, which has
-    these alone. `preload` takes the place of what its build preloads.
+    """The cell's server on its target, or on a peer, with the cell's options and these. The oracle has only these.
+    `preload` replaces the object that its build preloads.
     """
     here = cell.peers[target] if target else cell
     assert here.build is not None
@@ -62,8 +62,8 @@ def new_guest(
     recorder: ExecutionRecorder | None = None,
     shared: bool = False,
 ) -> Guest:
-    """A guest that is not started yet, on the cell's target or a peer. `host` is its machine. `recorder` notes what it
-    executes: for all tests if it is `shared`.
+    """A guest that is not started yet, on the cell's target or a peer. `host` is its machine. `recorder` records what
+    it executes: for all tests if it is `shared`.
     """
     runner = cell.peers[target].runner if target else cell.runner
     guest = guest_of(spec, runner, folder, host=host, sockets=cell.sockets)
@@ -73,7 +73,7 @@ def new_guest(
 
 
 class StartGuest:
-    """The value of the fixture `start_guest`: it starts servers for the present test alone, and ends them with it."""
+    """The value of the fixture `start_guest`: it starts servers for the present test only, and ends them with it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class StartGuest:
         *,
         recorder: ExecutionRecorder | None = None,
     ) -> None:
-        """`recorder` notes what the servers execute."""
+        """`recorder` records what the servers execute."""
         self._cell = cell
         self._recorder = recorder
         self._log = log
@@ -124,11 +124,12 @@ class StartGuest:
             raise
 
     def any(self) -> bool:
-        """Whether the present test, or example, has servers that were not dismissed."""
+        """Whether the current test, or example, has servers that were not dismissed."""
         return bool(self._running)
 
     def dismiss(self) -> None:
-        """Remove the servers that the present example started, without a trace: they were allowed to end as they did.
+        """Remove the servers that the current example started, with their evidence: they were allowed to end as they
+        did.
 
         A server is kept if an emulator or a detector reports anything of it, if a signal ended it, and if it did not
         end when it was told to, unless it stopped itself by a panic.

@@ -1,4 +1,4 @@
-"""The emulator's gdb stub, as far as a guest's start goes: it listens at a socket before the first instruction."""
+"""Waits for the emulator's gdb stub, which listens at a socket before the guest's first instruction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def await_stub(guest: Guest, stub: Path, *, deadline_seconds: float) -> None:
-    """Wait until the stub of a guest that was launched listens. Raises InfrastructureError where it does not."""
+    """Wait until the stub of a guest that was launched listens. Raises InfrastructureError if it does not."""
     deadline = time.monotonic() + deadline_seconds
     while not stub.exists():
         if not guest.alive() or time.monotonic() > deadline:

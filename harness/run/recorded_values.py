@@ -35,13 +35,13 @@ TRIGGER = "echoCommand"
 COMMAND = "processCommand"
 """The function that executes any command."""
 SLOWER = 10
-"""How many times longer than without gdb a server may take for anything."""
+"""How many times longer a server may take under gdb."""
 MOST_CALLS, FEWEST_CALLS = 300, 20
-"""Of one function. Each stops the server twice."""
+"""Limits for the recorded calls of one function. Each call stops the server twice."""
 ALL_CALLS = 6000
-"""Of all functions, if each is called as often as the others."""
+"""The limit for the recorded calls of all functions together."""
 LAST_LINES = 5
-"""Of gdb's log, where a server does not start."""
+"""How many lines of gdb's log a message shows if a server does not start."""
 
 
 class RecordedFunction(NamedTuple):
@@ -51,7 +51,7 @@ class RecordedFunction(NamedTuple):
     file: str
     """Without folders; empty if the name alone says enough."""
     always: bool = True
-    """Whether its calls count while the server executes no command, as those of timers."""
+    """Whether its calls also count while the server executes no command, as when a timer calls it."""
 
 
 class RecordedGuest(Guest):
@@ -75,7 +75,7 @@ class RecordedGuest(Guest):
         self._debugger_log = folder / "gdb.log"
 
     def launch(self) -> None:
-        """Start the server under gdb. Raises InfrastructureError without one that knows the targets."""
+        """Start the server under gdb. Raises InfrastructureError if there is no gdb that supports the target."""
         if shutil.which(DEBUGGER) is None:
             raise InfrastructureError(
                 f"{DEBUGGER} is not installed", because="it reads the values", remedy="plumb doctor --install"
@@ -93,7 +93,7 @@ class RecordedGuest(Guest):
         )
 
     def __enter__(self) -> Self:
-        """Start it. Raises InconclusiveError with gdb's last words where the server does not start under gdb."""
+        """Start it. Raises InconclusiveError with gdb's last lines if the server does not start under gdb."""
         try:
             return super().__enter__()
         except StartError as error:

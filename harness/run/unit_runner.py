@@ -28,7 +28,9 @@ PLACES: dict[Program, str] = {"units": "/srv/units", "selftests": "/srv/selftest
 
 
 def folder_of(cell: Path, unit: str) -> Path:
-    """The folder of a unit's log and faults, named as a guest's folder is: it holds the same kind of evidence."""
+    """The folder of a unit's log and faults. It has a name like a guest's folder, because it contains the same kind of
+    evidence.
+    """
     return cell / f"guest-unit-{unit}"
 
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 10 << 30
 """The limit unless the user has set another."""
 SLACK = 20
-"""A command that exceeds the limit frees this part of it as well, so that the next commands do not exceed it, too."""
+"""A command that exceeds the limit also frees this share of it, so that the next commands do not exceed it again."""
 _LIMIT, _SIZES, _SEAL = "limit.json", "sizes.json", ".seal"
 _LARGEST_TEXT = 1 << 16
-"""Larger files are programs and data: no path of the cache is looked for in them."""
+"""Larger files are programs and data. They are not searched for paths of the cache."""
 _NO_WAYS = ("sources", "archives", "packages", "upstream-native")
 """Kinds whose content comes from elsewhere, or is a result, and names no entry."""
 
@@ -52,7 +52,7 @@ class CacheEntry(Record, frozen=True):
     key: str
     bytes: int
     used_ns: int
-    """When a command used it last, or used one that needs it."""
+    """When a command last used it, or an entry that needs it; nanoseconds since 1970."""
 
     @property
     def name(self) -> str:
@@ -151,7 +151,9 @@ def _remembered_as(entry: CacheEntry) -> str:
 
 
 def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
-    """Remove those of the entries that no running command uses, and that none of its entries needs. Returns them."""
+    """Remove the entries that no running command uses, neither directly nor through another entry. Returns the removed
+    entries.
+    """
     gone: list[CacheEntry] = []
     aside: list[Path] = []
     with cache.use.removal() as since:
@@ -203,9 +205,9 @@ def unused_for(
 
 
 def beyond_limit(holding: Holding, size: int) -> list[CacheEntry]:
-    """The entries to remove for the rest to fit, those first that were not used for longest.
+    """The entries to remove so that the rest fits, least recently used first.
 
-    Translated code of an hour ago goes before all else: it is regenerated in a tenth of a second, and it is much.
+    Translated code that is older than an hour precedes all others: it is large, and regenerated in a tenth of a second.
     """
     an_hour_ago = time.time_ns() - 3600 * 10**9
     excess = holding.bytes - size

@@ -40,9 +40,11 @@ SETTLING_ATTEMPTS = 5
 SETTLED_BYTES = 64
 """By how much the memory of INFO's own reply may vary; no table is so small."""
 IDLE_SECONDS = 6.0
-"""After which a server has shrunk the buffers of its clients: input after 2 s, output after 5 s (since Redis 7)."""
+"""The time after which a server has shrunk the buffers of its clients: input after 2 s, output after 5 s (since Redis
+7).
+"""
 TIMER_TURNS = 2
-"""Wake-ups without a request, for each timer, from which the cost of a timer's run is taken."""
+"""The number of wake-ups without a request, for each timer, from which the cost of a timer's run is computed."""
 
 
 def run_round(guest: CountedGuest, workload: BenchWorkload) -> Round:
@@ -140,7 +142,7 @@ class _Load:
         self._settled_memory()
 
     def _fork(self) -> None:
-        """Have the server fork the child of the workload, if it has one, and hold that until the requests are over."""
+        """Make the server fork the workload's child, if it has one, and hold the child until the requests are over."""
         if self.workload.during != "nothing":
             self.guest.counts.hold_children(held=True)
             self.guest.ask(FORKS[self.workload.during])
@@ -198,7 +200,7 @@ class _Load:
     def _turns(
         self, connections: Sequence[PatientConnection], requests: int, stack: contextlib.ExitStack
     ) -> Iterator[int]:
-        """Send so many requests, and yield the instructions of each wake-up."""
+        """Send this many requests, and yield the instructions of each wake-up."""
         workload = self.workload
         for _ in range(requests // (workload.pipeline * workload.connections)):
             asked = [self._connect(stack)] if workload.new_connections else connections
@@ -208,7 +210,7 @@ class _Load:
             yield self.guest.exchange(asked)
 
     def _settled_memory(self) -> int:
-        """used_memory, when the timer has nothing left to do: it moves keys to larger tables, and resizes tables.
+        """Used_memory once the timer has nothing left to do: it moves keys to larger tables, and resizes tables.
 
         Raises InconclusiveError if it does not settle.
         """
@@ -221,7 +223,7 @@ class _Load:
         raise InconclusiveError(f"{self.workload.name}: used_memory does not settle", because=f"it was {seen}")
 
     def _end_child(self, earlier: set[int]) -> list[ThreadCounts]:
-        """Let the child go, and return its threads when it has ended. `earlier`: the processes that there were before.
+        """Release the child, and return its threads when it has ended. `earlier`: the processes that existed before.
 
         Raises GateError when it does not end, and InconclusiveError when it fails.
         """

@@ -44,7 +44,9 @@ TIMERS = ("serverCron", "clientsTimeProc")
 """The functions that timers call: the first in every release (server.c; redis.c before 3.2), the other since Valkey
 8.1."""
 _TIMER = re.compile(rf"({'|'.join(TIMERS)})(?:\.(?:lto_priv|constprop|isra)(?:\.\d+)?)*")
-"""With what link-time optimisation appends. Their `.cold` and `.part` are pieces that not every run enters."""
+"""Their names, with suffixes that link-time optimisation appends. The pieces `.cold` and `.part` are excluded: not
+every run enters them.
+"""
 SEED, SEED_BYTES = 1, 4096
 STEADY_TIMER = "dynamic-hz"
 """The option that speeds up the timer for many clients."""
@@ -64,8 +66,8 @@ class GuestMemory(Record, frozen=True):
 
     resident_bytes: int
     own_bytes: int
-    """Those of them that the guest has written to, and therefore shares with no other process. How many processes share
-    the others (PSS) depends on what else runs on the host.
+    """The size of those that the guest has written to, and therefore shares with no other process. How many processes
+    share the other pages (PSS) depends on what else runs on the host.
     """
 
 
@@ -145,7 +147,7 @@ class CountedGuest(Guest):
         self.exchange([])
 
     def run_timer(self, ticks: int) -> None:
-        """Let the timer of the held server run so often, FASTEST_HZ times a second, and move keys to larger tables.
+        """Let the timer of the held server run this many times, at FASTEST_HZ, and move keys to larger tables.
 
         Raises as `exchange` does.
         """
@@ -161,7 +163,8 @@ class CountedGuest(Guest):
     def ask(self, *words: Argument) -> Reply:
         """A request on its own connection, to a held server. Raises as `exchange` does.
 
-        The connection is gone when this returns: a server resizes the buffers of one that stays by its clock.
+        The connection is closed when this returns: a server resizes the buffers of an open one at times that depend on
+        the clock.
         """
         with self._asking(*words) as connection:
             self.exchange([connection])
@@ -177,7 +180,7 @@ class CountedGuest(Guest):
 
     def timers(self) -> list[int]:
         """The guest addresses of the functions that the server's timers call. Raises InconclusiveError if the held
-        server has not called `serverCron`, or nothing names it.
+        server has not called `serverCron`, or has no symbol for it.
         """
         binary, maps = self.build.server_binary.resolve(), self.maps()
         symbols = function_symbols(str(binary)).found
@@ -241,7 +244,8 @@ class CountedGuest(Guest):
 
 
 def _with_fixed_seed(runner: Runner, root: Path) -> Runner:
-    """The runner with a root folder in which /dev/urandom has always the same bytes, and with it hashes their seed.
+    """The runner with a root folder in which /dev/urandom always contains the same bytes, so hashes always have the
+    same seed.
 
     Another seed puts keys into other chains, which moves a count by up to two percent.
     """

@@ -13,11 +13,11 @@ class RoundCounts(Record, frozen=True):
 
     requests: int
     instructions: int
-    """Of its first thread, which serves them; without its timers', which run by the clock."""
+    """Instructions of its first thread, which serves the requests; without its timers', which depend on the clock."""
     other_instructions: int
-    """Of its other threads."""
+    """Instructions of its other threads."""
     child_instructions: int
-    """Of the child, from its fork to its end; 0 without one."""
+    """Instructions of the child, from its fork to its end; 0 without a child."""
     child_written_bytes: int
     child_private_bytes: int
     """Bytes that were copied because the child or the server wrote to them while both lived."""

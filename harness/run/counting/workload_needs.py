@@ -1,4 +1,4 @@
-"""What a workload needs of a server: options, commands that it must know, and the command that forks a child."""
+"""What a workload requires of a server: options, commands that it must know, and the command that forks a child."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ SAVING = {
 }
 """A workload's `saving` -> the server's options."""
 CHILD_SECONDS, CHILD_POLL_SECONDS = 20.0, 0.05
-"""The deadline of a child after it is let go, before the target's slowdown; and the time between looks at it."""
+"""The deadline of a released child, in seconds, before the target's slowdown; and the interval between two checks of
+it.
+"""
 FORKS = {"aof-rewrite": "BGREWRITEAOF", "bgsave": "BGSAVE"}
 """A workload's `during` -> the command that forks the child."""
 

@@ -1,6 +1,7 @@
-"""The canary of environments: what must kill a program in one, and what must not, and the record that proves the cause.
+"""The canary of environments: actions that must kill a program there, actions that must not, and the record that proves
+the cause.
 
-A check in an environment that does nothing would say PASS of a server that no user of that environment can run.
+In an environment without effect, a check would pass a server that cannot run in the real one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ SOURCE = Path(__file__).with_suffix(".c")
 RUN_SECONDS = 5.0
 LIVED = "lived"
 CASES = ("stack 100", "stack 200", "allowed", "forbidden", "handled", "thread", "child")
-"""The program's words: KiB of a thread's stack, or a system call, which a handler, a thread or a child may be about."""
+"""The program's arguments: KiB of a thread's stack, or a system call, made directly or by a handler, a thread or a
+child.
+"""
 FORBIDDEN = "sched_setaffinity"
 """A call of systemd's group @resources, which Debian's service may not use."""
 _KILLED: dict[GuestEnvironment, dict[str, str]] = {
@@ -35,7 +38,7 @@ _KILLED: dict[GuestEnvironment, dict[str, str]] = {
 
 
 def expectations(environment: GuestEnvironment) -> list[tuple[str, str]]:
-    """Each case with what must become of it."""
+    """Each case with its required result."""
     return [(case, _KILLED[environment].get(case, LIVED)) for case in CASES]
 
 
@@ -90,7 +93,7 @@ def outcome(program: Path, runner: Runner, case: str, log: Path) -> str:
 
 
 def misbehaviour(program: Path, runner: Runner, folder: Path) -> str:
-    """The first case that did not come out as it must; empty if there is none. `folder` takes the records."""
+    """The first case whose result is not the required one; empty if there is none. `folder` receives the records."""
     for number, (case, expected) in enumerate(expectations(runner.guest_environment)):
         if (actual := outcome(program, runner, case, folder / f"environment-{number}.jsonl")) != expected:
             return f"in the environment {runner.guest_environment} its canary '{case}' {actual}, where it is {expected}"

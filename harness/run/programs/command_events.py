@@ -26,7 +26,7 @@ class _EmulatedProgram(NamedTuple):
     guest: Path
     """The folder with its evidence."""
     launch: ProgramLaunch | None
-    """None if there is no readable note of it."""
+    """None if there is no readable record of it."""
     ends: list[ProcessNote]
 
     def began_before(self, milliseconds: int) -> bool:
@@ -130,7 +130,8 @@ def _outcome(
 ) -> tuple[cell_events.Outcome, str, str]:
     """The outcome of the command, its message, and why that says nothing about the target.
 
-    `count`: the number of programs that ran, of which so many did `before` the tests, and were tests that are skipped.
+    `count`: the number of programs that ran. `before`: how many of them ran before the tests, and count as skipped
+    tests.
     """
     where = "in its tests" if before else "below it"
     if count == before:

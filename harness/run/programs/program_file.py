@@ -1,4 +1,4 @@
-"""Tells from a program's file for which machine it is compiled, and whether a command can execute it."""
+"""Determines from a program's file for which machine it is compiled, and whether a command can execute it."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 _SYSTEM = (Path("/usr"), Path("/lib"), Path("/lib64"))
-"""Files that judging may read in their place."""
+"""Folders of files that judging may read where they are."""
 
 
 class Tracing(Record, frozen=True):
@@ -129,8 +129,8 @@ def run_traced(
 
     `file`: what is executed, if it is not what the first word names. `prints_document`: standard output is for a
     document, and what the command prints goes to standard error. `requests`: a file in place of standard input. `log`:
-    a file in place of both outputs. Raises InfrastructureError if nothing can be traced, or where the command removed
-    its evidence.
+    a file in place of both outputs. Raises InfrastructureError if nothing can be traced, or if the command removed its
+    evidence.
     """
     program_launch.write_command(cell, command)
     runner, words = tracing.runner, command.words
@@ -168,7 +168,7 @@ def run_traced(
 
 
 def _untraced(program: str, place: Path, code: int) -> InfrastructureError:
-    """Why the tracer left no status: it ended with this code, and `place` had its files."""
+    """Why the tracer left no status. `code`: its own exit status; `place`: the folder of its files."""
     if code < 0:
         because = f"the tracer was {describe_exit(code).detail}"
         remedy = "run again; the command must not end processes that are not its own"
@@ -190,9 +190,9 @@ def _note_gone(cell: Path, count: int) -> None:
 
 
 def _keep_objects(cell: Path) -> None:
-    """Copy the programs and libraries that a fault is in, which the next compilation overwrites.
+    """Copy the programs and libraries that contain a fault, because the next compilation overwrites them.
 
-    One that was overwritten already would give the fault another function's name.
+    An overwritten one would give the fault another function's name.
     """
     for guest in program_launch.guests(cell):
         launch = program_launch.read_launch(guest)

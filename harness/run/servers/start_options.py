@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def options_to_start(target: Target, abilities: Abilities) -> list[str]:
-    """Options without which a server would refuse to start on a target, because a self test misreads the emulator."""
+    """Options without which a server would refuse to start on a target, because a self-test misinterprets the
+    emulator.
+    """
     ignored = registry.of_isa(target.isa).ignored_warnings
     return ["--ignore-warnings", *ignored] if ignored and "ignore-warnings" in abilities.options else []
 
@@ -37,7 +39,7 @@ def crash_arguments(build: Build) -> list[str]:
 
 
 def with_own_options(arguments: Sequence[str], own: Sequence[str]) -> list[str]:
-    """A server's command line: the options of every server, and those of this one, which may set the same again."""
+    """A server's command line: the options of every server, then those of this one, which may override them."""
     # A configuration file, which a sentinel requires, is the program's first word.
     file = [word for word in own[:1] if not word.startswith("-")]
     return [*file, *arguments, *own[len(file) :]]

@@ -1,4 +1,4 @@
-"""What a cell costs: the processor time of its tests, and the profile of its own code if somebody wants one."""
+"""What a cell costs: the processor time of its tests and, on request, the profile of its own code."""
 
 from __future__ import annotations
 

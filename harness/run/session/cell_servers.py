@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def hangs(message: str, server: Address, *, probe_seconds: float = REPLY_SECONDS) -> bool:
-    """Whether a failed test's words say that a server which lives does not answer.
+    """Whether a failed test's message says that a living server does not answer.
 
-    A state that did not come about in time says nothing of that: such a server hangs if it does not answer PING.
-    `probe_seconds`: the deadline of that answer.
+    A message about a state that was not reached in time does not say so: such a server hangs if it does not answer
+    PING. `probe_seconds`: the deadline of that answer.
     """
     if WAITED in message:
         return not answers_ping(server, deadline_seconds=probe_seconds)
@@ -42,8 +42,8 @@ def hangs(message: str, server: Address, *, probe_seconds: float = REPLY_SECONDS
 
 
 FULL_REPORTS = 25
-"""Deaths of a cell with a report of their own, whatever they died of. A crash handler has bugs, too, and some show only
-for some requests: in `bitops` of redis-3.2.6 on ARMv5 one shows in the 22nd report."""
+"""How many deaths in a cell have a full crash report. Crash handlers also have bugs, and some occur only for some
+requests: in `bitops` of redis-3.2.6 on ARMv5, one occurs in the 22nd report."""
 
 
 class CellServers:
@@ -52,7 +52,7 @@ class CellServers:
     def __init__(
         self, cell: CellSpec, log: EventLog, current: CurrentTest, *, recorder: ExecutionRecorder | None
     ) -> None:
-        """`recorder` notes what they execute."""
+        """`recorder` records what they execute."""
         self._cell = cell
         self._log = log
         self._current = current
@@ -78,9 +78,9 @@ class CellServers:
         """Guests that have died. After the first, they do not test the machine's memory when they crash."""
 
     def guest(self) -> Guest:
-        """A live guest: the present one, or a fresh one.
+        """A live guest: the current one, or a new one.
 
-        Raises StartError, immediately if an earlier guest could not start.
+        Raises StartError; at once if an earlier guest could not start.
         """
         if self.present is not None and self.present.alive():
             return self.present
@@ -141,7 +141,7 @@ class CellServers:
             shutil.rmtree(folder, ignore_errors=True)
 
     def counters(self) -> cell_events.Counters | None:
-        """The machine's counters of misaligned accesses; None where it has none."""
+        """The machine's counters of misaligned accesses; None if it has none."""
         return self.host.counters() if self.host is not None else None
 
     def begin_example(self) -> None:
@@ -167,11 +167,10 @@ class CellServers:
         )
 
     def explain(self, guest: Guest, message: str) -> tuple[list[str], str]:
-        """Let a crash finish, end a hang of which a failed test's `message` tells, and keep the transcript.
+        """Let a crash finish, end a hang that a failed test's `message` reports, and keep the transcript.
 
-        If the native build has ended in the test, the message may tell of that, so the guest itself is asked.
-
-        Returns the requests without an answer, and the transcript's name.
+        If the native build ended during the test, the message may be about that, so the guest itself is probed. Returns
+        the requests without a reply, and the transcript's name.
         """
         faults_before = self._current.faults_before
         fatal = guest is not self._survivor and guest.evidence.has_fault_of(guest.first_pid, faults_before)

@@ -64,7 +64,9 @@ class CellSession:
         return on_machine(Path(CANARY), self.servers.host.machine(), self.cell.runner.target)
 
     def plugin_for(self, program: Path) -> str:
-        """What the emulator loads for a program beside the server; empty where nobody notes what that executes."""
+        """The plugin that the emulator loads for a program beside the server; empty if its execution is not
+        recorded.
+        """
         return self.recorder.plugin_for(program) if self.recorder is not None and self.recorder.knows(program) else ""
 
     def run_unit(self, name: str) -> UnitRun:
@@ -86,7 +88,7 @@ class CellSession:
         return unit_runner.run_emulated(native.selftests, native.runner, name, self.cell.folder / f"native-unit-{name}")
 
     def run_upstream(self, item: str, *, may_fail: Callable[[str], bool]) -> UpstreamResult:
-        """What became of a test of the release's own, which is the present test's evidence."""
+        """The result of one of the release's own tests, which is the current test's evidence."""
         assert self.upstream is not None
         self.current.upstream_result = self.upstream.result(item, may_fail)
         return self.current.upstream_result

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CurrentTest(msgspec.Struct, kw_only=True):
-    """What is known of it so far. It is empty between tests."""
+    """What is known about the test so far; empty between tests."""
 
     name: str = ""
     """With the example's label while that is recorded."""
@@ -23,17 +23,17 @@ class CurrentTest(msgspec.Struct, kw_only=True):
     """The remark of a test that passes: how many examples it ran."""
     examples_failed: bool = False
     examples_tell: bool = False
-    """Whether it fails because examples failed, and for no other reason."""
+    """Whether it fails only because examples failed."""
     cut_short: str = ""
-    """Why it ended before it had run all that it was to run; empty if it did not."""
+    """Why it ended before it had run everything; empty if it ran everything."""
     blocked: bool = False
-    """Whether it has no server, because none starts."""
+    """Whether it has no server because servers do not start."""
     unit: str = ""
     """The unit that it runs instead of a server."""
     wrong_line: str = ""
-    """What that unit wrote, where it is wrong."""
+    """The wrong line of that unit's output."""
     upstream_result: UpstreamResult | None = None
-    """What became of it, if it is one of the release's own."""
+    """Its result, if it is one of the release's own tests."""
     difference: DifferenceError | None = None
     """The bytes that differ, as it reported them."""
     faults_before: int = 0
@@ -57,5 +57,5 @@ class CurrentTest(msgspec.Struct, kw_only=True):
         self.difference = None
 
     def label(self, example: str) -> None:
-        """Name it after an example, which is recorded by itself."""
+        """Name it after an example, which has its own record."""
         self.name = f"{self.whole_name}[{example}]"

@@ -30,7 +30,7 @@ _TOLD = re.compile(r"^\? (\d+) ([01]) (\d+) (.*)$", re.MULTILINE)
 
 
 class Disagreement(Record, frozen=True):
-    """An encoding that does something else than prescribed at some offsets."""
+    """An encoding whose effect at some offsets is not the prescribed one."""
 
     encoding: str
     section: str
@@ -113,7 +113,8 @@ def sweep(program: Path, runner: Runner, encodings: Sequence[Encoding]) -> Sweep
 def misrecorded(
     program: Path, runner: Runner, encodings: Sequence[Encoding], addresses: Sequence[int], log: Path
 ) -> list[str]:
-    """One phrase for each encoding whose access at one byte past a boundary is not recorded once, as what it is.
+    """One phrase for each encoding whose access at one byte past a boundary is not recorded exactly once with its
+    correct kind and size.
 
     `runner`: of an audit. `addresses`: where the encodings' instructions are in the program.
     """

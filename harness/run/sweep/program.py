@@ -75,7 +75,7 @@ class SweptInstruction(NamedTuple):
 
 
 def table_of(target: Target) -> EncodingTable | None:
-    """The encodings of a target's architecture; None if they are not written yet."""
+    """The encodings of a target's architecture; None if it has no table."""
     return registry.encoding_table(target.isa)
 
 

@@ -17,7 +17,7 @@ CLIENT = Path(__file__).with_name("resp.c")
 def compile_client(cache: Cache, tools: Toolchain) -> Path:
     """The library that runner.tcl loads, compiled for the host (`tools`).
 
-    Raises InfrastructureError when it does not compile, for want of Tcl's header as a rule.
+    Raises InfrastructureError if it does not compile, usually because Tcl's header is missing.
     """
     return compiled(
         cache,

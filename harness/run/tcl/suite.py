@@ -30,7 +30,7 @@ TEST_REPLIES = 24
 
 
 class Interpreter:
-    """One tclsh that has read testsuite files and runs their tests on request; replaced when it does not end well.
+    """One tclsh that has read testsuite files and runs their tests on request; replaced if it fails.
 
     Starting a tclsh for every test would take longer than most tests run, and one for every file a second for a suite.
     The tests share only the constraints found so far: each has its own connections, keys, variables and random numbers,

@@ -1,7 +1,7 @@
 """Turns the launches, fault logs and results of upstream's tests into the run folder's events.
 
-The launcher leaves a folder for every process, and the emulator its fault log there. The journal says how long each
-log was when a test began and ended, which tells the tests to which faults belong. Nothing here judges.
+The launcher leaves a folder for every process, and the emulator its fault log there. The journal records how long each
+log was when a test began and ended, which assigns faults to tests. This module judges nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EXCERPT_LINES = 15
 
 
 class StartedProcess(Record, frozen=True):
-    """One process that a test started on the target, with what it left."""
+    """One process that a test started on the target, with its records."""
 
     launch: Launch
     target: str
@@ -47,7 +47,7 @@ class StartedProcess(Record, frozen=True):
     content: bytes
     """Its fault log."""
     end: fault_log.ProcessEnd | None
-    """None for one that was killed, that started another program, or that ran natively."""
+    """How it ended; None for a process that was killed, that started another program, or that ran natively."""
     end_at: int
     """The position of the end in the fault log."""
     reported: ReportedCrash | None = None
@@ -72,8 +72,8 @@ class UpstreamEvidence:
     """The evidence of the runs of one file."""
 
     def __init__(self, cell: CellSpec, *, homes: list[Path], names: dict[str, str], started_in: Path) -> None:
-        """`names`: item -> the name of its test in the events. `started_in`: the stage, which tells the file's
-        processes from those of the files that run beside it.
+        """`names`: item -> the name of its test in the events. `started_in`: the stage, which distinguishes the file's
+        processes from those of other files that run at the same time.
         """
         self._cell = cell
         self._stage = started_in
@@ -99,7 +99,7 @@ class UpstreamEvidence:
         return len(self._processes)
 
     def collect(self, run: FileRun, labels: dict[int, str]) -> None:
-        """Record every process of one run of the file, and keep the logs that somebody may want to read.
+        """Record every process of one run of the file, and keep the logs that may help a reader.
 
         `labels`: place of a test in the journal -> its item.
         """
@@ -185,7 +185,9 @@ class UpstreamEvidence:
         return self._names.get(label, label)
 
     def event_of(self, item: str, verdict: UpstreamVerdict, shared: Guest | None) -> cell_events.TestEvent:
-        """The event of a test, without outcome and message. `shared`: the server of ours that it used, if it did."""
+        """The event of a test, without outcome and message. `shared`: Plumbline's server that it used, if it used
+        one.
+        """
         shown = verdict.shown
         guests: dict[str, tuple[int, int]] = {}
         for run, test in enumerate(verdict.tries):
@@ -212,7 +214,7 @@ class UpstreamEvidence:
         return server.launch.guest if server is not None and not server.target else ""
 
     def log_excerpt(self, verdict: UpstreamVerdict) -> str:
-        """The end of what the server of a failed test logged during the test; empty if there is none."""
+        """The end of the log that the server of a failed test wrote during the test; empty if there is none."""
         server, shown = self._server_of(verdict), verdict.shown
         log = server.launch.folder / LOG if server is not None else None
         if shown is None or log is None or not log.is_file():
@@ -272,7 +274,7 @@ def _faults_in(shared: Guest, test: UpstreamTest) -> dict[str, tuple[int, int]]:
 
 
 def during(process: StartedProcess, tests: list[tuple[str, UpstreamTest]]) -> tuple[str, UpstreamTest | None]:
-    """The item and the test during which a process ended, or after which, if it ended between two tests.
+    """The item and the test during which, or after which, a process ended.
 
     A server that a test has crashed may still write its report when the test is over.
     """

@@ -1,7 +1,7 @@
 """Reads the journal that overlay.tcl writes while upstream's tests run. Pure: text becomes results.
 
-A journal may end anywhere, because a test process may be killed. Everything that it does not mention did not happen. A
-line that cannot be read may have said that a test failed, or that a failure belongs to no test.
+A journal may end anywhere, because a test process may be killed. Nothing counts as having happened unless the journal
+mentions it. An unreadable line may have reported the failure of a test, or a failure outside of tests.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Reported = Literal["ok", "err", "exception", "skip", "ignore", ""]
-"""Upstream's verdict on a test; empty for a test without an end."""
+"""Upstream's verdict on a test; empty for a test that did not end."""
 FAILED = ("err", "exception")
 
 
 class UpstreamTest(Record, frozen=True):
-    """One test that began, or that upstream passed over."""
+    """One test that began, or that upstream skipped."""
 
     name: str
     reported: Reported
@@ -46,7 +46,7 @@ class Journal(Record, frozen=True):
 
     tests: list[UpstreamTest]
     outside: list[str]
-    """Failures that upstream reported of no test."""
+    """Failures that upstream reported outside of tests."""
     done: bool
     """Whether the file ran to its end, according to a journal without a damaged line."""
 
@@ -68,7 +68,7 @@ class _Line(msgspec.Struct):
 
 
 def read_journal(content: bytes) -> Journal:
-    """The results in a journal. Damaged lines are passed over: their tests then have no end, and nor has the file."""
+    """The results in a journal. Damaged lines are ignored: their tests, and the file, then count as not ended."""
     tests: list[UpstreamTest] = []
     began: list[tuple[int, int]] = []
     """The tests that run, innermost last: place in `tests`, time in milliseconds."""

@@ -110,7 +110,7 @@ def write_list(path: Path, servers: Sequence[LaunchVariant], clients: LaunchVari
 
 
 def read_launches(home: Path) -> list[Launch]:
-    """The launches whose records are in a folder, in their order. One whose note is cut short never ran."""
+    """The launches whose records are in a folder, in order. A launch with an incomplete record never ran."""
     found = [_read(folder) for folder in home.glob("guest-*") if (folder / NOTE).is_file()]
     return sorted((launch for launch in found if launch is not None), key=lambda launch: _number(launch.guest))
 

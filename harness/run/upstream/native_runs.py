@@ -1,6 +1,6 @@
 """How each file of upstream's tests runs natively: the reference, which the cache keeps.
 
-It shows which tests a file has, and which of them pass here.
+It shows which tests a file has, and which of them pass natively.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NativeRuns:
         say: Callable[[str], None],
         cancelled: threading.Event,
     ) -> None:
-        """`oracle`: gives the server that the tests use, where they start none of their own."""
+        """`oracle` returns the server that the tests use if they do not start their own."""
         assert cell.upstream is not None
         self._cell = cell
         self._spec: UpstreamSpec = cell.upstream
@@ -90,8 +90,8 @@ class NativeRuns:
     def _keep(self, file: UpstreamFile, into: Path) -> None:
         """Run a file for the cache, which keeps only the record of a file that ran to its end without a failure.
 
-        A machine that is busy for a while makes tests fail for lack of time, with words that only the test knows. Such
-        a record, if kept, would excuse the target from these tests for good.
+        On a busy host, tests fail for lack of time, with messages that cannot be recognised. If such a record were
+        kept, the target would be excused from these tests permanently.
         """
         record = self._run(file, into / "log")
         if not record.done or results.has_failures(record.tests):
@@ -147,5 +147,5 @@ class _NotKeptError(Exception):
 
 
 def _plain(test: UpstreamTest) -> UpstreamTest:
-    """A test without the data that concern only the processes of that run."""
+    """A test without the data that are specific to the processes of its run."""
     return msgspec.structs.replace(test, servers=(), announced=(), logs_before={}, logs_after={}, trace="")

@@ -1,7 +1,7 @@
 """Compares the runs of a file on a target with its native run, test by test.
 
-Names are matched exactly first. Some tests have random numbers in their names; they are matched by what is left
-without digits. Pure.
+Names are matched exactly first. Some tests have random numbers in their names; these are matched without their digits.
+Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.file_run import FileRun
 
 WHOLE = WHOLE_FILE
-"""The item of a file beside its tests: it ran to its end, and nothing failed outside of tests."""
+"""The item for the file itself: it ran to its end, and nothing failed outside of tests."""
 
 TRIES = 3
 NEEDED = 2
@@ -78,7 +78,7 @@ Outcome = Literal["passed", "failed", "skipped", "undecided", "missing"]
 
 
 class UpstreamVerdict(Record, frozen=True):
-    """What became of a test on a target."""
+    """The result of a test on a target."""
 
     outcome: Outcome
     """undecided: it failed as on this machine, which says nothing about the target. missing: it left no result."""
@@ -97,7 +97,7 @@ class UpstreamVerdict(Record, frozen=True):
 LEFT_OUT = UpstreamVerdict(
     outcome="skipped", message="it takes long, so it does not run with other suites in this tier: --tier full"
 )
-"""What became of a test that was not to run."""
+"""The result of a test that was not selected."""
 
 
 def items_of(native: Sequence[UpstreamTest], failures: Mapping[str, Sequence[str]] = {}) -> list[Item]:
@@ -135,7 +135,7 @@ def _shape(name: str) -> str:
 
 
 def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, UpstreamTest]]) -> UpstreamVerdict:
-    """What became of a test in the runs of its file; `found`: what `matched` gave of each run."""
+    """The result of a test in the runs of its file. `found`: the return values of `matched` for each run."""
     tries = tuple(each.get(item.label) for each in found)
     failures = [one for one in tries if one is not None and one.reported in FAILED]
     passed_over = [one for one in tries if one is not None and one.reported in {"skip", "ignore"}]
@@ -171,19 +171,19 @@ def _why_undecided(item: Item, failure: UpstreamTest) -> str:
 
 
 def has_failures(tests: Iterable[UpstreamTest]) -> bool:
-    """Whether one of the tests failed, or stayed without an end."""
+    """Whether one of the tests failed or did not end."""
     return any(test.reported in {*FAILED, ""} for test in tests)
 
 
 def _ran_smoothly(run: FileRun) -> bool:
-    """Whether a file ran to its end, and no test of it failed or stayed without an end."""
+    """Whether a file ran to its end, and all its tests ended without failing."""
     return run.journal.done and not has_failures(run.journal.tests)
 
 
 def verdict_of_file(
     native: NativeRun, runs: Sequence[FileRun], strangers: Sequence[list[UpstreamTest]], *, started: int
 ) -> UpstreamVerdict:
-    """What became of the file itself.
+    """The result of the file itself.
 
     `strangers`: the tests of each run that the native run did not have. `started`: how many programs the runs
     started on the target.

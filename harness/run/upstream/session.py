@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 STALL_SECONDS = 60.0
 SLOWEST_TIMES = 3
-"""A file may stand still this many times longer than its slowest test takes here, times the target's slowdown."""
+"""A file may make no progress for this many times as long as its slowest test takes natively, times the target's
+slowdown.
+"""
 LONG_SECONDS = 15.0
 """A file that takes longer natively runs in the tier `thorough`, or when it is named."""
 MIXED_FOLDERS = ("cluster/", "sentinel/", "integration/replication", "integration/psync2", "integration/failover")
@@ -45,11 +47,11 @@ MIXED_FOLDERS = ("cluster/", "sentinel/", "integration/replication", "integratio
 
 
 class UpstreamFailedError(AssertionError):
-    """A test of upstream's failed, or left no result; the message says it all."""
+    """One of upstream's tests failed, or left no result. The message is complete."""
 
 
 class UpstreamResult(Record, frozen=True):
-    """What became of one of upstream's tests."""
+    """The result of one of upstream's tests."""
 
     file: str
     """Its path in the tree."""
@@ -60,7 +62,7 @@ class UpstreamResult(Record, frozen=True):
     event: cell_events.TestEvent
     """The evidence, without outcome and message."""
     log: str
-    """The end of what the server of a failed test logged."""
+    """The end of the log of a failed test's server."""
 
     @property
     def place(self) -> str:
@@ -92,7 +94,7 @@ class _FileTests(NamedTuple):
     native: NativeRun
     items: list[Item]
     running: list[Item]
-    """The items without those of tests that are left out."""
+    """The items without excluded tests."""
     left_out: tuple[str, ...]
     """Globs of the names of tests that do not run."""
 
@@ -109,7 +111,7 @@ class UpstreamSession:
         oracle: Callable[[], Guest],
         private_network: bool,
     ) -> None:
-        """`guest` and `oracle` give the cell's own servers, which tests on a real kernel share."""
+        """`guest` and `oracle` return the cell's own servers, which tests on a real kernel share."""
         assert cell.upstream is not None
         self._cell = cell
         self._spec: UpstreamSpec = cell.upstream
@@ -165,7 +167,9 @@ class UpstreamSession:
         return UpstreamResult(file=file.path, label=results.WHOLE, line=0, verdict=verdict, event=event, log="")
 
     def result(self, name: str, may_fail: Callable[[str], bool]) -> UpstreamResult:
-        """What became of a test. Begins to run every file, and runs none again for tests that may fail."""
+        """The result of a test. The first call starts the runs of every file. A file does not run again for tests that
+        may fail.
+        """
         file, _, label = name.partition(SEPARATOR)
         if file not in self._results:
             done = self._run(self.files[file], may_fail) if self._external else self._future(file, may_fail).result()

@@ -1,4 +1,4 @@
-"""A copy of a release's tests in which the launcher stands for its programs, on its own short path.
+"""A copy of a release's tests in which the launcher replaces its programs, at a short path.
 
 Upstream's tests look for programs in src/ and write below tests/tmp. The copy belongs to one cell; the tree is never
 written to. Unix sockets need a short path (unix(7)), so that the copy cannot be in the run folder.
@@ -32,7 +32,9 @@ OVERLAY = Path(__file__).with_name("overlay.tcl")
 _KEPT = ("tests", "utils")
 """Folders of the tree that tests read, and the files at its top."""
 FIRST_PORT, RANGES = 11000, 30
-"""Ranges of ports. A cluster's nodes talk to each other at 10,000 above: still below the ports that Linux gives out."""
+"""Ranges of ports. A cluster's nodes also use ports that are 10,000 higher: still below the ports that Linux
+assigns.
+"""
 StageKind = Literal["native", "own", "mixed"]
 NATIVE_HOME = "plumbline/records"
 _SCRATCH = ("tests/tmp", "tests/cluster/tmp", "tests/sentinel/tmp")

@@ -54,7 +54,7 @@ class UpstreamFile(Record, frozen=True):
     def command(self, tree: Path, first_port: int, server: tuple[str, int] | None = None) -> list[str]:
         """The command that runs the file alone, in a copy of the tree; against a server that runs already, if given.
 
-        `first_port`: where the ports of its servers begin, for releases that can be told.
+        `first_port`: the first port of its servers, for releases that have an option for it.
         """
         if self.driver == "helper":
             text = (tree / HELPER).read_text("utf-8", "replace")
@@ -71,7 +71,7 @@ class UpstreamFile(Record, frozen=True):
 
 
 def has_tests(tree: Path) -> bool:
-    """Whether a tree brings tests along: archives of some packages leave them out."""
+    """Whether a tree contains tests: the archives of some packages do not."""
     return (tree / HELPER).is_file()
 
 
@@ -95,7 +95,7 @@ def external_files(tree: Path) -> list[UpstreamFile]:
 def upstream_files(tree: Path, *, shown: Path | None = None) -> list[UpstreamFile]:
     """Every test file of a tree, in upstream's order. `shown`: the user's own folder, if the tree is a copy of it.
 
-    Raises UsageError for a tree without tests, and where Tcl is too old.
+    Raises UsageError for a tree without tests, and if Tcl is too old.
     """
     if not has_tests(tree):
         raise UsageError(
@@ -126,8 +126,8 @@ def selected(
 ) -> list[UpstreamFile]:
     """The files that a selection of tests may mean: those that it names, or if it names none, all or those `unnamed`.
 
-    A word with a slash before any `::` names files: whole names, parts of them, or globs. Raises UsageError if it names
-    none, unless other suites run too (`beside_others`), whose tests it may name.
+    A word with a slash before any `::` selects files: by name, part of a name, or glob. Raises UsageError if a word
+    selects no file, unless other suites also run (`beside_others`), whose tests it may select.
     """
     every = list(files)
     chosen: set[str] = set()

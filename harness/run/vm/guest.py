@@ -62,7 +62,7 @@ class VirtualMachine:
         return made
 
     def counters(self) -> Counters | None:
-        """The kernel's counters so far; None where the kernel has none, and before the machine runs."""
+        """The kernel's counters so far; None if the kernel has none, or the machine does not run yet."""
         if self._machine is None or self.image.mode is None:
             return None
         return self._machine.counters()

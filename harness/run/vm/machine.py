@@ -64,7 +64,8 @@ class ProcessResult(Record, frozen=True):
 class Machine:
     """One running machine. `folder` keeps its logs, `sockets` (a short path) its sockets.
 
-    `ports` are the guest's TCP ports that are forwarded to loopback. The mode of its image is the caller's to set.
+    `ports` are the guest's TCP ports that are forwarded to loopback. The caller must set the alignment mode of its
+    image.
     """
 
     def __init__(self, image: VmImage, folder: Path, *, sockets: Path, ports: Sequence[int] = (6379,)) -> None:
@@ -110,7 +111,7 @@ class Machine:
     # Requests. All of these raise InfrastructureError when the machine does not answer.
 
     def request(self, verb: str, payload: bytes = b"", *, deadline_seconds: float | None = None) -> bytes:
-        """Send one request to init (toolchains/kernels/init/init.c lists them). Raises RefusedError where init cannot
+        """Send one request to init (toolchains/kernels/init/init.c lists them). Raises RefusedError if init cannot
         serve it.
         """
         try:
@@ -134,7 +135,7 @@ class Machine:
         return self._computer.alive()
 
     def problem(self) -> InfrastructureError:
-        """Why a machine that has ended by itself has ended."""
+        """Why a machine has ended by itself."""
         return self._computer.problem("the emulator has ended")
 
     def refuse_silence(self) -> None:
@@ -156,7 +157,7 @@ class Machine:
         return self.read(self.kernel.spec.alignment_file).decode()
 
     def counters(self) -> cell_events.Counters | None:
-        """The kernel's alignment counters as a record; None where the kernel has none."""
+        """The kernel's alignment counters as a record; None if the kernel has none."""
         if self.kernel.spec.alignment_file != COUNTING_FILE:
             return None
         return kernel_faults.read_counters(self.alignment())
@@ -270,7 +271,9 @@ class Machine:
         self._computer.save(path)
 
     def _pulse(self) -> None:
-        """Interrupt the machine at regular times. That it does not answer is for those to tell who ask it for more."""
+        """Interrupt the machine at regular intervals. A machine that does not answer is reported by the callers that
+        need more from it.
+        """
         channel = self._computer.channel
         while not self._ended.wait(self._pulse_seconds):
             with contextlib.suppress(ChannelError, RefusedError):

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 CLOSED_PORT = 9
 """The guest's port on which nobody listens."""
 LOOK_SECONDS = 5.0
-"""The interval between two looks."""
+"""The interval between two checks, in seconds."""
 SILENT_SECONDS = 60.0
-"""A network that has not answered for so long, without the emulator's waits for a processor, never will."""
+"""If a network has not answered for this time, excluding the emulator's waits for a processor, it never will."""
 ATTEMPT_SECONDS = 20.0
 """After 75 s without the guest's answer, the emulator closes a connection as if the guest had refused it."""
 POLL_SECONDS = 0.5
 MOST_SECONDS = 2 * POLL_SECONDS
-"""What one wait counts at most."""
+"""The most that one wait counts, in seconds."""
 
 
 def answers(closed: Address, emulator_pid: int, *, given_up: Callable[[], bool]) -> bool:
     """Whether the guest refuses a connection to its closed port within `SILENT_SECONDS`.
 
-    Also true once the wait is `given_up`, and when the emulator has ended: then there is nothing to say of its network.
+    Also true once the wait is `given_up`, and when the emulator has ended: then its network is not at fault.
     """
     silent = _Silence(emulator_pid)
     while silent.seconds < SILENT_SECONDS and not given_up():
@@ -59,7 +59,7 @@ class _Silence:
         self._looked = scheduling.usable_clock(emulator_pid)
 
     def count(self) -> None:
-        """Add the time since the last look."""
+        """Add the time since the last check."""
         now = scheduling.usable_clock(self._emulator_pid)
         # This process may have been stopped, and then knows nothing of the time between.
         self.seconds += min(max(now - self._looked, 0.0), MOST_SECONDS)
@@ -80,12 +80,12 @@ def _is_refused(connection: socket.socket, silent: _Silence, given_up: Callable[
 
 
 def silence() -> str:
-    """What is said of a network that does not answer."""
+    """The message about a network that does not answer."""
     return f"its network did not answer for {SILENT_SECONDS:.0f} s"
 
 
 class NetworkWatch:
-    """A thread that looks at regular times, and calls `on_silence` once if the network does not answer."""
+    """A thread that checks at regular intervals, and calls `on_silence` once if the network does not answer."""
 
     def __init__(self, closed: Address, emulator_pid: int, on_silence: Callable[[], None]) -> None:
         self._closed = closed

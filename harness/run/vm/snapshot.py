@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def snapshot(
     cache: Cache, kernel: Kernel, initramfs: Initramfs, *, sockets: Path, timeout_multiplier: float = 1.0
 ) -> Path | None:
-    """The saved state of a machine that has just booted, made if it is not in the cache; None where there can be none.
+    """The saved state of a machine that has just booted, made if it is not in the cache; None if the machine cannot
+    have one.
 
     `timeout_multiplier`: how many times longer than usual its boot may take.
 

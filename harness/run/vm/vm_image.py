@@ -1,4 +1,4 @@
-"""What a machine is made from: a kernel, a root file system, and the state that it resumes from."""
+"""The parts of a machine: a kernel, a root file system, and the state that it resumes from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class VmImage(Record, frozen=True):
     snapshot: Path | None = None
     """The state after booting of a machine with this kernel and root file system, from which it can resume."""
     mode: int | None = None
-    """What is written to the kernel's alignment file; None where it has none."""
+    """The alignment mode to write to the kernel's alignment file; None if the kernel has no such file."""
     counted: bool = False
     """Its clocks count instructions, a nanosecond each."""
     timeout_multiplier: float = 1.0
