@@ -26,13 +26,13 @@ UNKNOWN = "??"
 
 
 class CodeProfile(NamedTuple):
-    """What executed blocks come to."""
+    """The instructions and allocations of executed blocks."""
 
     instructions: dict[str, int]
-    """Function -> instructions. One outside the server's program has its object's name, as `memcpy (libc.so.6)`; code
-    without a symbol is `??` of its object."""
+    """Function -> instructions. A function outside the server's program includes its object's name: `memcpy
+    (libc.so.6)`. Code without a symbol is `??`, with its object."""
     allocations: int
-    """Calls of malloc and its kin, whichever object has them."""
+    """Calls of malloc, calloc, realloc and the like, in any object."""
 
 
 class _Function(NamedTuple):
@@ -42,7 +42,7 @@ class _Function(NamedTuple):
 
 
 def profile(blocks: Mapping[tuple[int, int], int], maps: Sequence[MapRecord], server_binary: Path) -> CodeProfile:
-    """The profile of (guest address, instructions) -> executions."""
+    """The profile of executed blocks: (guest address, number of instructions) -> executions."""
     instructions: dict[str, int] = {}
     allocations = 0
     records = list(maps)

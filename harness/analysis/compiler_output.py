@@ -116,7 +116,7 @@ def _calls_compiler(line: str) -> bool:
 
 
 def place(file: str, folder: str, tree: Path) -> str:
-    """A path as the compiler wrote it, or relative to the tree if it is there."""
+    """A path, relative to the tree if it is in the tree; otherwise as the compiler wrote it."""
     whole = os.path.normpath(Path(folder) / file)
     return whole.removeprefix(f"{tree}/")
 

@@ -84,7 +84,7 @@ def _by_objdump(code: bytes, address: int, command: tuple[str, ...]) -> str:
 
 @cache
 def _by_numbers(code: bytes, command: tuple[str, ...]) -> str:
-    """One instruction that capstone lacks, decoded by LLVM; empty if LLVM does not know it, or is not there."""
+    """One instruction that capstone lacks, decoded by LLVM; empty if LLVM does not know it or is not installed."""
     if shutil.which(command[0]) is None:
         return ""
     with tempfile.NamedTemporaryFile() as file:

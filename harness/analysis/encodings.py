@@ -1,7 +1,7 @@
 """The encodings of memory accesses in a program, from the listing of its target's objdump.
 
-An encoding is an instruction's name with the form of its operands, `ldr r, [r, #]!`: what a decoder tells apart.
-Accesses of single bytes and prefetches are none, because no address can be misaligned for them.
+An encoding is an instruction's name with the form of its operands, `ldr r, [r, #]!`: what a decoder distinguishes.
+Accesses to single bytes and prefetches do not count, because no address is misaligned for them.
 """
 
 from __future__ import annotations

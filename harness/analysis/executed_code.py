@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 1000
-"""Addresses of one call: its output stays whole, and a call that needs few of them ends early."""
+"""Addresses that one call of addr2line receives, so that its output is not cut."""
 _NAMING_SECONDS = 300
 
 
@@ -28,7 +28,7 @@ class CodeLine(NamedTuple):
 
     function: str
     file: str
-    """Relative to the server's tree, if it is there."""
+    """Relative to the server's tree, if the file is in the tree."""
     line: int
     origin: str
     """As in harness.core.finding.Frame."""

@@ -133,8 +133,8 @@ def ranked(
 
     `lines`: address -> the places that it belongs to, innermost first. An inlined function's code is its caller's, too,
     and counts for both. `dependent`: file -> its lines that depend on the machine. Of functions alike, the one that the
-    finding points to (`implicated`) stands first. Then comes that one of which the larger share never ran in a passing
-    run: others have a branch of that kind. Then the one with more code of that score: a fault is as likely in each
+    finding points to (`implicated`) stands first. Then the one of which the larger share never ran in a passing run:
+    the others only contain such a branch. Then the one with more code of that score: a fault is as likely in each
     instruction.
     """
     code: dict[tuple[str, str], list[_CountedLine]] = {}

@@ -36,7 +36,7 @@ class OwnProgram(Record, frozen=True):
     """Its sources are shown relative to this folder."""
 
     def placed(self, file: str) -> tuple[str, str]:
-        """A source path relative to the folder, if it is there, and the origin of the code."""
+        """A source path, relative to the folder if it is in the folder, and the origin of the code."""
         whole = _collapse(file)
         shown = whole.removeprefix(f"{self.folder.rstrip('/')}/") if file != "??" else Path(self.path).name
         return shown, PROGRAM

@@ -58,9 +58,9 @@ def may_be_in_handler_of(earlier: Fault, later: Fault, machine: str) -> bool:
     """Whether the handler of an earlier fault of the same thread may still run at a later one.
 
     While it does, everything that the earlier fault interrupted stays on the stack, above the handler's frames. False
-    if the stack has been unwound to there or further, or where other frames have taken that place since: the handler
-    has returned, or has jumped out. True in doubt: where one record shows too little of the stack, and where the
-    handler may have its own stack.
+    if the stack has been unwound to there or further, or if other frames have replaced that part since: the handler has
+    returned, or has jumped out. True in case of doubt: if a record shows too little of the stack, or if the handler may
+    have its own stack.
     """
     variant = registry.variant(machine)
     below = earlier.stack_address - later.stack_address

@@ -65,7 +65,7 @@ class Appearance(Record, frozen=True):
     line: str = ""
     """The text of the source line that a misaligned access belongs to, without indentation; else empty."""
     case: str = ""
-    """The test of a wrong result with its parameters; else empty, as in files of before."""
+    """The test of a wrong result with its parameters; else empty, as in files of earlier versions."""
     message: str = ""
     """The test's message about a wrong result, with its numbers but without folders and source lines."""
 
@@ -85,7 +85,9 @@ class Baseline(Record, frozen=True):
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
-    """The baseline of a run of the base. Findings of cells without a verdict do not count. `sources`: the base's."""
+    """The baseline of a run of the base. Findings of cells without a verdict do not count. `sources`: the base's source
+    lines.
+    """
     unjudged = {
         f"{cell.target}/{cell.suite}": cell.reason for cell in judgement.cells if cell.verdict == Verdict.UNKNOWN
     }
@@ -172,7 +174,7 @@ def read(folder: Path) -> Baseline | None:
 
 def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
     """Why a finding is not due to the change; empty unless the base shows all its appearances in the run. `sources`:
-    the run's own.
+    the run's own source lines.
     """
     here = _appearances(finding, sources)
     known = bool(here) and all(_shows(inherited, finding.id, one) for one in here)

@@ -146,7 +146,7 @@ class Evidence:
         return any(test.guest == guest and not test.blocked and test.fault_from <= number for test in self._tests)
 
     def _test_of_end(self, event: GuestEvent | None) -> TestEvent | None:
-        """The test of upstream's during which a guest ended: such a guest may serve many tests, and fault between."""
+        """The upstream test during which a guest ended: such a guest may serve many tests, and fault between them."""
         if event is None or not event.upstream or not event.test:
             return None
         return next((test for test in self._tests if test.name == event.test), None)
@@ -312,7 +312,9 @@ class Evidence:
 
 
 def _is_program(guest: Path, event: GuestEvent) -> bool:
-    """Whether a guest is a program below a command. Servers of the release's own tests have a note of that name too."""
+    """Whether a guest is a program below a command. Servers of the release's own tests also have a file of that
+    name.
+    """
     return not event.upstream and (guest / program_launch.LAUNCH).is_file()
 
 

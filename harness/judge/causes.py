@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 _ENDS = ("crash", "exit", "hang")
 """Kinds of findings that show only that a server ended or did not answer."""
 _IN_HANDLER = "crash-handler-"
-"""The first part of the kind of a fault while the server reported another one (harness.judge.sightings.places)."""
+"""The first part of the kind of a fault that occurred while the server reported another one
+(harness.judge.sightings.places).
+"""
 _NOT_RUN = ("build", "warning")
 """Kinds of findings for which no server ran."""
 _HARMLESS_TO_VALUES = ("alignment", *_NOT_RUN)
-"""Kinds from which no wrong value follows: the access is refused or exact, or no server runs."""
+"""Kinds that cannot cause a wrong value: the access is refused or exact, or no server runs."""
 _Property = tuple[str, str, frozenset[str]]
 """`function`, `record` or `command`; its name; and the targets on which it counts."""
 _ANYWHERE: frozenset[str] = frozenset()
@@ -38,7 +40,9 @@ _KINDS = ["build", "alignment", "out-of-bounds", "sigsegv", "sigill"]
 """The first kinds of a rank, in order; all others follow by name."""
 
 FAULT, UNIT, RECORD, REPLY, END = range(5)
-"""How direct the evidence is: an instruction, a function that was called alone, a part of a format, a reply, an end."""
+"""How direct the evidence is: an instruction, a function that was called in isolation, a part of a format, a reply, an
+end.
+"""
 
 
 def directness(finding: Finding) -> int:
@@ -89,9 +93,9 @@ def causes_of(findings: Sequence[Finding], machines: Mapping[str, Target] | None
 
 
 def stored_or_made(stored: Sequence[Cause], findings: Sequence[Finding]) -> list[Cause]:
-    """The causes that a document has, if each of its findings is in exactly one place there; else new ones.
+    """The causes in a document, if they contain each of its findings exactly once; otherwise new ones.
 
-    A document of before has none, and a stranger's may leave findings out.
+    A document of an earlier version contains none, and one from a stranger may lack findings.
     """
     placed = [identity for cause in stored for identity in (cause.start, *cause.members, *cause.followers)]
     return list(stored) if sorted(placed) == sorted(finding.id for finding in findings) else causes_of(findings)
@@ -118,7 +122,7 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
 
 
 def _tests_of(finding: Finding, *, detector: str = "") -> set[tuple[str, str, str]]:
-    """The tests that saw a finding, with target and suite; only those in which that detector did, if one is named."""
+    """The tests that saw a finding, with target and suite; only those of one detector, if one is named."""
     return {
         (witness.target, witness.suite, occasion.test)
         for witness in finding.witnesses
@@ -155,7 +159,7 @@ def _sharing(findings: Sequence[Finding]) -> list[tuple[list[Finding], str]]:
 def _is_same(one: _Property, other: _Property) -> bool:
     """Whether two properties are the same: the targets of a command with a wrong reply may be a subset of the other's.
 
-    A test that another bug hinders on one target shows a wrong reply only on the others.
+    If another bug prevents a test on one target, the test shows the wrong reply only on the others.
     """
     return one[:2] == other[:2] and (one[2] <= other[2] or other[2] <= one[2])
 
@@ -199,7 +203,7 @@ def _traits(machine: Target) -> tuple[str, str]:
 
 
 def _where(targets: Sequence[str], machines: Mapping[str, Target]) -> str:
-    """What exactly the targets of a cause have in common among those of the run; otherwise their names."""
+    """The property that exactly the targets of a cause share, among the targets of the run; otherwise their names."""
     known = {name: machine for name, machine in machines.items() if not machine.emulator.runs_here}
     among = {name for name in targets if name in known}
     for words in (*_WIDTHS.values(), *_ORDERS.values()):

@@ -50,7 +50,7 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, folder: Path, run: RunRecord, known_file: Path) -> KnownLists:
-        """Those of a run in a folder. Raises UsageError for a list that is invalid."""
+        """The known lists of a run in a folder. Raises UsageError for an invalid list."""
         own = tree_list.own_list(folder, run)
         listed = known_list.load_known(known_file, run.machines, known_list.Settings.of(run))
         return cls(
@@ -68,8 +68,8 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         return [entry for entry in self.listed.findings if entry.expires >= self.today]
 
     def after_judging(self, folder: Path) -> KnownLists:
-        """The same, if they are older than the run's judgement, which keeps the lines around the places of its findings
-        in the run's folder.
+        """The same lists, for use after judging: with the source lines around the findings, which judging stores in the
+        run's folder.
         """
         return msgspec.structs.replace(self, sources=source_excerpt.read(folder).sources)
 
@@ -214,7 +214,7 @@ def _of_run(folder: Path, run: RunRecord) -> list[str]:
 
 
 def _of_hangs(run: RunRecord, findings: Sequence[Finding]) -> list[str]:
-    """A sentence on new findings that a machine may show because it is slow; empty if there are none."""
+    """A sentence on new findings that may be due to a slow machine; empty if there are none."""
     hanging = [one for one in findings if one.kind == "hang" and not one.known]
     if not hanging:
         return []
@@ -254,7 +254,7 @@ def _emulators(run: RunRecord) -> dict[str, list[str]]:
 
 
 def _part(folder: Path, run: RunRecord) -> list[str]:
-    """Sentences on the choice of tests; none if all tests ran."""
+    """Sentences on the selection of tests; none if all tests ran."""
     if not run.tests:
         return []
     # The canaries always run, whatever they are called.

@@ -27,9 +27,10 @@ def is_fatal(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) ->
 
 
 def is_question(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None) -> bool:
-    """Whether a process tried an instruction that its processor may lack, caught the signal, and went on.
+    """Whether a process tried an instruction that its processor may lack, caught the signal, and continued.
 
-    OpenSSL 1.1 tries the cycle counter of an ARM so (crypto/armcap.c, `_armv7_tick`), for example on Debian bullseye.
+    OpenSSL 1.1 probes the cycle counter of ARM in this way (crypto/armcap.c, `_armv7_tick`), for example on Debian
+    bullseye.
     """
     if fault.signal != signal.SIGILL or not fault.handled or fault_log.is_misaligned(fault):
         return False
@@ -40,7 +41,7 @@ def is_question(fault: fault_log.Fault, log: FaultLog, event: GuestEvent | None)
 
 
 def is_survived(fault: fault_log.Fault, event: GuestEvent | None, test: TestEvent | None) -> bool:
-    """Whether a guest handled a fault in one test, and ended of something else in another one.
+    """Whether a guest handled a fault in one test, and ended for another reason in a later one.
 
     A test that sees a fault waits until the guest has ended. The signal may still end it later.
     """

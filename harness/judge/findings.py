@@ -50,11 +50,11 @@ class Judgement(Record, frozen=True):
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains; the default: those that the targets name."""
     environment: GuestEnvironment = "usual"
-    """What surrounded the programs."""
+    """The environment of the programs (`--environment`)."""
     io: Transport = "unix"
     """How the suites' clients reached the servers."""
     tier: Tier | Literal[""] = ""
-    """How much the suites did; empty if there was no choice, and where joined runs differ."""
+    """How thorough the suites were; empty if the command has no tiers, or if joined runs differ."""
     tests: list[str] = msgspec.field(default_factory=list)
     """The `--test` patterns: no other test ran. Empty if all tests ran."""
     base: str = ""

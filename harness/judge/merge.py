@@ -118,7 +118,7 @@ def _every_emulator(used: Sequence[dict[str, list[str]]]) -> dict[str, list[str]
 
 
 def _added(totals: Iterable[dict[str, Counters]]) -> dict[str, Counters]:
-    """Target → the sum of what the runs counted there: each ran other suites."""
+    """Target → the sum of the runs' counts there: each ran other suites."""
     added: dict[str, Counters] = {}
     for counted in totals:
         for target, counters in counted.items():

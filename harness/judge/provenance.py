@@ -144,7 +144,7 @@ def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, ser
 
 
 def _strange(options: tuple[str, ...]) -> str:
-    """The first word that is neither a plain option nor a plain value of an option; empty if there is none."""
+    """The first word that is neither a harmless option (PLAIN_OPTIONS) nor a harmless value; empty if there is none."""
     for word in options:
         if word not in PLAIN_OPTIONS and not re.fullmatch(r"[A-Za-z0-9]+", word):
             return word

@@ -111,7 +111,7 @@ class Reproducer(Record, frozen=True):
     toolchain: Name = DEFAULT_FAMILY
     """The family of toolchains that compiled; the default: the one that the target names."""
     environment: GuestEnvironment = "usual"
-    """What surrounded the server."""
+    """The environment of the server (`--environment`)."""
     io: Transport = "unix"
     """How clients connected to the server. A server in a virtual machine has only TCP."""
     files: dict[FileName, str] = msgspec.field(default_factory=dict)
@@ -132,7 +132,7 @@ class Reproducer(Record, frozen=True):
     command: str = ""
     """The client's request, as the report shows it."""
     upstream: str = ""
-    """The test of the release's own to run, after those before it in its file: `unit/type/string::SET and GET`."""
+    """The one of the release's own tests to run, after those before it in its file: `unit/type/string::SET and GET`."""
     mixed: list[Name] = msgspec.field(default_factory=list)
     """The other targets between which servers of that test alternated."""
     target_clients: bool = False
@@ -140,8 +140,8 @@ class Reproducer(Record, frozen=True):
     file: str = ""
     """The file of an assertion whose function is unknown."""
     settings: BuildSettings = BuildSettings()
-    """What its build added to the makefile's own flags and variables. harness.judge.provenance accepts none from a
-    stranger.
+    """The settings that its build added to the makefile's own flags and variables. harness.judge.provenance accepts
+    none in an unsealed reproducer.
     """
     packages: dict[Name, dict[str, str]] = msgspec.field(default_factory=dict)
     """As in RunRecord: those of its target and of the native build; empty for a compiled server."""
@@ -281,7 +281,7 @@ def files_of(reproducer: Reproducer) -> dict[str, bytes]:
 
 
 def packed_files(folder: Path) -> dict[str, str]:
-    """The files below a folder as `Reproducer.files` has them; links are none."""
+    """The files below a folder, in the form of `Reproducer.files`; links are omitted."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return {str(path.relative_to(folder)): base64.b64encode(path.read_bytes()).decode() for path in paths}
 

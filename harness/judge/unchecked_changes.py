@@ -156,8 +156,8 @@ def unentered(run: RunRecord) -> list[str]:
 
 
 def partly_entered(run: RunRecord) -> list[str]:
-    """A sentence for functions that differ from the base's and that no test is known to have entered, where others
-    were, or may have been.
+    """A sentence for functions that differ from the base's and that no test is known to have entered, if others were
+    entered, or may have been.
     """
     if not _may_be_entered(run):
         return []
@@ -171,7 +171,7 @@ def partly_entered(run: RunRecord) -> list[str]:
 
 
 def partly_executed(run: RunRecord) -> list[str]:
-    """A sentence for edited lines that no test has executed, where others were or may have been."""
+    """A sentence for edited lines that no test has executed, if others were executed, or may have been."""
     if unentered(run):
         return []
     return [
@@ -181,7 +181,7 @@ def partly_executed(run: RunRecord) -> list[str]:
 
 def without_effect(run: RunRecord) -> list[str]:
     """A sentence that names the targets on which a change alters nothing, as comments alone do. Changed lines of the
-    client, or of the server with TLS, are something.
+    client, or of the server with TLS, count as an effect.
     """
     same = [target for target, one in run.unentered.items() if not one.of and not one.data_differ and not one.of_beside]
     return [f"the change does not alter the server's code on {', '.join(same)}"] if same else []

@@ -90,7 +90,7 @@ def overall(cells: Sequence[CellVerdict]) -> Verdict:
 
 
 def only_canaries_ran(cells: Sequence[CellVerdict]) -> bool:
-    """Whether every suite except the canary was skipped. A run of canaries alone was asked for as such."""
+    """Whether every suite except the canary was skipped. False for a run in which only canaries were requested."""
     return {cell.verdict for cell in cells if cell.suite != CANARY_SUITE} == {Verdict.SKIP}
 
 

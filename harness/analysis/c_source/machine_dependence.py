@@ -105,7 +105,7 @@ def _of_call(name: str, arguments: list[str]) -> Dependence | None:
 
 
 def _is_of_pointer(source: Source, call: Node, arguments: list[str]) -> bool:
-    """Whether a call is given the bytes of a pointer, which are in the machine's own order everywhere."""
+    """Whether a call receives the bytes of a pointer, which always have the machine's own order."""
     if any(_OF_POINTER.search(one) for one in arguments):
         return True
     around = enclosing(call, ("function_definition",))

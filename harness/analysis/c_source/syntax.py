@@ -72,7 +72,7 @@ class Source:
         self._matches: dict[tuple[str, int, int], list[Captures]] = {}
 
     def text(self, node: Node) -> str:
-        """A node's text. Bytes that are no UTF-8 are kept as lone surrogates."""
+        """A node's text. Bytes that are not UTF-8 are kept as lone surrogates."""
         return self.text_between(node.start_byte, node.end_byte)
 
     def text_between(self, start: int, end: int) -> str:
@@ -159,10 +159,11 @@ _Span = tuple[int, int]
 
 
 def with_first_alternatives(content: bytes) -> Source | None:
-    """The file read as if it had no alternatives where these part a statement; None if that explains no more of it.
+    """The file parsed with only the first alternative of each conditional group that splits a statement; None if that
+    does not help.
 
-    The grammar has conditional directives around whole statements alone. Elsewhere it gives up much of the function.
-    Each group of directives that leads to an error is tried without them, with the first alternative alone.
+    The grammar supports conditional directives only around whole statements. Elsewhere it fails to parse much of the
+    function. Each group of directives that leads to an error is tried with its first alternative only.
     """
     parsed, errors = content, _errors_in(_tree_of(content))
     left = _groups(content)
@@ -279,7 +280,9 @@ def declared(declarator: Node | None) -> Node | None:
 
 
 def _is_own(parameter: Node, function: Node) -> bool:
-    """Whether a parameter is one of a function, and not of a pointer to a function that it has."""
+    """Whether a parameter belongs to the function itself, and not to the type of a parameter that is a pointer to a
+    function.
+    """
     around = enclosing(parameter, ("function_declarator",))
     outer = function.child_by_field_name("declarator")
     while outer is not None and outer.type == "pointer_declarator":

@@ -1,7 +1,7 @@
-"""The machine code of all objects of a build, and in what two builds differ.
+"""The machine code of all objects of a build, and the differences between two builds.
 
-Code that is the same may do another thing: a name that it refers to gets another meaning, or the assembler has written
-a distance at which there is another function now. Both count as differences.
+Equal code may behave differently: a name that it refers to may have another meaning, or another function may now be at
+a distance that the assembler has written. Both count as differences.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class CodeMap(Record, frozen=True):
 
 
 class CodeChange(Record, frozen=True):
-    """In what two builds differ."""
+    """The differences between two builds."""
 
     functions: frozenset[str]
-    """Functions of the first build whose code is another in the second, or gone."""
+    """Functions of the first build whose code differs in the second, or that the second lacks."""
     elsewhere: list[str]
     """Objects whose named data differ, and those that one of the builds lacks; the link, if that differs; names that a
     library defined for the first build and an object defines for the second.
@@ -62,7 +62,7 @@ def read_objects(
 
 
 def differences(old: CodeMap, new: CodeMap) -> CodeChange:
-    """In what two builds differ."""
+    """The differences between two builds."""
     functions: set[str] = set()
     elsewhere = [] if (old.link, old.recipe) == (new.link, new.recipe) else ["the link"]
     for name in sorted(old.objects.keys() | new.objects.keys()):
@@ -79,7 +79,7 @@ def differences(old: CodeMap, new: CodeMap) -> CodeChange:
 
 
 def altered_objects(old: CodeMap, new: CodeMap) -> list[str]:
-    """The objects of the second build that the first lacks, or whose functions or data are others there."""
+    """The objects of the second build that the first lacks, or whose functions or data differ there."""
     found = []
     for name, after in sorted(new.objects.items()):
         before = old.objects.get(name)
@@ -89,8 +89,8 @@ def altered_objects(old: CodeMap, new: CodeMap) -> list[str]:
 
 
 def _other_meanings(old: CodeMap, new: CodeMap) -> tuple[set[str], list[str]]:
-    """Names that may refer to something else in the second build, although the references to them are equal: functions
-    of another object, which may be weak, and names that only libraries defined.
+    """Names whose meaning may differ in the second build although the references to them are equal: functions that
+    another object defines, which may be weak, and names that only libraries defined before.
     """
     before = {name for each in old.objects.values() for name in each.defines}
     needed = {name for each in old.objects.values() for name in each.needs}
@@ -105,9 +105,9 @@ def _other_meanings(old: CodeMap, new: CodeMap) -> tuple[set[str], list[str]]:
 
 
 def _led_astray(before: ObjectCode, after: ObjectCode) -> set[str]:
-    """Functions of an object at a distance from which there was a local function, and is another one now.
+    """Functions of an object that refer by distance to a local function, where another function is now.
 
-    A call of a local function may be nothing but a distance, and the caller's code the same.
+    A call of a local function may consist of a distance only, so the caller's code does not change.
     """
 
     def seen_from(places: Sequence[tuple[int, int, str, bool]]) -> dict[str, dict[int, str]]:

@@ -4,8 +4,8 @@ A function's digest covers its bytes and its relocations: what it calls and refe
 other constants without a name, count for each function of the object that may refer to them. An entry of a table that
 leads into a function counts for that function alone. So does a table among the instructions, if one function alone
 refers to it, and all of its jumps end there. All other data have one digest for each object, their sizes included:
-where data move, an access may be misaligned that was aligned by chance. Whatever cannot be told apart counts as
-different, never as the same.
+where data move, an access may be misaligned that was aligned by chance. In case of doubt, code counts as different,
+never as the same.
 """
 
 from __future__ import annotations
@@ -41,15 +41,19 @@ class ObjectCode(Record, frozen=True):
 
     sha256: str
     functions: dict[str, str]
-    """Name -> digest of the code. Functions of one name, as of several sections, have one."""
+    """Name -> digest of the code. Functions of the same name, for example in several sections, share one digest."""
     data: str
-    """Digest of the data that several functions may share, of their places, and of what other objects know by name."""
+    """Digest of the data that several functions may share, of their places, and of the data that other objects can
+    refer to.
+    """
     defines: list[str]
-    """Functions that other objects know by name."""
+    """Functions that other objects can refer to."""
     needs: list[str]
     """Names that other objects or libraries define."""
     places: list[tuple[int, int, str, bool]]
-    """Section, distance from its beginning and name of each function; whether no other object knows it by name."""
+    """Of each function: its section, its distance from the section's beginning, its name, and whether it is local to
+    the object.
+    """
 
 
 def read_object(path: Path, digest: str) -> ObjectCode | None:
@@ -98,8 +102,8 @@ class _Digests:
         )
 
     def _add_code(self, number: int, own: Sequence[ObjectSymbol], functions: dict[str, Any], data: Any) -> None:
-        """Add a section of code to the digests of its functions, and to that of the data where others may refer to it.
-        `own`: the section's symbols.
+        """Add a section of code to the digests of its functions, and to the digest of the data if other objects may
+        refer to it. `own`: the section's symbols.
         """
         # Tables of jumps lie between functions: any function of the section may use them, if nothing tells which.
         shared = hashlib.sha256()

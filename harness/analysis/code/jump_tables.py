@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 _OFFSET_TABLE = "_GLOBAL_OFFSET_TABLE_"
 _ENTRY_BYTES = 4
-"""Of a table of jumps among instructions: the distance from the table's own start, signed."""
+"""Size of an entry of a table of jumps among instructions: a signed distance from the table's own start."""
 _MOST_ENTRY_BYTES = 8
-"""Of any table: relocations that are further from each other belong to different ones."""
+"""The largest size of any table's entry: relocations that are further apart belong to different tables."""
 
 
 class JumpTable(NamedTuple):
     """A table of jumps among instructions."""
 
     number: int
-    """Of those of its function."""
+    """The table's number among those of its function."""
     entries: tuple[int, ...]
-    """The places in its function where jumps end."""
+    """The destinations of its jumps: offsets in its function."""
 
 
 class JumpEntry(NamedTuple):
@@ -31,12 +31,12 @@ class JumpEntry(NamedTuple):
 
     section: int
     start: int
-    """The place in `section` of the function that it leads into."""
+    """The offset, in `section`, of the function that it leads into."""
     name: str
-    """The function's."""
+    """The function's name."""
     distance: int
-    """From the function's beginning to the place that the entry tells: where the jump ends, or further by as much as
-    the entry is from its table's beginning.
+    """The distance from the function's beginning to the place that the entry contains. That is the jump's destination,
+    or lies behind it by the distance of the entry from its table's beginning.
     """
 
 
@@ -76,7 +76,7 @@ class JumpTables:
     def among_instructions(self, number: int) -> dict[tuple[int, int], dict[int, JumpTable]] | None:
         """Function, as its place and size, -> its tables of jumps in a section of code, by their places.
 
-        None where some of the section's unnamed code is no table, or is not one function's alone.
+        None if some of the section's unnamed code is not a table, or may belong to several functions.
         """
         unnamed = self._file.unnamed_code(number) if self._types else []
         owners = self._owners(number, unnamed)
@@ -96,8 +96,8 @@ class JumpTables:
         return tables
 
     def _owners(self, number: int, unnamed: list[tuple[int, int]]) -> dict[int, tuple[int, int]] | None:
-        """Places in the unnamed code of a section -> the function that finds a table there; None where one is not
-        alone, or something else refers to that code.
+        """Offset in the unnamed code of a section -> the function whose table is there; None if several functions use a
+        table, or if anything else refers to that code.
         """
 
         def is_unnamed(place: int) -> bool:
@@ -123,7 +123,7 @@ class JumpTables:
         return alone if len(alone) == len(owners) else None
 
     def _entries(self, number: int, place: int, end: int, owner: tuple[int, int]) -> tuple[int, ...] | None:
-        """Where the jumps of a table end in its function; None if one ends elsewhere."""
+        """The destinations of a table's jumps in its function; None if one leads elsewhere."""
         content = self._file.content[number]
         if (end - place) % _ENTRY_BYTES:
             return None

@@ -1,6 +1,6 @@
-"""Finds the code that a program has of lines of its sources, by its debug information.
+"""Finds a program's code for lines of its sources, by its debug information.
 
-A source may be compiled by itself, or included in another one, as a driver of units does.
+A source may be compiled directly, or be included in another one, as by a driver of units.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class LineCode(NamedTuple):
     """Relative to the server's tree."""
     line: int
     start: int
-    """The address of the first one."""
+    """The address of the first instruction."""
     end: int
-    """The address behind the last one."""
+    """The address after the last instruction."""
 
 
 def line_code(program: Path, lines: Mapping[str, Collection[int]]) -> list[LineCode]:
-    """The code of these lines of sources, `lines` being file -> numbers; nothing without debug information."""
+    """The code of lines of sources. `lines`: file -> line numbers. Nothing without debug information."""
     if not lines:
         return []
     try:
@@ -68,7 +68,7 @@ def _code_of(dwarf: Any, unit: Any, lines: Mapping[str, Collection[int]]) -> Ite
 
 
 class _Abbreviations:
-    """The abbreviations of a unit (DWARF 5, 7.5.3), up to the one that is asked for.
+    """The abbreviations of a unit (DWARF 5, 7.5.3), read up to the requested one.
 
     A unit's first entry, which names its line program, has one of the first. The library's own table reads them all,
     which takes longer than everything else here.
@@ -88,8 +88,8 @@ class _Abbreviations:
 
 
 def _sources(program: Any, unit: Any, wanted: Collection[str]) -> dict[int, str]:
-    """The numbers that a line program has for the wanted files. Before version 5, files and folders begin with 1, and
-    0 is the folder of the compilation.
+    """The numbers of the requested files in a line program. Before version 5, files and folders are numbered from 1,
+    and 0 is the folder of the compilation.
     """
     names = {Path(one).name for one in wanted}
     start = Path(_text(unit.get_top_DIE(), "DW_AT_comp_dir"))

@@ -1,6 +1,6 @@
-"""An object file while its code is read: its sections, symbols and relocations, and what these lead to.
+"""An object file whose code is being read: its sections, symbols and relocations, and what these refer to.
 
-Symbols and relocations are many, and read without the library.
+There are many symbols and relocations, so they are read without the library, which is slow.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _LOCAL = 0
 _UNDEFINED = 0
 """SHN_UNDEF."""
 _MOST_BIAS_BYTES = 8
-"""How far before the place that it means an addend can lead: the field, and what follows it in the instruction."""
+"""How far an addend may be below its destination: by the length of the field and of the rest of the instruction."""
 _RESERVED = 0xFF00
-"""SHN_LORESERVE: from here on, numbers of sections are none."""
+"""SHN_LORESERVE: from here on, section numbers have special meanings."""
 _UNWINDING = (".eh_frame", ".gcc_except_table", *UNWINDING_SECTIONS)
-"""Sections that describe code, and follow from it."""
+"""Sections that describe code, and are derived from it."""
 _PADDING_BYTES = 32
-"""Up to this length, instructions that do nothing between functions fill the space to an alignment."""
+"""Padding between functions, which consists of instructions without effect, is not longer than this."""
 
 
 class ObjectSymbol(NamedTuple):
-    """A symbol as its table has it."""
+    """A symbol, as in the symbol table."""
 
     name: str
     kind: int
@@ -51,17 +51,17 @@ class ObjectSymbol(NamedTuple):
 
     @property
     def is_global(self) -> bool:
-        """Whether other objects know it by name."""
+        """Whether other objects can refer to it."""
         return self.binding != _LOCAL
 
     @property
     def is_function(self) -> bool:
-        """Whether it is code that the compiler or the assembly calls a function."""
+        """Whether the compiler or the assembly source declares it as a function."""
         return self.kind == FUNCTION
 
     @property
     def is_data(self) -> bool:
-        """Whether it is an object of the source."""
+        """Whether it is a data object of the source."""
         return self.kind in _DATA
 
     @property
@@ -71,15 +71,15 @@ class ObjectSymbol(NamedTuple):
 
     @property
     def is_untyped(self) -> bool:
-        """Whether nothing tells what it is, as in assembly."""
+        """Whether it has no type, as in assembly."""
         return self.kind == _UNTYPED
 
 
 class ObjectFile:
-    """One object. Only the sections that a program has in memory have content here, without those that unwind."""
+    """One object. Only sections that are loaded into memory have content here, except those for unwinding."""
 
     def __init__(self, elf: ELFFile) -> None:
-        """Raises ELFError for what is no object, or has no code of its own yet."""
+        """Raises ELFError for a file that is not an object, or that contains no machine code (-flto)."""
         if elf["e_type"] != "ET_REL":
             raise ELFError("no object")
         self.order: str = "<" if elf.little_endian else ">"
@@ -115,7 +115,7 @@ class ObjectFile:
         return (one for one in self.symbols if one.is_function and one.section in self.content)
 
     def commons(self) -> Iterator[ObjectSymbol]:
-        """Data whose place is left to the linker. The value of such a symbol is its alignment."""
+        """Data whose place the linker chooses (SHN_COMMON). The value of such a symbol is its alignment."""
         return (one for one in self.symbols if one.section >= _RESERVED and one.kind == _OBJECT)
 
     def needed(self) -> set[str]:
@@ -127,7 +127,7 @@ class ObjectFile:
         return int(self.sections[number]["sh_size"])
 
     def relocations_in(self, section: int, start: int, size: int) -> list[tuple[int, int, int, int]]:
-        """The relocations in a part of a section, as `relocations` has them."""
+        """The relocations in a part of a section, in the form of `relocations`."""
         found = self.relocations.get(section, [])
         return found[bisect_left(found, (start,)) : bisect_left(found, (start + size,))]
 
@@ -143,10 +143,11 @@ class ObjectFile:
         return f"{section.name}+{symbol.value}", None if executable else symbol.section
 
     def within_function(self, index: int, addend: int) -> str:
-        """The function and the distance that a relocation against a section of code leads to; empty for none.
+        """The function and the offset in it to which a relocation against a section of code refers; empty for none.
 
-        So other functions of the section may change their lengths. An addend is relative to the relocation's place or
-        to an instruction's end: a function counts only if it has all bytes that can be meant.
+        The result does not change when other functions of the section change their lengths. An addend is relative to
+        the relocation's place or to an instruction's end: a function counts only if it contains all bytes that can be
+        meant.
         """
         found = self.code_at(index, addend)
         if found is None:
@@ -155,8 +156,8 @@ class ObjectFile:
         return f"{name}+{first - start}" if first + _MOST_BIAS_BYTES < start + size else ""
 
     def code_at(self, index: int, addend: int) -> tuple[tuple[int, str, int], int] | None:
-        """What a relocation against a section of code leads to: the last function that begins there or before, as
-        `_functions_of` has it, and the place in the section. None for another symbol, and in front of all functions.
+        """The destination of a relocation against a section of code: the last function that begins there or earlier,
+        and the offset in the section. None for another symbol, and before all functions.
         """
         symbol = self.symbols[index]
         if not symbol.is_section or symbol.section not in self.content:
@@ -179,7 +180,7 @@ class ObjectFile:
         return self._by_address[number]
 
     def unnamed_code(self, number: int) -> list[tuple[int, int]]:
-        """The parts of a section of code that are no function, such as tables of jumps: start and size."""
+        """The parts of a section of code that belong to no function, such as tables of jumps: start and size."""
         functions = sorted((start, size) for start, _, size in self.functions_of(number))
         content = self.content[number]
         return [
@@ -189,11 +190,11 @@ class ObjectFile:
         ]
 
     def _are_addresses(self, number: int, start: int, size: int) -> bool:
-        """Whether zeros stand for what relocations put there."""
+        """Whether the content is zeros that relocations replace by addresses."""
         return not any(self.content[number][start : start + size]) and bool(self.relocations_in(number, start, size))
 
     def is_padding(self, code: bytes) -> bool:
-        """Whether these bytes between functions are filling."""
+        """Whether these bytes between functions are padding."""
         if len(code) > _PADDING_BYTES:
             return False
         alike = any(code == (code[:unit] * len(code))[: len(code)] for unit in (1, 2, 4))
@@ -216,7 +217,9 @@ class ObjectFile:
         ]
 
     def _read_relocations(self, section: Any) -> Iterator[tuple[int, int, int, int]]:
-        """Offset, type, index of the symbol, addend. Without an addend of its own, the bytes have it."""
+        """Offset, type, symbol index and addend of each relocation. If a relocation has no addend field, the section's
+        bytes contain the addend.
+        """
         has_addend = section["sh_type"] == "SHT_RELA"
         word = "Q" if self._wide else "I"
         layout = f"{self.order}2{word}{word.lower() if has_addend else ''}"
@@ -228,7 +231,7 @@ class ObjectFile:
 
 
 def _gaps(taken: list[tuple[int, int]], length: int) -> Iterator[tuple[int, int]]:
-    """The parts of a length that are not taken. All are start and size."""
+    """The parts of a length that are not occupied, each as start and size, like the occupied parts."""
     end = 0
     for start, size in taken:
         if start > end:

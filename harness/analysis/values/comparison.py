@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ENTRY, RETURN = "entry", "return"
 _COMPARED = {"number", "bytes"}
 _DESCRIPTORS = {"fd", "cfd"}
-"""Arguments with the number of an open file: the emulator has some open, too."""
+"""Arguments that are file descriptors: the emulator has also opened some, so the numbers differ."""
 
 
 class NamedValue(msgspec.Struct, frozen=True, array_like=True):
@@ -35,7 +35,7 @@ class NamedValue(msgspec.Struct, frozen=True, array_like=True):
     value: int | str
     """Bytes as hexadecimal digits, and numbers with a fraction as text."""
     size: int
-    """Of a number, in bytes."""
+    """Size of a number, in bytes."""
 
     def __str__(self) -> str:
         """As a person reads it."""
@@ -151,7 +151,9 @@ def _left(active: list[Moment], left: Moment) -> list[Moment]:
 
 
 def _caller(active: list[Moment], entered: Moment) -> str:
-    """The active function that calls, or the innermost one where the caller was not looked at; empty without any."""
+    """The active function that made the call, or the innermost recorded one if the caller is not recorded; empty
+    without any.
+    """
     names = [each.function for each in active]
     caller = entered.place[0] if entered.place is not None else ""
     return caller if caller in names else next(reversed(names), "")

@@ -55,7 +55,9 @@ class KnownFinding(Record, frozen=True):
     toolchain: str = "*"
     """The family of toolchains that compiled, such as `clang-musl`; globs allowed. Without the key: any."""
     environment: str = "*"
-    """What surrounded the programs, such as `musl-stack`; `usual` for nothing; globs allowed. Without the key: any."""
+    """The environment of the programs (`--environment`), such as `musl-stack` or `usual`; globs allowed. Without the
+    key: any.
+    """
     policy: str = "*"
     """The policy for misaligned accesses (`--policy`), such as `strict`; globs allowed. Without the key: any."""
     allocator: str = "*"
@@ -90,28 +92,28 @@ class KnownList(Record, frozen=True):
 
 
 class Settings(Record, frozen=True):
-    """What a run chose that decides what it can find."""
+    """The settings of a run that determine what it can find."""
 
     toolchain: str = DEFAULT_FAMILY
     environment: GuestEnvironment = "usual"
     policy: str = "signal"
-    """Without the prefix of an audit, which lists what the policy forbids."""
+    """The policy, without the prefix of an audit, which lists what the policy forbids."""
     allocator: Allocator = "libc"
 
     @classmethod
     def of(cls, run: Record) -> Settings:
-        """Those of a run, from its record or its judgement."""
+        """The settings of a run, from its record or its judgement."""
         chosen = {name: getattr(run, name) for name in cls.__struct_fields__}
         return cls(**{**chosen, "policy": rules.base_name(chosen["policy"])})
 
     def keys_on(self, target: str) -> dict[str, str]:
-        """The keys of an entry for what a run with these settings shows on a target: those that are not usual."""
+        """The keys that restrict an entry to these settings on a target: those whose values are not the default."""
         default, here = Settings(), self._on(target)
         names = type(self).__struct_fields__
         return {name: value for name in names if (value := getattr(here, name)) != getattr(default, name)}
 
     def select(self, entry: KnownFinding, name: str, machine: Target) -> bool:
-        """Whether an entry is for what a run with these settings shows on a machine."""
+        """Whether an entry applies to findings of a run with these settings on a target."""
         here = self._on(name)
         here = msgspec.structs.replace(here, toolchain=_family(machine, name, here.toolchain))
         return all(fnmatch.fnmatchcase(getattr(here, key), getattr(entry, key)) for key in type(self).__struct_fields__)

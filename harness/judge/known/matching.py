@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 NO_SOURCES: Sources = {}
-"""Nobody knows a source line."""
+"""No source line is known."""
 
 
 def match(
@@ -70,7 +70,9 @@ def _fits(entry: KnownFinding, identity: str, witness: Witness, occasion: Occasi
 
 
 def _is_for_anything(entry: KnownFinding) -> bool:
-    """Whether an entry says nothing about the findings that it fits, and so excuses those that nobody has seen yet."""
+    """Whether an entry says nothing about the findings that it fits, and so would excuse findings that nobody has seen
+    yet.
+    """
     patterns = (entry.id, entry.suite, entry.test, entry.command, entry.said, entry.line, *entry.via)
     return not any(pattern.strip("*?") for pattern in patterns)
 
@@ -114,7 +116,9 @@ def remarks(
 
 
 def unseen_in(remark: str) -> str:
-    """The id, or the glob, of the entry of which a sentence of `remarks` says that nothing matched it; else empty."""
+    """The id, or the glob, of the entry that a sentence of `remarks` reports as unmatched; empty for any other
+    sentence.
+    """
     found = re.match(rf"known finding (\S+) \(.*\){_UNSEEN}\Z", remark)
     return found[1] if found else ""
 

@@ -28,7 +28,7 @@ IN_TREE = Path(".plumbline") / "known.toml"
 OF_TREE = "tree-known.toml"
 """RUN/tree-known.toml: the tree's own list, as it was when the run began."""
 OF_BASE = "base-known.toml"
-"""RUN/base-known.toml: the base revision's list, where a change was checked."""
+"""RUN/base-known.toml: the base revision's list, if a change was checked."""
 
 
 def text_in(tree: Path) -> str:
@@ -42,7 +42,7 @@ def text_in(tree: Path) -> str:
 
 
 def record(folder: Path, of_tree: str, of_base: str | None) -> None:
-    """Write the tree's list into a run folder, and the base revision's where a change is checked (else None).
+    """Write the tree's list into a run folder and, if a change is checked, the base revision's (else None).
 
     An empty text stands for no list. Judging uses the files if run.json has their digests.
     """
@@ -62,9 +62,10 @@ class OwnList(Record, frozen=True):
 
 
 def own_list(folder: Path, run: RunRecord) -> OwnList:
-    """The entries of the tree's own list that a run recorded, and of these only the base's if that was recorded.
+    """The entries of the tree's own list that a run recorded.
 
-    A file that is not as it was recorded counts for nothing. Raises UsageError for an invalid list.
+    If it also recorded the base's list, only entries that are in both. A file that differs from its record is ignored.
+    Raises UsageError for an invalid list.
     """
     of_tree = _recorded(folder, OF_TREE, run)
     entries, remarks = entries_of(of_tree, folder / OF_TREE), []

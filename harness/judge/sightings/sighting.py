@@ -47,7 +47,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     wrong_line: str = ""
     """The wrong line of the unit's output."""
     upstream: str = ""
-    """The test of the release's own that showed it: `unit/type/string::SETRANGE against non-existing key`."""
+    """The one of the release's own tests that showed it: `unit/type/string::SETRANGE against non-existing key`."""
     kernel: str = ""
     """A real kernel's report of the fault: see harness.core.finding.Witness."""
     started_with: StartedWith | None = None

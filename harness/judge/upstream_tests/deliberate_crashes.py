@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from harness.record.cell_events import GuestEvent
 
 _DEBUG = "debugCommand"
-"""The servers' function that serves DEBUG."""
+"""The server's function that executes DEBUG."""
 _ASSERTION = "assertion"
 _MODULE = "library/"
-"""How the origin of code begins that is neither the server's nor libc's: here, of a module of the tests."""
+"""The prefix of the origin of code that belongs neither to the server nor to libc: here, to a module of the tests."""
 _TWICE = re.compile(r"log: \*?Crashed running")
-"""The announcement of a test that waits for the report of a crash during another one's, or that counts it."""
+"""The announcement of a test that waits for, or counts, a crash report within another crash's report."""
 _NUMBERED = {str(number.value): number.name for number in signal.Signals}
 
 

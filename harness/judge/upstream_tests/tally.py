@@ -27,7 +27,7 @@ class CountedTest(Record, frozen=True):
     name: str
     outcome: str
     reason: str
-    """Why it did not pass; with a colon between the kind of reason and the particulars."""
+    """Why it did not pass: the kind of reason, a colon, and the details."""
     is_of_crash_reports: bool = False
     """Whether it crashes its server on purpose, or is a test of what a crash report and a log contain."""
 

@@ -38,8 +38,8 @@ def run(
 ) -> tuple[Judgement, ExitCode]:
     """Check the tree and, if that has findings, the base, whose findings are not new. Raises as Check.run does.
 
-    Unless `all_tests`, those do not run that ended as expected in an earlier run and that no change since can reach. A
-    change of more than sources also runs the suites that alone cover files whose code it alters.
+    Unless `all_tests`, tests do not run if they ended as expected in an earlier run and no change since then can reach
+    them. A change of more than sources also runs the suites that alone cover files whose code it alters.
     """
     # The base is another matter: that it does not build on the host says nothing about the change.
     of_change = msgspec.structs.replace(request, needs_native=True)
@@ -72,7 +72,7 @@ def run(
 def _compared_with_base(
     bench: Workbench, request: Request, base: BaseRevision, judgement: Judgement, suites: Sequence[str]
 ) -> tuple[Judgement, ExitCode]:
-    """Judge the run again, now that it is known which of its findings these suites have in the base, too."""
+    """Judge the run again, now that it is known which of its findings the base also has in these suites."""
     bench.progress.say(f"findings in {', '.join(suites)}: checking whether BASE shows them, too: {base}")
     of_base = msgspec.structs.replace(request, plan=request.plan.only(suites))
     old = findings_of(bench, of_base, base)

@@ -81,7 +81,7 @@ class CellSpecs:
         return CellRecord(target=cell.target, suite=cell.suite, seconds=0, problem=why, problem_kind=kind)
 
     def _why_unsuited(self, suite: Suite, target: BuiltTarget) -> str:
-        """Why servers of a target cannot have what a suite needs; empty if they can. It is nobody's fault."""
+        """Why a target's servers cannot meet a suite's requirements; empty if they can. Such a reason is no fault."""
         no_tls = _why_no_tls(target) if suite.tls else ""
         has_own = has_tests(self._prepared.tree.content)
         nothing = "nothing of it is selected" if has_own else "the tree has no tests of its own"

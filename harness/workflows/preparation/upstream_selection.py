@@ -26,7 +26,7 @@ class UpstreamSelection(NamedTuple):
 def select_upstream(request: Request, tree: SourceTree, suites: Sequence[Suite]) -> UpstreamSelection:
     """The release's own tests that the suites of a plan run.
 
-    Raises UsageError for a selection that names no file, and where nothing else runs, for a tree without tests.
+    Raises UsageError for a selection that names no file and, if no other suite runs, for a tree without tests.
     """
     suite = next((each for each in suites if each.upstream), None)
     if suite is None:

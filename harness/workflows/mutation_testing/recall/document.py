@@ -25,7 +25,7 @@ CONFIDENCE = 0.95
 
 
 class NewFinding(Record, frozen=True):
-    """A finding that a mutant has and the release has not."""
+    """A finding that a mutant has and the release does not have."""
 
     finding: str
     """Its identity."""
@@ -34,7 +34,7 @@ class NewFinding(Record, frozen=True):
 
 
 class MutantOutcome(Record, frozen=True):
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     mutant: Mutant
     state: State
@@ -69,14 +69,14 @@ class RecallDocument(Record, frozen=True):
 
     header: Header
     seeds: list[int]
-    """Of the samples."""
+    """The seeds of the samples."""
     baseline: list[str]
     """Identities of the release's own findings, which find no mutant."""
     outcomes: list[MutantOutcome]
     schema: int = 1
 
     def of(self, *states: State) -> list[MutantOutcome]:
-        """The outcomes in some states."""
+        """The outcomes with one of these states."""
         return [outcome for outcome in self.outcomes if outcome.state in states]
 
 

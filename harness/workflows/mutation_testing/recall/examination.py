@@ -1,8 +1,8 @@
 """Examines one mutant: its object code is compared with the release's, and then the suites run on both.
 
-A mutant costs least first: a proof that it is equivalent takes one compilation a target; then the suites run that are
-chosen for the changed file, on one target after the other; and the rest of the tier runs only if those have found
-nothing. The first test that fails in the mutant, and not in the release, ends it all.
+The cheapest step comes first: a proof of equivalence takes one compilation per target. Then the suites for the changed
+file run, on one target after the other. The rest of the tier runs only if they find nothing. The first test that fails
+in the mutant but not in the release ends the examination.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Examiner:
     def __init__(
         self, bench: Workbench, server: str, tier: Tier, targets: list[str], folder: Path, *, install: bool
     ) -> None:
-        """`targets`: those of all operators. Raises UsageError for a server that is none."""
+        """`targets`: those of all operators. Raises UsageError for an unknown server."""
         self.bench = bench
         self.targets = targets
         self.folder = folder
@@ -137,10 +137,10 @@ class Examiner:
     def _seen_again(
         self, mutant: Mutant, tree: Path, outcome: MutantOutcome, target: str, judgement: Judgement
     ) -> list[NewFinding]:
-        """What a second run of the tests with findings shows, too: a busy machine can fail a test by chance.
+        """The findings that a second run of the same tests also shows: on a busy machine, a test can fail by chance.
 
-        If those tests show nothing alone, the whole suites run. Where memory is overwritten, both runs may have other
-        findings: then those of the second count.
+        If those tests alone show nothing, the whole suites run. If the mutant overwrites memory, the two runs may
+        differ: then the findings of the second count.
         """
         suites = sorted({suite for found in outcome.found_by for suite in found.suites} - {CANARY_SUITE})
         if not suites:
@@ -165,8 +165,8 @@ class Examiner:
         return [] if whole else sorted(tests)
 
     def _stages(self, mutant: Mutant, targets: list[str]) -> Iterator[tuple[str, list[str]]]:
-        """The target and the suites that run together, one after the other: those for the changed file on each
-        target, then the tier's others. In each stage those come first that took the release the least time.
+        """The target and the suites that run together, one after the other: those for the changed file on each target,
+        then the tier's others. In each stage, suites are ordered by the time that they took for the release.
         """
         first = choose([mutant.file], self.bench.catalog.suites, self._ignored).suites
         for wanted in (True, False):
@@ -214,7 +214,7 @@ def evidence_in(judgement: Judgement, own: Collection[str]) -> list[NewFinding]:
 
 
 def in_both(first: Sequence[NewFinding], again: Sequence[NewFinding]) -> list[NewFinding]:
-    """The findings of two runs that are the same; where none is, those of the second."""
+    """The findings that two runs share; if they share none, those of the second."""
     identities = {each.finding for each in again}
     return [each for each in first if each.finding in identities] or list(again)
 

@@ -1,8 +1,8 @@
 """Proves mutants equivalent: the files that one changes, compiled as the release compiles them, give the same objects.
 
 The compiler's calls are recorded once, while the release is built for a target. Afterwards a mutant costs the
-compilation of the files that contain its change; ccache has the result when a check builds the mutant. A second build,
-without optimisation, has the linker tell which functions nothing in the server refers to.
+compilation of the files that contain its change; ccache has the result when a check builds the mutant. In a second
+build, without optimisation, the linker reports the functions that nothing in the server refers to.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CompiledUnit(Record, frozen=True):
     sources: list[str]
     """Every file of the tree that it contains, by its path in the tree."""
     digest: str
-    """Of the release's object without debug information, which contains lines and names alone."""
+    """Digest of the release's object without debug information, which contains only lines and names."""
 
     @property
     def place(self) -> str:
@@ -60,7 +60,7 @@ class UnreferencedFunction(Record, frozen=True):
     """A function that the linker omits if allowed, because nothing in the server refers to it."""
 
     folder: str
-    """That of its unit."""
+    """The folder of its unit."""
     object: str
     function: str
 
@@ -232,7 +232,7 @@ def _symbols(shop: BuildDirectory, file: Path, *options: str) -> set[str]:
 
 
 def _digest(shop: BuildDirectory, file: Path) -> str:
-    """Of an object's content without debug information."""
+    """The digest of an object's content without debug information."""
     stripped = shop.work / "stripped.o"
     process.run_successfully(
         [tool(shop.tools, "objcopy"), "--strip-debug", file, stripped],

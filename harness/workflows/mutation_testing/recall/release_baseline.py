@@ -23,7 +23,7 @@ class ReleaseCell(Record, frozen=True):
     """A suite's findings in the release itself on a target."""
 
     findings: list[str]
-    """Identities."""
+    """Identities of the findings."""
     tests: list[str]
     """The tests that saw them. They do not run on mutants: a cell would end there, before the test that finds one."""
     seconds: float

@@ -60,7 +60,9 @@ def by_suite(document: RecallDocument) -> list[str]:
 
 
 def weakest(document: RecallDocument) -> list[str]:
-    """The pairs of a suite and an operator with the least share found, of pairs alike those with the most mutants."""
+    """The pairs of a suite and an operator with the lowest share found; among equal pairs, those with the most mutants
+    first.
+    """
     ran: collections.Counter[tuple[str, str]] = collections.Counter()
     found: collections.Counter[tuple[str, str]] = collections.Counter()
     for outcome in document.of(*JUDGED):
@@ -73,9 +75,9 @@ def weakest(document: RecallDocument) -> list[str]:
 
 
 def by_evidence(document: RecallDocument) -> list[str]:
-    """Of the found mutants that change a function: how many have a finding that names it, by what the findings show.
+    """How many of the found mutants that change a function have a finding that names it, by the kind of evidence.
 
-    A header's mutants do not count, because what they change is a structure as a rule, and is compiled elsewhere.
+    A header's mutants do not count, because they usually change a structure, which is compiled elsewhere.
     """
     changed = [each for each in document.of("found") if each.mutant.function and each.mutant.file.endswith(".c")]
     rows = []
@@ -86,7 +88,7 @@ def by_evidence(document: RecallDocument) -> list[str]:
 
 
 def _has_place(finding: NewFinding) -> bool:
-    """Whether a finding has a function in its identity: a wrong value has the name of a test there."""
+    """Whether a finding's identity contains a function: that of a wrong value contains the name of a test."""
     return not finding.finding.startswith(_WRONG_VALUE)
 
 
@@ -141,7 +143,7 @@ def outcome_line(outcome: MutantOutcome) -> str:
 
 
 def text_of(document: RecallDocument) -> str:
-    """The tables of a run, and its sum."""
+    """The tables of a run, and its totals."""
     return "\n".join([*by_operator(document), "", *by_suite(document), "", summary_of(document)])
 
 

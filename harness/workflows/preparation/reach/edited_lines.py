@@ -51,7 +51,7 @@ class EditedLines(NamedTuple):
         """The lines that have code in a program, and whether they cover the whole change, with a line in each of its
         parts.
 
-        `found`: what `code_in` says of the program.
+        `found`: the result of `code_in` for the program.
         """
         lines = {(one.file, one.line) for one in found}
         pieces = [(file, piece) for file, pieces in self.pieces.items() for piece in pieces]

@@ -93,7 +93,7 @@ class NotedCells:
 
     def _programs_beside(self, cell: Cell) -> list[Path]:
         """The client and the benchmark, if a cell's tests run them and can be recorded. All other programs are the
-        server under another name.
+        server's binary under another name.
         """
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
         if isinstance(target, UnbuiltTarget) or not suite.plain_programs or target.programs is None:

@@ -64,7 +64,7 @@ class ProgramCodes:
         return self._lines[program]
 
     def map_in(self, folder: Path) -> CodeMap | None:
-        """The code of a build's objects, read once: it has megabytes, and many cells share a build."""
+        """The code of a build's objects, read once: it takes megabytes, and many cells share a build."""
         if folder not in self._maps:
             self._maps[folder] = build_code.read(folder)
         return self._maps[folder]
@@ -72,8 +72,8 @@ class ProgramCodes:
     def with_native_change(
         self, own: CodeChange, since: str, native: CodeMap | None, functions: Iterable[str]
     ) -> CodeChange:
-        """A target's change with that of the native build, if both times have one. `since`: the run that is
-        compared with, or BASE. `native`: the code of its native build.
+        """A target's change together with the native build's, if both runs have one. `since`: the name of the earlier
+        run, or BASE. `native`: the code of its native build.
         """
         if native is None or self.native is None:
             return own

@@ -10,8 +10,8 @@ other targets, another seed, another list of known findings, another version of 
 runs, the newest of the same checkout counts, because the code of another checkout may differ more.
 
 Functions that a server calls by its clock count for the test that is running, and may be missing when fewer tests run.
-Therefore the selected tests are also recorded. Where they do not enter what they entered before, their cell runs again
-as a whole.
+Therefore the selected tests are also recorded. If they do not enter what they entered before, their cell runs again as
+a whole.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class ReachSelection:
         return sum(len(one.without) for one in self._selections.values())
 
     def unproven(self) -> list[Cell]:
-        """The cells whose chosen tests passed again, but did not enter all that differs and that they had entered."""
+        """The cells whose selected tests passed again, but did not enter all the differing code that they had entered
+        before.
+        """
         found = []
         for cell, one in self._selections.items():
             noted = cell_reach.read(self.run.folder_of(cell))
@@ -98,8 +100,8 @@ class ReachSelection:
         return {function for name in self.of(cell).without for function in before[name]}
 
     def keep(self, judgement: Judgement, run: RunRecord) -> None:
-        """Keep the records of the cells that were judged and have nothing new. Of tests with a finding, they include
-        those that failed with known ones.
+        """Keep the records of the cells that were judged and have no new finding. They include tests that failed with
+        known findings.
         """
         judged = {(one.target, one.suite) for one in judgement.cells if one.verdict in {Verdict.PASS, Verdict.XFAIL}}
         audited = {(one.target, one.suite) for one in run.cells if one.audit}

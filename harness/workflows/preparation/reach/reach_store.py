@@ -89,7 +89,7 @@ class ReachStore:
 
 
 def _at(entry: KnownFinding, target: str) -> KnownFinding:
-    """The part of a known list's entry that concerns a target's cells, whatever other targets a run has."""
+    """The part of a known list's entry that concerns a target's cells, independently of the run's other targets."""
     return msgspec.structs.replace(entry, targets=[name for name in entry.targets if name in {target, ORACLE}])
 
 

@@ -25,16 +25,16 @@ class KeptReach(Record, frozen=True):
     """A run's record of one cell."""
 
     code: CodeMap
-    """The program's."""
+    """The program's code."""
     native: CodeMap | None
-    """That of the native build; None for a suite that compares nothing with it."""
+    """The native build's code; None for a suite that compares nothing with it."""
     reach: CellReach
     functions: list[str]
     """All functions of the program: for others, it is unknown which tests enter them."""
     run: str
     """The run's folder."""
     excused: list[str]
-    """Tests that failed with a known finding that does not depend on chance. They will stop at the same place again."""
+    """Tests that failed with a known finding that does not depend on chance: they will stop at the same place again."""
 
     @property
     def compares(self) -> bool:
@@ -83,7 +83,7 @@ def with_native(own: CodeChange, native: CodeChange, functions: Iterable[str]) -
 
 
 def _whole(function: str) -> str:
-    """The function of which a compiler has made a part or a copy: `intsetResize` of `intsetResize.part.0`."""
+    """The function that a compiler has split or copied: `intsetResize` of `intsetResize.part.0`."""
     return function.partition(".")[0] or function
 
 
@@ -139,7 +139,7 @@ def not_entered(kept: KeptReach, change: CodeChange, functions: Iterable[str], n
 
 
 def entered(reach: CellReach) -> set[str]:
-    """All functions that something of a cell entered."""
+    """All functions that tests, or the servers between tests, of a cell entered."""
     return set(reach.every).union(*reach.tests.values(), *reach.failed.values(), *reach.skipped.values())
 
 

@@ -1,4 +1,6 @@
-"""What of a change no test has entered, after all cells of a run have ended. The code is compared with the base's."""
+"""The part of a change that no test has entered, after all cells of a run have ended. The code is compared with the
+base's.
+"""
 
 from __future__ import annotations
 

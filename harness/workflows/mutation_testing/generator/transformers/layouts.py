@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 
 def packed(place: Place) -> Iterator[Replacement]:
-    """Structures, packed where that can show: something has a pointer to one of their fields.
+    """Structures, packed if that can have an effect: something has a pointer to one of their fields.
 
-    The compiler knows that a field may be misaligned wherever the code names the structure. It does not behind a
-    pointer: one that `&` makes, one to an array or to a structure inside, or one that a macro makes. Arrays of bytes
-    may be anywhere.
+    The compiler knows that a field may be misaligned wherever the code names the structure. It does not know this of a
+    pointer: one that `&` or a macro makes, or one to an inner array or structure. Arrays of bytes need no alignment.
     """
     source = place.source
     addressed = source.with_address_taken()

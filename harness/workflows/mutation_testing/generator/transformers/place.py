@@ -39,7 +39,7 @@ CALL = "(call_expression function: (identifier) @name arguments: (argument_list)
 
 
 def with_other_type(place: Place, holder: Node) -> Iterator[Replacement]:
-    """The change of the type of a declaration, parameter, field or cast, where the operator has another one for it."""
+    """The change of the type of a declaration, parameter, field or cast, if the operator has another type for it."""
     kind = holder.child_by_field_name("type")
     other = place.operator.types.get(place.source.type_of(holder))
     if kind is not None and other is not None:
