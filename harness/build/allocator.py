@@ -89,7 +89,7 @@ def configure_options(settings: BuildSettings) -> list[str]:
 
 
 def has_page_size(options: Sequence[str]) -> bool:
-    """Whether options of jemalloc's configure script say the size of pages."""
+    """Whether options of jemalloc's configure script set the page size."""
     return any(option.startswith("--with-lg-page=") for option in options)
 
 
@@ -132,7 +132,8 @@ def refuse_options_of_another_allocator(database: str) -> None:
 def jemalloc_settings(target: Target, tools: Toolchain, options: Sequence[str] = ()) -> dict[str, str]:
     """The configuration of a tree's jemalloc for a target, which is part of the build's identity.
 
-    `options`: those of a package. The page size is then the package's, if it gives one: the script would prefer ours.
+    `options`: those of a package. The page size is then the package's, if it gives one: the script would otherwise use
+    Plumbline's.
     """
     page_bits = str(target.page_size_bytes.bit_length() - 1)
     # The script would run a program to find the page size, which it cannot. Older releases use the second name.

@@ -1,8 +1,8 @@
 """Reports the progress of a build: the completed steps, and the remaining time. Both come from the cache's history of
 earlier builds.
 
-A history is one small file for each kind of build, which the next build replaces. It decides nothing but a message, so
-it has no seal.
+A history is one small file for each kind of build, which the next build replaces. It affects only messages, so it has
+no seal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Past(Record, frozen=True):
     """The last build of a kind."""
 
     steps: int
-    """0: its steps cannot be counted."""
+    """The number of its steps; 0 if they cannot be counted."""
     seconds: float
 
 
@@ -44,7 +44,7 @@ class Steps(NamedTuple):
 
     done: int
     total: int = 0
-    """0: the build does not say."""
+    """The number of all steps; 0 if it is unknown."""
 
 
 @contextlib.contextmanager
@@ -53,8 +53,8 @@ def counted_stage(
 ) -> Iterator[BuildProgress]:
     """A stage of the progress that says how far a build is, and becomes its history if it succeeds.
 
-    `history` names the kind of build in parts, the most general first: where exactly this kind was never built, the
-    latest build of the next more general kind counts. `verb` says what a step is: `compiling`.
+    `history` names the kind of build in parts, the most general first: if exactly this kind was never built, the latest
+    build of the next more general kind counts. `verb` describes a step: `compiling`.
     """
     with progress.stage(stage, activity) as shown:
         build = BuildProgress(cache, shown, history, verb)
@@ -75,7 +75,7 @@ class BuildProgress:
         self._afterwards: tuple[str, Callable[[], Steps]] | None = None
 
     def counts(self, steps: Callable[[], Steps]) -> None:
-        """Have the steps counted by a function, which another thread calls."""
+        """Set the function that counts the steps. Another thread calls it."""
         self._steps = steps
 
     def goes_on(self, verb: str, steps: Callable[[], Steps] = lambda: Steps(0)) -> None:
@@ -112,8 +112,8 @@ class BuildProgress:
 def seconds_left(seconds: float, share: float, before: float) -> float:
     """The estimate of a build's remaining time after `seconds`, of which `share` of the steps took all.
 
-    `before`: what the last build of its kind took. 0 if neither tells anything. The build's own pace counts the more
-    the more of it is done: it may find all its objects in the compilers' cache, or none.
+    `before`: how long the last build of its kind took, in seconds. 0 if both are unknown. The weight of the build's own
+    pace increases with its progress: it may find all its objects in the compilers' cache, or none.
     """
     by_history = max(before * (1 - share) if share else before - seconds, 0.0)
     if not share:
@@ -148,7 +148,7 @@ class CompilerCalls:
         self._done = 0
 
     def __call__(self) -> Steps:
-        """The calls so far. A line that is not whole yet counts the next time."""
+        """The number of calls so far. An incomplete last line counts the next time."""
         with contextlib.suppress(FileNotFoundError), self._log.open("rb") as stream:
             stream.seek(self._offset)
             text = stream.read()

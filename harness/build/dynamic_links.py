@@ -22,7 +22,7 @@ class DynamicLinks(NamedTuple):
     interpreter: str
     """The path of the dynamic loader; empty for a library, and for a program that contains its libraries."""
     libraries: list[str]
-    """Names of files."""
+    """The file names of the required libraries."""
 
 
 def links_of(path: Path) -> DynamicLinks:

@@ -32,8 +32,8 @@ _EXECUTABLE = 1
 def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = None) -> Path | None:
     """The plugin, compiled for the host (`tools`) against the emulator's own header.
 
-    Without a `fetcher`, None if the emulator's source is not there: emulators of a wheel need none, and it is large.
-    Raises InfrastructureError when it does not compile.
+    Without a `fetcher`, None if the emulator's source is not in the cache: emulators of a wheel do not need it, and it
+    is large. Raises InfrastructureError when it does not compile.
     """
     qemu = pinned_qemu()
     if fetcher is not None:

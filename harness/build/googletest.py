@@ -79,8 +79,8 @@ def names_in(text: str) -> list[str]:
 
 
 ARGUMENTS = ("--seed", "1", "--gtest_also_run_disabled_tests", "--gtest_filter={unit}:*/{unit}/*")
-"""Arguments that run one test: with the same numbers on every run, even if its authors disabled it, and with each of
-its parameters."""
+"""Arguments that run one test: with the same random numbers on every run, even if its authors disabled it, and with
+each of its parameters."""
 
 # Output of a run
 

@@ -36,9 +36,9 @@ def compiled(
     generated: Mapping[str, str] | None = None,
     where: Path | None = None,
 ) -> Path:
-    """The compiled file, from the cache if it is there.
+    """The compiled file, from the cache if possible.
 
-    The cache files it under `kind` and the name of its `owner`, for example a target. `generated` maps names to the
+    The cache stores it under `kind` and the name of its `owner`, for example a target. `generated` maps names to the
     texts of additional files: C and assembly files are compiled, and headers are included first. The content of all
     these files is part of its identity.
 
@@ -73,7 +73,9 @@ def compiled(
 
 
 def archived(cache: Cache, tools: Toolchain, compiled_object: Path) -> Path:
-    """An object as a library, of which a program that lacks its functions takes them. From the cache if it is there."""
+    """An object as a static library, so that a program links it only if it lacks its functions. From the cache if
+    possible.
+    """
     name = f"lib{compiled_object.stem}.a"
 
     def archive(into: Path) -> None:

@@ -58,10 +58,10 @@ def diagnose(
     counts: bool = False,
 ) -> Diagnosis:
     """Compare what these targets need with the installed packages: compilers, QEMU's build dependencies, and the tools
-    that the suites run with. Without dpkg none counts as missing, and a missing tool fails when used.
+    that the suites run with. Without dpkg, no package counts as missing, and a missing tool fails when it is used.
 
-    `for_tests` adds the requirements of the project's own tests. `debugger` adds a gdb that knows the targets. `counts`
-    adds those of the emulators in which even native targets are counted.
+    `for_tests` adds the requirements of the project's own tests. `debugger` adds a gdb that supports the targets.
+    `counts` adds the emulators' packages even for native targets, whose instructions are also counted in an emulator.
     """
     if shutil.which("dpkg-query") is None:
         return Diagnosis(packages=[], command="")

@@ -30,7 +30,7 @@ INIT_FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D_FILE_OFFSE
 CONSOLE_DEVICE = (5, 1)
 """Major and minor number of /dev/console, which the kernel opens for init before anything is mounted."""
 SHARE = 0.6
-"""The largest share of a machine's memory that the archive may take: while it is unpacked, memory holds it twice."""
+"""The largest share of a machine's memory that the archive may take: while it is unpacked, it is in memory twice."""
 
 
 class Initramfs(Record, frozen=True):

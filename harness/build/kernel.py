@@ -41,7 +41,7 @@ _REPRODUCIBLE = {
 
 
 class LinuxSource(Record, frozen=True):
-    """toolchains/kernels/linux/linux.toml: what all kernels are built from."""
+    """Toolchains/kernels/linux/linux.toml: the source of all kernels."""
 
     version: str
     sha256: str

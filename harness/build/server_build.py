@@ -1,6 +1,6 @@
 """Builds a server for a target: out of tree and content-addressed.
 
-It never writes to the user's tree. An object depends neither on its tree's name nor on its place, so that ccache
+It never writes to the user's tree. An object depends neither on the name nor on the path of its tree, so ccache
 recognises unchanged files: after one edit in a copy of a release, a single file is compiled.
 """
 
@@ -76,7 +76,7 @@ class Builder:
     def _compile(
         self, plan: BuildPlan, into: Path, then: Callable[[BuildDirectory, process.Result], None] | None
     ) -> None:
-        """Put the server's programs into a folder, and what is known of how they were made."""
+        """Put the server's programs, and the records of their compilation, into a folder."""
         what = f"{plan.title}{' with TLS' if plan.tls else ''}"
         # What `then` makes has steps, too.
         extent = "and-more" if then else "alone"
@@ -114,8 +114,9 @@ class Builder:
     ) -> Iterator[BuildDirectory]:
         """A temporary place to compile in.
 
-        `what` names the product in messages, `kind` names such products of all trees and targets, and `extent` tells
-        those apart that take more steps than others. `keep`: the next build in this place may continue with this one.
+        `what` names the product in messages, `kind` names such products of all trees and targets, and `extent`
+        distinguishes products that take more steps than others. `keep`: the next build in this place may continue with
+        this one.
         """
         tree, optimisation, linked = plan.tree, plan.optimisation, plan.linked
         toolchain.check_level(plan.tools, optimisation)

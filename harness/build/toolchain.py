@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 COMPILERS = {"cc": "gcc", "gcc": "gcc", "c++": "g++", "g++": "g++"}
-"""Name of a command -> the compiler that it is."""
+"""Name of a command -> the compiler that it stands for."""
 
 
 def tool(toolchain: Toolchain, name: str) -> str:
@@ -42,16 +42,15 @@ DPKG_SECONDS = 60.0
 _ANSWERED = (0, 1)
 """dpkg-query's exit statuses with an answer (dpkg-query(1)): all packages are known, or some are not."""
 _INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
-"""The states of a package whose files are all there."""
+"""The states of a package whose files are all installed."""
 
 
 @functools.cache
 def missing_packages(packages: tuple[str, ...]) -> list[str]:
-    """Those of the Debian packages that are not installed, and that no installed package provides.
+    """The Debian packages that are neither installed nor provided by an installed package.
 
-    On a machine of AArch64 the package gcc provides gcc-aarch64-linux-gnu, which is not a package there.
-
-    Raises InfrastructureError without dpkg, and where it cannot read its database.
+    On an AArch64 host, for example, the package gcc provides gcc-aarch64-linux-gnu. Raises InfrastructureError without
+    dpkg, and if dpkg cannot read its database.
     """
     there = installed_in(_states(packages))
     missing = [package for package in packages if package not in there]
@@ -75,10 +74,11 @@ def _states(packages: Iterable[str]) -> str:
 
 
 def installed_in(states: str) -> frozenset[str]:
-    """The packages that are there, and those that they provide.
+    """The installed packages, and those that they provide.
 
     `states`: dpkg-query's lines of a package, its state (dpkg(1), "Package states"), and what it provides. A package
-    whose triggers have yet to run is there: ccache is, while another command installs a compiler.
+    whose triggers have not run yet counts as installed: ccache is in this state while another command installs a
+    compiler.
     """
     there: set[str] = set()
     for line in states.splitlines():
@@ -137,7 +137,7 @@ def digest_of_linked(compiler: str, libraries: tuple[str, ...]) -> str:
 def program_of(compiler: str, name: str) -> str:
     """The path of a program that a compiler calls; empty if it has none.
 
-    A compiler answers by the bare name of what it has no path for, and then looks for a program on PATH.
+    For a program without a known path, a compiler prints only the name, and searches PATH when it calls it.
     """
     said = process.run([compiler, f"-print-prog-name={name}"], deadline_seconds=60).text.strip()
     return shutil.which(said) or ""
@@ -149,10 +149,10 @@ def assembler(toolchain: Toolchain) -> str:
 
 
 def linked_files(compiler: str, libraries: tuple[str, ...]) -> list[str]:
-    """The assembler, the linker and the C library of a compiler: separate packages. What is absent is left out.
+    """The assembler, the linker and the C library of a compiler: separate packages.
 
-    `libraries`: the folders in which the target's programs find their shared objects. Those that the compiler names are
-    of its usual width.
+    Missing files are omitted. `libraries`: the folders in which the target's programs find their shared objects. The
+    compiler itself names only those of its default word size.
     """
     asked = [f"-print-file-name={name}" for name in _LINKED_FILES]
     said = [process.run([compiler, word], deadline_seconds=60).text.strip() for word in asked]

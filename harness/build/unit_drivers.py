@@ -1,7 +1,7 @@
 """Builds units: Plumbline's drivers, which call a server's functions and are linked with the server's own objects.
 
 The server's makefile compiles the drivers, so that they share its flags, headers and allocator; no stubs are involved.
-A unit that a release lacks is left out, which is distinct from a driver that does not compile.
+A unit that a release lacks is omitted. A driver that does not compile is a separate case.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def absence(unit: Unit, tree: SourceTree) -> str:
 
 
 def build_units(builder: Builder, plan: BuildPlan) -> Units:
-    """The program with the units, from the cache if it is there."""
+    """The program with the units, from the cache if possible."""
     sources = [folder() / "units.toml", *sorted((folder() / "drivers").iterdir())]
     parts = [RECIPE, build_key(plan), *(sha256_of(path) for path in sources)]
     key = f"{plan.stem}-{key_of(parts)}"

@@ -31,7 +31,7 @@ MODULES = "tests/modules"
 def build_upstream(builder: Builder, plan: BuildPlan) -> Path:
     """Every program of a tree for a target, from the cache if possible: src/, and tests/modules with the modules.
 
-    Raises BuildFailedError where they do not compile, and InfrastructureError without a compiler.
+    Raises BuildFailedError if they do not compile, and InfrastructureError without a compiler.
     """
     key = f"{build_name(plan)}-{RECIPE}"
 
@@ -68,7 +68,7 @@ def _make_programs(shop: BuildDirectory) -> None:
 
 
 def _make_modules(shop: BuildDirectory) -> bool:
-    """Compile the modules of the tests. Returns whether all compile, as the none of an old release do."""
+    """Compile the modules of the tests. Returns whether all compile; also true for an old release without modules."""
     if not (shop.tree / MODULES / "Makefile").is_file():
         return True
     compiler = shop.work / "gcc"

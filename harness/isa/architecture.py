@@ -25,12 +25,12 @@ class InstructionSet(NamedTuple):
     capstone: tuple[int, int] | None = None
     """The library's architecture and mode; None if it lacks the instruction set."""
     objdump: tuple[str, ...] = ()
-    """Where capstone lacks the instruction set: the command that disassembles plain bytes."""
+    """The command that disassembles plain bytes, if capstone lacks the instruction set."""
     numbers: tuple[str, ...] = ()
-    """Where capstone and GNU's objdump lack the instruction set: the command that disassembles bytes which its input
-    has as numbers (llvm-mc)."""
+    """The command that disassembles bytes given as numbers (llvm-mc), if capstone and GNU's objdump lack the
+    instruction set."""
     instruction_bytes: int = 4
-    """How long every instruction is; 0 if lengths differ."""
+    """The length of every instruction, in bytes; 0 if lengths differ."""
     symbol_flag_bits: int = 0
     """Bits of a function symbol's value that are not part of the address."""
     beyond_capstone: Callable[[bytes], str] | None = None
@@ -127,7 +127,7 @@ class Architecture(NamedTuple):
     kernel_signal: Literal["signal", "unaddressed", "at-pc"] = "signal"
     """The canary program's output for a misaligned access to which a real kernel responds with its signal."""
     notation: AccessNotation | None = None
-    """None if nobody has compared the encodings that compilers write with those that canaries make."""
+    """None if the encodings that compilers emit have not been compared with those of the canaries."""
     operand_bytes: Callable[[str], int] = _no_operand
     """The size of an instruction's operand, from its text."""
     misaligned_signal: signal.Signals = signal.Signals.SIGBUS
@@ -147,11 +147,13 @@ class Architecture(NamedTuple):
     """
     padding: Mapping[str, bytes] = {}
     """ELF's name of a machine -> a pattern of the instructions with which assemblers fill the space up to an alignment.
-    Empty if that is one instruction over and over.
+    Empty if that is a single instruction, repeated.
     """
     ignored_warnings: tuple[str, ...] = ()
-    """Self tests of servers that misread the emulator and stop the start: values of the option `ignore-warnings`."""
+    """Self-tests of servers that misinterpret the emulator and prevent the start: values of the option
+    `ignore-warnings`.
+    """
 
 
 FIRST_16, FIRST_32 = ({number: number for number in range(count)} for count in (16, 32))
-"""Registers that DWARF and the gdb stub number alike."""
+"""Registers that have the same numbers in DWARF and in the gdb stub."""

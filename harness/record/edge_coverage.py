@@ -51,7 +51,9 @@ class EdgeCoverage:
 
 
 def _added(known: bytearray, now: memoryview, offset: int, blocks: tuple[int, ...]) -> Iterator[int]:
-    """The places of ones that were none, counted from an offset of the whole map. They are known then."""
+    """The positions of bits that are newly set, counted from an offset of the whole map. From then on, they count as
+    known.
+    """
     if not blocks:
         # A running guest takes further edges meanwhile, so the same copy is both reported and stored.
         taken = now.tobytes()

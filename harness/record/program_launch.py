@@ -174,7 +174,7 @@ def read_command(cell: Path) -> CommandRecord | None:
 
 
 def read_launch(guest: Path) -> ProgramLaunch | None:
-    """The launch in a guest's folder; None for another kind of guest, and where the note is cut short."""
+    """The launch in a guest's folder; None for another kind of guest, and if the record is incomplete."""
     path = guest / LAUNCH
     if not path.is_file():
         return None

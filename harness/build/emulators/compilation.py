@@ -26,16 +26,18 @@ if TYPE_CHECKING:
 
 BUILD_SECONDS = 3600
 OLDEST_DEBIAN = "bookworm"
-"""Whose libraries emulators for another kind of machine are linked with: every later release has them as well."""
+"""The release whose libraries emulators for another host architecture are linked with: every later release also has
+them.
+"""
 
 
 class CrossHost(Record, frozen=True):
-    """A machine of another kind, for which this one compiles emulators."""
+    """Another host architecture, for which this host compiles emulators."""
 
     machine: str
-    """Its processor, as `uname --machine` says it."""
+    """Its processor, in the words of `uname --machine`."""
     triple: str
-    """What its cross compiler is called before `-gcc`."""
+    """The prefix of its cross compiler: `TRIPLE-gcc`."""
     debian_architecture: str
 
 
@@ -61,15 +63,15 @@ class QemuCompiler:
         self.timeout_multiplier = timeout_multiplier
 
     def key(self, qemu: Qemu) -> str:
-        """Content address of what it compiles now."""
+        """Content address of the emulators that it would compile now."""
         return qemu_key(qemu) if self.host is None else f"{qemu_key(qemu)}-for-{self.host.machine}"
 
     @contextmanager
     def compiled(self, qemu: Qemu, key: str, names: Sequence[str]) -> Iterator[dict[str, Path]]:
         """QEMU name -> program, for emulators that share a build folder because they share most of the work.
 
-        The folder is gone afterwards. Raises InfrastructureError when QEMU does not build here, or when what it is
-        built from has another key by now.
+        The folder is removed afterwards. Raises InfrastructureError if QEMU does not build on the host, or if its
+        sources have changed meanwhile.
         """
         log = self.cache.log(f"qemu-{key}")
         source = unpacked_source(self.fetcher, qemu)
@@ -108,7 +110,7 @@ class QemuCompiler:
 
 
 def _object_cache(cache: Cache, work: Path) -> dict[str, str]:
-    """What has ccache keep objects, wherever they are compiled."""
+    """The environment with which ccache finds objects independently of the build folder's path."""
     return {"CCACHE_DIR": str(cache.root / "ccache"), "CCACHE_BASEDIR": str(work)}
 
 
@@ -131,7 +133,7 @@ class _CrossBuild:
 def _build_commands(qemu: Qemu, work: Path, names: Sequence[str], cross: _CrossBuild | None = None) -> list[list[str]]:
     """Commands that patch the source, then prepare tools, configure and compile in the build folder.
 
-    If the machine has ccache, a change of ours costs only the files that it concerns.
+    If the host has ccache, one of Plumbline's changes recompiles only the files that it affects.
     """
     python = str(work / "python" / "bin" / "python")
     targets = ",".join(f"{name}-linux-user" for name in names)

@@ -78,7 +78,7 @@ class Emulators:
         return [name for name in names if self.cache.entry("emulators", f"{key}-{name}") is None]
 
     def _take_installed(self, key: str, names: list[str]) -> None:
-        """Put the emulators of an installed wheel into the cache, if they are those of these sources."""
+        """Put the emulators of an installed wheel into the cache, if they were built from these sources."""
         found = emulator_wheel.search(key, names)
         self._publish(key, found.programs)
         if found.programs:
@@ -98,7 +98,9 @@ class Emulators:
 
 
 def compiles(names: Sequence[str]) -> bool:
-    """Whether QEMU has to be compiled for emulators that the cache lacks: unless an installed wheel has them all."""
+    """Whether QEMU must be compiled for emulators that the cache lacks. It need not be if an installed wheel contains
+    all of them.
+    """
     found = emulator_wheel.search(qemu_key(pinned_qemu()), names)
     return found.programs.keys() != {*names}
 

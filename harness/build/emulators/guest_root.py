@@ -1,4 +1,4 @@
-"""The folder that an emulated program has for `/`, as far as its dynamic loader and its libraries go."""
+"""The folder in which an emulated program finds its dynamic loader and its libraries instead of in `/`."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def guest_root(cache: Cache, toolchain: Toolchain) -> Path:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """What a folder contains; nothing if it is not there, as without the toolchain's packages."""
+    """The names in a folder; none if it does not exist, as without the toolchain's packages."""
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []

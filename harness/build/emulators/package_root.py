@@ -1,4 +1,4 @@
-"""Runs programs that come with their own dynamic loader and libraries, as those of a distribution's package do."""
+"""Runs programs with their own dynamic loader and libraries, such as those of a distribution's package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pinned emulators are built from, toolchains/qemu, and the identity that follows from it."""
+"""The sources of the pinned emulators (toolchains/qemu), and the identity that they determine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Qemu(Record, frozen=True):
 
     @property
     def archive(self) -> str:
-        """What the archive of its source is called in the cache."""
+        """The name of its source archive in the cache."""
         return f"qemu-{self.version}"
 
 

@@ -25,7 +25,7 @@ EMULATED_SIGABRT = 35
 """The host's signal that a guest receives as SIGABRT: QEMU keeps SIGABRT for its own abort(), and takes a real-time
 signal that has no other meaning for the program's (linux-user/signal.c, signal_table_init)."""
 LARGEST_USUAL_PAGE = 8192
-"""What a distribution's emulators have for SPARC and Alpha; for most others it is 4096 bytes."""
+"""The page size, in bytes, of a distribution's emulators for SPARC and Alpha; most others have 4096."""
 
 
 class Runner(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that the program needs beyond the plain environment: its detector's options."""
     guest_environment: GuestEnvironment = "usual"
-    """What surrounds the programs (harness.build.environments)."""
+    """The environment of the programs (harness.build.environments)."""
     preloads: tuple[Path, ...] = ()
     """Shared objects of that environment, which every program preloads beside its own."""
     translations: Path | None = None
@@ -62,9 +62,10 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         """The whole command line.
 
         `coverage`: the file of an `EdgeCoverage`. `preload`: a shared object to preload into the program.
-        `fatal_faults`: a file for the instructions whose misaligned access programs died of. One that faults again ends
-        its program at once, after the log has it. The programs add to the file. `no_crash_maps`: a crash handler finds
-        /proc/self/maps empty, if the faults are recorded. `plugin`: what the emulator loads.
+        `fatal_faults`: a file for the instructions whose misaligned access programs died of. If one of them faults
+        again, its program ends immediately after it was logged. The programs add to the file. `no_crash_maps`: a crash
+        handler finds /proc/self/maps empty, if the faults are recorded. `plugin`: the plugin that the emulator loads,
+        with its arguments.
         """
         objects = [*self.preloads, *([preload] if preload else [])]
         setting = f"LD_PRELOAD={':'.join(map(str, objects))}"
@@ -81,9 +82,10 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
         return [str(self.program), *options, str(program), *arguments]
 
     def _keeping(self, program: Path) -> list[str]:
-        """The option that has translated code kept: a file for each program of the cache, and each way to run it.
+        """The option that keeps translated code: one file for each program of the cache and each way to run it.
 
-        The emulator makes its folder. What it uses from the file, it compares with the program's instructions.
+        The emulator creates the folder. Before it uses code from the file, it compares it with the program's
+        instructions.
         """
         if self.translations is None or not program.is_relative_to(self.translations.parent):
             return []
@@ -92,7 +94,7 @@ class Runner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def root(self) -> Path:
-        """The folder that emulated programs have for `/`, as far as loader and libraries go."""
+        """The folder in which emulated programs find their loader and libraries instead of in `/`."""
         return Path(self.options[self.options.index("-L") + 1])
 
     @property
@@ -117,8 +119,8 @@ def target_runner(
 ) -> Runner:
     """How to run a target's programs under a policy. Creates the guest's root folder of links if it is missing.
 
-    `programs`: QEMU name -> emulator of that flavour. Raises UsageError where a distribution's emulator has other pages
-    than the target.
+    `programs`: QEMU name -> emulator of that flavour. Raises UsageError if a distribution's emulator has another page
+    size than the target.
     """
     spec = target.emulator
     detector = registry.named(spec.detector)
@@ -166,7 +168,7 @@ def alignment_option(policy: Policy) -> str:
 
 
 def with_root(runner: Runner, root: Path) -> Runner:
-    """How to run emulated programs whose dynamic loader and libraries are below a folder, where the target has `/`."""
+    """How to run emulated programs whose dynamic loader and libraries are below a folder instead of `/`."""
     at = runner.options.index("-L") + 1
     return msgspec.structs.replace(runner, options=[*runner.options[:at], str(root), *runner.options[at + 1 :]])
 
@@ -187,6 +189,6 @@ def with_alignment(options: list[str], policy: Policy) -> list[str]:
 def keeps_translations(command: Sequence[str]) -> bool:
     """Whether the emulator of a command line keeps translated code.
 
-    It then needs steady addresses. Where it begins without them, it starts itself again, which takes some 3 ms.
+    It then needs constant addresses. If it starts without them, it starts itself again, which takes some 3 ms.
     """
     return "-translations" in command

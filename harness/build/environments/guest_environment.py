@@ -1,4 +1,4 @@
-"""The surroundings of emulated programs apart from their machine, by their name on the command line.
+"""The environments of emulated programs, by name on the command line: conditions other than the machine.
 
 `musl-stack` gives threads the stacks that musl gives them, whichever C library the programs have. `debian-service`
 kills programs at a system call that Debian's service of Redis may not make. Neither changes the programs.
@@ -75,7 +75,7 @@ def surrounded(cache: Cache, runner: Runner, tools: Toolchain, environment: Gues
 
 
 def _thread_stack(cache: Cache, target: Target, tools: Toolchain) -> Path:
-    """The object that changes the default of threads' stacks, compiled for a target."""
+    """The shared object that changes the default stack size of threads, compiled for a target."""
     return compiled(
         cache,
         tools,

@@ -24,7 +24,7 @@ class ServiceFilter(Record, frozen=True):
     """toolchains/environments/debian_service.toml."""
 
     unit: str
-    """The unit file, and whose it is."""
+    """The unit file, and the package that contains it."""
     packages: dict[str, str]
     """Package -> version, for the packages that determine what is allowed."""
     directives: list[str]

@@ -187,7 +187,7 @@ def _pypi_index() -> str:
 def _from_pypi(place: ArchivePlace, into: Path) -> Path:
     """Download a release's source distribution or wheel without running any of its code (pip would run its build).
 
-    A wheel may be another machine's: the file's name chooses it.
+    A wheel may be for another architecture: the file name selects it.
     """
     from unearth import PackageFinder  # noqa: PLC0415 - with its HTTP client a fifth of every command's start
 

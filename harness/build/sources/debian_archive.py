@@ -47,19 +47,19 @@ class Apt:
 
     @property
     def has_index(self) -> bool:
-        """Whether it has read the suite's index before."""
+        """Whether the suite's index was read before."""
         return any((self.root / "lists").glob("*_Packages*" if self.architecture else "*_Sources*"))
 
     @property
     def index_age_seconds(self) -> float:
-        """How long ago it read the suite's index; infinite if never."""
+        """The age of the suite's index in seconds; infinite if it was never read."""
         marker = self.root / "updated"
         return time.time() - marker.stat().st_mtime if marker.exists() else float("inf")
 
     def ready_index(self, progress: Progress, *, offline: bool, remedy: str) -> None:
-        """Read the suite's index, unless a young one is there; offline any will do.
+        """Read the suite's index, unless a recent one is stored; offline, any stored one is enough.
 
-        Raises InfrastructureError if it cannot be read. `remedy`: what to type where it may not be downloaded.
+        Raises InfrastructureError if it cannot be read. `remedy`: the remedy if it may not be downloaded.
         """
         if not self.has_index and offline:
             raise InfrastructureError(

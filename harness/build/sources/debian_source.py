@@ -1,7 +1,7 @@
 """Source packages of Debian, unpacked by dpkg-source. apt fetches them, and proves each file by a signed index.
 
-A package that was fetched once stays in the cache under its version. It is unpacked for every use, into a folder of the
-caller's, because builds write into it.
+A package that was fetched once stays in the cache under its version. It is unpacked for every use, into a folder that
+the caller provides, because builds write into it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class SourcePackage(Record, frozen=True):
     suite: str
     name: str
     version: str = ""
-    """Empty: the one that the suite has now."""
+    """The version; empty for the suite's current one."""
 
     @property
     def title(self) -> str:
-        """As one types it."""
+        """Its name as a user types it."""
         return f"{self.suite}/{self.name}" + (f"={self.version}" if self.version else "")
 
     @property
@@ -56,7 +56,7 @@ class SourcePackage(Record, frozen=True):
 
 
 def source_named(text: str) -> SourcePackage:
-    """The source package that a word means. Raises UsageError for a word that means none."""
+    """The source package that a word names. Raises UsageError if it names none."""
     if (found := _NAME.fullmatch(text)) is None:
         raise UsageError(f"'{text}' names no package", where="PACKAGE", remedy=FORM)
     return SourcePackage(suite=found["suite"] or DEFAULT_SUITE, name=found["name"], version=found["version"] or "")
@@ -65,8 +65,8 @@ def source_named(text: str) -> SourcePackage:
 def version_in(shown: str) -> str:
     """The version that a suite has now, as `apt-cache showsrc` shows its index; empty if it has none.
 
-    That is the newest. A suite keeps older ones of which some architecture still has programs, and from which parts of
-    other packages were built. apt shows the oldest first.
+    That is the newest. A suite keeps older versions as long as an architecture has programs of them, or other packages
+    were built from parts of them. apt shows the oldest first.
     """
     versions = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)
     return max(versions, key=cmp_to_key(_compared), default="")
@@ -114,7 +114,7 @@ class SourcePackages:
     def unpack(self, package: SourcePackage, into: Path) -> None:
         """Unpack a resolved package, Debian's patches applied, into a folder that does not exist yet.
 
-        Raises InfrastructureError if the package cannot be had, and where dpkg-source refuses it.
+        Raises InfrastructureError if the package cannot be fetched, or if dpkg-source refuses it.
         """
         _check_tools()
         fetched = self.cache.folder(

@@ -1,8 +1,8 @@
 """Finds the emulators of an installed `plumbline-emulators`, which saves compiling them.
 
-tools.emulators makes that wheel. Its emulators serve only if their key is the one that these sources have: the same
-archive of QEMU, the same changes, the same options. They must be for the host, have the digest that the wheel
-names, and start here. The canaries of a run prove them as they prove compiled ones.
+tools.emulators makes that wheel. Its emulators are used only if their key equals that of these sources: the same
+archive of QEMU, the same changes, the same options. They must be for the host, have the digest in the wheel, and start
+on the host. The canaries of a run verify them like compiled ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EmulatorWheel(Record, frozen=True):
     changes: dict[str, str]
     """Plumbline's file below toolchains/qemu -> its SHA-256."""
     machine: str
-    """The processor that runs them, as `uname --machine` says it."""
+    """The processor that runs them, in the words of `uname --machine`."""
     programs: dict[Name, str]
     """QEMU's name of the emulated processor -> SHA-256 of its emulator."""
 
@@ -53,9 +53,9 @@ class WheelSearch(msgspec.Struct, frozen=True):
     """The required emulators that an installed wheel contains."""
 
     programs: dict[str, Path]
-    """QEMU's name of the emulated processor -> the emulator, which serves."""
+    """QEMU's name of the emulated processor -> the usable emulator."""
     problem: str = ""
-    """Why the others do not serve. Empty if all do, or no wheel is installed."""
+    """Why the others cannot be used. Empty if all can, or no wheel is installed."""
 
 
 def search(key: str, names: Sequence[str]) -> WheelSearch:

@@ -27,9 +27,7 @@ PACKAGES = ("libssl-dev", "libssl3")
 SHARED = ("libssl.so.3", "libcrypto.so.3")
 """The libraries that a server with TLS loads."""
 BESIDE_THE_SERVER = "$ORIGIN"
-"""The search path of the dynamic linker for them (ld.so(8)): the server's folder, which contains copies, wherever it
-is.
-"""
+"""The search path of the dynamic linker for them (ld.so(8)): the server's own folder, which contains copies."""
 
 
 class OpenSsl(Record, frozen=True):

@@ -1,7 +1,7 @@
 """Servers as a distribution ships them: the package and the libraries that it needs, unpacked into a root folder.
 
 apt proves each file by the hash in the suite's signed index. A package that was unpacked once stays in the cache under
-its version, so that a later check or a replay has the same server, whatever the archive has by then.
+its version, so that a later check or a replay has the same server, even if the archive has changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _JEMALLOC = re.compile(rb"jemalloc-[0-9]+\.[0-9.]+\0")
 
 
 def package_named(text: str) -> ServerPackage | None:
-    """The package that a server's name means; None for the name of another kind. Raises UsageError for a broken one."""
+    """The package that a server's name denotes; None if the name is not a package's. Raises UsageError for a malformed
+    one.
+    """
     if not text.startswith("debian:"):
         return None
     if (found := _NAME.fullmatch(text)) is None:

@@ -28,9 +28,7 @@ def known_server(
 ) -> Server | Path | ServerPackage:
     """A release by name, or the path of a tree. Raises UsageError for anything else, before any work starts.
 
-    `packages`: a distribution's package is possible, too.
-
-    `tell` receives the release as which a development tree counts.
+    `packages`: also accept a distribution's package. `tell` receives the release that a development tree counts as.
     """
     if package := package_named(name):
         if not packages:
@@ -57,7 +55,7 @@ def known_server(
 def open_server(catalog: Catalog, fetcher: Fetcher, name: str, *, packages: bool = False) -> SourceTree:
     """The tree of a release, fetched if necessary, or of a path. Raises UsageError for anything else.
 
-    `packages`: of the release that a distribution's package was built from, too.
+    `packages`: also accept a distribution's package, whose tree is that of the release from which it was built.
 
     It reports which release a development tree counts as.
     """

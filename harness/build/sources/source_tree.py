@@ -30,7 +30,7 @@ _COMPILED = re.compile(r"\.[ch]$")
 _MADE = re.compile(r"^src/(commands|fmtargs)\.[^/]*$")
 """Sources that a release contains, and rebuilds if the files from which they are generated are newer."""
 _LATER_NS = 1000
-"""File systems distinguish times that differ by this much."""
+"""Any file system distinguishes times that differ by this many nanoseconds."""
 OLDEST = (2, 8)
 """The oldest Redis that current compilers build with the recipe of harness.build.server_build."""
 
@@ -75,11 +75,11 @@ def open_tree(path: Path, *, name: str = "", digest: str = "") -> SourceTree:
 
 
 def with_newer(tree: SourceTree, files: Sequence[str]) -> SourceTree:
-    """The tree with a copy in which these files of a change are newer than all others, and of one time.
+    """The tree with a copy in which the changed files are newer than all others and have the same time.
 
-    Make goes by times: from a changed JSON file it regenerates src/commands.c, unless that has changed as well. In a
-    checkout, times are those of git or of an editor. A change of sources that no makefile makes leaves all as it is.
-    The builds of such a tree have their own names.
+    Make compares times: it regenerates src/commands.c from a changed JSON file, unless src/commands.c has also changed.
+    In a checkout, the times depend on git or an editor. If a change contains only sources that no makefile generates,
+    the tree is returned as it is. The builds of such a tree have their own names.
     """
     if tree.copy is None or all(_COMPILED.search(name) and not _MADE.search(name) for name in files):
         return tree

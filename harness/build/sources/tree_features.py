@@ -32,7 +32,7 @@ _HEADING = (
 
 
 class Landmark(Record, frozen=True):
-    """A release, and what only it and later ones have: that is found in the source of each of these."""
+    """A release, and features that are in its source and in that of every later release, but in none before."""
 
     release: str
     commands: tuple[str, ...] = ()

@@ -154,7 +154,7 @@ def digest_of(tree: Path) -> str:
 
 
 def digest_of_sources(sources: Iterable[SourceFile]) -> str:
-    """The digest of a tree of these."""
+    """The digest of a tree that consists of these sources."""
     digest = hashlib.sha256()
     for source in sources:
         digest.update(source.digest_input)

@@ -25,7 +25,7 @@ def write(
     """Store the code of all objects in a work folder, and the command that linked them.
 
     Nothing is stored if an object is unreadable, or if the command is unknown. `known`: another build's code, whose
-    equal objects are not read again. `without`: a folder whose objects are another program's.
+    equal objects are not read again. `without`: a folder whose objects belong to another program.
     """
     words = [word.replace(str(work), "") for word in link]
     code = read_objects(work, words, known, without=without) if link else None
@@ -35,7 +35,7 @@ def write(
 
 
 def read(folder: Path) -> CodeMap | None:
-    """What `write` stored; None if nothing."""
+    """The code that `write` stored; None if there is none."""
     try:
         return json_codec.decode((folder / NAME).read_bytes(), CodeMap)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -43,6 +43,6 @@ def read(folder: Path) -> CodeMap | None:
 
 
 def newest(folders: Path, prefix: str) -> CodeMap | None:
-    """The code of the newest build whose folder's name begins so; None if there is none."""
+    """The code of the newest build whose folder's name has this prefix; None if there is none."""
     found = [path for path in folders.glob(f"{prefix}*") if (path / NAME).is_file()]
     return read(max(found, key=lambda path: path.stat().st_mtime)) if found else None

@@ -1,6 +1,6 @@
 """A copy of a server's tree in a work folder, where its makefile runs for a target.
 
-The tree of the user is only read.
+The user's tree is only read.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class BuildDirectory:
         return self._whole(result) if self.keeps else result
 
     def _whole(self, result: process.Result) -> process.Result:
-        """What make would have printed for all of the tree, which the next build continues with if possible."""
+        """The output that make would have for a complete build. The next build continues with it if possible."""
         made = kept_tree.MadeTree(self.tree, result.text, self.compilers, self._kept)
         if made.output is None:
             # It is unknown to which files the warnings of the last make belong.
@@ -216,7 +216,7 @@ class BuildDirectory:
         return made
 
     def failure(self, made: process.Result, *, because: str = "", missing: Sequence[str] = ()) -> BuildFailedError:
-        """The error of a build that ended so. `missing`: what of several programs was not made."""
+        """The error of a failed build. `missing`: the programs that were not made, if there were several."""
         programs = f": {', '.join(missing)}" if missing else ""
         return BuildFailedError(
             f"{self.server.name} does not compile for {self.target.name}{programs}",

@@ -1,4 +1,4 @@
-"""What is compiled, for what, and how: everything that decides what a build of a server contains."""
+"""Everything that determines the content of a server's build: the tree, the target and the options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
     optimisation: str
     allocator: Allocator = "libc"
     tls: OpenSsl | None = None
-    """The library for TLS; None for a server without TLS."""
+    """OpenSSL; None for a server without TLS."""
 
     @property
     def title(self) -> str:
@@ -35,7 +35,7 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stem(self) -> str:
-        """How the name of a product in the cache begins, before its key."""
+        """The prefix of a product's name in the cache, before its key."""
         return f"{self.tree.name}-{self.target.name}-{self.optimisation}"
 
     @property
@@ -66,8 +66,8 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
 def _dialect(tree: SourceTree) -> list[str]:
     """Flags that a tree requires because of its age.
 
-    Before 6.0 headers define globals, which GCC 10 stopped merging. Where a tree's own fmacros.h does not request
-    _GNU_SOURCE yet, it requests _BSD_SOURCE, which glibc ignores since 2.20 (feature_test_macros(7)).
+    Before 6.0 headers define globals, which GCC 10 stopped merging. A tree whose own fmacros.h does not request
+    _GNU_SOURCE yet requests _BSD_SOURCE, which glibc ignores since 2.20 (feature_test_macros(7)).
     """
     common = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
     macros = tree.content / "src" / "fmacros.h"

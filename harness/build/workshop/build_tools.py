@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from harness.build.workshop.build_plan import BuildPlan
 
 WORK_NAME = "/plumbline"
-"""The work folder's name in debug information. Objects are the same wherever they are compiled, so ccache provides a
-release's objects for a checkout of it.
+"""The work folder's name in debug information. Objects do not depend on the folder in which they are compiled, so
+ccache provides a release's objects for a checkout of it.
 """
 
 

@@ -1,6 +1,6 @@
 """The warnings of the compilation that made a server: they come with its objects, and require no separate pass.
 
-ccache repeats a file's warnings with its object, so that a build whose files were all compiled before has them, too.
+ccache repeats a file's warnings with its object, so a build whose files were all compiled before also has them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Objects that are compiled beside a build's tree, and kept for the next build as its tree is (kept_tree).
 
-Contents decide, too: an object stays if every file of the work folder that its compiler read is as it was then.
+Here, too, contents decide: an object stays if every file of the work folder that its compiler read is unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A build's tree that is kept for the next build in its place, which compiles only what a change concerns.
 
-Make goes by times, and a changed file may have an old one. Here contents decide: an object stays if every file of the
+Make compares times, and a changed file may have an old one. Here contents decide: an object stays if every file of the
 tree that its compiler read has the same content as then, and if nothing else differs. A build restarts after any other
 change: a file that is new, gone or no C source below src, another compiler or flag, another package on the host, a
 product that was altered, or a product that is made in an unknown way.

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 VALUE, SECOND, BASE, INDEX, STATUS = 2, 3, 4, 5, 6
-"""x2 and x3 or v2 and v3 are moved, x4 and x5 are the address, w6 tells whether a store was done."""
+"""X2 and x3 or v2 and v3 are moved, x4 and x5 are the address, w6 shows whether a store took place."""
 SCALED, UNSCALED, INDEX_VALUE = 32, 7, 24
 GARBAGE = 1 << 32
-"""What an index of 32 bits has above them."""
+"""The bits above a 32-bit index."""
 
 
 def _integer(register: int) -> int:

@@ -30,7 +30,7 @@ class Move(NamedTuple):
     memory: int
     """Bytes past the address of the access."""
     register: int
-    """Bytes past the begin of the register file, as the assembly beside this module lays it out."""
+    """Bytes past the start of the register file, whose layout the assembly beside this module defines."""
     size: int
     extension: int = 0
     """How many more bytes of the register a load fills with zeros, or with copies of the sign."""
@@ -109,7 +109,7 @@ class Opcode(NamedTuple):
     name: str
     """In the assembler's notation. A `{}` stands for what an addressing mode puts into it."""
     operand: str
-    """What it moves, in the assembler's notation: `r2, r3`."""
+    """The operand that it moves, in the assembler's notation: `r2, r3`."""
     section: str
     access_class: AccessClass
     direction: Direction
@@ -226,7 +226,7 @@ class EncodingTable(NamedTuple):
     assembly: Path
     """`sweep_run`, which runs one slot with a register file: a `.S` file."""
     header: Path
-    """`sweep_resume`, which lets a signal handler go on behind a slot: a `.h` file."""
+    """`sweep_resume`, which lets a signal handler continue after a slot: a `.h` file."""
     names: str
     """A pattern that matches the beginning of the disassembler's text of every access."""
     decoder_names: str
@@ -237,13 +237,15 @@ class EncodingTable(NamedTuple):
     unassembled: Sequence[Exempt]
     """Texts that the disassembler prints and the assembler refuses."""
     unmade: Sequence[Exempt]
-    """What no encoding is of, as the disassembler prints it, although it or the decoder takes it for an access."""
+    """Instructions, as the disassembler prints them, that have no encoding although the disassembler or the decoder
+    takes them for accesses.
+    """
     registers: tuple[str, ...] = ()
     """objdump's options for names of registers that the assembler takes."""
     comment: str = r"[;@<]"
-    """A pattern that begins a comment of the disassembler's."""
+    """A pattern of the beginning of a comment that the disassembler prints."""
     compiler_flags: tuple[str, ...] = ()
-    """Of the program that makes them."""
+    """The compiler flags of the program that executes them."""
     lists_bytes: bool = False
     """Whether objdump prints an instruction's bytes one by one, in the order of memory."""
     rows: tuple[RegisterRow, ...] = ()
