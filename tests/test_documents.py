@@ -41,6 +41,14 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
         assert not heading or heading in headings(place), f"{link}: no such heading; {sorted(headings(place))}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_table_has_a_head(page: Path) -> None:
+    """A blank line before a row ends the table: the rest of it would be shown as text."""
+    text = re.sub(r"^( *)```.*?^\1```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    tables = re.findall(r"^(?: {0,3}\|.*\n)+", text, re.MULTILINE)
+    assert [table for table in tables if not re.match(r".*\n *\|[ :|-]+\|?\n", table)] == []
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
     reached = {ROOT / "README.md"}
     new = list(reached)
