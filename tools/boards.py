@@ -229,7 +229,7 @@ def release_rows() -> list[str]:
 
 
 def missing_rows() -> list[str]:
-    """What has no figure, and why."""
+    """The missing figures, and the reasons."""
     found = {(one.server, one.target, one.reason.partition(": ")[2] or one.reason) for one in stored().no_figures}
     return [f"- {server} on {_shown(target)}: {reason}" for server, target, reason in sorted(found)] or ["Nothing."]
 

@@ -353,7 +353,7 @@ LATER = {
     "redis-8.0.6": date(2026, 2, 23),
     "valkey-9.1.2": date(2026, 8, 31),
 }
-"""The releases after redis-7.0.15 (9 January 2024), and the days of which their 00-RELEASENOTES tell."""
+"""The releases after redis-7.0.15 (9 January 2024), and their days, from 00-RELEASENOTES."""
 
 
 def arrival_rows(bugs: dict[str, Bug]) -> list[str]:

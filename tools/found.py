@@ -71,11 +71,11 @@ class Question:
 def questions(
     known: dict[str, Bug], names: Sequence[str], servers: Sequence[str], targets: Sequence[str] = ()
 ) -> list[Question]:
-    """What to ask: for the bugs, of the releases and on the targets that are named; all where none is.
+    """The questions about these bugs, releases and targets; all if none is named.
 
-    A release about which a bug's page says nothing is only asked if both are named.
+    A release that a bug's page does not mention is checked only if both are named.
 
-    Raises UsageError for a name that is not a bug's, and where nothing of what is named can be asked.
+    Raises UsageError for an unknown bug, and if none of the named checks exists.
     """
     _refuse_unknown(known, names)
     found = [
@@ -102,9 +102,9 @@ def _refuse_unknown(known: dict[str, Bug], names: Sequence[str]) -> None:
 def patched(
     known: dict[str, Bug], names: Sequence[str], servers: Sequence[str], targets: Sequence[str]
 ) -> list[Question]:
-    """What to ask of releases with patches of ours: for the bugs that are named; all where none is.
+    """The questions about releases with Plumbline's patches, for these bugs; all if none is named.
 
-    Raises UsageError for a name that is not a bug's.
+    Raises UsageError for an unknown bug.
     """
     _refuse_unknown(known, names)
     return [
@@ -213,9 +213,10 @@ OUTCOMES: dict[Outcome, Answer] = {"reproduced": "there", "gone": "gone", "unkno
 
 
 def ask(question: Question, run: Path, known: dict[str, Bug]) -> tuple[Answer, str]:
-    """Carry out the check. One that cannot be carried out is an unclear answer with its error.
+    """Run the check.
 
-    Raises KeyboardInterrupt and every error that is none of the harness' own.
+    If it cannot run, the answer is unclear, with the error as the reason. Raises KeyboardInterrupt, and every error
+    except the harness' own.
     """
     try:
         if isinstance(question.check, bugs.StreamCheck):

@@ -83,7 +83,9 @@ def streams_of(guest: Guest, seed: int, count: int) -> list[Stream]:
 
 
 def bytes_of(servers: Servers, streams: Sequence[Stream]) -> list[bytes]:
-    """What brings about all that happens to a server for each stream. The native build says what there is to read."""
+    """The bytes that cause everything that happens to a server for each stream. The native build determines how many
+    replies to read.
+    """
     emptying = Emptying()
     pieces = []
     try:
@@ -151,7 +153,7 @@ def fuzzed(servers: Servers, streams: Sequence[Stream]) -> Cost:
 
 
 def row(way: str, cost: Cost, streams: Sequence[Stream]) -> list[str]:
-    """A row of the table: microseconds of a stream, and how many come to a second of processor."""
+    """A row of the table: microseconds per stream, and streams per second of processor time."""
     each = [f"{seconds / len(streams) * 1e6:,.0f}" for seconds in cost]
     total = sum(cost)
     return [way, *each, *[f"{count / total:,.0f}" for count in (len(streams), sum(map(len, streams)))]]

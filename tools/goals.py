@@ -97,7 +97,7 @@ class Measured(Record, frozen=True):
     date: str
     processors: int
     load: float | None
-    """The load average before the first measurement; None if nobody looked."""
+    """The load average before the first measurement; None if it was not recorded."""
     figures: dict[str, list[float]]
     """Name of a figure -> its value in each round."""
 
@@ -233,7 +233,7 @@ class _Bench:
         self.add("cold", self._first())
 
     def cold_packaged(self) -> None:
-        """The same, where `plumbline-emulators` is installed: nobody compiles QEMU."""
+        """The same with `plumbline-emulators` installed: QEMU is not compiled."""
         bench, site = Workbench.default(), self.folder / f"site-{self._count}"
         programs = Emulators(bench.cache, bench.fetcher, Progress()).prepare(
             [one.emulator for one in bench.catalog.targets.values() if one.emulator.is_qemu_user]

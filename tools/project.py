@@ -40,7 +40,7 @@ def plumb(
 def commit(root: Path = ROOT) -> str:
     """The last commit that changed what an answer depends on, with `+` behind it if the work tree differs from it.
 
-    A commit of documents alone makes no answer older. Raises InfrastructureError if git does not tell.
+    A commit of documents alone makes no answer older. Raises InfrastructureError if git fails.
     """
 
     def git(*words: str) -> str:

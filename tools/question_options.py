@@ -1,4 +1,4 @@
-"""What the programs share that ask releases and store the answers: tools.found and tools.matrix."""
+"""Options shared by the programs that check releases and store the answers: tools.found and tools.matrix."""
 
 from __future__ import annotations
 

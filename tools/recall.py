@@ -35,7 +35,7 @@ NOT_RUN = "not run"
 
 
 class Survivor(Record, frozen=True):
-    """What is said of a mutant that survived. It has a reason or a test."""
+    """A recorded explanation of a mutant that survived: a reason, or a test that finds it."""
 
     server: str
     mutant: str
@@ -135,7 +135,7 @@ class MeasuredRankings(Record, frozen=True):
 
 
 def suspect_rows(folder: Path = STORED) -> list[str]:
-    """A row for each bug whose ranking was measured, and what they come to."""
+    """A row for each bug whose ranking was measured, and the totals."""
     measured = read_toml(folder / "suspects.toml", MeasuredRankings)
     rows = [
         (
@@ -176,7 +176,9 @@ def documents(folder: Path = STORED) -> list[RecallDocument]:
 
 
 def survivors(folder: Path = STORED) -> SurvivorList:
-    """What is said of survivors. Raises UsageError for an entry with neither a reason nor a test, or with both."""
+    """The recorded explanations of survivors. Raises UsageError for an entry with neither a reason nor a test, or with
+    both.
+    """
     path = folder / "survivors.toml"
     found = read_toml(path, SurvivorList)
     for each in found.survivors:

@@ -44,7 +44,7 @@ DEADLINE_SECONDS = 180.0
 
 
 def run_files(server: str, targets: Sequence[str], files: Sequence[str], bug: Mutation | None, run: Path) -> Found:
-    """Run files of a release's own tests, and tell which of them found something."""
+    """Run files of a release's own tests, and return which of them found something."""
     bench = Workbench.default()
     (suite,) = (suite for suite in bench.catalog.suites.values() if suite.upstream)
     short = msgspec.structs.replace(suite, quick_files=tuple(files), deadline_seconds=DEADLINE_SECONDS)

@@ -75,7 +75,7 @@ def _read(folder: Path) -> ImplicatedCode:
 
 
 def _place(finding: Finding, tree: Path) -> Frame | None:
-    """The function that a wrong result points to; None for other findings, and where nothing names a function."""
+    """The function that a wrong result points to; None for other findings, and if nothing names a function."""
     if finding.kind != "wrong-result" or finding.file:
         return None
     named = [finding.unit, finding.difference.function if finding.difference else "", _handler(finding, tree)]

@@ -34,8 +34,8 @@ class SymbolRow(NamedTuple):
 
 
 def symbol_rows(elf: ELFFile, table: Any) -> Iterator[SymbolRow]:
-    """The symbols of a table. Raises ELFError behind the last whole one, where the table ends early, and where its
-    entries have another size than Elf32_Sym or Elf64_Sym.
+    """The symbols of a table. Raises ELFError after the last complete one if the table is truncated, and if its entries
+    are neither Elf32_Sym nor Elf64_Sym.
     """
     order = "<" if elf.little_endian else ">"
     layout = struct.Struct(order + ("IBBHQQ" if elf.elfclass == 64 else "IIIBBH"))

@@ -264,7 +264,7 @@ def _line_programs_naming(dwarf: Any, name: str) -> list[bytes] | None:
 
 
 _LEAST_RESERVED_LENGTH = 0xFFFFFFF0
-"""Of a unit; from here on, it is none (DWARF 4, 7.4)."""
+"""The least reserved value of a unit's length: from here on, the number is not a length (DWARF 4, 7.4)."""
 
 
 def _content_of(section: Any) -> bytes:

@@ -1,7 +1,7 @@
 """Walks a recorded stack to the callers. Pure: it reads a fault record and unwind tables, and starts no process.
 
 Code built with -g has call-frame information (DWARF 5, section 6.4); an architecture with register windows needs none.
-`harness.isa` names the relevant registers. A walk stops, without guessing, where a binary has no table (Debian's 32-bit
+`harness.isa` names the relevant registers. A walk stops, without guessing, when a binary has no table (Debian's 32-bit
 ARM libc without its debug package) or the recorded slice of stack ends.
 """
 

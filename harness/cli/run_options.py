@@ -162,5 +162,7 @@ run_options = _adding(
 
 
 def may_install(install: bool | None, *, offline: bool) -> bool:
-    """Whether to install packages: as `--install` says; without it, only root does, and nobody with `--offline`."""
+    """Whether to install packages: as `--install` says. Without that option, only root installs them, and with
+    `--offline`, no one does.
+    """
     return os.geteuid() == 0 and not offline if install is None else install

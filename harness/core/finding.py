@@ -230,7 +230,7 @@ class Finding(Record, frozen=True):
     unit: str = ""
     """The function that a test called without a server, and that failed; else empty."""
     implicated: Frame | None = None
-    """For a wrong result: the function that it points to, where the tree defines it. It need not be at fault."""
+    """For a wrong result: the function that it points to, with the place of its definition. It need not be at fault."""
     suspects: list[Suspect] = msgspec.field(default_factory=list)
     """For a wrong result that `plumb suspects` has analysed: the ranked functions, the closest first."""
     comparison: ValueComparison | None = None

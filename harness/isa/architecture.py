@@ -137,12 +137,12 @@ class Architecture(NamedTuple):
     """Prefixes of the names of sections that describe an object's code, besides those of all architectures.
     """
     symbol_first: str = ""
-    """ELF's name of the machine whose 64-bit little-endian objects have a relocation's symbol where others have its
+    """ELF's name of the machine whose 64-bit little-endian objects store a relocation's symbol in the place of its
     type; empty if there is none.
     """
     table_relocations: Mapping[str, tuple[int, ...]] = {}
     """ELF's name of a machine -> the types of relocations by which its code finds a table of jumps among instructions,
-    by the distance from the global offset table: the table is at the relocation's own place less its addend. Empty if
+    by the distance from the global offset table: the table is at the relocation's own place minus its addend. Empty if
     tables are elsewhere, or found in another way.
     """
     padding: Mapping[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Motorola 68000. It pushes return addresses, so only call-frame information tells where a caller is."""
+"""Motorola 68000. It pushes return addresses, so only call-frame information shows where a caller is."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from harness.isa.encodings.encoding import Encoding
 
 Outcome = Literal["done", "signal", "rotated", "truncated", "unaddressed", "at-pc"]
-"""done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated:
-a word was loaded from the address without its low bits, and rotated. truncated: the access used the address without its
-low bits. unaddressed, at-pc: as signal, but a real kernel of MIPS tells neither BUS_ADRALN nor an address, and one of
+"""Done: the right bytes were moved. signal: SIGBUS, BUS_ADRALN (but see `signal_of`), and nothing was moved. rotated: a
+word was loaded from the address without its low bits, and rotated. truncated: the access used the address without its
+low bits. unaddressed, at-pc: as signal, but a real kernel of MIPS reports neither BUS_ADRALN nor an address, and one of
 RISC-V the instruction's address (`shown`); nothing prescribes them."""
 
 CLASSES: tuple[AccessClass, ...] = typing.get_args(AccessClass)

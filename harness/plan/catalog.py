@@ -96,7 +96,8 @@ class Catalog:
     def select_targets(self, patterns: Sequence[str]) -> list[str]:
         """Names of the targets that any name, glob or group selects, in catalog order. Raises as `select` does.
 
-        A group or a glob leaves out those whose programs another machine alone runs. Named, they are an error.
+        A group or a glob omits targets whose programs cannot run on this host. Such a target is an error if it is
+        named.
         """
         if named := self.lacking.intersection(patterns):
             raise UsageError(

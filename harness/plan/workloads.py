@@ -76,7 +76,7 @@ class WorkloadFile(Record, frozen=True):
 def read_workloads(paths: Iterable[Path]) -> dict[str, BenchWorkload]:
     """All workloads of these files by name.
 
-    Raises UsageError for a name that is there twice, and for a workload that cannot be sent.
+    Raises UsageError for a duplicate name, and for a workload that cannot be sent.
     """
     found: dict[str, BenchWorkload] = {}
     for path in paths:

@@ -144,8 +144,8 @@ class Conversation:
     def _hear_rest(self, client: int) -> None:
         """Receive what was on its way to a client when its connection was closed.
 
-        To send fails if the server has closed it already, and succeeds shortly before. What the client heard is the
-        same, and must not depend on the moment.
+        Sending fails if the server has already closed the connection, and succeeds just before that. What the client
+        received is the same in both cases, and must not depend on the timing.
         """
         with contextlib.suppress(ServerGoneError):
             while True:

@@ -35,7 +35,7 @@ class PatientConnection:
 
     @property
     def done(self) -> bool:
-        """Whether every request was sent and every reply is there."""
+        """Whether every request was sent and every reply has arrived."""
         return not self._unsent and len(self._replies) >= self._due
 
     def ask(self, requests: bytes, replies: int) -> None:
@@ -54,7 +54,7 @@ class PatientConnection:
             raise ServerGoneError("connection closed by the server while sending") from error
 
     def receive(self) -> None:
-        """Receive the replies that are there. Raises ServerGoneError, and hiredis.ReplyError for an error reply."""
+        """Receive the replies that have arrived. Raises ServerGoneError, and hiredis.ReplyError for an error reply."""
         with contextlib.suppress(BlockingIOError):
             while len(self._replies) < self._due:
                 try:

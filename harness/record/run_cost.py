@@ -1,7 +1,7 @@
 """What a run cost the host beyond its cells, RUN/cost.json, and a cell's profile, RUN/TARGET/SUITE/profile.json.
 
-Nothing is judged by them. They are written when the run has been judged and reported, and a run that was killed has
-none.
+They do not affect any verdict. They are written when the run has been judged and reported, and a run that was killed
+has none.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def is_recorded(folder: Path, run: RunRecord, name: str) -> bool:
-    """Whether a file in the run folder that belongs to no cell is there, and is as the run recorded it."""
+    """Whether a file in the run folder that belongs to no cell exists and equals its record."""
     path = folder / name
     return path.is_file() and run.beside.get(name) == sha256_of(path)
 

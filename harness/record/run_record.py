@@ -39,7 +39,7 @@ class LeftOut(Record, frozen=True):
     of: int
     """How many there are."""
     functions: list[str]
-    """The functions whose code is another than before, and which tests of the target reach: these tests ran."""
+    """The functions whose code has changed and which tests of the target reach: these tests ran."""
     before: str
     """The run in which they ended so."""
     known: int = 0
@@ -169,7 +169,7 @@ class RunRecord(Record, frozen=True):
     packages: dict[Name, dict[str, str]] = msgspec.field(default_factory=dict)
     """Target -> file -> SHA-256 of each package that a distribution's server and its libraries were unpacked from."""
     ended: bool = True
-    """Whether the run came to its end. Until then the record has the cells that have ended so far."""
+    """Whether the run has ended. Until then, the record contains the cells that have ended so far."""
     version: int = VERSION
     digest: str = ""
     """SHA-256 of the file with this last key empty. run_folder computes it as it writes, and checks it as it reads."""

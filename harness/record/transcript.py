@@ -228,7 +228,7 @@ class _Waits:
 
 
 def _receive(peer: socket.socket, length: int) -> int | None:
-    """The number of bytes that came, of this many, before the deadline; None if the connection is closed."""
+    """How many of this many bytes arrived before the deadline; None if the connection is closed."""
     deadline = time.monotonic() + (peer.gettimeout() or 0)
     received = 0
     while received < length and time.monotonic() < deadline:

@@ -230,8 +230,8 @@ def complaints(run: UnitRun) -> list[str]:
 
 
 def failed_alike(here: UnitRun, native: UnitRun) -> bool:
-    """Whether a self-test fails on a target by exactly the checks by which it fails natively, equally often, and ends
-    alike.
+    """Whether a self-test fails on a target in exactly the same checks as natively, equally often, and ends in the same
+    way.
 
     In that case it says nothing about the target. Two hangs are never alike, and two deaths only if the same assertion
     caused both: a target may die of a fault of its own.

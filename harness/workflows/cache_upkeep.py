@@ -99,7 +99,9 @@ def set_limit(cache: Cache, size: int | None) -> None:
 
 
 def look(cache: Cache) -> Holding:
-    """What the cache holds, each entry used as late as those that need it, which are found by reading all texts."""
+    """The cache's entries. Each counts as used when it, or an entry that needs it, was last used. Reading all texts
+    shows which entries need which.
+    """
     return _with_needs(cache, measure(cache))
 
 

@@ -96,7 +96,7 @@ def deadline_seconds(spec: CellSpec) -> float:
 
 
 class _OwnProgress:
-    """What a cell says of its progress, in a file of its folder."""
+    """A cell's progress, which it writes to a file in its folder."""
 
     def __init__(self, cell: str, folder: Path, progress: Progress) -> None:
         self._cell = cell

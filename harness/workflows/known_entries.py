@@ -206,7 +206,9 @@ class ListedEntry(Record, frozen=True):
 
 
 def listed(catalog: Catalog, server: str, known: Path, today: datetime.date) -> list[ListedEntry]:
-    """The entries for a server: those of a list and, if the server is a tree, of its own. Raises UsageError."""
+    """The entries for a server: those of a list and, if the server is a tree, those of its own list. Raises UsageError
+    for an invalid list.
+    """
     found = server_tree.known_server(catalog, server, packages=True)
     files = [known]
     if isinstance(found, Path):

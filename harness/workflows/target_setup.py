@@ -111,7 +111,7 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
         return build_upstream(self.bench.builder, self.plan(tree, optimisation, allocator))
 
     def upstream_server(self, tree: SourceTree, optimisation: str, allocator: Allocator = "libc") -> Path:
-        """The server alone, where `upstream` has all programs. Raises as `build` does."""
+        """Only the server, in the form of `upstream`, which has all programs. Raises as `build` does."""
         return server_program(self.bench.cache, self.build(tree, optimisation, allocator))
 
     def upstream_spec(
@@ -174,9 +174,9 @@ class TargetSetup(msgspec.Struct, frozen=True, kw_only=True):
     def vm_image(self, programs: Mapping[str, Path], *, mode: int | None, counted: bool = False) -> VmImage:
         """A kernel, a root file system with programs (guest path -> file), and the machine's state after it booted.
 
-        `mode` is the alignment mode that the kernel is set to, where it has one. With `counted` the machine's clocks
-        count instructions; such a machine has no saved state and boots again. Raises InfrastructureError when a part
-        cannot be made.
+        `mode` is the alignment mode that the kernel is set to, if it has one. With `counted` the machine's clocks count
+        instructions; such a machine has no saved state and boots again. Raises InfrastructureError when a part cannot
+        be made.
         """
         bench = self.bench
         spec = bench.catalog.kernels[self.target.emulator.machine]

@@ -10,7 +10,7 @@ from harness.run.cell_spec import read_cell
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not collect the canaries of a detector or an environment where there is none, instead of skipping them."""
+    """Do not collect the canaries of a detector or an environment if the cell has none, instead of skipping them."""
     cell = config.getoption("--plumb-cell")
     if cell is None or collection_path.name not in {"test_detector.py", "test_environment.py"}:
         return None

@@ -24,7 +24,9 @@ SILENCES = {"25 days": (1 << 31) // 1000 + 60, "50 days": (1 << 32) // 1000 + 60
 SLEEPS = ["61", "2147.25", "2148.5", "4294.75", "4295", "100000.5", "8000000"]
 """Microseconds around the limits of 31 and 32 bits, and beyond; seconds that fit an int."""
 AHEAD = "ahead"
-"""The file in a server's folder that tells ahead.c, which it preloads, by how many seconds its clocks are ahead."""
+"""The file in a server's folder from which ahead.c, which it preloads, reads by how many seconds its clocks are
+ahead.
+"""
 
 
 def wall_clock_at(moment: int) -> bytes:

@@ -39,7 +39,7 @@ SECONDS = {"quick": 120.0, "kernel": 300.0, "full": 420.0, "thorough": 600.0}
 """A test's limits by tier: the number of streams, and the time."""
 SHRINK_SECONDS, SHRINK_TRIES = 45.0, 200
 SHRUNK = {"quick": 3, "kernel": 0, "full": 6, "thorough": 20}
-"""Number of different failures to shrink; 0 in the kernel tier, where a machine has one port and starts
+"""The number of different failures to shrink; 0 in the kernel tier, because a machine there has one port and starts
 servers slowly.
 """
 FAILURES = {"quick": 10, "kernel": 3, "full": 40, "thorough": 300}

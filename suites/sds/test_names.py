@@ -97,7 +97,7 @@ _MAKE_A_TABLE = ["HSET", "h", "another", "x" * 65]
 
 
 def _sizes_beside(length: int) -> list[int]:
-    """Lengths of values for a key or field of that length: all of them where the two share a block, otherwise a few."""
+    """Lengths of values for a key or field of that length: all of them if the two share a block, otherwise a few."""
     return VALUE_LENGTHS if length <= 129 else [0, 12, 44, 128, 256]
 
 

@@ -102,7 +102,7 @@ class Check(Record, frozen=True):
 
 
 class SuiteTally(Record, frozen=True):
-    """What one suite's tests did: what proves that the check looked."""
+    """The results of one suite's tests, which prove that the check looked."""
 
     suite: str
     verdict: Verdict
@@ -122,7 +122,7 @@ class CellFinding(Record, frozen=True):
     """Why it is in the known list; empty if it is not."""
     tests: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
-    """The beginnings of the messages of its failed tests, by which docs/found tells bugs apart."""
+    """The beginnings of the messages of its failed tests, by which docs/found distinguishes bugs."""
 
 
 class MatrixCell(Record, frozen=True):
@@ -290,9 +290,10 @@ def machines(catalog: Catalog) -> list[Target]:
 def questions(
     servers: Sequence[str] = (), ways: Sequence[str] = (), targets: Sequence[str] = (), tier: Tier = "quick"
 ) -> list[Question]:
-    """The cells of what is named, all without names: required targets first, and then by way and server.
+    """The cells of these servers, ways and targets; all if none is named.
 
-    Raises UsageError for a name that is none, and where nothing of what is named exists.
+    Required targets come first, then the order is by way and server. Raises UsageError for an unknown name, and if no
+    such cell exists.
     """
     catalog = Catalog()
     every = machines(catalog)
@@ -323,7 +324,7 @@ def _rank(way: Way) -> int:
 
 
 def judged(question: Question, judgement: Judgement, *, commit: str, asked: datetime) -> MatrixCell:
-    """What a check's judgement says of one of its cells: the verdicts and the findings of the cell's own target."""
+    """A check's judgement of one of its cells: the verdicts and the findings of the cell's own target."""
     own = [one for one in judgement.cells if one.target == question.target]
     return MatrixCell(
         question=question,
@@ -354,7 +355,7 @@ def _shown(finding: Finding, cells: Sequence[CellVerdict]) -> list[Witness]:
 
 
 def seen(finding: Finding, witnesses: Sequence[Witness]) -> CellFinding:
-    """What tells a finding from others, as these of its witnesses saw it."""
+    """The data that distinguish a finding from others, according to some of its witnesses."""
     occasions = [one for witness in witnesses for one in witness.occasions]
     return CellFinding(
         id=finding.id,

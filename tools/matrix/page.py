@@ -59,7 +59,7 @@ def bugs_of(server: str, finding: CellFinding, known: Mapping[str, Bug]) -> list
 
 
 class _Page:
-    """What all tables are made of."""
+    """The data of all tables."""
 
     def __init__(self, matrix: Matrix, catalog: Catalog, known: Mapping[str, Bug]) -> None:
         self.matrix, self.catalog, self.known = matrix, catalog, known

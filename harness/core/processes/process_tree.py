@@ -85,7 +85,7 @@ def processes(*, since: int = 0) -> dict[int, Process]:
 
 
 def look_at(pid: int) -> Process | None:
-    """One process; None if there is none of that number."""
+    """The process with this number; None if there is none."""
     try:
         text = _read(f"/proc/{pid}/stat")
     except OSError:

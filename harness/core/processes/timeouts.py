@@ -28,8 +28,8 @@ _STEP = 4
 
 
 def if_slow(multiplier: float) -> str:
-    """What to type after a deadline was missed that only a slow machine misses.
+    """The remedy for a missed deadline that only a slow machine misses.
 
-    `multiplier`: that of the missed deadline.
+    `multiplier`: the one that the deadline had.
     """
     return f"on a slow machine, --timeout-multiplier {min(_STEP * multiplier, LARGEST_MULTIPLIER):g}"

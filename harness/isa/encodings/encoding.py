@@ -104,7 +104,7 @@ class AddressForm(NamedTuple):
 
 
 class Opcode(NamedTuple):
-    """What an instruction moves, in any addressing mode."""
+    """An instruction's operation and operand, for any addressing mode."""
 
     name: str
     """In the assembler's notation. A `{}` stands for what an addressing mode puts into it."""
@@ -166,7 +166,9 @@ class SlotForm(NamedTuple):
     object_format: str = ""
     """Where the disassembler reads no plain bytes, as LLVM's: the format of an object that can hold them."""
     padding: bytes = b""
-    """Behind an instruction, where they differ in length: it has objdump restart after one that it does not know."""
+    """Bytes after an instruction, if lengths differ: they make objdump resynchronise after an instruction that it does
+    not know.
+    """
 
 
 class RowForm(NamedTuple):

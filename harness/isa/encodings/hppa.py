@@ -86,7 +86,7 @@ def _indexed(shift: int) -> list[AddressForm]:
 
 
 def _at(one: Opcode, address: AddressForm, suffix: str) -> Encoding:
-    """`address.text`: a completer, where it has one, and the operand."""
+    """`address.text`: a completer, if it has one, and the operand."""
     completer, _, operand = address.text.rpartition(" ")
     loads = one.moves[0].direction == "load"
     first, second = (operand, one.operand) if loads else (one.operand, operand)

@@ -51,7 +51,7 @@ class _MipsTarget(NamedTuple):
         return self.word_bytes * register + (self.word_bytes - size if self.is_big else 0)
 
     def float(self, register: int) -> int:
-        """The position of a floating-point register: in 32-bit programs there are those of even numbers alone."""
+        """The position of a floating-point register. 32-bit programs have only those with even numbers."""
         return 32 * self.word_bytes + 8 * (register if self.word_bytes == 8 else register // 2)
 
     def moved(self, direction: Direction, size: int, *, is_signed: bool = True) -> Move:

@@ -154,7 +154,7 @@ def _test_and_set() -> Iterator[Encoding]:
 
 
 def _compare_and_swap() -> Iterator[Encoding]:
-    """Where memory is not what is compared with it, and where it is: what is there is fetched by bytes first."""
+    """With a value that differs from memory, and with the value in memory, which is first loaded byte by byte."""
     for name, size in (("casa", 4), ("casxa", 8)):
         loaded = Move("load", 0, _integer(SECOND, size), size, 8 - size)
         fetched = ["ldub [%o4], %l6"]

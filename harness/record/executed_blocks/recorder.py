@@ -50,7 +50,7 @@ class ExecutionRecorder:
         """A process that is about to run a program, for only the present test or for all tests. `counts_start`: as in
         ProcessBlocks.
 
-        None for a program whose code is not known: then what the cell's tests execute is not known either.
+        None for a program whose code is unknown. It is then also unknown what the cell's tests execute.
         """
         code = self._codes.get(str(program))
         if code is None:

@@ -216,7 +216,7 @@ def _location(file: str, line: int, function: str, prefix: str) -> dict[str, Any
 
 
 def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
-    """The other places in the tree where targets show the finding, and where a comparison of values parts."""
+    """The other places in the tree where targets show the finding, and the place where compared values diverge."""
     places: dict[tuple[str, int], list[Witness]] = {}
     for witness in finding.witnesses:
         if witness.line and witness.backtrace and is_in_tree(witness.backtrace[0]):

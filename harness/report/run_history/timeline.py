@@ -68,7 +68,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     is_flaky: bool
     """Whether runs of one revision disagree."""
     has_returned: bool
-    """Whether it was away and came back."""
+    """Whether it was gone and has returned."""
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):

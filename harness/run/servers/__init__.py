@@ -1,4 +1,4 @@
-"""What a server has beside its process: options to start with, recorded ways in, the evidence that it leaves, its end.
+"""Everything around a server's process: its start options, its recorded connections, its evidence, and its end.
 
 It may import everything below `run`. Begin with `server_evidence` and `recorded_access`.
 """

@@ -61,16 +61,15 @@ class RecordedAccess:
     @property
     def client_endpoint(self) -> tuple[Path, Path | None]:
         """The address for a client in another process that can record by itself, and the file that it appends to
-        (Recorder.file); None where the proxy records it.
+        (Recorder.file); None if the proxy records it.
         """
         return (self._server, self._opened.file) if isinstance(self._server, Path) else (self.path, None)
 
     @property
     def endpoint(self) -> tuple[str, int]:
-        """The proxy's address on loopback, for clients that know TCP alone: Tcl, and servers. It accepts only this
-        user.
+        """The proxy's address on loopback, for clients that support only TCP: Tcl, and servers.
 
-        Raises InfrastructureError where the machine cannot tell who connects.
+        It accepts only this user. Raises InfrastructureError if the host does not report who connects.
         """
         return peer_user.HOST, self._opened.port
 

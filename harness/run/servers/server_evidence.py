@@ -60,7 +60,7 @@ class ServerEvidence:
         return _size_bytes(self.log)
 
     def reports(self, since: int) -> list[Report]:
-        """The reports of its detector in the log from an offset on; empty where the target has no detector."""
+        """The reports of its detector in the log from an offset on; empty if the target has no detector."""
         if not self._detector or not self.log.is_file():
             return []
         with self.log.open("rb") as stream:

@@ -132,7 +132,7 @@ class CampaignFolder:
 
     @classmethod
     def begin(cls, path: Path, record: CampaignRecord) -> CampaignFolder:
-        """Begin a campaign in a folder, or continue with the one that is there.
+        """Begin a campaign in a folder, or continue the one in it.
 
         Raises UsageError if the folder has a campaign with other jobs.
         """

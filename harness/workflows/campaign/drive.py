@@ -61,7 +61,7 @@ class Drive:
         patience_seconds: float = PATIENCE_SECONDS,
         strangers_seconds: float = STRANGERS_SECONDS,
     ) -> None:
-        """`trees`: digest → packed source; `islands`: what jobs learn from each other, where they do.
+        """`trees`: digest → packed source; `islands`: what jobs learn from each other; None if they do not.
 
         `mend` restarts processes of this host that have ended; `watch` is called often.
         """
@@ -226,7 +226,7 @@ class Drive:
         future.add_done_callback(lambda _: self._ended.set())
 
     def _take(self, name: str, future: Future[Any]) -> None:
-        """Take what came of a job: a result, a failure of a machine, or nothing."""
+        """Handle the outcome of a job: a result, a failure of a machine, or nothing."""
         job = self.folder.jobs[name]
         if future.status in {"cancelled", "lost"}:
             self._lose(job, f"the engine has it as {future.status}")

@@ -57,7 +57,7 @@ class JobLedger:
         return job, attempt
 
     def give_back(self, job: CampaignJob, *, first: bool = False) -> None:
-        """The job waits again. It is not the job's doing that nothing came of it."""
+        """Queue the job again. It is not the job's fault that it has no result."""
         if first:
             self.waiting.appendleft(job)
         else:

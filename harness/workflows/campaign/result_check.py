@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 def check_run(folder: Path, job: CampaignJob) -> None:
     """Raise InconclusiveError unless a run folder may count.
 
-    It must have every cell of its job, evidence as it was sealed, and the judgement that the evidence comes to.
+    It must have every cell of its job, evidence that matches its seals, and the judgement that follows from the
+    evidence.
     """
     try:
         stored_run.refuse_ways_out(folder)
@@ -71,7 +72,7 @@ def outcome_of(judged: Judgement) -> set[str]:
 
 
 def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str]:
-    """How a worker's judgement differs from the one that its evidence comes to."""
+    """How a worker's judgement differs from the one that follows from its evidence."""
     with tempfile.TemporaryDirectory(prefix="judged-") as private:
         # Judging writes beside the evidence. The files that the worker wrote there stay, because they contain the
         # source.

@@ -1,8 +1,8 @@
 """A store that all machines of a campaign can access: a folder, S3, or anything else that fsspec opens.
 
 Results and sources are named by hash. Parts of workers' caches, such as emulators and builds, are named by what they
-were made from, and begin with their hash. What is not what its hash says is not used. Writing the same twice is
-harmless, so no lock is needed here; the caches have their own.
+were made from, and begin with their hash. Content that does not match its hash is not used. Writing the same content
+twice is harmless, so no lock is needed here; the caches have their own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SharedStore:
             raise _unusable(url, error) from error
 
     def put(self, kind: str, digest: str, content: bytes) -> None:
-        """Store an entry unless it is there. Raises InfrastructureError if the store cannot be written."""
+        """Store an entry unless the store has it. Raises InfrastructureError if the store cannot be written."""
         if self._size(self._path(kind, digest)) != len(content):
             self._write(kind, digest, content)
 
@@ -97,7 +97,7 @@ class SharedStore:
         return bool(self._files.exists(self._path(kind, digest)))
 
     def remove(self, kind: str, digest: str) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry, if the store has it."""
         if self.has(kind, digest):
             self._files.rm_file(self._path(kind, digest))
 

@@ -1,5 +1,5 @@
-"""The workers of a campaign, as the engine knows them: which came and went, which are refused, and how long to wait for
-one.
+"""The workers of a campaign, as the engine knows them: which joined and left, which are refused, and how long to wait
+for one.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Workers:
         self._idle_since = time.monotonic()
 
     def look(self, client: Client) -> set[str] | None:
-        """Query the scheduler, and record which workers came and went. Returns the jobs that workers have; None between
-        two looks.
+        """Query the scheduler, and record which workers joined and left. Returns the jobs that workers have; None
+        between two queries.
         """
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:

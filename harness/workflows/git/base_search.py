@@ -63,8 +63,8 @@ class BaseSearch:
         """The merge base of HEAD and a named revision; without a name, of HEAD and the branch that it came from.
 
         That is the branch's upstream, unless this is its own pushed copy; else the nearest of all remotes' branches.
-        Raises UsageError for an unknown revision, for histories without a common commit, and where no branch of a
-        remote is left. HEAD is no substitute: it would hide committed changes.
+        Raises UsageError for an unknown revision, for histories without a common commit, and if no branch of a remote
+        remains. HEAD is no substitute: it would hide committed changes.
         """
         if named:
             if self._git.commit(named) is None:
@@ -162,7 +162,7 @@ class BaseSearch:
         return found.text.strip()
 
     def _symbolic(self, *words: str) -> str:
-        """The name that git gives; empty where there is none."""
+        """The symbolic name that git reports; empty if there is none."""
         found = self._git.run(*words)
         return found.text.strip() if found.code == 0 else ""
 

@@ -111,8 +111,8 @@ class Checkout:
         return sorted(changed | set(self._behind_links(changed, base.commit)))
 
     def changed_lines(self, base: BaseRevision, name: str) -> list[range]:
-        """The lines of a file, counted from 1, that differ from a revision, piece by piece. Where lines are gone and
-        none is in their place, the piece is empty. No pieces: nobody knows.
+        """The lines of a file, counted from 1, that differ from a revision, piece by piece. A piece is empty if lines
+        were only removed. No pieces mean that the lines are unknown.
         """
         for place, commit in self._submodules(base.commit).items():
             if name.startswith(f"{place}/") and (module := self._submodule(place)) is not None:
@@ -126,8 +126,8 @@ class Checkout:
         return [range(int(first), int(first) + int(count or 1)) for first, count in found]
 
     def unseen(self) -> list[str]:
-        """Sources of which nobody can say whether they differ from a revision, and that a build reads if it asks for
-        them: git ignores them, or links lead to them out of the repository. Paths are relative to the folder.
+        """Sources that may differ from a revision without anyone noticing, and that a build may read: git ignores them,
+        or links lead to them out of the repository. Paths are relative to the folder.
         """
         ignored = self._git.ask("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split("\0")
         top = self._git.top()
@@ -135,8 +135,8 @@ class Checkout:
         return sorted(name for name in {*ignored, *elsewhere} if _READ.match(name))
 
     def _files_of(self, name: str, base: BaseRevision) -> list[str]:
-        """The files that differ from a revision where a name does: more than one for a submodule, whose own name stands
-        for those that are gone with it, or that nobody can compare.
+        """The files that differ from a revision, for a name that git reports: more than one for a submodule. The
+        submodule's own name stands for files that were removed with it, or that cannot be compared.
         """
         module = self._submodule(name)
         if module is None:
@@ -155,7 +155,7 @@ class Checkout:
         return self._submodules_in[revision]
 
     def _submodule(self, place: str) -> Checkout | None:
-        """The work tree of a submodule below the folder; None where there is none, or it was not fetched."""
+        """The work tree of a submodule below the folder; None if there is none, or if it was not fetched."""
         folder = self.path / place
         return Checkout(folder) if (folder / ".git").exists() and not folder.is_symlink() else None
 
@@ -172,14 +172,14 @@ class Checkout:
                 yield name
 
     def _outside(self) -> Iterator[tuple[str, Path]]:
-        """The files that links lead to out of the folder: by the name that they have in it, and where they are."""
+        """The files outside the folder to which links lead: name in the folder -> path."""
         for entry in entries_of(self.path):
             if not entry.link and entry.path != self.path / entry.place:
                 yield entry.place.as_posix(), Path(os.path.realpath(entry.path))
 
     def _overlooked(self, revision: str) -> list[str]:
-        """The files that differ from a revision, of those that git was told not to look at: `git update-index` with
-        --assume-unchanged or --skip-worktree. What a sparse checkout lacks is none.
+        """The files that differ from a revision among those that git was configured to ignore: `git update-index` with
+        --assume-unchanged or --skip-worktree. Files that a sparse checkout lacks do not count.
         """
         lines = self._git.ask("ls-files", "-v", "-z").split("\0")
         marked = [line[2:] for line in lines if line[:1] == "S" or line[:1].islower()]

@@ -1,4 +1,4 @@
-"""Runs git in a folder, with nothing of the user's configuration that would change what it prints."""
+"""Runs git in a folder, without any of the user's configuration that would change its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Git:
         return process.run(command, deadline_seconds=GIT_SECONDS, environment=_environment(index))
 
     def commit(self, revision: str) -> str | None:
-        """The commit that a revision names; None where there is none."""
+        """The commit that a revision names; None if there is none."""
         found = self.run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
         return found.text.strip() if found.code == 0 else None
 

@@ -1,4 +1,4 @@
-"""The findings of the base revision: from the cache, or from a check of its own."""
+"""The findings of the base revision: from the cache, or from a separate check."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def findings_of(bench: Workbench, request: Request, base: BaseRevision, *, again: bool = False) -> Baseline:
-    """The base's findings with the same targets and suites: from the cache, or from a check of its own in RUN/base.
-    `again`: those of a second check of it, in RUN/base-again.
+    """The base's findings with the same targets and suites: from the cache, or from a separate check in RUN/base.
+    `again`: those of a second check, in RUN/base-again.
 
     Every target runs, even if only one had findings: targets read each other's files.
     """

@@ -35,7 +35,7 @@ class Premerge(Record, frozen=True):
     changes: list[Change]
     targets: list[str]
     suites: list[str]
-    """The canary suite first; empty where there is nothing to run."""
+    """The canary suite first; empty if there is nothing to run."""
     unchecked: list[str]
     """Changes that no suite would check, each with the reason. With one of them the check cannot pass."""
     known: list[str]
@@ -43,7 +43,7 @@ class Premerge(Record, frozen=True):
     unseen: list[str]
     """Files that a build may read and whose changes git does not report."""
     warning: str
-    """Why BASE may be the wrong one; empty where nothing says so."""
+    """Why the base may be the wrong one; empty if nothing suggests that."""
     seed: int
     """The default seed, drawn from the base: as long as that is the same, so are the random tests."""
 
@@ -59,9 +59,9 @@ def explain(
 ) -> tuple[Premerge, Plan]:
     """The changes of a checkout and the plan of its check; builds and runs nothing.
 
-    `path` may be any folder of the server. `base_name` names the base; empty: the checkout tells. `suites` replaces the
-    selection where the user gives one. Raises UsageError for a path that is in no server or no checkout, and for a
-    revision that does not exist.
+    `path` may be any folder of the server. `base_name` names the base; empty: it follows from the checkout. `suites`
+    replaces the selection, if the user gives any. Raises UsageError for a path outside of any server or checkout, and
+    for a revision that does not exist.
     """
     server = enclosing_server(path)
     if not (server / "src" / "version.h").is_file():

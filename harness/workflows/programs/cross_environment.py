@@ -29,7 +29,7 @@ TOOLS = {
     "READELF": "readelf",
     "STRIP": "strip",
 }
-"""Variable -> the binary tool that it names. LD is none of them: makefiles link by it with flags of the compiler."""
+"""Variable -> the binary tool that it names. LD is excluded: makefiles call it with flags of the compiler."""
 COMPILERS = {"CC": "gcc", "CXX": "g++"}
 VARIABLES = (
     *COMPILERS,

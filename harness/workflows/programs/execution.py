@@ -101,7 +101,7 @@ def execute(bench: Workbench, asked: Execution) -> tuple[Judgement, ExitCode]:
 
 
 def command_of(asked: Execution) -> CommandRecord:
-    """What runs, as the run folder records it."""
+    """The command, as the run folder records it."""
     sysroot = str(asked.sysroot) if asked.sysroot is not None else ""
     return CommandRecord(words=asked.words, folder=str(asked.folder), sysroot=sysroot)
 

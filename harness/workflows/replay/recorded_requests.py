@@ -67,7 +67,7 @@ def chunks_of(stream: Stream) -> list[transcript.Chunk]:
 
 
 def _first_number(chunks: list[transcript.Chunk], connection: int) -> bytes:
-    """The number that is the first reply on a connection; empty if it is none."""
+    """The number in the first reply on a connection; empty if that reply is not a number."""
     replies = (one.content for one in chunks if (one.connection, one.direction) == (connection, "reply"))
     number = re.match(rb":(\d+)\r\n", next(replies, b""))
     return number[1] if number else b""

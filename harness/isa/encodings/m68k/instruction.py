@@ -16,7 +16,7 @@ MEMORY, FLOATS = 64, 80
 """Where m68k.S has the memory of the other operand, and %fp0."""
 CLASSES: dict[int, AccessClass] = {1: "other", 2: "half", 4: "word"}
 SIGN = (Move("load", 0, 4 * OTHER + 4, 0, 4, True),)
-"""%d3 is filled with the sign of what is there."""
+"""%d3 is filled with the sign of the value in memory."""
 SHOWN_SIGN = ("smi %d3", "extb.l %d3")
 NOTHING = (Move("load", 0, 0, 0),)
 
@@ -106,5 +106,5 @@ def constant(size: int, value: int, change: Change = "") -> tuple[Move, ...]:
 
 
 def kept(size: int, change: Change = "", constant: int | None = None) -> tuple[Move, ...]:
-    """What is loaded and shows in the memory of the other operand."""
+    """A value that is loaded, and that the memory of the other operand then shows."""
     return (Move("load", 0, MEMORY, size, change=change, constant=constant),)

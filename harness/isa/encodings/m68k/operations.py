@@ -60,7 +60,9 @@ def _arithmetic() -> Iterator[M68kInstruction]:
 
 
 def _comparisons() -> Iterator[M68kInstruction]:
-    """With what was fetched before, so that they are equal, where the address is the same again."""
+    """Comparisons with the value that was loaded before, so that both are equal, if the mode gives the same address
+    again.
+    """
     equal = ("seq %d3", "extb.l %d3")
     yes = ((OTHER, -1),)
     for letter, size in (("b", 1), ("w", 2), ("l", 4)):
@@ -161,7 +163,7 @@ def _fields() -> Iterator[M68kInstruction]:
 
 
 def _exchanges() -> Iterator[M68kInstruction]:
-    """CAS with what is not there, and with what is; CAS2 twice with the same place."""
+    """CAS with a value that differs from memory, and with the value in memory; CAS2 twice with the same place."""
     for letter, size in (("b", 1), ("w", 2), ("l", 4)):
         got, put = Move("load", 0, low(VALUE, size), size), Move("store", 0, low(OTHER, size), size)
         nothing = Move("store", 0, 0, 0)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 def _identities() -> Iterator[Encoding]:
-    """What calculates with an operand that gives what is in memory. It is the index, too, where there is one."""
+    """Calculations with an operand for which the result is the value in memory. The operand is also the index, if there
+    is one.
+    """
     rows: list[tuple[str, int, int, bool, int]] = [
         ("a ay al aly o oy x xy", 4, 0, False, 0),
         ("ag alg og xg", 8, 0, False, 0),
@@ -78,7 +80,7 @@ def _with_operand(
 
 
 def _fetched(size: int, name: str, registers: str = "%r0") -> tuple[str, ...]:
-    """Bring what is there to %r0, or to several registers, by a load of this name."""
+    """Load the memory into %r0, or into several registers, by an instruction of this name."""
     return ("lay %r14,{}", f"mvc 160({size},%r15),0(%r14)", f"{name} {registers},160(%r15)")
 
 
@@ -93,7 +95,7 @@ def _additions() -> Iterator[Encoding]:
 
 
 def _comparisons() -> Iterator[Encoding]:
-    """With what is there, fetched before: they are equal, and so differences are zero."""
+    """Comparisons with the value in memory, loaded before: both are equal, so differences are zero."""
     rows: list[tuple[str, str, int, str, int]] = [
         ("RX", "c", 4, "l", 0),
         ("RXY", "cy", 4, "l", 0),
@@ -134,7 +136,7 @@ def _comparisons() -> Iterator[Encoding]:
 
 
 def _interlocked() -> Iterator[Encoding]:
-    """They load what is there; the operand decides what they store."""
+    """Interlocked accesses: they load the value in memory; the operand decides what they store."""
     for letter, size in (("", 4), ("g", 8)):
         for name, operand, stores in (
             ("laa", 0, False),
@@ -154,7 +156,9 @@ def _interlocked() -> Iterator[Encoding]:
 
 
 def _compare_and_swap() -> Iterator[Encoding]:
-    """With what is there, fetched before, and with what is not: what succeeds stores, what fails loads."""
+    """Compare and swap with the value in memory, loaded before, which succeeds and stores; and with another value,
+    which fails and loads.
+    """
     for kind, name, size, fetching in (("RS", "cs", 4, "l"), ("RSY", "csy", 4, "l"), ("RSY", "csg", 8, "lg")):
         success = S390xInstruction(kind, f"{name} %r0,%r{VALUE},{{}}", store(size), size, "cas", "store")
         yield from _swapped(success, _fetched(size, fetching))
@@ -179,7 +183,7 @@ def _swapped(one: S390xInstruction, before: tuple[str, ...]) -> Iterator[Encodin
 
 
 def _strings() -> Iterator[Encoding]:
-    """Strings of bytes. The other operand is in the register file: the moved value, or the memory that is there."""
+    """Strings of bytes. The other operand is in the register file: the moved value, or a copy of the memory."""
     here, there = f"{high(VALUE)}(%r1)", f"{8 * MEMORY}(%r1)"
     for address in ADDRESSES["RS"]:
         displacement = address.text.partition("(")[0]

@@ -142,8 +142,8 @@ class SampleRun:
 
 
 def commit_of(root: Path) -> str:
-    """Plumbline's commit; its version, where it is not a checkout. Where files that decide the outcomes differ from the
-    commit, `+` and the beginning of a digest of them follow.
+    """Plumbline's commit; its version if it is not a checkout. If files that determine the outcomes differ from the
+    commit, `+` and the beginning of their digest follow.
     """
     try:
         checkout = Checkout(root)

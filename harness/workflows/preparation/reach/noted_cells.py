@@ -86,7 +86,9 @@ class NotedCells:
         )
 
     def is_alone(self, cell: Cell) -> bool:
-        """Whether the servers of a cell's tests are all of its own target and program, and compared with known ones."""
+        """Whether all servers of a cell's tests run its own target and program, and are compared only with servers
+        whose code is known.
+        """
         suite = self._run.suite(cell)
         alone = not (suite.tls or suite.tests_of or suite.multi_target_tier)
         return alone and (self._codes.native is not None or not self._run.compares(cell))
