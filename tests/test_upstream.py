@@ -642,7 +642,7 @@ def test_a_failure_here_leaves_that_failure_undecided_and_excuses_no_other_one(
         "fails there": ("failed", False),
         results.WHOLE: ("passed", False),
     }
-    assert "it fails on this machine in the same words" in events["fails everywhere"].doubt
+    assert "it fails natively in the same words" in events["fails everywhere"].doubt
     assert "I am m88k" in events["fails in other words"].message
 
 

@@ -10,7 +10,7 @@ Target.host_deadline_seconds     a cell, Tcl, probes of a server: work of the ho
 Toolchain.deadline_seconds       compilers and make
 VmImage.deadline_seconds         a machine of the kernel tier itself: its boot, its saved state, the answers of its init
 
-A campaign multiplies the deadlines of its jobs, and the start of its scheduler on this machine.
+A campaign multiplies the deadlines of its jobs, and the start of its scheduler on the host.
 
 A server that hangs is still found, but later. The factor is never below 1, so a run finds nothing that only impatience
 would show.

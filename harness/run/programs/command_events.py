@@ -87,7 +87,7 @@ def write_events(
 ) -> int:
     """Write the cell's events. Returns the exit status that a test process would have: 1 if the command failed.
 
-    `counts_from`: the file that the command wrote when its tests began. A program of before tests nothing.
+    `counts_from`: the file that the command wrote when its tests began. A program that began earlier tests nothing.
     """
     log = event_log.EventLog(cell / event_log.NAME)
     log.append(cell_events.CollectedEvent(tests=1))

@@ -243,7 +243,7 @@ class UpstreamEvidence:
         return found
 
     def _blocked_by(self, verdict: UpstreamVerdict) -> str:
-        """The guest whose crash before a failed test says why the test failed; empty if there is none."""
+        """The guest whose crash before a failed test explains why the test failed; empty if there is none."""
         if verdict.outcome not in {"failed", "undecided", "missing"}:
             return ""
         shown = verdict.shown

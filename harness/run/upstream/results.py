@@ -56,7 +56,7 @@ class Item(Record, frozen=True):
     """Its messages in the runs in which it failed here, if it passed in none."""
 
     def leaves_undecided(self, message: str) -> bool:
-        """Whether a failure on a target with this message says nothing, because this machine gives no other answer.
+        """Whether a failure on a target with this message says nothing, because the native runs give no other answer.
 
         Such a test fails here in the same words, or leaves no result. Folders, and what differs between two runs here,
         do not count. A test that upstream passes over here has no answer that could excuse the target.
@@ -81,7 +81,7 @@ class UpstreamVerdict(Record, frozen=True):
     """The result of a test on a target."""
 
     outcome: Outcome
-    """undecided: it failed as on this machine, which says nothing about the target. missing: it left no result."""
+    """undecided: it failed as it does natively, which says nothing about the target. missing: it left no result."""
     message: str = ""
     tries: tuple[UpstreamTest | None, ...] = ()
     """The test in each run of the file; None if it left no trace."""
@@ -165,7 +165,7 @@ def verdict_of(item: Item, runs: Sequence[FileRun], found: Sequence[dict[str, Up
 
 
 def _why_undecided(item: Item, failure: UpstreamTest) -> str:
-    here = "it fails on this machine in the same words" if item.failures else "it leaves no result on this machine"
+    here = "it fails natively in the same words" if item.failures else "it leaves no result natively"
     words = failure.message.partition("\n")[0]
     return f"{here}, so that its failure says nothing about the target: {words}"
 

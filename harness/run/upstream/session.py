@@ -72,7 +72,7 @@ class UpstreamResult(Record, frozen=True):
     def event_with(self, outcome: cell_events.Outcome, message: str) -> cell_events.TestEvent:
         """The event of the test as the suite judged it.
 
-        A test without a result says nothing about the server, and nor does one that fails on this machine too.
+        A test without a result says nothing about the server, and nor does one that also fails natively.
         """
         unanswered = self.verdict.outcome in {"missing", "undecided"}
         lost = outcome == "failed" and unanswered and not self.event.blocked_by

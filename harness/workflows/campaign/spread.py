@@ -147,7 +147,7 @@ def carry_out(
 ) -> None:
     """Run the missing part of a campaign, and keep its page up to date.
 
-    `timeout_multiplier`: how many times longer than usual the scheduler of a cluster on this machine may take to start.
+    `timeout_multiplier`: how many times longer than usual the scheduler of a cluster on the host may take to start.
     """
     missing = len(folder.jobs) - len(folder.arrived())
     if not missing:
