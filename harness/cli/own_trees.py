@@ -288,12 +288,10 @@ def deb(run: ProgramOptions, package: str, *, target: str, into: Path | None, sy
 class _ShellCommand(click.Command):
     """A command whose output a shell evaluates, which fails if the command does."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words after the command's name."""
         with _failing_in_shell("--json" in args):
-            return super().make_context(info_name, args, parent, **extra)
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the function."""
