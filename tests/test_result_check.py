@@ -109,7 +109,8 @@ def test_what_a_run_did_not_check_is_told_by_its_worker(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_one")
     job = job_of(run)
     recorded = run_folder.read_run(run.folder)
-    run_folder.write_run(run.folder, msgspec.structs.replace(recorded, beside={**recorded.beside, "changes.json": "0" * 64}))
+    beside = {**recorded.beside, "changes.json": "0" * 64}
+    run_folder.write_run(run.folder, msgspec.structs.replace(recorded, beside=beside))
     with pytest.raises(InconclusiveError, match="contradicts its evidence") as refused:
         check_run(run.folder, job)
     assert refused.value.because == "according to its evidence: NOT CHECKED: changes.json, which is missing"
