@@ -33,6 +33,7 @@ from harness.record.run_record import CellRecord, RunRecord
 from harness.run.programs.command_events import write_events
 from harness.run.programs.program_file import check_command
 from harness.run.programs.traced_command import CommandEnd, Tracing, check_machine, prepare_tracing, run_traced
+from harness.workflows.programs.cross_environment import failing_shell
 from harness.workflows.programs.execution import environment_for, tracing_of
 from harness.workflows.target_setup import TargetSetup, set_up_target
 from harness.workflows.workbench import Workbench
@@ -507,7 +508,8 @@ def test_a_misspelt_program_is_told_of_before_anything_is_made(tmp_path: Path) -
 @pytest.mark.parametrize("words", [["env"], ["deb", "zlib"], ["exec", "--", "true"]])
 def test_a_second_target_is_refused_and_not_left_out_in_silence(tmp_path: Path, words: list[str]) -> None:
     finished = plumb(tmp_path, words[0], "--target", "sparc64", "--target", "armv5", *words[1:])
-    assert (finished.returncode, finished.stdout) == (ExitCode.USAGE, "")
+    printed = failing_shell() if words == ["env"] else ""
+    assert (finished.returncode, finished.stdout) == (ExitCode.USAGE, printed)
     assert "one target at a time, not 2" in finished.stderr
 
 
