@@ -122,3 +122,40 @@ def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path
 
 def test_a_kernel_that_counted_nothing_is_not_told() -> None:
     assert counted([]) is None
+
+
+@pytest.mark.parametrize(
+    ("moved", "recorded", "verdict", "reason"),
+    [
+        (counters(), False, "PASS", ""),
+        (
+            counters(2),
+            False,
+            "UNKNOWN",
+            "the kernel counted 2 misaligned accesses in its tests, and none of them is recorded",
+        ),
+        (counters(2), True, "FAIL", "1 findings in 0 failed tests"),
+        (counters(2, word=2), False, "UNKNOWN", "the kernel repaired 2 misaligned accesses, each of which must raise"),
+    ],
+    ids=["nothing", "lost", "recorded", "not in its mode"],
+)
+def test_what_a_kernel_counted_must_be_in_the_evidence(
+    tmp_path: Path, moved: Counters, recorded: bool, verdict: str, reason: str
+) -> None:
+    """A record may be lost between the machine and its reader, and a machine may have started in another mode."""
+    target = "armv5-kernel"
+    run = StoredRun(tmp_path / "run", targets=(target,))
+    run.real_kernels = {target}
+    run.canary(target)
+    pc = run.place(target, "bitopCommand")
+    if recorded:
+        run.fault(target, "bitops", "guest-1", fault(pc=pc, handled=True))
+    before = counters(7, word=3)
+    after = Counters(**{name: getattr(before, name) + getattr(moved, name) for name in Counters.__struct_fields__})
+    run.test(target, "bitops", "test_bitop", guest="guest-1", faults=(0, int(recorded)), counters=(before, after))
+    judgement, _ = conclude(
+        stored_run.read(run.finish()), fakes.write(tmp_path / "known.toml", "findings = []\n"), fakes.quiet()
+    )
+    (cell,) = [one for one in judgement.cells if one.suite == "bitops"]
+    assert cell.verdict == verdict
+    assert cell.reason.startswith(reason)

@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.core.model import CANARY_SUITE
+from harness.isa import rules
 from harness.judge.causality import Evidence
 from harness.judge.sightings.failures import from_failed_build
 from harness.judge.verdict import CellOutcome
-from harness.record import cell_events, event_log, evidence_seal, run_folder, run_record
+from harness.record import (
+    cell_events,
+    event_log,
+    evidence_seal,
+    fault_log,
+    kernel_faults,
+    run_folder,
+    run_record,
+    stored_run,
+)
 
 if TYPE_CHECKING:
     from harness.judge.sightings.sighting import Sighting
@@ -47,7 +57,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         return [], msgspec.structs.replace(outcome, unexplained=wrong)
     evidence = Evidence(cell, run, record, recorded.events)
     sightings = evidence.sightings()
-    doubts = [*outcome.doubts, *evidence.doubts]
+    doubts = [*outcome.doubts, *evidence.doubts, *_doubts_of_kernel(cell, run, record, tests)]
     if record.audit:
         audited, of_audit = _audit(cell / run_folder.AUDIT, run, record)
         sightings += audited
@@ -104,6 +114,25 @@ def _doubts_of(record: CellRecord, recorded: event_log.Recorded) -> list[str]:
     if not recorded.doubts and claims_failure != bool(recorded.failed):
         return [f"its test process ended with status {record.status}, and recorded {recorded.failed} failed tests"]
     return recorded.doubts
+
+
+def _doubts_of_kernel(cell: Path, run: RunRecord, record: CellRecord, tests: list[TestEvent]) -> list[str]:
+    """Why a real kernel's counters contradict the evidence, where each misaligned access must raise a signal; empty if
+    they do not, and where no kernel counted.
+    """
+    counted = kernel_faults.counted(tests)
+    if counted is None:
+        return []
+    policy = rules.policy_for(run.policies, run.policy, run.machines[record.target])
+    if policy.fixup or policy.ignore:
+        return []
+    repaired = counted.half + counted.word + counted.dword + counted.multi
+    if repaired:
+        return [f"the kernel repaired {repaired} misaligned accesses, each of which must raise a signal"]
+    logs = (stored_run.read_fault_log(log) for log in cell.glob(f"guest-*/{fault_log.NAME}"))
+    if counted.user and not any(fault_log.is_misaligned(fault) for log in logs for fault in log.faults):
+        return [f"the kernel counted {counted.user} misaligned accesses in its tests, and none of them is recorded"]
+    return []
 
 
 def _silence(tests: list[TestEvent]) -> str:
