@@ -313,6 +313,20 @@ def test_the_reports_of_a_detector_and_lost_records_are_seen_in_a_file_of_the_re
     assert "ends in the middle of a line" in left_in(short, name, record, detector="ubsan").observation.cut
 
 
+@pytest.mark.parametrize(("target", "home"), [("", "."), ("armv5", "peers/armv5")])
+def test_the_output_of_a_server_of_the_releases_own_tests_that_is_gone_may_have_had_the_finding(
+    short: Path, target: str, home: str
+) -> None:
+    name = "unit/a::one"
+    log = event_log.EventLog(short / event_log.NAME)
+    log.append(cell_events.TestEvent(name="item", outcome="passed", seconds=0.1, upstream=name))
+    log.append(cell_events.GuestEvent(name="guest-1", end="stopped", target=target, left=("log",), upstream=True))
+    record = CellRecord(target="native-ubsan", suite="upstream", seconds=1.0)
+    assert left_in(short, name, record, detector="ubsan").observation.cut == "guest-1: its log is gone"
+    fakes.write(short / home / "guest-1" / "log", "")
+    assert left_in(short, name, record, detector="ubsan").observation.cut == ""
+
+
 @pytest.mark.parametrize(
     ("ends", "log", "code", "outcome"),
     [

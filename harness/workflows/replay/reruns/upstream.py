@@ -12,7 +12,7 @@ from harness.analysis.assertion_log import asserted
 from harness.analysis.detectors.registry import reports
 from harness.core.target_model import ORACLE
 from harness.core.wanted_tests import SEPARATOR
-from harness.record import cell_events, event_log, fault_log, run_record
+from harness.record import cell_events, event_log, fault_log, run_folder, run_record
 from harness.run.cell_spec import CellSpec, PeerServer
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
@@ -42,15 +42,25 @@ def left_in(cell: Path, name: str, record: run_record.CellRecord, *, detector: s
     """The evidence in a cell's folder about the test of that name, and about every server of its file."""
     logs = [path.read_bytes() for path in sorted(cell.rglob("guest-*/log"))]
     recorded = [fault_log.read(path) for path in sorted(cell.rglob(fault_log.NAME))]
-    observation = observed(name, record, event_log.read(cell / event_log.NAME).events)
+    events = event_log.read(cell / event_log.NAME).events
+    damage = [*(damage for each in recorded for damage in each.damage), *_gone(cell, events)]
     return ReplayedRun(
-        observation=msgspec.structs.replace(
-            observation, cut="; ".join(damage for each in recorded for damage in each.damage)
-        ),
+        observation=msgspec.structs.replace(observed(name, record, events), cut="; ".join(damage)),
         faults=[fault for each in recorded for fault in each.faults],
         reports=[report for log in logs for report in reports(log, detector)],
         assertion=next((place for log in logs if (place := asserted(log)) is not None), None),
     )
+
+
+def _gone(cell: Path, events: Sequence[cell_events.Event]) -> list[str]:
+    """Which files of servers are missing that they certainly left: a detector's reports may have been in them."""
+    return [
+        f"{event.name}: its {name} is gone"
+        for event in events
+        if isinstance(event, cell_events.GuestEvent)
+        for name in event.left
+        if not (cell / (f"{run_folder.PEERS}/{event.target}" if event.target else ".") / event.name / name).is_file()
+    ]
 
 
 def observed(name: str, record: run_record.CellRecord, events: Sequence[cell_events.Event]) -> Observation:
