@@ -400,6 +400,11 @@ FATAL = b"""\
     #0 0x1671 in redisBitpos /cache/work/1/tree/src/bitops.c:131
 
 """
+TERMINATING = b"""\
+==12== Process terminating with default action of signal 11 (SIGSEGV)
+==12==    at 0x1671: redisBitpos (/cache/work/1/tree/src/bitops.c:131)
+==12==
+"""
 TEST = "bitops/test_bitops.py::test_bitpos"
 BITPOS = b"*2\r\n$4\r\nPING\r\n$1\r\nx\r\n*3\r\n$6\r\nBITPOS\r\n$1\r\nk\r\n$1\r\n0\r\n"
 
@@ -467,8 +472,26 @@ def test_a_test_that_fails_beside_a_report_is_a_finding_of_its_own(run: StoredRu
 def test_a_test_that_fails_of_a_fatal_report_is_its_consequence(run: StoredRun) -> None:
     run.detectors["native-ubsan"] = "asan"
     reported(run, FATAL, outcome="failed")
-    run.guest("native-ubsan", "bitops", "guest-1", end="exit", detail="exit status 1", test=TEST)
+    run.guest("native-ubsan", "bitops", "guest-1", end="exit", detail="exit status 1", test=TEST, pid=12)
     assert [finding.id for finding in judge(stored_run.read(run.finish()))[0]] == ["asan-segv-redisBitpos-load"]
+
+
+@pytest.mark.parametrize(
+    ("detector", "text", "first"),
+    [
+        ("asan", FATAL, "asan-segv-redisBitpos-load"),
+        ("valgrind", TERMINATING, "memcheck-sigsegv-redisBitpos"),
+    ],
+)
+def test_a_fatal_report_of_a_child_does_not_explain_the_servers_own_end(
+    run: StoredRun, detector: str, text: bytes, first: str
+) -> None:
+    """The child saves: that it died is one finding, and that the server then failed an assertion is another."""
+    run.detectors["native-ubsan"] = detector
+    reported(run, text, outcome="failed")
+    run.guest("native-ubsan", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test=TEST, pid=11)
+    found = [finding.id for finding in judge(stored_run.read(run.finish()))[0]]
+    assert found == [first, "crash-bitops_test_bitops.py_test_bitpos"]
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,8 @@ class Evidence:
                 self._test_of_end(event),
             )
             found.append(from_report(where, guest, report, test, self._tests))
-            if report.fatal:
+            # The end of a child says nothing of the server's.
+            if report.fatal and (event is None or 0 in {event.pid, report.pid} or event.pid == report.pid):
                 self._dead.add(guest.name)
         return found
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.analysis.detectors.report import Line
 
-_ASAN = re.compile(r"==\d+==ERROR: AddressSanitizer: (?P<message>.+)")
+_ASAN = re.compile(r"==(?P<pid>\d+)==ERROR: AddressSanitizer: (?P<message>.+)")
 _ASAN_ACCESS = re.compile(r"(READ|WRITE) of size (\d+) at |.*The signal is caused by a (READ|WRITE) memory access")
 _ASAN_FATAL = {"segv", "bus", "fpe", "ill", "abrt", "trap", "stack-overflow"}
 
@@ -48,6 +48,7 @@ def read(lines: list[Line]) -> Iterator[Report]:
             frames=sanitizer_stack(after, ends_with=_ASAN),
             fatal=error in _ASAN_FATAL,
             offset=line.place_of(head.start()),
+            pid=int(head["pid"]),
         )
 
 

@@ -43,11 +43,11 @@ def read(lines: list[Line]) -> Iterator[Report]:
         if match is not None:
             own = Line(text=match["text"], offset=line.place_of(match.start()))
             by_process.setdefault(match["pid"], []).append(own)
-    found = [report for own in by_process.values() for report in _memcheck(own)]
+    found = [report for pid, own in by_process.items() for report in _memcheck(own, int(pid))]
     yield from sorted(found, key=lambda report: report.offset)
 
 
-def _memcheck(lines: list[Line]) -> Iterator[Report]:
+def _memcheck(lines: list[Line], pid: int) -> Iterator[Report]:
     for number, line in enumerate(lines):
         if not line.text or line.text.startswith(" "):
             continue
@@ -75,6 +75,7 @@ def _memcheck(lines: list[Line]) -> Iterator[Report]:
             frames=frames,
             fatal=fatal,
             offset=line.offset,
+            pid=pid,
         )
 
 

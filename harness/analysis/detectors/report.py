@@ -52,6 +52,8 @@ class Report(Record, frozen=True):
     """Whether the error ends the process."""
     offset: int
     """The report's start in the text, in bytes."""
+    pid: int = 0
+    """Number of the process, which may be a child of the server; 0 if the detector does not say."""
 
     @property
     def access(self) -> str:
