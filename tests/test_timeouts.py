@@ -34,11 +34,12 @@ from harness.run.vm.machine import Machine
 from harness.run.vm.qemu_process import QemuProcess
 from harness.run.vm.vm_image import VmImage
 from harness.workflows import cell_process
+from harness.workflows.campaign import spread
 from harness.workflows.campaign.engine.local_machines import LocalMachines
 from harness.workflows.campaign.job import check_jobs, command_jobs
 from harness.workflows.porting.attempt import attempt
 from harness.workflows.workbench import Workbench
-from tests import cells, fakes, judgements
+from tests import campaigns, cells, fakes, judgements
 from tests.reproducers import reproducer as usual_reproducer
 from tests.stored import StoredRun, concluded, reproducer
 
@@ -323,6 +324,16 @@ def test_the_scheduler_of_a_campaign_on_this_machine_has_the_factor(
     assert late.value.remedy == if_slow(1)
     with LocalMachines(tmp_path / "slow", 0, timeout_multiplier=900) as local:
         assert local.scheduler.pid
+
+
+def test_a_campaign_waits_for_workers_with_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.workflows.campaign.spread.PATIENCE_SECONDS", 0.2)
+    campaign = campaigns.begin(tmp_path / "campaign", campaigns.standin_jobs(1))
+    with LocalMachines(tmp_path / "cluster", 0) as local:
+        began = time.monotonic()
+        with pytest.raises(InfrastructureError, match="no worker took a job within"):
+            spread.carry_out(fakes.quiet(), campaign, local.cluster, timeout_multiplier=20)
+        assert time.monotonic() - began >= 4
 
 
 # An emulator that loads its state in a second.

@@ -10,12 +10,12 @@ Target.host_deadline_seconds     a cell, Tcl, probes of a server: work of the ho
 Toolchain.deadline_seconds       compilers and make
 VmImage.deadline_seconds         a machine of the kernel tier itself: its boot, its saved state, the answers of its init
 
-A campaign multiplies the deadlines of its jobs, and the start of its scheduler on the host.
+A campaign multiplies the deadlines of its jobs, the start of its scheduler on the host, and its waits for workers.
 
 A server that hangs is still found, but later. The factor is never below 1, so a run finds nothing that only impatience
 would show.
 
-Not multiplied: the time limits that the user gives, the waits for a network or a worker, the watch
+Not multiplied: the time limits that the user gives, the waits for a network, the watch
 of an emulated network (harness.run.vm.network_watch), and commands of the system that have a hundred times as long as
 they need (dpkg-query, addr2line, objdump).
 """

@@ -26,6 +26,7 @@ from harness.workflows.campaign.engine.local_machines import LocalMachines
 from harness.workflows.campaign.islands import Islands
 from harness.workflows.campaign.job import check_jobs, command_jobs
 from harness.workflows.campaign.version import harness_version
+from harness.workflows.campaign.workers import PATIENCE_SECONDS, STRANGERS_SECONDS
 from harness.workflows.preparation.cell_specs import corpora_of
 
 if TYPE_CHECKING:
@@ -147,7 +148,8 @@ def carry_out(
 ) -> None:
     """Run the missing part of a campaign, and keep its page up to date.
 
-    `timeout_multiplier`: how many times longer than usual the scheduler of a cluster on the host may take to start.
+    `timeout_multiplier`: how many times longer than usual to wait for the scheduler of a cluster on the host, and
+    for workers.
     """
     missing = len(folder.jobs) - len(folder.arrived())
     if not missing:
@@ -158,7 +160,17 @@ def carry_out(
         progress.stage("suites", f"running {missing} jobs on {where}") as stage,
     ):
         page = campaign_page.PageWriter(folder)
-        drive = Drive(folder, reached, progress.say, trees=trees, islands=islands, mend=mend, watch=page.write_if_due)
+        drive = Drive(
+            folder,
+            reached,
+            progress.say,
+            trees=trees,
+            islands=islands,
+            mend=mend,
+            watch=page.write_if_due,
+            patience_seconds=timeout_multiplier * PATIENCE_SECONDS,
+            strangers_seconds=timeout_multiplier * STRANGERS_SECONDS,
+        )
         stage.shows(drive.state)
         try:
             drive.run()
