@@ -163,8 +163,21 @@ def test_a_run_of_some_tests_and_one_of_a_lower_tier_are_together_not_what_was_p
     assert join([quick, some], planned=planned, tier="full", tests=["bit*"]).verdict == "PASS"
 
 
+@pytest.mark.parametrize(
+    ("verdict", "failed", "why"),
+    [("XFAIL", 3, "no finding shows why"), ("SKIP", 0, "tests ran in it"), ("SKIP", 3, "tests ran in it")],
+)
+def test_a_cell_that_claims_more_than_its_file_shows_is_unknown(verdict: str, failed: int, why: str) -> None:
+    """An expected failure without a finding passed, and so did a skipped cell with failed tests."""
+    claimed = msgspec.structs.replace(cell("armv7", "bitops", verdict), failed=failed)
+    run = msgspec.structs.replace(CLEAN, cells=[cell("armv7", "canary", "PASS"), claimed, cell("armv7", "sds", "PASS")])
+    joined = join([run])
+    assert (joined.verdict, joined.cells[1].reason) == ("UNKNOWN", f"its file says {verdict}, but {why}")
+
+
 def test_runs_whose_suites_all_skip_say_nothing_joined_as_alone() -> None:
-    cells = [cell("armv7", "canary", "PASS"), cell("armv7", "selftests", "SKIP", "it has none")]
+    absent = msgspec.structs.replace(cell("armv7", "selftests", "SKIP", "it has none"), passed=0)
+    cells = [cell("armv7", "canary", "PASS"), absent]
     silent = msgspec.structs.replace(CLEAN, verdict="UNKNOWN", cells=cells)
     assert join([silent]).verdict == "UNKNOWN"
     assert join([silent, CLEAN]).verdict == "PASS"

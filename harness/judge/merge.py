@@ -239,6 +239,10 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
         least, why = Verdict.FAIL, "it has new findings"
     elif cell.verdict in {Verdict.PASS, Verdict.XFAIL} and not cell.passed:
         least, why = Verdict.UNKNOWN, "nothing passed in it"
+    elif cell.verdict == Verdict.XFAIL and not here:
+        least, why = Verdict.UNKNOWN, "no finding shows why"
+    elif cell.verdict == Verdict.SKIP and (cell.passed or cell.failed or here):
+        least, why = Verdict.UNKNOWN, "tests ran in it"
     elif cell.verdict == Verdict.PASS and (cell.failed or here):
         least, why = Verdict.FAIL, f"it has {cell.failed} failed tests and {len(here)} findings"
     if cell.suite == CANARY_SUITE:
