@@ -18,6 +18,7 @@ from tests.stored import StoredRun
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.analysis.source_excerpt import Sources
     from harness.judge.findings import Judgement
 
 BASE = BaseRevision(commit="0123456789abcdef" * 2, subject="before", why="because")
@@ -210,6 +211,44 @@ def test_a_second_misaligned_line_in_a_function_of_the_base_is_new_and_a_moved_o
         "that BASE does not show"
     )
     assert told in baseline.remarks(old, [finding], text)
+
+
+def crashing(line: str) -> tuple[Judgement, Sources]:
+    """A judgement whose one finding is a SIGSEGV in a function, and the source around it."""
+    judged = misaligned(10)
+    finding = msgspec.structs.replace(judged.findings[0], id="sigsegv-bitopCommand", kind="sigsegv")
+    return msgspec.structs.replace(judged, findings=[finding]), {"src/bitops.c": {10: f"    {line}"}}
+
+
+@pytest.mark.parametrize(
+    ("line", "again", "decided", "known"),
+    [
+        ("a = p->x;", None, True, True),
+        ("b = q->y;", None, False, False),
+        ("b = q->y;", "a = p->x;", True, False),
+        ("b = q->y;", "b = q->y;", True, True),
+        ("c = r->z;", "b = q->y;", True, False),
+    ],
+    ids=["alike", "another-line", "another-line-for-sure", "the-bases-by-chance", "neither-of-the-bases"],
+)
+def test_a_crash_at_another_line_of_a_function_that_crashes_in_the_base_is_new(
+    line: str, again: str | None, *, decided: bool, known: bool
+) -> None:
+    """Only misaligned accesses had their lines: a second null pointer in the function passed as the base's."""
+    old = baseline.of_judgement(BASE, *crashing("a = p->x;"))
+    if again is not None:
+        old = msgspec.structs.replace(old, again=baseline.of_judgement(BASE, *crashing(again)).appearances)
+    judged, sources = crashing(line)
+    assert bool(baseline.reason(old, judged.findings[0], sources)) is known
+    assert (baseline.undecided(old, judged.findings, sources) == []) is decided
+
+
+def test_a_baseline_of_before_has_no_lines_of_crashes() -> None:
+    old = baseline.of_judgement(BASE, *crashing("a = p->x;"))
+    ways = {name: [msgspec.structs.replace(one, line="") for one in each] for name, each in old.appearances.items()}
+    old = msgspec.structs.replace(old, appearances=ways, every_line=False)
+    judged, sources = crashing("b = q->y;")
+    assert baseline.reason(old, judged.findings[0], sources)
 
 
 def wrong(folder: Path, *messages: str) -> Judgement:

@@ -20,6 +20,7 @@ from harness.judge.known.known_list import EMPTY, KnownFinding, Settings, concer
 from harness.judge.known.tree_list import IN_TREE
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
+from harness.workflows.known_entries import exact_entries
 from tests import fakes
 from tests.judgements import judgement
 from tests.stored import StoredRun, a_fault, entry, known_file
@@ -317,6 +318,32 @@ def test_another_line_of_a_function_is_new(plumb: Plumb, tmp_path: Path, occasio
     assert judge_with("    while (*lp[1]++ != b[?]);") == ExitCode.FINDINGS
     assert judge_with("") == ExitCode.FINDINGS
     assert ids(folder)[FAULT] == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "detector", "line"),
+    [
+        ("alignment", "signal", "x += y;"),
+        ("sigsegv", "signal", "x += y;"),
+        ("assertion", "process", "x += y;"),
+        ("wrong-result", "suite", "*"),
+        ("warning-cast-align", "compiler", "*"),
+    ],
+)
+def test_an_entry_has_the_line_of_a_fault(
+    tmp_path: Path, occasions: StoredRun, kind: str, detector: str, line: str
+) -> None:
+    """Only that of a misaligned access: a second crash or assertion in the function was known, too."""
+    (finding, *_) = judged(occasions.finish(), tmp_path)[0].findings
+    (witness, *_) = finding.witnesses
+    finding = msgspec.structs.replace(
+        finding, kind=kind, witnesses=[msgspec.structs.replace(witness, detector=detector)]
+    )
+    sources = {witness.file: {witness.line: "    x += y;"}}
+    entries = exact_entries(
+        finding, server={}, settings=Settings(), sources=sources, reason="why", expires=datetime.date(2999, 1, 1)
+    )
+    assert {entry.line for entry in entries} == {line}
 
 
 OTHERS = ["a target", "a suite", "a test", "a command", "a message"]

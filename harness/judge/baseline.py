@@ -2,8 +2,8 @@
 
 A finding is inherited if the base shows it on the same targets, in the same suites and with the same title. A finding
 on another target or in another suite is new. A server that fails to start for another reason is also a new finding. So
-is a misaligned access in another source line: an identity names only the function, in which a change may add an access.
-So is another wrong value in a test that fails in the base, unless two runs of the base differ at the same place.
+is a fault in another source line: an identity names only the function, in which a change may add one. So is another
+wrong value in a test that fails in the base. Both are the base's if two runs of the base differ in the same way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 NAME = "inherited.json"
 WITH_DIGEST = 5
 """The first format of runs whose record has the digest of inherited.json."""
-_KEEP_LINES = ("alignment",)
+_SURE = ("alignment",)
+"""Kinds whose source line does not depend on chance. A fault in corrupt memory may come at another line each time."""
+WITHOUT_LINES = ("compiler", "suite")
+"""Detectors that see no fault of a program."""
 _KEEP_TESTS = ("assertion", "wrong-result")
 _KEEP_MESSAGES = ("wrong-result",)
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
@@ -63,7 +66,7 @@ class Appearance(Record, frozen=True):
     test: str = ""
     """The test, without parameters, of a failed assertion or a wrong result; else empty. Titles do not name it."""
     line: str = ""
-    """The text of the source line that a misaligned access belongs to, without indentation; else empty."""
+    """The text of the source line that a fault belongs to, without indentation; empty if there is none."""
     case: str = ""
     """The test of a wrong result with its parameters; else empty, as in files of earlier versions."""
     message: str = ""
@@ -80,6 +83,8 @@ class Baseline(Record, frozen=True):
     """TARGET/SUITE -> why the base could not be judged there. A finding of such a cell counts as new."""
     appearances: dict[str, list[Appearance]] = msgspec.field(default_factory=dict, name="ways")
     """Identity -> the ways in which the finding appears."""
+    every_line: bool = False
+    """Whether the ways of all faults have their source lines. In files of before, only misaligned accesses have."""
     again: dict[str, list[Appearance]] | None = None
     """The same in a second run of the base, which shows what is due to chance; None if one run was enough."""
 
@@ -97,6 +102,7 @@ def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> 
         findings={finding.id: finding.targets for finding in found if finding.targets},
         unjudged=unjudged,
         appearances={finding.id: _appearances(finding, sources) for finding in found if finding.targets},
+        every_line=True,
     )
 
 
@@ -108,8 +114,8 @@ def _in_judged_cells(finding: Finding, unjudged: Mapping[str, str]) -> Finding:
     return msgspec.structs.replace(finding, targets=targets, witnesses=witnesses)
 
 
-def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
-    """The ways in which a finding appears, each once.
+def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True) -> list[Appearance]:
+    """The ways in which a finding appears, each once. `every_line`: as in Baseline.
 
     Assertions and wrong results keep their tests: an audit names the first test that reached an instruction, which
     varies.
@@ -121,7 +127,9 @@ def _appearances(finding: Finding, sources: Sources) -> list[Appearance]:
             suite=witness.suite,
             title=_without_chance(occasion.title),
             test=occasion.test.partition("[")[0] if finding.kind in _KEEP_TESTS else "",
-            line=line_at(witness, sources) if finding.kind in _KEEP_LINES else "",
+            line=line_at(witness, sources)
+            if (every_line or finding.kind in _SURE) and witness.detector not in WITHOUT_LINES
+            else "",
             case=occasion.test if finding.kind in _KEEP_MESSAGES else "",
             message=without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
         )
@@ -176,7 +184,7 @@ def reason(inherited: Baseline, finding: Finding, sources: Sources) -> str:
     """Why a finding is not due to the change; empty unless the base shows all its appearances in the run. `sources`:
     the run's own source lines.
     """
-    here = _appearances(finding, sources)
+    here = _appearances(finding, sources, every_line=inherited.every_line)
     known = bool(here) and all(_shows(inherited, finding.id, one) for one in here)
     return _reason(str(inherited.base)) if known else ""
 
@@ -192,16 +200,17 @@ def _reason(base: str) -> str:
 
 
 def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> list[Finding]:
-    """The findings that only a second run of the base can decide: it has them with another message. `sources`: as of
-    `reason`.
+    """The findings that only a second run of the base can decide: it has them with another message, or a fault of
+    chance at another line. `sources`: as of `reason`.
     """
     if inherited.again is not None:
         return []
     found = []
     for finding in findings:
-        here = _appearances(finding, sources)
+        here = _appearances(finding, sources, every_line=inherited.every_line)
         other = [one for one in here if not _shows(inherited, finding.id, one)]
-        if other and all(_counterparts(inherited.appearances, finding.id, one) for one in other):
+        any_line = finding.kind not in _SURE
+        if other and all(_counterparts(inherited.appearances, finding.id, one, any_line=any_line) for one in other):
             found.append(finding)
     return found
 
@@ -212,13 +221,21 @@ def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
     if any(not old.case or old.message == one.message for old in first):
         return True
     second = _counterparts(inherited.again or {}, identity, one)
+    if one.line and second:
+        return True
     return any(by_chance(one.message, old.message, other.message) for old in first for other in second)
 
 
-def _counterparts(appearances: Mapping[str, list[Appearance]], identity: str, one: Appearance) -> list[Appearance]:
-    """The ways that equal this one except for the test's message."""
-    alike = [msgspec.structs.replace(one, case=case, message="") for case in (one.case, "")]
-    return [old for old in appearances.get(identity, []) if msgspec.structs.replace(old, message="") in alike]
+def _counterparts(
+    appearances: Mapping[str, list[Appearance]], identity: str, one: Appearance, *, any_line: bool = False
+) -> list[Appearance]:
+    """The ways that equal this one except for the test's message, and for the line if that is asked for."""
+
+    def bare(each: Appearance) -> Appearance:
+        return msgspec.structs.replace(each, message="", line="" if any_line else each.line)
+
+    alike = [msgspec.structs.replace(bare(one), case=case) for case in (one.case, "")]
+    return [old for old in appearances.get(identity, []) if bare(old) in alike]
 
 
 def remarks(inherited: Baseline, findings: list[Finding], sources: Sources) -> list[str]:

@@ -20,6 +20,7 @@ from harness.core.errors import UsageError
 from harness.core.model import Record, ServerPackage
 from harness.core.strict_toml import read_text
 from harness.judge import provenance
+from harness.judge.baseline import WITHOUT_LINES
 from harness.judge.known import known_list, tree_list
 from harness.judge.known.known_list import EMPTY, KnownFinding, Settings
 from harness.judge.known.tree_list import IN_TREE
@@ -60,11 +61,11 @@ def exact_entries(
     """The entries that together fit every occasion on which a finding was seen.
 
     `server`: the keys that name the server. `settings`: the run's. `sources`: the lines around the places of its
-    findings. The identity of a misaligned access names only a function, which may get a second one: the line counts.
+    findings. The identity of a fault names only a function, which may get a second one: the line counts.
     """
     seen: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for witness in finding.witnesses:
-        line = line_at(witness, sources) if finding.kind == "alignment" else ""
+        line = line_at(witness, sources) if witness.detector not in WITHOUT_LINES else ""
         of_witness = {**settings.keys_on(witness.target), "suite": witness.suite}
         of_line = {"line": _pattern(line)} if line else {}
         for occasion in witness.occasions:
