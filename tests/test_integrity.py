@@ -373,6 +373,17 @@ def test_what_a_guest_leaves_is_missed_if_somebody_took_it_away_while_it_ran(
     assert verdict_of(run.finish(), tmp_path) == ("UNKNOWN", f"guest-1: its {gone} is gone")
 
 
+@pytest.mark.parametrize("where", ["guest-1", "guest-unit-sds", "peers/native/guest-1"])
+def test_a_server_whose_end_nothing_records_makes_a_pass_unknown(run: StoredRun, tmp_path: Path, where: str) -> None:
+    """It may have crashed. Units and the oracle have their ends in other places."""
+    run.test("armv5", "bitops", "test_bitop")
+    run.log("armv5", "bitops", where, b"")
+    expected = ("UNKNOWN", "guest-1: nothing records how it ended") if where == "guest-1" else ("PASS", "")
+    assert verdict_of(run.finish(), tmp_path) == expected
+    run.guest("armv5", "bitops", where.rpartition("/")[2], end="stopped")
+    assert verdict_of(run.finish(), tmp_path) == ("PASS", "")
+
+
 # Lost and broken records.
 
 

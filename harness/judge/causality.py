@@ -78,6 +78,8 @@ class Evidence:
                     self._doubt(f"{event.name}: its {name} is gone")
         found: list[Sighting] = []
         for guest, where in self._guest_folders():
+            if self._event_of(guest) is None and _is_server(guest):
+                self._doubt(f"{guest.name}: nothing records how it ended")
             alone = self._alone(guest)
             found += self._from_faults(guest, where, alone)
             found += self._from_reports(guest, where, alone)
@@ -310,6 +312,17 @@ class Evidence:
             preloads=event.preloads,
             tls=event.tls,
         )
+
+
+def _is_server(guest: Path) -> bool:
+    """Whether a guest is a server of the cell's own target that a test or the session started, and not a unit, a
+    program, a server of the release's own tests or the oracle.
+    """
+    return (
+        guest.parent.parent.name != run_folder.PEERS
+        and guest.name.removeprefix("guest-").isdigit()
+        and not (guest / program_launch.LAUNCH).is_file()
+    )
 
 
 def _is_program(guest: Path, event: GuestEvent) -> bool:
