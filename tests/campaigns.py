@@ -14,12 +14,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import psutil  # type: ignore[import-untyped]
 
 from harness.core.model import Cell
 from harness.judge import merge
 from harness.judge.conclusion import conclude
-from harness.record import stored_run
+from harness.record import run_folder, stored_run
 from harness.report.formats import registry as formats
 from harness.workflows.campaign.campaign_folder import CampaignFolder, CampaignRecord
 from harness.workflows.campaign.drive import Drive
@@ -81,7 +82,9 @@ def prepare(
         outcome: Literal["passed", "failed"] = "failed" if job.name in finds else "passed"
         message = "wrong" if job.name in finds else ""
         stored.test(target, suite, test or f"test_{suite}", outcome=outcome, message=message)
-        stored.finish()
+        run_folder.write_run(
+            stored.folder, msgspec.structs.replace(run_folder.read_run(stored.finish()), tests=job.tests)
+        )
         known = write(folder / "known.toml", job.known)
         judgement, code = conclude(stored_run.read(stored.folder), known, quiet())
         formats.write(stored.folder, judgement)

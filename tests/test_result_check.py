@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.core.errors import InconclusiveError
-from harness.core.model import Cell
+from harness.core.model import BuildSettings, Cell
 from harness.judge.conclusion import conclude
 from harness.record import run_folder, stored_run
 from harness.report.formats import registry as formats
@@ -103,6 +103,33 @@ def test_what_needs_no_names_is_judged_without_the_binary(
     with pytest.raises(InconclusiveError, match="contradicts its evidence") as refused:
         check_run(run.folder, job)
     assert why in refused.value.because
+
+
+@pytest.mark.parametrize(
+    ("words", "record", "why"),
+    [
+        (["check", "--tier", "full"], {"tier": "quick"}, "--tier quick instead of full"),
+        (["check", "--policy", "strict"], {"policy": "signal"}, "--policy signal instead of strict"),
+        (["audit", "--policy", "strict"], {"policy": "strict"}, "the policy strict instead of that of plumb audit"),
+        (["check", "--warnings", "fail"], {"warnings": "off"}, "--warnings off instead of fail"),
+        (["check", "--cflags=-g"], {}, "no settings instead of --cflags=-g"),
+        (["check"], {"settings": BuildSettings(make=("A=1",))}, "--make=A=1 instead of none"),
+        (["check"], {"tests": ["bit*"]}, "--test 'bit*' instead of all tests"),
+        (["check", "--test", "bit*"], {}, "--test (none) instead of 'bit*'"),
+    ],
+)
+def test_a_run_with_other_options_than_its_jobs_is_refused(
+    run: StoredRun, words: list[str], record: dict[str, Any], why: str
+) -> None:
+    """A worker that ran less than it was asked for passed."""
+    run.test("armv5", "bitops", "test_one")
+    job = job_of(run)
+    check_run(run.folder, job)
+    changed = msgspec.structs.replace(run_folder.read_run(run.folder), **record)
+    run_folder.write_run(run.folder, changed)
+    with pytest.raises(InconclusiveError, match="a result's run is not that of its job") as refused:
+        check_run(run.folder, msgspec.structs.replace(job, words=words))
+    assert refused.value.because == why
 
 
 def test_what_a_run_did_not_check_is_told_by_its_worker(run: StoredRun) -> None:

@@ -10,6 +10,8 @@ the list knows.
 from __future__ import annotations
 
 import io
+import itertools
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -23,6 +25,7 @@ from harness.core import json_codec
 from harness.core.errors import InconclusiveError, PlumblineError
 from harness.core.finding import Verdict
 from harness.core.progress import Progress
+from harness.isa import rules
 from harness.judge import conclusion
 from harness.judge.findings import Judgement
 from harness.judge.verdict import of_cell
@@ -30,6 +33,9 @@ from harness.record import evidence_seal, run_folder, stored_run
 from harness.workflows.campaign.job import LEARNED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.record.run_record import RunRecord
     from harness.record.stored_run import TrustedRun
     from harness.workflows.campaign.job import CampaignJob
 
@@ -37,8 +43,8 @@ if TYPE_CHECKING:
 def check_run(folder: Path, job: CampaignJob) -> None:
     """Raise InconclusiveError unless a run folder may count.
 
-    It must have every cell of its job, evidence that matches its seals, and the judgement that follows from the
-    evidence.
+    It must have every cell of its job, the job's options, evidence that matches its seals, and the judgement that
+    follows from the evidence.
     """
     try:
         stored_run.refuse_ways_out(folder)
@@ -51,6 +57,8 @@ def check_run(folder: Path, job: CampaignJob) -> None:
     if wanted != has:
         strange = ", ".join("/".join(place) for place in sorted(wanted ^ has))
         raise InconclusiveError("a result's cells are not those of its job", where=job.name, because=strange)
+    if other := _other_request(job, record):
+        raise InconclusiveError("a result's run is not that of its job", where=job.name, because="; ".join(other))
     for cell in record.cells:
         place = folder / cell.target / cell.suite
         for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal)):
@@ -63,6 +71,38 @@ def check_run(folder: Path, job: CampaignJob) -> None:
         raise InconclusiveError("a result cannot be judged", where=job.name, because=str(error)) from error
     if contradictions:
         raise InconclusiveError("a result contradicts its evidence", where=job.name, because="; ".join(contradictions))
+
+
+_RECORDED: dict[str, Callable[[RunRecord], str]] = {
+    "--tier": lambda run: run.tier,
+    "--policy": lambda run: rules.base_name(run.policy),
+    "--optimisation": lambda run: run.optimisation,
+    "--toolchain": lambda run: run.toolchain,
+    "--allocator": lambda run: run.allocator,
+    "--environment": lambda run: run.environment,
+    "--io": lambda run: run.io,
+    "--emulator": lambda run: run.emulator,
+    "--seed": lambda run: str(run.seed),
+    "--warnings": lambda run: run.warnings,
+}
+"""An option of a job -> what a run's record says of it."""
+
+
+def _other_request(job: CampaignJob, run: RunRecord) -> list[str]:
+    """How a run differs from what its job asks for: one with easier options would show less."""
+    found = [
+        f"{option} {_RECORDED[option](run) or '(none)'} instead of {asked}"
+        for option, asked in itertools.pairwise(job.words)
+        if option in _RECORDED and _RECORDED[option](run) != asked
+    ]
+    if job.words[:1] in (["audit"], ["check"]) and rules.is_audit(run.policy) is not (job.words[0] == "audit"):
+        found.append(f"the policy {run.policy} instead of that of plumb {job.words[0]}")
+    settings = [word for word in job.words if word.startswith(("--cflags=", "--make="))]
+    if run.settings.words != settings:
+        found.append(f"{shlex.join(run.settings.words) or 'no settings'} instead of {shlex.join(settings) or 'none'}")
+    if set(run.tests) != set(job.tests):
+        found.append(f"--test {shlex.join(run.tests) or '(none)'} instead of {shlex.join(job.tests) or 'all tests'}")
+    return found
 
 
 def outcome_of(judged: Judgement) -> set[str]:
