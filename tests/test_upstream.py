@@ -731,6 +731,16 @@ def test_a_report_without_the_record_of_a_crash_is_a_bad_end(
     assert reported_crash(REPORTED, 8, "", recorded=recorded, end=record) is None, "another process'"
 
 
+@pytest.mark.parametrize("target", [name for name in CRASHES if name != "native"])
+def test_what_a_detector_reports_of_a_server_ends_none_that_shares_its_log(target: str) -> None:
+    log = (CRASHES[target].replace("$$", "8") + "\n").encode()
+    detector = Catalog().targets[target].emulator.detector
+    assert reported_crash(log, 7, detector, recorded=False, end=None) is None
+    crash = reported_crash(log, 8, detector, recorded=False, end=None)
+    assert crash is not None
+    assert crash.end.detail.startswith("ended by an error that its detector reports: ")
+
+
 @pytest.mark.parametrize(
     ("named", "announcing", "failing", "expected"),
     [

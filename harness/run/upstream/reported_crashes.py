@@ -39,7 +39,8 @@ def reported_crash(
     `recorded`: whether an emulator records ends. `end`: its record, which shows no crash.
     """
     report = crash_report(log, pid)
-    fatal = next((one for one in reports(log, detector) if one.fatal), None)
+    # Servers may share a log, and their children do.
+    fatal = next((one for one in reports(log, detector) if one.fatal and one.pid == pid), None)
     if report is not None and recorded:
         return ReportedCrash(end=_unfinished(end), test=_test_at(log, report.offset))
     if report is not None:
