@@ -61,6 +61,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_planted_misalignment_is_found_and_replayed_with_the_compiler_that_showed_it",
         "test_a_planted_misalignment_is_one_finding_and_what_it_hinders_is_none",
         "test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words",
+        "test_a_report_in_a_program_that_a_test_waits_for_is_a_finding",
         "test_what_is_told_is_what_happens",
         "test_other_kernels_differ_in_what_their_signal_tells_alone",
         "test_a_misaligned_compare_and_swap_kills_on_a_real_kernel_where_it_kills_under_the_user_tier",

@@ -44,6 +44,13 @@ LONG_INCREMENT = mutations.Edit(
     replacement="    value += (long)incr;\n    new = sdsfromlonglong(value);",
 )
 """HINCRBY cuts its increment to a long, which has 32 bits on some machines."""
+WIDE_SHIFT = mutations.Edit(
+    file="src/redis-check-aof.c",
+    anchor="int redis_check_aof_main(int argc, char **argv) {",
+    replacement="int redis_check_aof_main(int argc, char **argv) {\n"
+    "    volatile int bits = 32, shifted = 1 << bits;\n    (void)shifted;",
+)
+"""redis-check-aof shifts by more than C defines. Tests wait for this program, and read what it prints."""
 
 
 def planted_tree(edit: mutations.Edit) -> Path:
@@ -178,3 +185,15 @@ def test_a_planted_wrong_value_is_a_finding_with_the_test_and_its_words(tmp_path
     words = shlex.split(found[name]["replay"])[1:]
     assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS
     assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
+
+
+@pytest.mark.slow
+def test_a_report_in_a_program_that_a_test_waits_for_is_a_finding(tmp_path: Path) -> None:
+    """Tcl removes the file with the program's errors when the program has ended."""
+    folder = tmp_path / "run"
+    read = checked(folder, "native-ubsan", "--server", planted_tree(WIDE_SHIFT), "--test", "integration/aof")
+    found = {finding["id"]: finding for finding in read["findings"]}
+    assert read["verdict"] == "FAIL"
+    assert found["undefined-shift-redis_check_aof_main"]["file"] == "src/redis-check-aof.c"
+    (cell,) = [cell for cell in read["cells"] if cell["suite"] == "upstream"]
+    assert "log is gone" not in cell["reason"]
