@@ -114,7 +114,7 @@ def machines(folder: Path, workers: int, program: list[str], **settings: Any) ->
 def drive(campaign: CampaignFolder, local: LocalMachines, **settings: Any) -> list[str]:
     """Run a campaign. Returns its output."""
     said: list[str] = []
-    Drive(campaign, local.cluster, said.append, **{"mend": local.mend, **settings}).run()
+    Drive(campaign, local.cluster, said.append, **{"restart_ended": local.restart_ended, **settings}).run()
     return said
 
 

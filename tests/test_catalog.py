@@ -35,7 +35,7 @@ def copied(tmp_path: Path) -> Path:
 
 def damage(path: Path, old: str, new: str) -> Path:
     text = path.read_text("utf-8")
-    assert old in text, f"{path} has no {old!r}: mend this test"
+    assert old in text, f"{path} has no {old!r}: fix this test"
     path.write_text(text.replace(old, new, 1), "utf-8")
     return path
 

@@ -56,21 +56,21 @@ class Drive:
         *,
         trees: dict[str, bytes] | None = None,
         islands: Islands | None = None,
-        mend: Callable[[], list[str]] = list,
+        restart_ended: Callable[[], list[str]] = list,
         watch: Callable[[], None] = lambda: None,
         patience_seconds: float = PATIENCE_SECONDS,
         strangers_seconds: float = STRANGERS_SECONDS,
     ) -> None:
         """`trees`: digest → packed source; `islands`: what jobs learn from each other; None if they do not.
 
-        `mend` restarts processes of this host that have ended; `watch` is called often.
+        `restart_ended` restarts the processes of this host that have ended; `watch` is called often.
         """
         self.folder = folder
         self.cluster = cluster
         self.say = say
         self._trees = trees or {}
         self._islands = islands
-        self._mend = mend
+        self._restart_ended = restart_ended
         self._watch = watch
         self._patience = patience_seconds
         self._store = shared_store.SharedStore(cluster.store) if cluster.store else None
@@ -138,7 +138,7 @@ class Drive:
     def _connected(self) -> Iterator[Client]:
         from distributed import Client  # noqa: PLC0415 - loading it takes half a second
 
-        self._mend()
+        self._restart_ended()
         self._watch()
         try:
             client: Client = Client(
@@ -177,7 +177,7 @@ class Drive:
             while self._jobs or self._given:
                 process.refuse_after_stop()
                 self._watch()
-                self._mend()
+                self._restart_ended()
                 if client.status != "running":
                     raise _SchedulerLostError(f"the connection is {client.status}")
                 self._look(client)

@@ -187,7 +187,7 @@ def _machines(cluster: Cluster, timeout_multiplier: float) -> Iterator[tuple[Clu
         tempfile.TemporaryDirectory(prefix="cluster-") as private,
         LocalMachines(Path(private), cluster.local, timeout_multiplier=timeout_multiplier) as machines,
     ):
-        yield machines.cluster, machines.mend
+        yield machines.cluster, machines.restart_ended
 
 
 def joined(folder: CampaignFolder) -> Judgement:

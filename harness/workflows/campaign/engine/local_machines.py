@@ -51,7 +51,7 @@ class EngineProcess:
         """The process number; 0 while there is none."""
         return self._process.pid if self._process is not None and self._process.poll() is None else 0
 
-    def mend(self) -> bool:
+    def ensure_running(self) -> bool:
         """Start the process if it does not run. Returns whether it was started."""
         if self.pid or time.monotonic() - self._started < AGAIN_SECONDS:
             return False
@@ -74,7 +74,7 @@ class EngineProcess:
             log.seek(0)
             while True:
                 process.refuse_after_stop()
-                self.mend()
+                self.ensure_running()
                 show(log.read())
                 time.sleep(LOOK_SECONDS)
 
@@ -86,7 +86,7 @@ class EngineProcess:
 
 
 class LocalMachines:
-    """The scheduler and the workers. Use it in `with`; `mend` is called now and then."""
+    """The scheduler and the workers. Use it in `with`; the caller must call `restart_ended` regularly."""
 
     def __init__(
         self, folder: Path, workers: int, *, store: str = "", timeout_multiplier: float = 1.0, **settings: Any
@@ -127,15 +127,15 @@ class LocalMachines:
                     remedy=if_slow(self._timeout_multiplier) if late else "",
                 )
             time.sleep(0.05)
-        self.mend()
+        self.restart_ended()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def mend(self) -> list[str]:
+    def restart_ended(self) -> list[str]:
         """Restart ended processes. Returns their names."""
-        return [one.name for one in (self.scheduler, *self.workers) if one.mend()]
+        return [one.name for one in (self.scheduler, *self.workers) if one.ensure_running()]
 
     def close(self) -> None:
         """End everything."""
