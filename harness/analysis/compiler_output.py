@@ -87,7 +87,7 @@ def read(output: str, tree: Path, *, below: Path | None = None) -> list[Diagnost
     found: dict[Diagnostic, None] = {}
     function, before = "", ""
     for folder, line in _by_folder(output):
-        # The compiler names no function before the first message of a file that is outside of any.
+        # The compiler names no function before a file's first message that is outside of any function.
         if folder != before or _calls_compiler(line):
             function, before = "", folder
         if below is not None and not Path(folder).is_relative_to(below):
@@ -149,7 +149,7 @@ def _words(line: str) -> list[str]:
     try:
         return shlex.split(line.partition(";")[0])
     except ValueError:
-        # The first `;` is in a text, or a quote has no partner.
+        # The first `;` is inside a string, or a quote is unbalanced.
         return line.split()
 
 

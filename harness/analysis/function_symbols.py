@@ -54,7 +54,7 @@ def _symbols_in(path: str) -> FunctionSymbols:
             descriptors = _Descriptors(elf)
             for section in (".symtab", ".dynsym"):
                 table: Any = elf.get_section_by_name(section)
-                # A file of debug information names the sections that it leaves out.
+                # A file of debug information also lists the sections that it omits.
                 if not isinstance(table, SymbolTableSection):
                     continue
                 # The lowest bit of a Thumb function's address is a flag. What precedes an error stays in the list.

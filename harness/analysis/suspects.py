@@ -101,7 +101,7 @@ def alike(witness: Witness, findings: Iterable[Finding]) -> set[str]:
 
 def _words_of(title: str) -> tuple[str, ...]:
     """The words of a failed test's message, without the values that it saw."""
-    # Behind the semicolon follows what a suite adds of the place in a file.
+    # After the semicolon, a suite adds the place in a file.
     words = title.partition("; ")[0].split()
     return tuple(word for word in words if re.search("[a-z]", word) and not re.search(r"\d", word))
 

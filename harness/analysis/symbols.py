@@ -85,7 +85,7 @@ class Symbols:
             return place_in_object(file, object_path)
         if _is_same_file(object_path, self.program.path):
             return self.program.placed(file)
-        # A library of the program's own tree is shown by its place there, too.
+        # A library in the program's own tree is also shown by its path in the tree.
         path, origin = place_in_object(file, object_path)
         return (path if origin == "libc" or file == "??" else self.program.placed(file)[0]), origin
 

@@ -136,7 +136,7 @@ def jemalloc_settings(target: Target, tools: Toolchain, options: Sequence[str] =
     Plumbline's.
     """
     page_bits = str(target.page_size_bytes.bit_length() - 1)
-    # The script would run a program to find the page size, which it cannot. Older releases use the second name.
+    # The script would find the page size by running a program, which fails. Older releases use the second name.
     page = {"je_cv_lg_page": page_bits, "je_cv_static_page_shift": page_bits}
     return {
         "cross_compiling": "yes",

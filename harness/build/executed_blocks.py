@@ -39,7 +39,7 @@ def compile_blocks(cache: Cache, tools: Toolchain, fetcher: Fetcher | None = Non
     if fetcher is not None:
         unpacked_source(fetcher, qemu)
     header = cache.path("sources", archive_name(qemu.archive, qemu.sha256)) / PLUGIN_HEADER
-    # The one file is part of the plugin's identity: the other ten thousand need no look.
+    # Only this file is part of the plugin's identity: the other ten thousand are not read.
     if not header.is_file():
         return None
     return compile_plugin(

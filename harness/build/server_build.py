@@ -78,9 +78,9 @@ class Builder:
     ) -> None:
         """Put the server's programs, and the records of their compilation, into a folder."""
         what = f"{plan.title}{' with TLS' if plan.tls else ''}"
-        # What `then` makes has steps, too.
+        # `then` also has steps.
         extent = "and-more" if then else "alone"
-        # A user's own tree is built again and again. Libraries are configured in the tree, and are not distinguished.
+        # A user's own tree is built repeatedly. Libraries are configured inside the tree, and are not distinguished.
         keep = plan.tree.copy is not None and plan.linked == "libc" and plan.tls is None
         with self.workshop(plan, what=what, kind="server", extent=extent, keep=keep) as shop:
             made = shop.make_server()

@@ -54,7 +54,7 @@ def missing_packages(packages: tuple[str, ...]) -> list[str]:
     """
     there = installed_in(_states(packages))
     missing = [package for package in packages if package not in there]
-    # Of a name that a package provides, dpkg-query says nothing.
+    # dpkg-query reports nothing about a name that another package provides.
     provided = installed_in(_states([])) if missing else frozenset()
     return [package for package in missing if package not in provided]
 
@@ -115,7 +115,7 @@ def identity(toolchain: Toolchain, name: str = "gcc") -> str:
     family = [Path(toolchain.compilers).name, *toolchain.libraries] if toolchain.compilers else []
     own = own_compiler(toolchain, name)
     versions = [version(tool(toolchain, name)), *family, *map(version, own)]
-    # The compiler that links. A family whose programs contain their C library brings both: its folder's name says so.
+    # The linking compiler. A family with static programs brings linker and C library: its folder's name covers them.
     linking = own or ([] if toolchain.compilers else [tool(toolchain, name)])
     linked = [digest_of_linked(compiler, tuple(toolchain.sysroot.values())) for compiler in linking]
     return " ".join([*versions, *linked])

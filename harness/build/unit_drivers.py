@@ -163,7 +163,7 @@ def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path
         if not problem:
             shutil.copy2(work / "units", into)
             like = f"{shop.server.name}-{shop.target.name}-"
-            # Units' own have the drivers' code, too.
+            # The units' own objects also contain the drivers' code.
             before = build_code.newest(into.parent, like) or build_code.newest(into.parent.with_name("builds"), like)
             build_code.write(into, shop.work, link_words(made, shop.binary.name), before)
         (into / "broken.json").write_bytes(json_codec.pretty(broken))

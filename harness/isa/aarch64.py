@@ -26,7 +26,7 @@ def _vectors(found: re.Match[str]) -> str:
 
 
 _NOTATION = AccessNotation(
-    # Names that end in b, and b registers, are of bytes.
+    # Names that end in b, and b registers, mean bytes.
     accesses=r"(?!r?prfu?m|\S*b |\w+ b\d)\S+ (?:[^\[]+, |\{[^}]*\}(?:\[\d+\])?, )\[|ldr(?:sw)? \w+, [\da-f]+$",
     alike=[
         (r"\{v\d+\.(\w+)[^}]*\}", _vectors),
@@ -51,7 +51,7 @@ AARCH64 = Architecture(
     },
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[
-        # What plain accesses may do everywhere fails through a stack pointer that is misaligned.
+        # Plain accesses may be at any address, but fail if they go through a misaligned stack pointer.
         (r"\w+ .*\[sp\b.*", "stack", 16),
         (r"(ld|st)l?a?xp\b.*", "exclusive", 16),
         (r"(ld|st)l?a?xrh\b.*", "exclusive", 2),
@@ -62,6 +62,6 @@ AARCH64 = Architecture(
     ],
     notation=_NOTATION,
     operand_bytes=_operand_bytes,
-    # The self test looks for a bug of the host's kernel, and the emulator makes it find one.
+    # The self-test looks for a bug in the host's kernel. Under the emulator it reports one that does not exist.
     ignored_warnings=("ARM64-COW-BUG",),
 )

@@ -50,7 +50,7 @@ POWERPC64 = Architecture(
             8, False, _FRAMES, _instructions(capstone.CS_MODE_64 | capstone.CS_MODE_LITTLE_ENDIAN), meson_family="ppc64"
         ),
     },
-    # The others are done at any address.
+    # The others succeed at any address.
     accesses=[
         (r"(lharx|sthcx\.) .*", "linked", 2),
         (r"(lwarx|stwcx\.) .*", "linked", 4),

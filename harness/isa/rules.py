@@ -109,7 +109,7 @@ def _fits(policy: Policy, target: Target) -> bool:
     fits = any(fnmatch.fnmatch(model(target), glob) for glob in policy.targets)
     if not target.emulator.has_kernel:
         return fits
-    # A kernel without a switch has one policy, its own.
+    # A kernel without a switch has only its own policy.
     return fits and (policy.mode is not None if has_switch(target) else policy.name in {"signal", target.kernel})
 
 

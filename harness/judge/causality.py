@@ -94,7 +94,7 @@ class Evidence:
             (path, self._record) for path in sorted(self._cell.glob("guest-*")) if path.is_dir() and not is_probe(path)
         ]
         peers = sorted(self._cell.glob(f"{run_folder.PEERS}/*/guest-*"))
-        # The seal tells of a folder that the run did not make, whose target it does not know.
+        # The seal reports a folder that the run did not make. Its target is unknown here.
         return own + [
             (path, msgspec.structs.replace(self._record, target=path.parent.name))
             for path in peers

@@ -209,7 +209,7 @@ def _may_be_executed(run: RunRecord) -> bool:
     differing = [one for one in run.unentered.values() if one.of or one.data_differ]
     if differing:
         return not all(one.whole and not one.unnoted and one.of_lines == len(one.lines) > 0 for one in differing)
-    # What of a change the server has not, the client, the benchmark and the server with TLS may have.
+    # The client, the benchmark and the server with TLS may contain parts of a change that the server lacks.
     beside = [one for one in run.unentered.values() if one.of_beside]
     return not beside or not all(one.whole_beside and one.of_beside == len(one.beside) for one in beside)
 

@@ -70,7 +70,7 @@ class Catalog:
         }
         for name, target in found.items():
             if target.emulator.runs_here and target.width_bits == 64:
-                # Which machine that is, no file knows. One of 32 bits is of a separate compiler.
+                # No file records which machine that is. 32-bit programs need a separate compiler.
                 found[name] = _of_machine(target, platform.machine(), found)
         for target in found.values():
             self._check_target(target, found)

@@ -41,7 +41,7 @@ def select(
             choices = [*known, *(groups or {})]
             require_known(kind, pattern, choices, f"--{kind}")
         if not matched:
-            # Others may match. Whoever named this one believes that it was checked.
+            # Other patterns may match, but a user who names this one would believe that it was checked.
             raise NothingSelectedError(f"no {kind} matches {pattern}", where=f"--{kind}", remedy=_all_of(kind, known))
         chosen.update(matched)
     if not chosen:

@@ -75,7 +75,7 @@ class Conversation:
         self._replies = replies
         numbers = self._numbers(stream)
         for one in stream:
-            # Inside of a transaction each channel is confirmed by itself, in an array whose length counts commands.
+            # In a transaction each channel is confirmed separately, in an array whose length counts commands.
             confused = one.name in SUBSCRIBING and one.client in self._queueing
             torn = one.name in _TORN and one.client in self._speaks_resp3 & self._subscribed
             if one.client in self._waiting or confused or torn:

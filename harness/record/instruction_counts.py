@@ -165,7 +165,7 @@ class InstructionCounts:
     def blocks(self, alive: Callable[[], bool], *, deadline_seconds: float) -> BlockTable:
         """The executions of every block so far. The server must be held. Raises GateError as `await_held` does."""
         os.write(self._orders, b"b")
-        # The counter answers again when it has written them.
+        # The counter replies after it has written them.
         self.await_held(alive, deadline_seconds=deadline_seconds)
         return BlockTable(self._map[_BLOCKS_AT : _BLOCKS_AT + self._get(_BLOCKS_USED) * _BLOCK.size])
 

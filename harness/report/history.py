@@ -169,7 +169,7 @@ def compared(read: Iterable[JudgedRun], *, this: Path | None = None) -> list[Run
         same = (judged.server, configuration_of(judged), *cells)
         here = {finding.id: finding for finding in judged.findings}
         earlier = before.get(same)
-        # What a run did not look for may be there still.
+        # A finding that a run did not look for may still exist.
         missed = {
             identity: finding
             for identity, finding in (earlier or {}).items()
@@ -202,7 +202,7 @@ def _when(folder: Path) -> float:
     A joined run has no record, but its judgement.
     """
     if stamp := re.match(r"\d{8}-\d{6}", folder.name):
-        # Digits may be another thing than a time.
+        # Digits need not be a time.
         with contextlib.suppress(ValueError, OverflowError):
             return time.mktime(time.strptime(stamp[0], "%Y%m%d-%H%M%S"))
     record = folder / "run.json"

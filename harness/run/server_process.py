@@ -217,7 +217,7 @@ class Guest:
             self.edges.close()
             self.edges = None
         stored_run.remove_ways_out(self.folder)
-        # A guest that was never entered has no socket folder of its own.
+        # A guest that was never entered has no socket folder.
         if self._socket_folder != self._sockets:
             shutil.rmtree(self._socket_folder, ignore_errors=True)
 

@@ -160,7 +160,7 @@ def remove(cache: Cache, entries: Iterable[CacheEntry]) -> list[CacheEntry]:
     aside: list[Path] = []
     with cache.use.removal() as since:
         used = _used_since(cache, since)
-    # Under no lock: it reads for seconds. Only what other commands begin to use meanwhile is left for later.
+    # Without a lock, because reading takes seconds. Entries that other commands begin to use meanwhile are kept.
     needed = _needed_by(cache, used)
     with cache.use.removal() as since:
         needed |= _needed_by(cache, _used_since(cache, since) - used)
@@ -300,7 +300,7 @@ def _with_needs(cache: Cache, holding: Holding) -> Holding:
             ways[tree.name] = {
                 one.name for one in archives if tree.key == one.key or tree.key.startswith(f"{one.key}-")
             }
-    # Latest first, so that one round is enough but where two need each other.
+    # Latest first, so that one round is enough unless two entries need each other.
     changed = True
     while changed:
         changed = False

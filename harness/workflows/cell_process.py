@@ -212,7 +212,7 @@ def _serve_cells(compiled: str) -> int:
 
     for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), *IMPORTED):
         importlib.import_module(name)
-    # The folder is empty and of this run alone, so that nothing stale is in it.
+    # The folder is new and belongs to this run only, so it contains nothing stale.
     sys.pycache_prefix, sys.dont_write_bytecode = compiled, False
     gc.set_threshold(MANY_OBJECTS)
     words = fork_server.serve()

@@ -123,7 +123,7 @@ def _builds(
         paths += [path for name in names for path in cache.paths("builds", name)]
     for family in catalog.families.values():
         if family.name in {catalog.family, *(own.family for own in tools.values())}:
-            # Its compiler may not be fetched yet, and its builds have no names: the compilers' cache makes them again.
+            # Its compiler may not be fetched yet, so its builds have no names. ccache makes rebuilding cheap.
             paths += [cache.path(LIBRARIES, family.name)] if family.library_cache else []
             names += [host.sha256 for host in catalog.compilers[family.compiler].hosts.values()]
     return CiCacheEntry(key=start + key_of(names), restore_key=start, paths=[str(path) for path in paths])

@@ -231,7 +231,7 @@ class _Search:
                 guest,
                 Client.at_socket(guest.upstream, deadline_seconds=guest.deadline_seconds),
             ):
-                # Its timers run by the clock.
+                # Its timers depend on the clock.
                 time.sleep(IDLE_SECONDS)
             executed = blocks.served_addresses()
             blocks.close()

@@ -121,7 +121,7 @@ class Workbench(msgspec.Struct, frozen=True, kw_only=True):
                 sources=[family.folder / source],
             )
 
-        # No archive: only the tools of the target make one, and a machine has those of the targets that it asks.
+        # Objects instead of an archive, which would need the target's own tools.
         everywhere = map(compiled_object, family.sources)
         libraries = (
             archived(self.cache, tools, compiled_object(source)) for source in family.targets[target.name].sources

@@ -82,7 +82,7 @@ class Corpus:
             if path.parent != self._folder:
                 return read_stream(path)
             if (stream := _stream_in(path)) is not None:
-                # Noted before it is sent, so that a stream that ends this run does not end the next one.
+                # Recorded before it is sent, so that a stream that ends this run does not also end the next one.
                 self._note(path)
                 return stream
         return None

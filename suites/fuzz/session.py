@@ -138,7 +138,7 @@ class FuzzSession:
             self._record(failure, started)
             return replies
         if self.run.servers.doubt():
-            # A new native build, which shrinking would start, does not tell that the old one was killed.
+            # Shrinking would start a new native build, which would hide that the old one was killed.
             self._record(failure, started)
             return replies
         small = self._shrunk(failure) if len(self.found) <= SHRUNK[self.cell.tier] else failure

@@ -68,7 +68,7 @@ class Source:
         self.parsed = content if parsed is None else parsed
         self.root = _tree_of(self.parsed)
         self._variables: dict[int, list[Variable]] = {}
-        # Several operators ask for the same data of the same functions.
+        # Cached: several operators request the same data of the same functions.
         self._matches: dict[tuple[str, int, int], list[Captures]] = {}
 
     def text(self, node: Node) -> str:

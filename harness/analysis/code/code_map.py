@@ -116,7 +116,7 @@ def _led_astray(before: ObjectCode, after: ObjectCode) -> set[str]:
             for section, here, name, _ in places
         }
 
-    # Of sections only the order counts, which is the compiler's.
+    # Only the order of sections counts: the compiler determines it.
     now = seen_from(after.places)
     return {
         name

@@ -105,7 +105,7 @@ class _Digests:
         """Add a section of code to the digests of its functions, and to the digest of the data if other objects may
         refer to it. `own`: the section's symbols.
         """
-        # Tables of jumps lie between functions: any function of the section may use them, if nothing tells which.
+        # Tables of jumps lie between functions: any function of the section may use one without a known owner.
         shared = hashlib.sha256()
         tables = self._tables.among_instructions(number)
         has_functions = any(one.is_function for one in own)
@@ -129,7 +129,7 @@ class _Digests:
         to it. `own`: the section's symbols.
         """
         named = sorted((one for one in own if one.is_data), key=lambda one: (one.value, one.name))
-        # Assembly need not say what it is that other objects know by name, or how long.
+        # Assembly need not declare the type or the size of what other objects refer to by name.
         unmeasured = any(not one.size for one in own if one.is_data or (one.is_untyped and one.is_global))
         section = self._file.sections[number]
         flags, align = section["sh_flags"], section["sh_addralign"] or 1

@@ -128,7 +128,7 @@ class JumpTables:
         if (end - place) % _ENTRY_BYTES:
             return None
         distances = [one for (one,) in struct.iter_unpack(f"{self._file.order}i", content[place:end])]
-        # The space up to an alignment is filled with an instruction, which leads out of the section.
+        # Padding consists of an instruction, whose bytes as a distance lead out of the section.
         while distances and abs(distances[-1]) > len(content):
             distances.pop()
         filled = content[place + _ENTRY_BYTES * len(distances) : end]

@@ -175,7 +175,7 @@ def _equal(here: NamedValue, there: NamedValue) -> bool:
     if here.size == there.size == 1 and isinstance(here.value, int) and isinstance(there.value, int):
         # A plain char has a sign on some machines only.
         return (here.value - there.value) % 256 == 0
-    # The highest number of a type that has several sizes stands for "none", and -1 was converted to it.
+    # The highest number of a type with several sizes means "none": -1 was converted to it.
     sizes = (here.size, there.size)
     return sizes[0] != sizes[1] and all(one.value == (1 << 8 * one.size) - 1 for one in (here, there))
 

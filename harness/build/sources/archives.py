@@ -251,7 +251,7 @@ def _extract_wheel(archive: Path, into: Path) -> None:
         with disk_errors(into), zipfile.ZipFile(archive) as wheel:
             for member in wheel.infolist():
                 path = Path(wheel.extract(member, into))
-                # ZipFile forgets what may be run; the upper half of the attributes is the mode.
+                # ZipFile ignores executable bits; the upper half of the attributes is the mode.
                 path.chmod(path.stat().st_mode | (member.external_attr >> 16 & 0o111))
     except zipfile.BadZipFile as error:
         raise InfrastructureError("the archive cannot be unpacked", where=str(archive), because=str(error)) from error

@@ -108,7 +108,7 @@ class Apt:
             "Dir::Cache": root / "cache",
             "Acquire::Languages": "none",
             "Acquire::Retries": RETRIES,
-            # Otherwise an index that could not be read again counts as read.
+            # Otherwise an index that could not be refreshed counts as read.
             "APT::Update::Error-Mode": "any",
             # Without this option apt warns, as root, that user _apt cannot write here.
             "APT::Sandbox::User": "root",

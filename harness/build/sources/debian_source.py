@@ -144,7 +144,7 @@ class SourcePackages:
             if not apt.has_index:
                 apt.update()
             if (result := apt.get(*words, folder=into)).code != 0:
-                # What the index names may have been superseded since it was read.
+                # The version in the index may have been superseded since it was read.
                 apt.update()
                 result = apt.get(*words, folder=into)
         if result.code != 0 or len(list(into.glob("*.dsc"))) != 1:

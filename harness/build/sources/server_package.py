@@ -162,7 +162,7 @@ class ServerPackages:
         try:
             return self.cache.folder("packages", f"{name}-root", unpack)
         except InfrastructureError:
-            # Fetched before debug packages were: still the same server, when the archive has moved on.
+            # An older Plumbline fetched no debug packages. The server is the same, even if the archive has changed.
             if (older := self.cache.entry("packages", name)) is None:
                 raise
             oldest = older
@@ -180,7 +180,7 @@ class ServerPackages:
             if not apt.has_index:
                 apt.update()
             if (result := apt.get(*words)).code != 0:
-                # What the index names may have been superseded since it was read: two versions of a library would mix.
+                # The index may have been superseded since it was read: two versions of a library would mix.
                 for file in downloads.glob("*.deb"):
                     file.unlink()
                 apt.update()

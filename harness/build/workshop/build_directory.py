@@ -116,7 +116,7 @@ class BuildDirectory:
     def _fill(self, sources: Sequence[SourceFile], kept: KeptTree | None) -> None:
         """Give the tree these sources, and no product that they would not have."""
         self._sources = kept_tree.digests(sources) if self.keeps else {}
-        # Known before anything is compiled: a package that is installed meanwhile counts for the next build.
+        # Determined before anything is compiled: a package that is installed meanwhile counts for the next build.
         recipe = self.recipe
         if kept is not None and kept.recipe == recipe:
             binary = self.binary.relative_to(self.tree).as_posix()

@@ -59,7 +59,7 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
         """The flags for every file of the tree."""
         flags = toolchain.compiler_flags(self.target, self.optimisation, _dialect(self.tree))
         own = self.settings.cflags
-        # Whatever a distribution compiles with, addresses have lines and stacks are whole.
+        # Whatever flags a distribution uses, addresses have lines, and stacks are complete.
         return [*flags, *own, *toolchain.EVIDENCE_FLAGS] if own else flags
 
 

@@ -55,7 +55,7 @@ def environment(work: Path, ccache: Path, listed: str) -> dict[str, str]:
         "CCACHE_BASEDIR": str(work),
         # The wrapper's own text and time change with every run, so only the compiler behind it counts.
         "CCACHE_COMPILERCHECK": "content",
-        # Servers contain the moment of their build: with one for all, a build is the same as another of its tree.
+        # Servers contain their build time. With a constant time, two builds of a tree are identical.
         "SOURCE_DATE_EPOCH": "0",
         # ccache looks at what a compiler read elsewhere, and would not see a new file that hides one of those
         # (ccache(1), "The direct mode"). It counts this variable there, which compilers of C ignore, and nowhere

@@ -110,7 +110,7 @@ def bring_up_to_date(kept: KeptTree, tree: Path, sources: Sequence[SourceFile], 
     found = {name: path for name, path, _ in files_below(tree) if name not in now}
     for name, path in found.items():
         if name not in kept.products:
-            # Drivers of units and what else was compiled after the server.
+            # Drivers of units, and anything else that was compiled after the server.
             path.unlink()
     # The units' programs rename a symbol of an object.
     altered = {name for name, digest in kept.products.items() if name not in found or _digest(found[name]) != digest}
@@ -162,7 +162,7 @@ class MadeTree:
             return None
         reads = self._reads(products, preprocess)
         known = sources.keys() | products.keys()
-        # A compiler that read nothing, or something outside of the tree, was not understood.
+        # The record of a compiler that read nothing, or a file outside of the tree, is unreliable.
         if not reads or any(not read or not known.issuperset(read) for read in reads.values()):
             return None
         return KeptTree(recipe=recipe, sources=dict(sources), products=products, reads=reads, output=output)

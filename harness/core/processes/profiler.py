@@ -46,7 +46,7 @@ class Profiler:
 
     @phase.setter
     def phase(self, name: str) -> None:
-        # The timer is late on a busy machine. What it has not told of belongs to the phase that ends.
+        # On a busy machine, the timer is late. Time that it has not reported yet belongs to the phase that ends.
         self._charge(self._latest)
         self._phase = self._latest = name
 

@@ -154,7 +154,7 @@ def _fixed(row: re.Match[str]) -> tuple[int, int]:
     if row["major"]:
         return 0x3F << 26, int(row["major"], 16) << 26
     group, minor = row["group"], int(row["minor"], 16)
-    # What has to be zero, which this decoder overlooks: a register that is not moved, and the bit behind EVA's offsets.
+    # Fields that must be zero, which this decoder ignores: an unused register, and the bit after EVA's offsets.
     zeros = 0x1F << (11 if minor < 8 else 6) if group == "CP3" else 1 << 6
     return 0x3F << 26 | 0x3F | zeros, {"CP3": 0x13, "SPECIAL3": 0x1F}[group] << 26 | minor
 

@@ -133,7 +133,7 @@ TABLE = EncodingTable(
         *_compressed(_PLAIN),
     ],
     preamble={"riscv64": ""},
-    # By linker relaxation and by compression, instructions would become others.
+    # Linker relaxation and compression would replace instructions.
     syntax=".option norelax",
     states={
         "RVG": SlotForm(
@@ -148,7 +148,7 @@ TABLE = EncodingTable(
     names=r"(c\.)?f?[ls][bhwdq]u?(sp)? |(lr|sc|amo\w+)\.|v[ls]\w+\.v ",
     decoder_names=r"(c_)?f?[ls][bhwdq]u?|(lr|sc|amo\w+)_[wdqbh]|hl?[ls]?vx?_\w+|v(le|se|lse|sse|lxei|sxei|lm|sm|l\dre|s\dr)\w*",
     decoders=[
-        # Five ones begin what is longer than 32 bits (1.5).
+        # Instructions longer than 32 bits begin with five ones (1.5).
         DecoderTable("target/riscv/insn32.decode", "RVG", lambda word: word & 3 == 3 and word & 0x1F != 0x1F),
         DecoderTable("target/riscv/insn16.decode", "RVC", lambda word: word & 3 != 3),
     ],

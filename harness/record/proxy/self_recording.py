@@ -63,7 +63,7 @@ def read_file(path: Path, *, after: int) -> list[Noted]:
     except FileNotFoundError:
         return []
     found: list[Noted] = []
-    # A client goes on counting from guest to guest and from test to test.
+    # A client's count continues from guest to guest and from test to test.
     numbers: dict[int, int] = {}
     at = 0
     while at + HEAD.size <= len(content):

@@ -178,7 +178,7 @@ class CellServers:
             guest.settle()
         crashing = guest.reports_crash()
         if fatal and not crashing and guest.alive() and self._serves(guest):
-            # It handles the signal, and goes on.
+            # It handles the signal, and continues.
             self._survivor, fatal = guest, False
         if guest.alive() and (fatal or crashing or self._hangs(guest, message)):
             guest.hung()

@@ -58,7 +58,7 @@ class CellSession:
         """The way to run the canary program: on the cell's machine, or under its emulator."""
         assert self.cell.canary is not None
         if self.servers.host is None:
-            # Canaries speak for the emulator as the target's other cells use it.
+            # Canaries must use the emulator in the same way as the target's other cells.
             plugin_for = self.recorder.plugin_for if self.recorder is not None else None
             return emulated(self.cell.canary, self.cell.runner, plugin_for=plugin_for)
         return on_machine(Path(CANARY), self.servers.host.machine(), self.cell.runner.target)
@@ -142,7 +142,7 @@ class CellSession:
     def finish(self, outcome: cell_events.Outcome, message: str, seconds: float, *, wrong_command: str = "") -> None:
         """Record that a test has ended, with its evidence and the state of the guest."""
         if self.recorder is not None:
-            # What explains a failure asks the server more.
+            # Explaining a failure sends more requests to the server.
             self.recorder.end_commands()
         self.servers.start_guest.finish(self.current.name, outcome)
         if self.current.unit:
@@ -173,7 +173,7 @@ class CellSession:
     ) -> cell_events.TestEvent:
         """The record of a test that used a server. The evidence of the next one begins where its own ends."""
         current = self.current
-        # Decide this before sending the guest anything: a silent oracle is not the guest's fault.
+        # Decide this before anything is sent to the guest: a silent oracle is not the guest's fault.
         doubt = self.servers.doubt() if outcome == "failed" else ""
         if outcome == "failed":
             # Its end belongs to this test, and explains the failure. The next test would record it as its own.

@@ -95,7 +95,7 @@ def assembly(target: Target, chosen: Sequence[Encoding]) -> str:
     addresses = []
     for number, one in enumerate(chosen):
         form = table.states[one.state]
-        # Of two symbols at one address objdump shows one.
+        # If two symbols have the same address, objdump shows only one.
         after = [*one.after, f"{END}{number}:"] if one.after else []
         end = END if one.after else BEHIND
         lines += [".balign 4", form.begin, f"{SLOT}{number}:", *one.before, one.text, f"{BEHIND}{number}:"]

@@ -102,7 +102,7 @@ def read_journal(content: bytes) -> Journal:
         elif line.event == "outside" and line.status == "ignore":
             continue
         elif line.event in {"outside", "exception"} and not done:
-            # At its end upstream's test server closes the connection, which its client takes for a fault.
+            # When upstream's test server ends, it closes the connection, and its client reports that as an error.
             outside.append(line.message)
         elif line.event == "done":
             done = True

@@ -75,7 +75,7 @@ class NativeRuns:
         if file.name not in self._known:
             parts = [RECIPE, self._spec.native_key, sha256_of(OVERLAY), sha256_of(self._spec.launcher), file.name]
             parts += ["external"] if self._oracle is not None else []
-            # A test that failed for want of patience may pass with more.
+            # A test that failed for lack of time may pass with more patience.
             multiplier = self._cell.runner.target.timeout_multiplier
             parts += [f"timeouts times {multiplier:g}"] if multiplier != 1 else []
             key = key_of(parts)
@@ -130,7 +130,7 @@ class NativeRuns:
                         failures.setdefault(item.label, []).append(item.native.message)
                 if done and not results.has_failures(merged.values()):
                     break
-                # On a busy machine a state may come about later than upstream's own loops wait for it.
+                # On a busy machine, a state may be reached later than upstream's own loops wait for it.
                 patient = msgspec.structs.replace(pace, patience=target.host_deadline_seconds(MOST_PATIENCE))
                 settings = msgspec.structs.replace(settings, pace=patient)
         tests = [_plain(test) for test in merged.values()]

@@ -208,7 +208,7 @@ class UpstreamSession:
                 evidence.collect(run, _labels(file, tests.running, run))
                 failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(tests.running, run))
                 died = evidence.died or (shared is not None and not shared.alive())
-                # A server that died says why the tests after it failed: no second run is needed for that.
+                # A server that died explains why the tests after it failed, so no second run is needed.
                 if died or all(may_fail(test) for test in failing):
                     break
         return _FileResults(by_label=self._judged(tests, runs, evidence, shared) if runs else {}, ended=evidence.ended)

@@ -107,7 +107,7 @@ class Stages:
         self._spec: UpstreamSpec = cell.upstream
         self._home = Path(tempfile.mkdtemp(prefix="u-", dir=cell.sockets))
         self._lock = threading.Lock()
-        # Where cells share a network, two of them rarely begin at the same range.
+        # If cells share a network, two of them rarely begin with the same range.
         self._ranges = itertools.count(random.randrange(RANGES))
         self._idle: dict[StageKind, list[Stage]] = {"native": [], "own": [], "mixed": []}
 

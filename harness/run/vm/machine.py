@@ -96,7 +96,7 @@ class Machine:
             if self._pulse_seconds:
                 threading.Thread(target=self._pulse, name="pulse", daemon=True).start()
             if not self.image.counted:
-                # What the watch sends is work that would be counted.
+                # The watch would cause work that is counted.
                 self._computer.watch_network()
         except BaseException:
             self._computer.stop()

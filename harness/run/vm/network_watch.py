@@ -43,7 +43,7 @@ def answers(closed: Address, emulator_pid: int, *, given_up: Callable[[], bool])
                 if _is_refused(connection, silent, given_up):
                     return True
         except TimeoutError:
-            # The emulator accepts nothing: its main thread is busy, or somebody has stopped it.
+            # The emulator accepts no connection: its main thread is busy, or it was stopped.
             silent.seconds += POLL_SECONDS
         except OSError:
             return True

@@ -215,11 +215,11 @@ class Drive:
             json_codec.encode(job),
             tree,
             self._islands.generation(job) if self._islands is not None and job.learns else None,
-            # The attempt: of a key that failed, the engine would return the failure again.
+            # The number of the attempt: for a key that failed, the engine would return the same failure again.
             key=f"plumb-{job.key}-{attempt}",
             resources={resource_of(job.version): 1},
             priority=job.expected_seconds,
-            # Others than those that have failed in it, if there are others.
+            # Workers that have not failed in this job, if there are any.
             workers=self._workers.others_than(failed) if (failed := self._jobs.failed_on(job)) else None,
             pure=False,
         )

@@ -56,7 +56,7 @@ def check_on(
         trees[tree] = packed
     seconds = _seconds_before(bench.cache)
     if (request.run / "campaign.json").is_file():
-        # It is cut into the same jobs as when it began.
+        # It is divided into the same jobs as when it began.
         seconds = CampaignFolder.read(request.run).record.seconds
     jobs = check_jobs(
         bench.catalog,
@@ -87,7 +87,7 @@ def check_on(
         place = conclusion.folder_in_repository(path, Path.cwd())
         judgement = msgspec.structs.replace(judgement, server=str(path), place=place)
     if not request.learns:
-        # The length of a run that learns is what was asked for.
+        # A run that learns lasts as long as requested, so its duration predicts nothing.
         _remember(bench.cache, judgement)
     return judgement, conclusion.exit_code(judgement.verdict)
 
@@ -207,7 +207,7 @@ def joined(folder: CampaignFolder) -> Judgement:
     ]
     # Jobs have the tree that they were given, in a folder of their worker.
     planned = [msgspec.structs.replace(cell, server=judgements[0].server) for cell in cells_of(folder.record)]
-    # All jobs have the request's.
+    # All jobs have the request's seed.
     tests = next(iter(folder.jobs.values())).tests
     judgement = merge.join(judgements, planned=planned, tests=tests)
     return msgspec.structs.replace(judgement, run=str(folder.path), remarks=[*judgement.remarks, *_remarks(folder)])

@@ -281,7 +281,7 @@ def offer(cells: int) -> None:
         return
     from distributed.worker_state_machine import UnpauseEvent  # noqa: PLC0415 - a worker has loaded it
 
-    # The version is that of now: after an update, the worker takes jobs of the new one.
+    # The current version: after an update, the worker takes jobs of the new version.
     offered = {**dict.fromkeys(worker.state.total_resources, 0.0), resource_of(harness_version()): float(cells)}
 
     async def tell() -> None:

@@ -121,7 +121,7 @@ class Workers:
             self._folder.note("joined", worker=worker.name)
             return
         why = f"it has Plumbline {worker.version or '(none)'}, the campaign has {self.version}"
-        # Once for each name: a worker that is started again has another address.
+        # Once for each name: a restarted worker has another address.
         if worker.name not in self._strangers:
             self._strangers.add(worker.name)
             self._folder.note("refused", worker=worker.name, why=why)

@@ -146,7 +146,7 @@ def _round(guest: VmGuest, workload: BenchWorkload) -> KernelRound:
         used_memory=int(after["used_memory"]),
         resident_bytes=int(memory["Rss"]) * 1024,
         proportional_bytes=int(memory["Pss"]) * 1024,
-        # Files of a root file system in memory count as dirty: what is a file's no more was written to.
+        # Files of a root file system in memory count as dirty. Pages that no longer belong to a file were written to.
         own_bytes=int(memory["Anonymous"]) * 1024,
     )
 

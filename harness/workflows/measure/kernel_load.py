@@ -148,12 +148,12 @@ class InsideLoad:
         """
         sender = sender_of(self.workload)
         with self._client() as client:
-            # Not every redis-benchmark minds an error reply.
+            # Not every redis-benchmark stops at an error reply.
             client.command(*self._requests.next())
         least = self.workload.connections * self.workload.pipeline
         more = max(1, min(self.workload.requests, MOST_REQUESTS) // least) * least
         calls = self._calls()
-        # The first time warms up.
+        # The first run warms up caches.
         self._send(sender, least)
         readings = [instructions_so_far(self.guest, self.machine)]
         for number in (least, least + more):

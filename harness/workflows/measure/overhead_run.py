@@ -68,7 +68,7 @@ def measure_costs(bench: Workbench, names: Sequence[str], server: str, *, rounds
     tree, misaligned_tree = (bench.open_server(name) for name in (server, MISALIGNED_SERVER))
     chosen = [bench.catalog.targets[name] for name in names if bench.catalog.targets[name].emulator.is_qemu_user]
     setups = set_up_targets(bench, chosen).values()
-    # Compilers would be most of the noise, so every build is made before the first measurement.
+    # Compilers would cause most of the noise, so every build is made before the first measurement.
     builds = [(setup, setup.build(tree, OPTIMISATION), setup.build(misaligned_tree, OPTIMISATION)) for setup in setups]
     load_before = load()
     throughput: list[Ratio] = []

@@ -90,7 +90,7 @@ def compare_tiers(bench: Workbench, names: Sequence[str]) -> list[AgreementRow]:
                 for policy in rules.settings(catalog.policies, target):
                     with bench.progress.stage("agree", f"{name}: {policy.name}"):
                         runner = user_tier.runner(policy.name)
-                        # The same program, whose table is the emulated computer's.
+                        # The same program, with the emulated computer's table.
                         user = canary.perform_all(canary.emulated(program, runner), target, accesses)
                         machine = host.machine()
                         if policy.mode is not None:

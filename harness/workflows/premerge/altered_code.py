@@ -29,7 +29,7 @@ def altered_besides(
     if not may_alter_others(change.file for change in premerge.changes if change.suites):
         return []
     bench.progress.say("a header or a makefile has changed: comparing builds to find the code that it alters")
-    # The changed tree last: its check goes on with what the build leaves.
+    # The changed tree is built last, so its check continues with the results of that build.
     old = base.code.targets
     found = altered_files(old, code_of(bench, request, tree).targets, tree.content)
     return asked_besides(

@@ -115,7 +115,7 @@ class CellSpecs:
             spec = self._with_builds(spec, suite, target)
         if suite.needs_server:
             return msgspec.structs.replace(spec, tcl_client=self._tcl_client, tests=self._request.tests)
-        # The canary suite always runs whole: without it no result of the target counts.
+        # The canary suite always runs completely: without it, no result of the target counts.
         return msgspec.structs.replace(
             spec,
             canary=target.setup.canary(),

@@ -47,7 +47,7 @@ def covered_streams(
     if shortened.why_not:
         return Spectrum(), shortened.why_not
     stream = shortened.stream
-    # Of wrong bytes only these very ones are recognised: other words make other bytes, of which nobody knows more.
+    # Only these very bytes are known to be wrong. Other words make other bytes, about which nothing is known.
     drawn = with_fewer_commands(stream) if reproducer.again is not None else neighbours(stream)
     replayer = Replayer(bench, reproducer, server="")
     plugin = blocks_plugin(bench)

@@ -62,7 +62,7 @@ class TreeReplay:
         units = self._units() if reproducer.unit else None
         if units is not None and (why := self._lacks(units)):
             return Recurrence(outcome="unknown", reason=f"the server has no unit {reproducer.unit}"), why
-        # It has the programs of a check, whose saved state may be in the cache.
+        # It contains the same programs as in a check, whose saved state may be in the cache.
         image = setup.server_image(build, [units] if units else [], runner.policy)
         with (
             tempfile.TemporaryDirectory(prefix="plumbline-replay-") as name,

@@ -152,7 +152,7 @@ def _recorded(
         ]
         control = connections.enter_context(ControlConnection(guest.upstream, deadline_seconds=seconds))
         replies: list[Reply] = []
-        # Clients that wait for one another cannot be told apart from the middle on.
+        # If clients wait for one another, a stream cannot start in the middle.
         before = max(len(stream) - last, 0) if len(clients) == 1 else 0
         ask_all_into(replies, clients, stream[:before], control, deadline_seconds=seconds)
         ask(clients[0], from_text("ECHO begin"))

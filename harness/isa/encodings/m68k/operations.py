@@ -167,7 +167,7 @@ def _exchanges() -> Iterator[M68kInstruction]:
     for letter, size in (("b", 1), ("w", 2), ("l", 4)):
         got, put = Move("load", 0, low(VALUE, size), size), Move("store", 0, low(OTHER, size), size)
         nothing = Move("store", 0, 0, 0)
-        # The lowest byte of %d7 is none of those that are accessed.
+        # The lowest byte of %d7 is not among those that are accessed.
         moves = (Move("load", 0, low(7, size), size), nothing)
         yield M68kInstruction(f"cas.{letter} %d7,%d3,{{}}", size, moves, words=1)
         fetch, text = (f"move.{letter} {{}},%d2",), f"cas.{letter} %d2,%d3,{{}}"

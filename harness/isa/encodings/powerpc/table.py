@@ -64,7 +64,7 @@ def _table(machines: list[PowerpcTarget], unmade: list[Exempt]) -> EncodingTable
                 "b sweep_return",
                 ("-m", "powerpc:common64", "-EB", "-M", "any"),
                 lambda word, order: word.to_bytes(4, "big" if order is Endianness.BIG else "little"),
-                # What objdump prints: names of registers, and what other processors have.
+                # gas must accept what objdump prints: names of registers, and other processors' instructions.
                 assembler=("-Wa,-mregnames", "-Wa,-many"),
             )
         },

@@ -25,7 +25,7 @@ def _fixed(bits: int) -> Callable[[re.Match[str]], tuple[int, int]]:
             return mask | 0xFF << (bits - 16), value | two << (bits - 16)
         if re.fullmatch(r"RX_\w|RS_\w|RSI|SI|SS_\w|SMI|MII|I|RR_\w", form):
             return mask, value
-        # What RXE and RXF do not use has to be zero for objdump.
+        # objdump requires zeros in the fields that RXE and RXF do not use.
         unused = {"RXE": 0xFF00, "RXF": 0xF00}.get(form, 0)
         return mask | unused | 0xFF, value | two
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from distributed import Scheduler, Worker
 
 CONFIGURATION = {
-    # A job is lost with its worker, and that says nothing about the job. The campaign counts how often itself.
+    # A job that is lost with its worker is not at fault. The campaign itself counts such losses.
     "distributed.scheduler.allowed-failures": 20,
     # Stealing ignores resources.
     "distributed.scheduler.work-stealing": False,

@@ -116,7 +116,7 @@ def _by_turns(files: dict[str, list[Mutant]], draw: random.Random) -> list[Mutan
 def _mutants_of(file: str, places: Sequence[Place]) -> Iterator[Mutant]:
     """The mutants that an operator makes of a file, numbered by function. `places`: the file's readings."""
     operator = places[0].operator
-    # A later reading understands more, and knows better in which function a change is.
+    # A later parse covers more of the file, and finds the function of a change more reliably.
     read_in = {change: place.source for place in places for change in changes_of(place)}
     numbers: collections.Counter[str] = collections.Counter()
     for change, source in sorted(read_in.items(), key=lambda each: each[0]):
@@ -183,7 +183,7 @@ def edit_of(file: str, content: bytes, change: Replacement) -> Edit | None:
     """
     start, end = change.start, change.end
     while start == end or content.count(content[start:end]) != 1:
-        # The whole line first, and then a line more on either side.
+        # First the whole line, then one more line on each side.
         start = content.rfind(b"\n", 0, max(start - 1, 0)) + 1
         behind = content.find(b"\n", min(end + 1, len(content)))
         end = len(content) if behind < 0 else behind

@@ -73,7 +73,7 @@ class ReleaseRecord(Record, frozen=True):
 
 
 _SECTIONS = (
-    # Without it, a function may have been inlined wherever it is called.
+    # With optimisation, a function may have been inlined at every call.
     "-O0",
     "-ffunction-sections",
     "-fdata-sections",

@@ -66,7 +66,7 @@ class NotedCells:
         suite, target = self._run.suite(cell), self._run.prepared.targets[cell.target]
         if isinstance(target, UnbuiltTarget) or not self._can_note(target):
             return None
-        # Of the programs that tests with TLS start, the server alone is noted.
+        # Of the programs that tests with TLS start, only the server is recorded.
         if not suite.needs_server or suite.upstream or suite.plain_programs or suite.program == "selftests":
             return None
         if suite.program:

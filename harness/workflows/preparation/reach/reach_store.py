@@ -73,7 +73,7 @@ class ReachStore:
             *request.settings.words,
             # Only the execution of lines that differ from the base was recorded.
             self._run.base.content,
-            # What failed then and was known has to be known still.
+            # A failure that was known then must still be known.
             *(repr(_at(entry, cell.target)) for entry in self._known.in_force),
             *([repr((units.absent, units.broken))] if units is not None else []),
         ]

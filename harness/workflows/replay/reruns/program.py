@@ -84,7 +84,7 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
             describe_exit(-one.signal).detail for one in recorded.ends.values() if one.signal in fault_log.CRASHES
         ]
     if end.code < 0:
-        # Whatever killed it, it did not get to its end.
+        # Whatever killed it, it did not run to its end.
         deaths.append(describe_exit(end.code).detail)
     nothing = "" if guests else f"no program of {reproducer.target} ran"
     detail = reproducer.detail if reproducer.detail in deaths else next(iter(deaths), "")

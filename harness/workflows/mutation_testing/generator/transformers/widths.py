@@ -48,7 +48,7 @@ def _narrow_variables(place: Place, function: Node) -> Iterator[Replacement]:
         if not each.is_parameter:
             yield from with_other_type(place, each.declaration)
         elif not any(source.text(child) == "const" for child in each.declaration.children):
-            # What calls the function passes the whole value, as before a prototype was forgotten.
+            # Callers still pass the whole value, as if their prototype were out of date.
             behind = body.start_byte + 1
             yield Replacement(behind, behind, f" {each.name} = ({narrower})({each.name});")
 
