@@ -26,3 +26,9 @@ def test_every_kind_of_toml_file_that_is_read_is_documented() -> None:
     assert len(read) > 10
     # A family of policies is a source and its policies, which are documented.
     assert read - {"PolicyFamily"} <= {kind.__name__ for _, kind in TOML_FILES}
+
+
+def test_every_entry_of_the_command_line_has_a_text_and_each_usage_one_line() -> None:
+    lines = (ROOT / "docs" / "cli.md").read_text("utf-8").splitlines()
+    assert [line for line in lines if re.fullmatch(r"- `[^`]*`:\s*", line)] == []
+    assert [line for line in lines if line.count("`") % 2] == []

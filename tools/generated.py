@@ -166,10 +166,12 @@ def _help_of_commands(group: click.Group, context: click.Context) -> list[str]:
         if isinstance(command, click.Group):
             lines += _help_of_commands(command, inner)
             continue
-        usage = command.get_usage(inner).removeprefix("Usage: ")
+        usage = _machine_independent(command.get_usage(inner).removeprefix("Usage: "))
         lines += ["", f"## {inner.command_path}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), ""]
         records = [found for one in command.get_params(inner) if (found := one.get_help_record(inner))]
-        lines += [f"- `{_machine_independent(declared)}`: {_machine_independent(text)}" for declared, text in records]
+        # As in the help of a command, arguments without a text appear only in the first line.
+        described = [(_machine_independent(declared), _machine_independent(text)) for declared, text in records]
+        lines += [f"- `{declared}`: {text}" for declared, text in described if text]
     return lines
 
 
