@@ -63,7 +63,7 @@ class Score(NamedTuple):
     """How closely the execution of a piece of code goes with failure."""
 
     ochiai: float
-    """From 0 to 1."""
+    """Ochiai's coefficient, from 0 to 1."""
     failing: int
     """The failing runs that executed it."""
     passing: int

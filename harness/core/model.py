@@ -77,7 +77,7 @@ class Abilities(Record, frozen=True):
     """What a server can do according to its source (harness.build.sources.tree_features), not to its version number."""
 
     commands: tuple[str, ...] = ()
-    """In lower case. Subcommands are `CONTAINER|COMMAND`, which sources list since Redis 7.0."""
+    """Its commands, in lower case. Subcommands are `CONTAINER|COMMAND`; sources list them since Redis 7.0."""
     options: tuple[str, ...] = ()
     """The words that its configuration and, after `--`, its command line may contain, and other words of its source."""
 

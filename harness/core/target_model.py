@@ -101,7 +101,7 @@ class Policy(Record, frozen=True):
     name: str
     title: str
     source: str
-    """Where it is documented."""
+    """The source that documents it."""
     targets: list[str]
     """Globs of the targets to which it applies."""
     unusable: dict[str, str] = msgspec.field(default_factory=dict)

@@ -13,7 +13,7 @@ _FRAMES = CallFrames(30, 31, FIRST_32)
 
 
 def _operand_bytes(instruction: str) -> int:
-    """Of several registers the last one before the address is moved."""
+    """The size of a general register that an instruction moves: of the last one before the address."""
     moved = re.findall(r"\b([wx])\d+", instruction.partition("[")[0])
     return 8 if moved and moved[-1] == "x" else 4
 

@@ -22,7 +22,7 @@ _LOADS_IN_A_SPACE = {
 }
 _IN_A_SPACE = _LOADS_IN_A_SPACE | {0x14: "sta", 0x16: "stha", 0x17: "stda", 0x1E: "stxa", 0x37: "stda"}
 _OF_THE_STATE = {0x21: "ld", 0x25: "st"}
-"""Of the floating-point state register; its 64 bits with a 1 in place of a register."""
+"""Accesses to the floating-point state register. An access to all its 64 bits has a 1 in the register field."""
 _FLOATING = 0x20
 """The bit of op3 that marks accesses of floating-point registers."""
 

@@ -60,7 +60,7 @@ class ReplayedProgram(Record, frozen=True):
     """Whether `%XX` stands for a byte in all texts above: one of them is not UTF-8, which JSON demands."""
 
     def as_json_can_hold(self) -> ReplayedProgram:
-        """The same, escaped where a text is not UTF-8."""
+        """The same program, escaped if one of its texts is not UTF-8."""
         values = (value for value in self.environment.values() if value is not None)
         texts = (*self.words, self.program, self.file, self.folder, self.sysroot, *self.environment, *values)
         if program_launch.is_utf8(*texts):
@@ -68,7 +68,7 @@ class ReplayedProgram(Record, frozen=True):
         return msgspec.structs.replace(self._mapped(program_launch.escape), escaped=True)
 
     def as_executed(self) -> ReplayedProgram:
-        """The same with the very bytes."""
+        """The same program, with the exact bytes of its texts."""
         return msgspec.structs.replace(self._mapped(program_launch.unescape), escaped=False) if self.escaped else self
 
     def _mapped(self, change: Callable[[str], str]) -> ReplayedProgram:

@@ -47,7 +47,7 @@ class CheckSettings(Record, frozen=True, kw_only=True):
     learns: bool = False
     """Whether open-ended suites reuse what earlier runs learned and add to it. A seed alone then repeats nothing."""
     corpora: Path | None = None
-    """Where they store it, in a folder for each server and target; None: in the cache."""
+    """The folder in which they store it, with one subfolder for each server and target; None: in the cache."""
     profiled: bool = False
     """Whether each cell's process records where it spends its processor time."""
 

@@ -37,7 +37,7 @@ class RunCost(Record, frozen=True):
     """RUN/cost.json."""
 
     clock_seconds: float
-    """From the request to the report."""
+    """Elapsed time in seconds, from the request to the report."""
     processors: int
     stages: dict[str, float]
     """Stage -> processor seconds of the command's own process meanwhile."""

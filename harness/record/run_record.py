@@ -68,8 +68,8 @@ class Unentered(Record, frozen=True):
     line.
     """
     beside: list[str] = msgspec.field(default_factory=list)
-    """Of edited lines that the plain server lacks and the client, the benchmark or the server with TLS has: those that
-    no test executed."""
+    """Edited lines that no test executed, among those that only the client, the benchmark or the server with TLS
+    contains."""
     of_beside: int = 0
     """The number of such lines, including those that tests executed. None if they were not recorded."""
     whole_beside: bool = False

@@ -206,7 +206,7 @@ def send_again(address: Address, chunks: list[Chunk], *, reply_seconds: float) -
 
 
 class _Waits:
-    """Which connections wait for a reply that did not come, and send more all the same."""
+    """The connections that wait for a reply that did not arrive, and send more requests nevertheless."""
 
     def __init__(self) -> None:
         self._late: set[int] = set()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 WIDTH, ROW, TEXT_WIDTH = 1400.0, 17, 6.4
-"""In pixels: of the picture, of a bar's height, and of a letter."""
+"""In pixels: the picture's width, a bar's height, and a letter's width."""
 LEAST_WIDTH = 0.7
 """Narrower bars, and all below them, are omitted: they would be invisible."""
 _STYLE = (

@@ -189,7 +189,9 @@ def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:
 
 
 def _code_lines(finding: Finding, *, whole: bool) -> list[str]:
-    """Whose code it is, or which function the result points to, the suspects, and where their values part."""
+    """The origin of the code, or the function that the result points to, the suspects, and the place where their values
+    diverge.
+    """
     place = finding.implicated
     lines = [
         f"    points to    {place.function} ({place_in_file(place.file, place.line)})"

@@ -157,7 +157,7 @@ class Reported(Record, frozen=True):
     direction: str
     access_class: str
     offset: int
-    """Of the first record."""
+    """The offset of the first record's access, in bytes past the boundary."""
     count: int
     unit_bytes: int
     hint_bytes: int

@@ -71,7 +71,7 @@ MANY_OBJECTS = 100_000
 of its time on it.
 """
 TESTS_FAILED, NO_TESTS_COLLECTED = 1, 5
-"""Of pytest.ExitCode; importing pytest for them would slow down the start of every command."""
+"""Values of pytest.ExitCode; importing pytest for them would slow down the start of every command."""
 
 
 @contextlib.contextmanager

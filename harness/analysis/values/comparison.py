@@ -59,7 +59,7 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """The same on every machine."""
+        """Identifies the moment, with the same value on every machine."""
         return self.function, self.call, self.kind
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ def compare(
     target: Sequence[Moment], native: Sequence[Moment], again: Sequence[Moment], *, name: str
 ) -> ValueComparison | None:
     """Where the values diverge; None if all comparable values are equal. `again`: another run of the native build.
-    `name`: the target's.
+    `name`: the target's name.
     """
     steady = _steady(native, again)
     here, there = _last_calls(target), _last_calls(native)

@@ -43,7 +43,7 @@ class OutputBlock(Record, frozen=True):
     """What make printed between two lines that name folders: with `--output-sync=target`, of one target."""
 
     objects: list[str]
-    """Those that a compiler made."""
+    """The objects that the block's compilers made."""
     text: str
 
 

@@ -34,7 +34,7 @@ DEADLINE_SECONDS = 60.0
 COMMAND_LINE_BYTES = 8192
 """Length of the server's last word, which makes room for the words of forked processes."""
 _SPAN_FIELDS = slice(45, 49)
-"""Of the fields of /proc/PID/stat after the name: arg_start, arg_end, env_start, env_end (proc(5))."""
+"""Indices among the fields of /proc/PID/stat after the name: arg_start, arg_end, env_start, env_end (proc(5))."""
 
 
 class ForkServer:

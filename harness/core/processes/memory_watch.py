@@ -88,7 +88,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _pss_bytes(pid: int) -> int:
-    """Of a process that may have ended: 0 then. Raises OSError for another user's."""
+    """The proportional set size of a process; 0 if it has ended. Raises OSError for another user's process."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text("utf-8", "replace").splitlines()
     except (ProcessLookupError, FileNotFoundError):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TIMES = slice(11, 15)
-"""Of the fields of /proc/PID/stat after the name: utime, stime, cutime, cstime (proc(5))."""
+"""Indices among the fields of /proc/PID/stat after the name: utime, stime, cutime, cstime (proc(5))."""
 _lock = threading.Lock()
 _programs: defaultdict[str, float] = defaultdict(float)
 _threads: defaultdict[str, float] = defaultdict(float)

@@ -23,7 +23,7 @@ they need (dpkg-query, addr2line, objdump).
 from __future__ import annotations
 
 LARGEST_MULTIPLIER = 1000
-"""With more, some deadlines would be weeks long."""
+"""The largest multiplier: with a larger one, some deadlines would be weeks long."""
 _STEP = 4
 
 

@@ -102,7 +102,7 @@ _NAMES = (
     *("v0", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "s0", "s1", "s2", "s3", "s4", "s5", "fp"),
     *("a0", "a1", "a2", "a3", "a4", "a5", "t8", "t9", "t10", "t11", "ra", "t12", "at", "gp", "sp", "zero"),
 )
-"""Of the integer registers, as objdump prints them."""
+"""Names of the integer registers, as objdump prints them."""
 
 TABLE = EncodingTable(
     encodings=[*_integers(), *_floats(), *_linked()],

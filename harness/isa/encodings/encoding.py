@@ -47,7 +47,7 @@ class Encoding(NamedTuple):
     state: str
     """Its instruction set, if a processor has several: `T32`."""
     text: str
-    """In the assembler's notation. With the state it is the encoding's name."""
+    """The instruction in the assembler's notation. State and text together are the encoding's name."""
     section: str
     """The section of the manual that describes it."""
     access_class: AccessClass
@@ -107,7 +107,7 @@ class Opcode(NamedTuple):
     """An instruction's operation and operand, for any addressing mode."""
 
     name: str
-    """In the assembler's notation. A `{}` stands for what an addressing mode puts into it."""
+    """The mnemonic in the assembler's notation. A `{}` stands for the part that depends on the addressing mode."""
     operand: str
     """The operand that it moves, in the assembler's notation: `r2, r3`."""
     section: str
@@ -164,7 +164,9 @@ class SlotForm(NamedTuple):
     address_bits: int = 0
     """The number to add to the address of its code."""
     object_format: str = ""
-    """Where the disassembler reads no plain bytes, as LLVM's: the format of an object that can hold them."""
+    """The format of an object that contains the bytes, if the disassembler does not read plain bytes, as LLVM's does
+    not.
+    """
     padding: bytes = b""
     """Bytes after an instruction, if lengths differ: they make objdump resynchronise after an instruction that it does
     not know.

@@ -72,7 +72,9 @@ def _short() -> list[AddressForm]:
 
 
 def _indexed(shift: int) -> list[AddressForm]:
-    """By a register, which counts units of what is moved with `s`, and is added afterwards with `m`."""
+    """Indexed accesses. With `s`, the index counts units of the moved size; with `m`, it is added to the base
+    afterwards.
+    """
     forms = []
     for register, value in ((INDEX, INDEX_VALUE), (NEGATIVE_INDEX, -INDEX_VALUE)):
         index, scaled, operand = (register, value), value << shift, f"%r{register}(%r{BASE})"
@@ -145,7 +147,7 @@ _NAMES = {f"r{number}": number for number in range(32)} | {
     "ret1": 29,
     "sp": 30,
 }
-"""Of the integer registers, as objdump prints them."""
+"""Names of the integer registers, as objdump prints them."""
 _FLOATS = [f"fr{number}{half}" for number in range(32) for half in ("", "R")]
 _LATER = "Of PA-RISC 2.0: no target's CPU has it."
 _ABSOLUTE = "Its address is absolute: only the kernel may use it (5, LDWAX)."

@@ -35,7 +35,9 @@ which is an index or a bound, as a5 after it is an index. t7, t8 and 16 bytes at
 instructions.
 """
 DOUBLE, SINGLE, VECTOR, WIDE = 10, 11, 12, 13
-"""Of f10, f11 and vr12 the register file has the bytes that FLD.D, FLD.S and VLD define; of xr13 it has all."""
+"""Numbers of registers. The register file contains the bytes of f10, f11 and vr12 that FLD.D, FLD.S and VLD define, and
+all of xr13.
+"""
 SHORT_OFFSETS = (0, 8, -8, 2040, -2048)
 INDICES = ((INDEX, "$a4", 24), (INDEX + 1, "$a5", -24))
 BELOW, ABOVE = 8, 1 << 62

@@ -33,7 +33,9 @@ BASE, VALUE, OTHER = 10, 12, 13
 t5 and t6 are free for preceding instructions, and so are 16 bytes at sp.
 """
 DOUBLE, SINGLE = 10, 11
-"""Of fa0, of which the register file has 8 bytes, and fa1, of which it has the 4 that FLW writes below its ones."""
+"""Numbers of fa0 and fa1. The register file contains 8 bytes of fa0, and the 4 bytes of fa1 that FLW writes below its
+ones.
+"""
 OFFSETS = (0, 8, -8, 2040, -2048)
 COMPRESSED_OFFSETS = (0, 8, 56)
 

@@ -56,7 +56,7 @@ class OwnList(Record, frozen=True):
     """The part of a tree's own list that counts in a run."""
 
     entries: list[KnownFinding]
-    """Those for the run's server."""
+    """The entries for the run's server."""
     remarks: list[str]
     """Sentences on the entries that the checked change adds to the list or removes from it."""
 

@@ -28,7 +28,7 @@ _FULL_AT, _USED_AT = 40, 48
 _WORD = struct.Struct("<Q")
 _LEAST_PLACES, _MOST_PLACES = 1 << 13, 1 << 17
 _BYTES_PER_PLACE = 32
-"""Of a server's code: of the blocks that it has, the quick tier executes a third."""
+"""Bytes of a server's code for each place in the map: the quick tier executes a third of a server's blocks."""
 _SIZE_BITS = 13
 _MARK = re.compile(b"\x01")
 MAIN = "main"
@@ -59,7 +59,7 @@ class ProgramCode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     step: int
     """The length of the shortest instruction in bytes; 1 where that is not known."""
     functions: list[Function]
-    """By their addresses."""
+    """The functions, ordered by address."""
 
     @cached_property
     def function_names(self) -> list[str]:

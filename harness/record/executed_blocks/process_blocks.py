@@ -17,11 +17,11 @@ class Executed(NamedTuple):
     """Blocks of a program."""
 
     serving: set[Block]
-    """By its first thread, while it served."""
+    """Code that its first thread executed while it served."""
     beside: set[Block]
     """Meanwhile, by its other threads and its children."""
     apart: set[Block]
-    """By its first thread, while it started or ended."""
+    """Code that its first thread executed while it started or ended."""
     beside_apart: set[Block]
     """Meanwhile, by its other threads and its children."""
 

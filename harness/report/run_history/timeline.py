@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.report.history import Judged, JudgedFinding, JudgedRun
 
 SHOWN_DIGITS = 12
-"""Of a commit."""
+"""How many digits of a commit are shown."""
 
 
 class TargetCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Row]
     """The latest first."""
     traces: list[Trace]
-    """Those that are still there first, then the latest."""
+    """Findings that are still present first, then the latest ones."""
 
 
 def timeline(runs: Iterable[JudgedRun]) -> Timeline:

@@ -70,7 +70,7 @@ class ServerEvidence:
 
 
 class FetchedEvidence(ServerEvidence):
-    """That of a server in a machine, which first has to be asked for it."""
+    """The evidence of a server in a machine, which must be fetched from the machine first."""
 
     def __init__(
         self, folder: Path, detector: str, *, await_faults: Callable[[], None], fetch_log: Callable[[], None]

@@ -23,7 +23,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, bytes] = {}
     """Name -> content, of those in its working folder when it starts, as dump.rdb."""
     io: Transport = "unix"
-    """By what clients, and the proxy, reach it. In a machine it is always TCP."""
+    """How clients and the proxy reach it. In a machine, it is always TCP."""
     coverage: bool = False
     """Whether it records the edges of its code that it takes, where its emulator supports this."""
     tests_memory: bool = True

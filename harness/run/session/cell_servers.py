@@ -202,7 +202,9 @@ class CellServers:
 
     @functools.cached_property
     def _fatal_faults(self) -> Path:
-        """Where the emulator notes what servers of the cell died of. Few cells have so many deaths."""
+        """The file in which the emulator records the accesses that killed servers of the cell. Few cells have so many
+        deaths.
+        """
         return Path(tempfile.mkdtemp()) / "faults"
 
     def retire(self) -> None:

@@ -16,7 +16,7 @@ class CurrentTest(msgspec.Struct, kw_only=True):
     """What is known about the test so far; empty between tests."""
 
     name: str = ""
-    """With the example's label while that is recorded."""
+    """The test's name, with the label of the example that is being recorded."""
     whole_name: str = ""
     """The test's own name."""
     note: str = ""

@@ -24,9 +24,9 @@ DRIVER = Path(__file__).with_name("sweep.c")
 SLOT = "sweep_slot."
 """The prefix of the symbols of slots; the encoding's number follows."""
 BEHIND = "sweep_behind."
-"""The same for the symbols behind the instruction."""
+"""The prefix of the symbols after the instruction."""
 END = "sweep_end."
-"""The same for those behind what comes after the instruction."""
+"""The prefix of the symbols after the code that follows the instruction."""
 LISTED = re.compile(r"^ *([\da-f]+):[\t ]([\da-f ]+?) *\t(.*)$", re.MULTILINE)
 """An instruction's line in objdump's listing."""
 

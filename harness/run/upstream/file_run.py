@@ -61,7 +61,7 @@ class FileRunSettings(Record, frozen=True):
     server: tuple[str, int] | None = None
     """The server that its tests use, if they start none of their own."""
     guest: str = ""
-    """That server's name."""
+    """The name of that server's guest."""
     left_out: tuple[str, ...] = ()
     """Tests that do not run: globs of their names."""
     private: bool = True

@@ -134,7 +134,7 @@ class VmGuest(Guest):
 
     @property
     def _private_address(self) -> Address:
-        """The same: the port was taken for this server."""
+        """The server's own address: the port was reserved for it."""
         return self.upstream
 
     def started(self) -> bool:

@@ -48,7 +48,7 @@ class ExitStatus(Record, frozen=True):
 
     @property
     def code(self) -> int:
-        """The same as one number, as subprocess has it: a signal is negative."""
+        """The same as one number, in subprocess's convention: a signal is negative."""
         return -self.number if self.how == "signal" else self.number
 
 

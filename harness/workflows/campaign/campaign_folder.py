@@ -62,7 +62,7 @@ class JobReport(Record, frozen=True):
     """The worker's name."""
     exit_code: int
     seconds: float
-    """From the command's start to its end."""
+    """The command's elapsed time, in seconds."""
     output: str = ""
     """The command's document on standard output."""
     messages: str = ""
@@ -171,7 +171,7 @@ class CampaignFolder:
         return cls(path, record)
 
     def place(self, name: str) -> Path:
-        """Where a job's folder is, once it has arrived."""
+        """The path of a job's folder, once it has arrived."""
         return self.path / "jobs" / name
 
     def run_of(self, name: str) -> Path:

@@ -248,7 +248,7 @@ def _report(
 
 
 def _error_in(text: str) -> str:
-    """From the last error message on."""
+    """The output from the last error message on."""
     _, error, rest = text.rpartition("error: ")
     return f"{error}{rest}".strip()
 

@@ -22,7 +22,7 @@ class _RemoteBranch(NamedTuple):
 
     ref: str
     name: str
-    """With its remote: `origin/7.0`."""
+    """The name with its remote: `origin/7.0`."""
     own_name: str
     """Without it: `7.0`."""
     commit: str
@@ -36,7 +36,7 @@ class _RemoteBranch(NamedTuple):
 
 
 class _Fork(NamedTuple):
-    """Where HEAD left a branch. The smallest of several is the nearest."""
+    """The commit at which HEAD left a branch. The smallest of several is the nearest."""
 
     distance: int
     """The number of commits from there to HEAD."""

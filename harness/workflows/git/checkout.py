@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 _SUBMODULES = ("--ignore-submodules=none",)
-"""Whatever the user's own configuration says of them."""
+"""Git's options for submodules, which override the user's configuration."""
 _READ = re.compile(r"(Makefile|(src|deps|modules)/(.*/)?(Makefile[^/]*|[^/]+\.(c|h|cc|cpp|hpp|S|inc|def|mk)))$")
 """What compilers and make read of a server."""
 

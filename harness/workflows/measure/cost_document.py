@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PERCENTILES = (50, 95, 99)
-"""Of instructions and latencies, in every document."""
+"""The percentiles of instructions and latencies in every document."""
 
 
 class Figure(Record, frozen=True):
@@ -57,7 +57,7 @@ class ServerCost(Record, frozen=True):
     child_instructions: Figure
     """Instructions of the child that saves, in all; 0 without a child."""
     child_written_bytes: Figure
-    """Whole."""
+    """Bytes that the child that saves wrote, in all."""
     copied_bytes: Figure
     """Bytes that the kernel copied because the server or the child wrote to them while both lived; whole."""
     kernel_calls: Figure

@@ -66,7 +66,7 @@ class ServerFixupCost(Record, frozen=True):
     build: str
     """Identity of the binary."""
     instructions: int
-    """Of the server's threads, the kernel's work for them included."""
+    """Instructions of the server's threads, including the kernel's work for them."""
     fixups: dict[str, int] | None
     """Accesses that the kernel repaired, by class; None if no kernel counted them."""
     counted_on: str

@@ -46,7 +46,7 @@ class RequestCost(NamedTuple):
     """The cost of a request."""
 
     instructions: float
-    """Of all the server's threads, with the kernel's for them."""
+    """Instructions of all the server's threads, including the kernel's for them."""
     latencies: dict[str, float]
     """As `latencies_in` finds them; empty if another program than redis-benchmark sends."""
     sent_by: Sender

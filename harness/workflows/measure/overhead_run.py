@@ -49,7 +49,7 @@ WORKLOADS = ("SET", "GET", "BITOP")
 REQUESTS = {8: 16_000, 1: 4_000}
 """Pipeline depth -> requests of one measurement."""
 TURNS = 20
-"""Of the guests in one measurement, which divide its requests."""
+"""How often the guests take turns in one measurement, which divides its requests among the turns."""
 PAYLOAD = b"x" * 64
 OPERAND_BYTES = 1024
 

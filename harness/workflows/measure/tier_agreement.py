@@ -64,7 +64,7 @@ class AgreementRow(Record, frozen=True):
     reason: str
     """The listed reason why the tiers differ; empty if they agree, or if no listed difference applies."""
     tried: int = 16
-    """At how many offsets the access was made."""
+    """The number of offsets at which the access was made."""
 
     @property
     def agrees(self) -> bool:

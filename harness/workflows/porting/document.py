@@ -107,7 +107,7 @@ class PortingItem(Record, frozen=True):
     place: str = ""
     """FILE:LINE in the tree."""
     source: str = ""
-    """That line."""
+    """The text of that line."""
     detail: list[str] = msgspec.field(default_factory=list)
     remedy: str = ""
     finding: str = ""

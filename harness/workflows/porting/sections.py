@@ -51,7 +51,7 @@ class HintGroup(Record, frozen=True):
     origin: str
     lines: list[int]
     seen: list[int]
-    """Those lines where the audit recorded a misaligned access."""
+    """The lines at which the audit recorded a misaligned access."""
     text: str
     """The compiler's text for the first line."""
 

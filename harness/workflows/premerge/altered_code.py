@@ -40,7 +40,7 @@ def altered_besides(
 def asked_besides(
     changes: Sequence[Change], altered: Sequence[str], catalog: Catalog, allocator: Allocator
 ) -> list[Change]:
-    """Of the files that a change alters without touching them, those that other suites cover than it asks for."""
+    """The files that a change alters without touching them and that suites other than the selected ones cover."""
     asked = {name for change in changes for name in change.suites}
     return [
         msgspec.structs.replace(change, why=f"the change alters its code; {change.why}")

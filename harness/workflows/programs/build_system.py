@@ -104,7 +104,7 @@ SYSTEMS = (
         test=_MAKE_TEST.format(variables=_GIVEN),
     ),
 )
-"""In the order in which they are looked for: a tree with several is built by the first."""
+"""The build systems, in the order of the search: a tree with several is built by the first."""
 NAMES = tuple(one.name for one in SYSTEMS)
 
 

@@ -20,7 +20,7 @@ class Operand(NamedTuple):
 
     name: str
     mask: int
-    """Of the six bits of mode and register."""
+    """A mask for the six bits of mode and register."""
     value: int
     words: int
     extension: tuple[int, int] = (0, 0)
@@ -28,7 +28,7 @@ class Operand(NamedTuple):
 
 
 def _full(register: str, mode: tuple[int, int]) -> Iterator[Operand]:
-    """With a word that says how wide a base and an outer displacement follow: none, 16 or 32 bits."""
+    """Modes with a word that gives the widths of the base and the outer displacement after it: none, 16 or 32 bits."""
     for base, base_words in ((1, 0), (2, 1), (3, 2)):
         for outer, outer_words in ((0, 0), (1, 0), (2, 1), (3, 2)):
             words = 1 + base_words + outer_words
@@ -140,7 +140,7 @@ class _Rows:
             yield from self._with_operand(name, *self._extended(mask, value, *extension), 1)
 
     def _extended(self, mask: int, value: int, more: int, there: int) -> tuple[int, int]:
-        """With bits of the second word."""
+        """The row with fixed bits of the second word."""
         return mask | more << (self.top - 16), value | there << (self.top - 16)
 
     def _with_operand(self, name: str, mask: int, value: int, words: int) -> Iterator[tuple[str, int, int]]:

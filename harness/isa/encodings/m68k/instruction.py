@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.isa.encodings.encoding import Change, Direction
 
 MEMORY, FLOATS = 64, 80
-"""Where m68k.S has the memory of the other operand, and %fp0."""
+"""Offsets in the register file of m68k.S: of the other operand's memory, and of %fp0."""
 CLASSES: dict[int, AccessClass] = {1: "other", 2: "half", 4: "word"}
 SIGN = (Move("load", 0, 4 * OTHER + 4, 0, 4, True),)
 """%d3 is filled with the sign of the value in memory."""
@@ -25,7 +25,7 @@ class M68kInstruction(NamedTuple):
     """What an instruction does, in whichever addressing mode."""
 
     text: str
-    """In the assembler's notation. A `{}` is the address, as in what is before it."""
+    """The instruction in the assembler's notation. A `{}` stands for the address, as in `before`."""
     size: int
     """The bytes that it accesses, by which an automatic mode changes the base."""
     moves: tuple[Move, ...]
@@ -38,7 +38,7 @@ class M68kInstruction(NamedTuple):
     index_register: tuple[int, int] = (INDEX, INDEX_VALUE)
     """Number and value of the index register that modes have."""
     chapter: int = 4
-    """Of the manual."""
+    """The chapter of the manual that describes it."""
     only: Callable[[Mode], bool] = lambda _: True
     """Whether it has a mode."""
     address: AddressForm | None = None

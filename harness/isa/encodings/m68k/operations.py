@@ -116,7 +116,7 @@ def _products() -> Iterator[M68kInstruction]:
 
 
 def _shifts() -> Iterator[M68kInstruction]:
-    """Of a word in memory, by one; those through X with X clear. ASR and LSR: see `unmade`."""
+    """Shifts of a word in memory by one bit; those through X with X clear. ASR and LSR: see `unmade`."""
     rows: list[tuple[str, Change]] = [("asl", "shl"), ("lsl", "shl"), ("rol", "rol"), ("ror", "ror")]
     through: list[tuple[str, Change]] = [("roxl", "shl"), ("roxr", "shr")]
     for name, change in (*rows, *through):
@@ -124,7 +124,7 @@ def _shifts() -> Iterator[M68kInstruction]:
 
 
 def _bits() -> Iterator[M68kInstruction]:
-    """Of a byte, and fields of several bytes."""
+    """Operations on a bit of a byte, and on bit fields of several bytes."""
     rows: list[tuple[str, int, Change]] = [("bset", 0x80, "or"), ("bclr", 0x7F, "and"), ("bchg", 0x80, "xor")]
     for name, value, change in rows:
         yield M68kInstruction(f"{name} #7,{{}}", 1, constant(1, value, change), words=1)

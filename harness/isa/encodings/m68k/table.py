@@ -12,7 +12,7 @@ from harness.isa.encodings.m68k.operations import operations
 
 FOLDER = Path(__file__).parent
 LENGTHS = (1, 2, 3, 4, 5, 6)
-"""In words of 16 bits. An instruction has a state for its length."""
+"""Lengths of instructions, in 16-bit words. Each length is a state of the table."""
 _PRIVILEGED = "Only the kernel may use it (6)."
 TABLE = EncodingTable(
     encodings=[

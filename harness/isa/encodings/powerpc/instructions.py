@@ -52,7 +52,7 @@ def _opcode(name: str, access_class: AccessClass, size: int, moves: tuple[Move, 
 
 
 def _updating(addresses: list[AddressForm]) -> list[AddressForm]:
-    """Of those whose first register is the base: it becomes the address."""
+    """The addressing modes with update: those whose first register is the base, which becomes the address."""
     others = (f"{NEGATIVE_INDEX},", "0,")
     return [one._replace(writeback=one.displacement) for one in addresses if not one.text.startswith(others)]
 
@@ -159,7 +159,7 @@ def _strings(machine: PowerpcTarget) -> Iterator[Encoding]:
 
 
 def _hinted(address: AddressForm) -> AddressForm:
-    """With the hint that a lock is taken (EH, Power ISA 2.06, book II, 4.4.2)."""
+    """LWARX and LDARX with the hint that a lock is taken (EH, Power ISA 2.06, book II, 4.4.2)."""
     return address._replace(text=f"{address.text},1")
 
 

@@ -40,7 +40,7 @@ class S390xInstruction(NamedTuple):
 
     format: str
     text: str
-    """In the assembler's notation. A `{}` is the address, as in what is before it."""
+    """The instruction in the assembler's notation. A `{}` stands for the address, as in `before`."""
     moves: tuple[Move, ...]
     unit: int
     """The unit whose alignment counts, in bytes."""

@@ -97,7 +97,7 @@ def _reversed() -> Iterator[Encoding]:
 
 
 def _on_condition() -> Iterator[Encoding]:
-    """With the condition code 3, as a slot begins: its bit is the lowest one."""
+    """Loads and stores on condition. A slot begins with condition code 3, whose bit in the mask is the lowest."""
     rows = [
         ("loc", "stoc", 4, low(VALUE, 4)),
         ("locg", "stocg", 8, low(VALUE, 8)),

@@ -167,7 +167,7 @@ def _compare_and_swap() -> Iterator[Encoding]:
 
 
 def _compare_double_and_swap() -> Iterator[Encoding]:
-    """The same with two registers, of which the first one has an even number."""
+    """CDS and CDSG: the same with two registers, of which the first has an even number."""
     for kind, name, size, fetching in (("RS", "cds", 4, "lm"), ("RSY", "cdsy", 4, "lm"), ("RSY", "cdsg", 8, "lmg")):
         stored = tuple(Move("store", size * i, low(PAIR + 2 + i, size), size) for i in range(2))
         loaded = tuple(Move("load", size * i, low(PAIR + i, size), size) for i in range(2))

@@ -31,7 +31,7 @@ class ClusterFile(Record, frozen=True):
     """The file that every machine of a cluster has: `plumb campaign scheduler`, `worker` and `--on` read it."""
 
     address: str
-    """Of the scheduler, as workers and campaigns reach it: `tls://10.0.0.1:8786`."""
+    """The scheduler's address, at which workers and campaigns reach it: `tls://10.0.0.1:8786`."""
     keys: str = ""
     """The folder of `cert.pem` and `key.pem`, relative to this file's folder (`plumb campaign keys` makes one). Anyone
     who has it belongs to the cluster. Without it there is no TLS.

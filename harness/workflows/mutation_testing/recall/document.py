@@ -56,7 +56,7 @@ class Header(Record, frozen=True):
     server: str
     tier: Tier
     targets: list[str]
-    """Those of all operators."""
+    """The targets of all operators."""
     operators: str
     """Digest of the operators and their transformers."""
     commit: str

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.workflows.preparation.reach.changed_run import ChangedRun
 
 KIND = "reach"
-"""Of entries of the cache: one for each cell of a run in which all of its tests ran."""
+"""The kind of the cache's entries: one for each cell of a run in which all of its tests ran."""
 NAME = "cell.json.gz"
 
 

@@ -58,7 +58,7 @@ class KeptReach(Record, frozen=True):
 
 
 class CellSelection(Record, frozen=True):
-    """Which tests of a cell run."""
+    """The selection of a cell's tests."""
 
     without: list[str]
     left_out: LeftOut | None = None

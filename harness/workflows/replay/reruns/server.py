@@ -190,7 +190,7 @@ def _as_recorded(
 
 
 YEARS = 500_000
-"""In units of ten minutes: the age of a recording. A time in a reply may differ by so much."""
+"""How much a time in a reply may differ, because the recording may be old; in units of ten minutes."""
 
 
 def _ask_into(replies: list[Reply], server: Guest, stream: Stream) -> None:
