@@ -156,7 +156,7 @@ def carry_out(
         return
     where = cluster.address or f"{cluster.local} local workers"
     with (
-        _machines(cluster, timeout_multiplier) as (reached, mend),
+        _machines(cluster, timeout_multiplier) as (reached, restart_ended),
         progress.stage("suites", f"running {missing} jobs on {where}") as stage,
     ):
         page = campaign_page.PageWriter(folder)
@@ -166,7 +166,7 @@ def carry_out(
             progress.say,
             trees=trees,
             islands=islands,
-            mend=mend,
+            restart_ended=restart_ended,
             watch=page.write_if_due,
             patience_seconds=timeout_multiplier * PATIENCE_SECONDS,
             strangers_seconds=timeout_multiplier * STRANGERS_SECONDS,

@@ -115,7 +115,7 @@ class LocalMachines:
 
     def __enter__(self) -> Self:
         deadline = time.monotonic() + READY_SECONDS * self._timeout_multiplier
-        self.scheduler.mend()
+        self.scheduler.ensure_running()
         while b"scheduler at" not in self.scheduler.log.read_bytes():
             late = time.monotonic() > deadline
             if late or not self.scheduler.pid:
