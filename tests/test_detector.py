@@ -513,6 +513,7 @@ def test_a_log_without_its_middle_may_have_lost_reports(
     monkeypatch.setattr(capped_log, "LIMIT_BYTES", 4096)
     run.detectors["native-ubsan"] = detector
     reported(run, NOISE.ljust(2048, b"x") + b"\n[plumbline: 9999 bytes are left out here]\n" + NOISE)
+    run.guest("native-ubsan", "bitops", "guest-1", end="stopped")
     findings, outcomes, _ = judge(stored_run.read(run.finish()))
     verdicts = cell_verdicts(outcomes, findings)
     (cell,) = [one for one in verdicts if (one.target, one.suite) == ("native-ubsan", "bitops")]

@@ -167,8 +167,8 @@ def plan(
 ) -> ExitCode:
     """List the cells that a check would run.
 
-    With --json, the plan also says how to split the cells across machines and which folders to cache. `plumb join
-    --plan` refuses runs of another toolchain, or with other --cflags and --make.
+    With --json, the plan also says how to split the cells across machines and which folders to cache.
+    `plumb join --plan` refuses runs of another toolchain, or with other --cflags and --make.
     """
     catalog = Catalog().planned_for(toolchain)
     server_tree.known_server(catalog, server, tell=Progress().say)
