@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Finding, Occasion, Witness
-from harness.judge.known.known_list import DEFAULT, KnownFinding, KnownList, Settings, load_known
+from harness.judge.known.known_list import DEFAULT, KnownFinding, KnownList, Settings, entries_of, load_known
 from harness.judge.known.matching import match, remarks
 from harness.plan.catalog import Catalog
 from tests import fakes
@@ -329,12 +330,63 @@ def test_the_projects_own_list_is_valid() -> None:
         assert any(entry.targets for entry in entries), entries[0]
 
 
+LEAST = 8
+"""The fewest characters by which an entry must say what it is for. `*volatile*` is no symptom."""
+OF_WORDS = ("wrong-result", "exit", "hang", "crash-")
+"""Kinds of findings that only their words tell from others of the same test."""
+
+
+def width_of(entry: KnownFinding) -> str:
+    """Why an entry of the project's own list is too wide; empty if it is not."""
+
+    def says(pattern: str) -> bool:
+        return len(re.sub(r"\[.[^]]*\]|[*?]", "", pattern)) >= LEAST
+
+    if not says(entry.id) or entry.id.startswith(("*", "?", "[")):
+        return "its id fits findings of any kind"
+    if entry.id.startswith(OF_WORDS) and not entry.id.startswith("crash-handler-") and not says(entry.said):
+        return "it does not name the words of the failure"
+    if not any(map(says, (entry.said, entry.command, entry.line, *entry.via, entry.test))):
+        return "nothing tells it from another fault in its function"
+    if entry.server == "*" and not entry.release and not (entry.via or entry.toolchain != "*"):
+        return "it is for every server"
+    return ""
+
+
+def test_no_entry_of_the_projects_own_list_would_excuse_another_bug() -> None:
+    """An entry with the id `*` for a test of TLS settings excused a misaligned load in murmur32."""
+    entries = entries_of(DEFAULT.read_text("utf-8"), DEFAULT)
+    assert {f"{entry.id}, {entry.suite}: {why}" for entry in entries if (why := width_of(entry))} == set()
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"id": "*", "test": "suite/test_file.py::test_one*"}, "its id fits findings of any kind"),
+        ({"id": "*_test_file.py_test_one"}, "its id fits findings of any kind"),
+        ({"id": "wrong-result-suite_test_file.py_test_one"}, "it does not name the words of the failure"),
+        ({"id": "wrong-result-suite_test_file.py_test_one", "said": "*0 [a-z]*"}, "it does not name the words"),
+        ({"id": "exit-start", "test": "suite/test_file.py::test_one"}, "it does not name the words of the failure"),
+        ({"id": "sigsegv-listNext"}, "nothing tells it from another fault in its function"),
+        ({"id": "sigsegv-listNext", "via": ["beforeSleep"], "server": "*", "release": ""}, ""),
+        ({"id": "sigsegv-listNext", "test": "suite/test_file.py::test_one", "release": ""}, "it is for every server"),
+        ({"id": "sigsegv-listNext", "line": "current->next;"}, ""),
+        ({"id": "wrong-result-suite_test_file.py_test_one", "said": "*guest 1, native*"}, ""),
+    ],
+)
+def test_a_wide_entry_is_recognised(keys: dict[str, Any], why: str) -> None:
+    entry = KnownFinding(**{"reason": "why", "expires": TODAY, "release": "redis <9", **keys})
+    assert width_of(entry).startswith(why)
+    assert bool(width_of(entry)) is bool(why)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("findigns = []\n", "'findings' is the nearest known key"),
         ('[[findings]]\nid = "a"\nserver = "b"\ntargets = []\nreason = "c"\n', "expires"),
         (f"[[findings]]\n{ENTRY}width_bits = 16\n", "16"),
+        ('[[findings]]\nid = "a"\nreason = " "\nexpires = 2027-01-01\n', "an entry needs a reason"),
         (f"[[findings]]\n{ENTRY}seldom = true\n", "intermittent"),
         (f"[[findings]]\n{ENTRY}endianness = 'middle'\n", "middle"),
         (

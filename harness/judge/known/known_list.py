@@ -138,6 +138,13 @@ def entries_of(text: str, path: Path) -> list[KnownFinding]:
     """
     entries = decode_toml(text, path, KnownList).findings
     for number, entry in enumerate(entries):
+        if not entry.reason.strip():
+            raise UsageError(
+                "an entry needs a reason",
+                where=at_line(path, line_of(text, "findings", number, "reason")),
+                because=f"reason = '{entry.reason}'",
+                remedy="say why the finding is expected for now: reason = 'issue 1234'",
+            )
         if entry.release and not _RANGE.fullmatch(entry.release):
             raise UsageError(
                 "not a range of releases",
