@@ -149,6 +149,31 @@ def test_a_crash_is_on_purpose_only_if_the_test_announced_that_one(
 
 
 @pytest.mark.parametrize(
+    ("function", "file", "deliberate"),
+    [
+        ("debugCommand", "debug.c", True),
+        ("redisOutOfMemoryHandler", "server.c", True),
+        ("listDelNode", "adlist.c", False),
+        ("logStackTrace", "debug.c", False),
+        ("", "debug.c", True),
+        ("", "adlist.c", False),
+    ],
+)
+def test_an_assertion_is_on_purpose_only_if_it_is_of_the_command_that_the_test_announced(
+    stored: UpstreamRun, function: str, file: str, *, deliberate: bool
+) -> None:
+    """Any assertion was, such as one that failed while the server reported the crash that it was told to have."""
+    message = (
+        f"redis-server: {file}:77: {function}: Assertion `x' failed." if function else f"==> {file}:77 'x' is not true"
+    )
+    stored.log("armv5", SUITE, "guest-1", f"=== ASSERTION FAILED ===\n{message}\n".encode())
+    announced = ("command: DEBUG PANIC",)
+    stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Panic", announced=announced)
+    stored.passed("integration/logging::Panic", announced=announced)
+    assert set(found(stored)) == (set() if deliberate else {f"assertion-{function or file}"})
+
+
+@pytest.mark.parametrize(
     ("announced", "deliberate"),
     [
         ((f"command: kill -SIGABRT {fakes.PID}",), True),

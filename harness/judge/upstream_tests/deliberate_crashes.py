@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import re
 import signal
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from harness.analysis.assertion_log import UNKNOWN as NAMELESS
+
 if TYPE_CHECKING:
+    from harness.core.finding import Frame
     from harness.judge.sightings.sighting import Sighting
     from harness.record.cell_events import GuestEvent
 
 _DEBUG = "debugCommand"
 """The server's function that executes DEBUG."""
+_ASSERTING = (_DEBUG, "redisOutOfMemoryHandler", "serverOutOfMemoryHandler")
+"""The functions with the assertions and panics that DEBUG ASSERT, PANIC and OOM cause (src/debug.c, src/server.c)."""
+_FILES = ("debug.c", "server.c")
+"""Their files, if only the file is known."""
 _ASSERTION = "assertion"
 _MODULE = "library/"
 """The prefix of the origin of code that belongs neither to the server nor to libc: here, to a module of the tests."""
@@ -51,7 +59,16 @@ def _announces(announced: str, event: GuestEvent, sighting: Sighting) -> bool:
         return words[2:] == [str(event.pid)] and _ended_by(event, _name(words[1].lstrip("-")))
     if sighting.kind == "crash":
         return True
-    return sighting.kind == _ASSERTION or any(frame.function == _DEBUG for frame in sighting.frames)
+    if sighting.kind == _ASSERTION:
+        return _is_debugs(sighting.frames[0]) if sighting.frames else False
+    return any(frame.function == _DEBUG for frame in sighting.frames)
+
+
+def _is_debugs(place: Frame) -> bool:
+    """Whether DEBUG fails the assertion at a place: its own, or for `oom` the allocator's. Any other one is a fault."""
+    if place.function == NAMELESS:
+        return PurePath(place.file).name in _FILES
+    return place.function in _ASSERTING
 
 
 def _ended_by(event: GuestEvent, name: str) -> bool:
