@@ -161,4 +161,4 @@ def test_a_folder_that_holds_something_is_left_alone(plumb: Plumb, tmp_path: Pat
 
 def test_a_target_whose_programs_are_no_processes_here_is_refused_first(plumb: Plumb) -> None:
     code, _, err = plumb("deb", "--target", "native", "zlib")
-    assert (code, "native cannot run your programs" in err) == (ExitCode.USAGE, True)
+    assert (code, "native is not a target of the user tier" in err) == (ExitCode.USAGE, True)

@@ -149,9 +149,12 @@ class Check:
     def _run_cells(self, prepared: PreparedRun, planned: RunRecord) -> tuple[list[CellRecord], ReachSelection | None]:
         """Run all cells. Returns their records, and the choice of their tests as `_selection` does."""
         request, progress = self.request, self.bench.progress
-        cells = CellCount(len(request.plan.cells))
+        many = len(request.plan.cells)
+        cells = CellCount(many)
         with (
-            progress.stage("suites", f"running {len(request.plan.cells)} cells, {request.jobs} at a time") as stage,
+            progress.stage(
+                "suites", f"running {many} cell{'' if many == 1 else 's'}, {request.jobs} at a time"
+            ) as stage,
             tempfile.TemporaryDirectory(prefix="plumbline-") as sockets,
             cell_server(timeout_multiplier=self.bench.catalog.timeout_multiplier) as server,
         ):

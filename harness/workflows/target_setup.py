@@ -261,6 +261,6 @@ def emulated_target(catalog: Catalog, name: str) -> Target:
     possible = [each.name for each in catalog.targets.values() if each.emulator.is_qemu_user]
     if target is None or not target.emulator.is_qemu_user:
         why = "" if target is None else "its programs do not run under a user-mode emulator"
-        what = "no such target" if target is None else f"{name} cannot run your programs"
+        what = "no such target" if target is None else f"{name} is not a target of the user tier"
         raise UsageError(what, where=f"--target {name}", because=why, remedy=f"one of {', '.join(possible)}")
     return target
