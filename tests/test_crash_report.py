@@ -28,7 +28,7 @@ def test_what_only_a_dying_server_says_is_a_report_of_its_process_alone(line: st
     report = crash_report(log, PID)
     assert report is not None
     assert log[report.offset :].startswith(line.encode())
-    named = next((int(word.rstrip(",")) for word in line.partition("by signal: ")[2].split()[:1]), 6)
+    named = next((int(word.rstrip(",")) for word in line.partition("by signal: ")[2].split()[:1]), 0)
     assert report.signal == named
     assert crash_report(log, 471) is None
 

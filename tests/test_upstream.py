@@ -32,6 +32,7 @@ from harness.run.upstream.launches import (
     Launch,
     LaunchVariant,
     compile_launcher,
+    exits_on_panic,
     is_whole,
     log_of,
     read_launches,
@@ -713,30 +714,39 @@ REPORTED = b"7:M 28 Nov 2026 03:00:00.000 # === ASSERTION FAILED ===\n"
 
 
 @pytest.mark.parametrize(
-    ("recorded", "end", "expected"),
+    ("recorded", "expected"),
     [
-        (False, None, ("signal", "killed by SIGABRT")),
-        (True, None, ("hang", "it began to report a crash, and did not end of it")),
-        (True, 1, ("exit", "exit status 1, after it began to report a crash")),
+        (False, ("signal", "killed by SIGABRT")),
+        (True, ("hang", "it began to report a crash, and did not end of it")),
     ],
-    ids=["no emulator", "killed meanwhile", "left by exit"],
+    ids=["no emulator", "killed meanwhile"],
 )
-def test_a_report_without_the_record_of_a_crash_is_a_bad_end(
-    *, recorded: bool, end: int | None, expected: tuple[str, str]
-) -> None:
-    record = fault_log.ProcessEnd(event="end", pid=7, signal=0, status=end) if end is not None else None
-    crash = reported_crash(b"7:M 28 Nov # Ready\n" + REPORTED, 7, "", recorded=recorded, end=record)
+def test_a_report_without_the_record_of_an_end_is_a_bad_end(*, recorded: bool, expected: tuple[str, str]) -> None:
+    log = b"7:M 28 Nov # Ready\n" + REPORTED
+    crash = reported_crash(log, 7, "", recorded=recorded)
     assert crash is not None
     assert (crash.end.how, crash.end.detail) == expected
-    assert reported_crash(REPORTED, 8, "", recorded=recorded, end=record) is None, "another process'"
+    assert reported_crash(log, 8, "", recorded=recorded) is None, "another process'"
+    assert reported_crash(log, 7, "", recorded=recorded, exits_on_panic=True) is None
+    signalled = log + CRASHES["native"].replace("$$", "7").encode()
+    assert reported_crash(signalled, 7, "", recorded=recorded, exits_on_panic=True) is not None
+
+
+def test_a_server_may_be_told_to_exit_when_an_assertion_fails(tmp_path: Path) -> None:
+    launch = ended_process(tmp_path, 7, end_at=0).launch
+    launch = msgspec.structs.replace(launch, words=("src/redis-server", "conf"))
+    assert not exits_on_panic(launch)
+    for value, exits in (("no", False), ("yes", True)):
+        fakes.write(tmp_path / "conf", f"port 7\nuse-exit-on-panic {value}\n")
+        assert exits_on_panic(launch) is exits
 
 
 @pytest.mark.parametrize("target", [name for name in CRASHES if name != "native"])
 def test_what_a_detector_reports_of_a_server_ends_none_that_shares_its_log(target: str) -> None:
     log = (CRASHES[target].replace("$$", "8") + "\n").encode()
     detector = Catalog().targets[target].emulator.detector
-    assert reported_crash(log, 7, detector, recorded=False, end=None) is None
-    crash = reported_crash(log, 8, detector, recorded=False, end=None)
+    assert reported_crash(log, 7, detector, recorded=False) is None
+    crash = reported_crash(log, 8, detector, recorded=False)
     assert crash is not None
     assert crash.end.detail.startswith("ended by an error that its detector reports: ")
 
@@ -746,26 +756,34 @@ def test_what_a_detector_reports_of_a_server_ends_none_that_shares_its_log(targe
     [
         ("second", "third", "first", "second"),
         ("", "third", "first", "third"),
+        ("", "first", "third", "first"),
         ("strange", "", "second", "second"),
         ("", "", "", "fourth"),
     ],
 )
 def test_a_reported_crash_belongs_to_the_test_that_the_log_or_the_journal_tells(
-    named: str, announcing: str, failing: str, expected: str
+    tmp_path: Path, named: str, announcing: str, failing: str, expected: str
 ) -> None:
+    """The first test starts the server, and the next three are given it."""
     tests = [
         UpstreamTest(
             name=name,
             reported="err" if name == failing else "ok",
-            servers=(8,) if name == "other" else (7,),
+            began_ms=number * 100,
+            ended_ms=number * 100 + 90,
+            servers=servers,
             announced=("command: debug segfault",) if name == announcing else (),
         )
-        for name in ("first", "second", "third", "fourth", "other")
+        for number, (name, servers) in enumerate(
+            {"other": (8,), "first": (), "second": (7,), "third": (8, 7), "fourth": (7,), "last": ()}.items(), 1
+        )
     ]
     log = (f"### Starting test {named} in tests/a.tcl\n" if named else "").encode() + REPORTED
-    crash = reported_crash(log + b"### Starting test first in tests/a.tcl\n", 7, "", recorded=False, end=None)
+    crash = reported_crash(log + b"### Starting test first in tests/a.tcl\n", 7, "", recorded=False)
     assert crash is not None
-    assert where_it_crashed(crash, 7, [(test.name, test) for test in tests])[0] == expected
+    server = ended_process(tmp_path, 7, end_at=0).launch
+    server = msgspec.structs.replace(server, began_ms=250)
+    assert where_it_crashed(crash, server, [(test.name, test) for test in tests])[0] == expected
 
 
 def test_a_test_that_lacks_time_on_this_machine_gets_more_of_it(native_cell: CellSpec, tree: Path) -> None:
@@ -1122,6 +1140,7 @@ def ended_process(tmp_path: Path, pid: int, *, end_at: int) -> evidence.StartedP
         guest="guest-1",
         folder=tmp_path,
         pid=pid,
+        began_ms=0,
         outputs=(),
         keeps_errors=True,
         working_folder=tmp_path,

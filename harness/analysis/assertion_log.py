@@ -7,7 +7,6 @@ Messages have two sources: the C library's assert() (glibc, assert/assert.c) and
 from __future__ import annotations
 
 import re
-import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.core.finding import Frame
@@ -51,7 +50,7 @@ class CrashReport(NamedTuple):
     offset: int
     """Where the report begins."""
     signal: int
-    """The signal that the server names; SIGABRT for a failed assertion that names none."""
+    """The signal that the server names; 0 for a failed assertion that names none."""
 
 
 def reports_crash(log: bytes, pid: int) -> bool:
@@ -67,7 +66,7 @@ def crash_report(log: bytes, pid: int) -> CrashReport | None:
     """The report of the process with this number; None if there is none."""
     lines = list(_crash_lines(log, pid))
     named = [int(line["signal"]) for line in lines if line["signal"]]
-    return CrashReport(lines[0].start(), next(iter(named), int(signal.SIGABRT))) if lines else None
+    return CrashReport(lines[0].start(), next(iter(named), 0)) if lines else None
 
 
 def _crash_lines(log: bytes, pid: int) -> Iterator[re.Match[bytes]]:

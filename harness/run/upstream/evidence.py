@@ -16,7 +16,7 @@ from harness.core.model import Record
 from harness.record import cell_events, fault_log
 from harness.run.servers.endings import ServerEnd, describe_exit
 from harness.run.upstream.journal import FAILED
-from harness.run.upstream.launches import ERRORS, Launch, is_whole, log_of, read_launches
+from harness.run.upstream.launches import ERRORS, Launch, exits_on_panic, is_whole, log_of, read_launches
 from harness.run.upstream.reported_crashes import ReportedCrash, reported_crash, where_it_crashed
 
 if TYPE_CHECKING:
@@ -117,15 +117,22 @@ class UpstreamEvidence:
         self, process: StartedProcess, log: bytes, tests: list[tuple[str, UpstreamTest]]
     ) -> ReportedCrash | None:
         """The crash that a process reported, if the emulator recorded none."""
-        if process.is_recorded_crash:
-            return None
+        launch = process.launch
         runner = self._cell.peers[process.target].runner if process.target else self._cell.runner
-        pid, recorded = process.launch.pid, runner.records_faults
-        crash = reported_crash(log, pid, runner.target.emulator.detector, recorded=recorded, end=process.end)
+        recorded = runner.records_faults
+        if recorded and process.end is not None:
+            return None
+        crash = reported_crash(
+            log,
+            launch.pid,
+            runner.target.emulator.detector,
+            recorded=recorded,
+            exits_on_panic=exits_on_panic(launch),
+        )
         if crash is None or not recorded:
             return crash
         # A test kills a server during the report of a crash on purpose.
-        _, test = where_it_crashed(crash, pid, tests)
+        _, test = where_it_crashed(crash, launch, tests)
         return None if test is not None and test.announced else crash
 
     def _keep_log(self, process: StartedProcess, log: bytes, *, failed: bool) -> None:
@@ -167,7 +174,7 @@ class UpstreamEvidence:
             ended = describe_exit(-process.end.signal)
         elif process.reported is not None:
             ended = process.reported.end
-            item, test = where_it_crashed(process.reported, process.launch.pid, tests)
+            item, test = where_it_crashed(process.reported, process.launch, tests)
         return cell_events.GuestEvent(
             name=guest,
             end=ended.how,

@@ -30,6 +30,9 @@ class UpstreamTest(Record, frozen=True):
     """The expected and the actual result; or why the test was skipped."""
     trace: str = ""
     seconds: float = 0.0
+    began_ms: int = 0
+    ended_ms: int = 0
+    """When it began and ended, in milliseconds since 1970; 0 without an end."""
     servers: tuple[int, ...] = ()
     """Numbers of the server processes that it was given, the innermost last."""
     announced: tuple[str, ...] = ()
@@ -83,7 +86,10 @@ def read_journal(content: bytes) -> Journal:
         if line.event == "begin":
             began.append((len(tests), int(line.time)))
             servers = tuple(int(word) for word in line.servers.split() if word.isdigit())
-            tests.append(UpstreamTest(name=line.test, reported="", servers=servers, logs_before=logs))
+            began_ms = int(line.time)
+            tests.append(
+                UpstreamTest(name=line.test, reported="", began_ms=began_ms, servers=servers, logs_before=logs)
+            )
         elif line.event == "end" and began:
             place, at = began.pop()
             tests[place] = msgspec.structs.replace(
@@ -93,6 +99,7 @@ def read_journal(content: bytes) -> Journal:
                 trace=line.trace,
                 sent=line.sent,
                 seconds=(int(line.time) - at) / 1000,
+                ended_ms=int(line.time),
                 logs_after=logs,
             )
         elif line.event == "announced":

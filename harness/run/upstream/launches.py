@@ -71,6 +71,8 @@ class Launch(Record, frozen=True):
     """The name of its folder: `guest-3`."""
     folder: Path
     pid: int
+    began_ms: int
+    """When it started, in milliseconds since 1970."""
     outputs: tuple[OutputFile, ...]
     """The files that took its output. ERRORS is one of them."""
     keeps_errors: bool
@@ -123,7 +125,7 @@ def _read(folder: Path) -> Launch | None:
     words = (folder / NOTE).read_bytes().split(b"\0")[:-1]
     if len(words) < 10:
         return None
-    pid, _, here, *outputs = (os.fsdecode(word) for word in words[:9])
+    pid, began, here, *outputs = (os.fsdecode(word) for word in words[:9])
     taken = (
         OutputFile(path=Path(path), start=int(length), identity=identity)
         for path, length, identity in (outputs[:3], outputs[3:])
@@ -132,6 +134,7 @@ def _read(folder: Path) -> Launch | None:
         guest=folder.name,
         folder=folder,
         pid=int(pid),
+        began_ms=int(began),
         outputs=tuple({file.identity: file for file in taken if file.path.name}.values()),
         keeps_errors=bool(outputs[3]),
         working_folder=Path(here),
@@ -139,14 +142,25 @@ def _read(folder: Path) -> Launch | None:
     )
 
 
-def own_log(launch: Launch) -> Path | None:
-    """The file that the server's configuration names as its log; None if it logs to its output."""
+def exits_on_panic(launch: Launch) -> bool:
+    """Whether the server's configuration says that a failed assertion ends it as SHUTDOWN does."""
+    return _settings(launch).get("use-exit-on-panic") == "yes"
+
+
+def _settings(launch: Launch) -> dict[str, str]:
+    """The last value of each parameter in the server's configuration file."""
     settings: dict[str, str] = {}
     for word in launch.words[1:2]:
         path = launch.working_folder / word
         if path.is_file():
             lines = (line.partition(" ") for line in path.read_text("utf-8", "replace").splitlines())
             settings |= {key: value.strip().strip('"') for key, _, value in lines}
+    return settings
+
+
+def own_log(launch: Launch) -> Path | None:
+    """The file that the server's configuration names as its log; None if it logs to its output."""
+    settings = _settings(launch)
     if not settings.get("logfile"):
         return None
     return launch.working_folder / settings.get("dir", ".") / settings["logfile"]

@@ -7,6 +7,7 @@ none, or where something killed the server during its report, only the report is
 from __future__ import annotations
 
 import re
+import signal
 from typing import TYPE_CHECKING
 
 from harness.analysis.assertion_log import crash_report
@@ -18,6 +19,7 @@ from harness.run.upstream.journal import FAILED
 
 if TYPE_CHECKING:
     from harness.run.upstream.journal import UpstreamTest
+    from harness.run.upstream.launches import Launch
 
 _STARTING = re.compile(rb"^### Starting test (?P<name>.*) in \S+$", re.MULTILINE)
 """What upstream's tests write to the logs of their servers, since Redis 6.2."""
@@ -32,19 +34,23 @@ class ReportedCrash(Record, frozen=True):
 
 
 def reported_crash(
-    log: bytes, pid: int, detector: str, *, recorded: bool, end: fault_log.ProcessEnd | None
+    log: bytes, pid: int, detector: str, *, recorded: bool, exits_on_panic: bool = False
 ) -> ReportedCrash | None:
     """The crash that a server with this number, or its detector, reports in its log; None if there is none.
 
-    `recorded`: whether an emulator records ends. `end`: its record, which shows no crash.
+    `recorded`: whether an emulator records ends, and has none of this server. `exits_on_panic`: whether a failed
+    assertion ends the server by exit(), as tests request that expect one.
     """
     report = crash_report(log, pid)
+    if report is not None and exits_on_panic and not report.signal:
+        report = None
     # Servers may share a log, and their children do.
     fatal = next((one for one in reports(log, detector) if one.fatal and one.pid == pid), None)
     if report is not None and recorded:
-        return ReportedCrash(end=_unfinished(end), test=_test_at(log, report.offset))
+        end = ServerEnd("hang", "it began to report a crash, and did not end of it")
+        return ReportedCrash(end=end, test=_test_at(log, report.offset))
     if report is not None:
-        killed = ServerEnd("signal", f"killed by {fault_log.signal_name(report.signal)}")
+        killed = ServerEnd("signal", f"killed by {fault_log.signal_name(report.signal or signal.SIGABRT)}")
         return ReportedCrash(end=killed, test=_test_at(log, report.offset))
     if fatal is not None:
         ended = ServerEnd("signal", f"ended by an error that its detector reports: {fatal.message}")
@@ -52,26 +58,24 @@ def reported_crash(
     return None
 
 
-def _unfinished(end: fault_log.ProcessEnd | None) -> ServerEnd:
-    """How a server ended that reported a crash, and died of another signal or of none."""
-    if end is None:
-        return ServerEnd("hang", "it began to report a crash, and did not end of it")
-    return ServerEnd("exit", f"exit status {end.status}, after it began to report a crash")
-
-
 def where_it_crashed(
-    crash: ReportedCrash, pid: int, tests: list[tuple[str, UpstreamTest]]
+    crash: ReportedCrash, launch: Launch, tests: list[tuple[str, UpstreamTest]]
 ) -> tuple[str, UpstreamTest | None]:
     """The item and the test during which a server crashed.
 
     Without its name in the log, that is the last one that announced a crash, or else the first that failed, or else the
-    last of those that used the server.
+    last of those that used the server, or that ran when it started.
     """
-    using = [(item, test) for item, test in tests if pid in test.servers]
+    using = [(item, test) for item, test in tests if launch.pid in test.servers or _ran_at(test, launch.began_ms)]
     named = [(item, test) for item, test in using if test.name == crash.test]
     announcing = [(item, test) for item, test in using if test.announced]
     failed = [(item, test) for item, test in using if test.reported in {*FAILED, ""}]
     return next(iter([*named[-1:], *announcing[-1:], *failed[:1], *using[-1:]]), ("", None))
+
+
+def _ran_at(test: UpstreamTest, time_ms: int) -> bool:
+    """Whether a test ran at that time. The servers that it started for itself are not among those it was given."""
+    return 0 < test.began_ms <= time_ms <= (test.ended_ms or time_ms)
 
 
 def _test_at(log: bytes, offset: int) -> str:
