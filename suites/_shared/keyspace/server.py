@@ -151,7 +151,11 @@ def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], st
 
 
 def append_only_files(guest: Guest) -> dict[str, bytes]:
-    """The append-only file, or since 7.0 the append-only files, by name in the working folder."""
+    """The append-only file, or since 7.0 the append-only files, by name in the working folder: with everything that the
+    server has answered.
+    """
+    with client(guest) as connection:
+        _await_empty_buffer(guest, connection)
     if "appenddirname" not in guest.build.abilities.options:
         return {"appendonly.aof": guest.read("appendonly.aof")}
     folder = "appendonlydir"
@@ -160,6 +164,22 @@ def append_only_files(guest: Guest) -> dict[str, bytes]:
     words = [line.split() for line in content.decode().splitlines()]
     names = [f"{folder}/{line[line.index('file') + 1]}" for line in words]
     return {manifest: content, **{name: guest.read(name) for name in names}}
+
+
+def _await_empty_buffer(guest: Guest, connection: Client) -> None:
+    """Wait until the append-only file has been written.
+
+    With `appendfsync everysec`, a server postpones writing for up to two seconds while another thread synchronises the
+    file (src/aof.c, flushAppendOnlyFile), and answers nevertheless.
+    """
+    deadline = time.monotonic() + 4 * guest.deadline_seconds
+    while True:
+        fields = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
+        # Without an append-only file there is no such field.
+        if all(field == b"aof_buffer_length:0" for field in fields if field.startswith(b"aof_buffer_length:")):
+            return
+        assert time.monotonic() < deadline, f"{WAITED} the append-only file to be written"
+        time.sleep(_POLL_SECONDS)
 
 
 def _list(reply: Any) -> list[Any]:
