@@ -40,6 +40,8 @@ MOST_CALLS, FEWEST_CALLS = 300, 20
 """Limits for the recorded calls of one function. Each call stops the server twice."""
 ALL_CALLS = 6000
 """The limit for the recorded calls of all functions together."""
+RECORD_SECONDS = 180.0
+"""How long values are recorded. After that the server runs on without stops."""
 LAST_LINES = 5
 """How many lines of gdb's log a message shows if a server does not start."""
 
@@ -55,7 +57,9 @@ class RecordedFunction(NamedTuple):
 
 
 class RecordedGuest(Guest):
-    """One server under gdb. Its values are in `values` when it has ended."""
+    """One server under gdb. Its values are in `values` when it has ended, and the file `cut` is there if it was still
+    busy after RECORD_SECONDS.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class RecordedGuest(Guest):
         runner = msgspec.structs.replace(runner, target=patient)
         super().__init__(spec, runner, folder, sockets=sockets)
         self.values = folder / "values.jsonl"
+        self.cut = folder / "values.cut"
         self._functions = functions
         self._debugger: subprocess.Popen[bytes] | None = None
         self._debugger_log = folder / "gdb.log"
@@ -125,6 +130,8 @@ class RecordedGuest(Guest):
         plan = {
             "functions": self._functions,
             "output": str(self.values),
+            "cut": str(self.cut),
+            "seconds": self.runner.target.host_deadline_seconds(RECORD_SECONDS),
             "trigger": TRIGGER,
             "command": COMMAND,
             "start": start,

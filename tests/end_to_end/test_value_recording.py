@@ -11,6 +11,7 @@ from harness.analysis.values.comparison import Moment, compare, read_moments
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client
+from harness.run import recorded_values
 from harness.run.recorded_values import RecordedFunction, RecordedGuest
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.target_setup import set_up_target
@@ -31,7 +32,7 @@ FUNCTIONS = [
 ]
 
 
-def recorded(target: str, folder: Path, options: tuple[str, ...] = ()) -> list[Moment]:
+def recorded(target: str, folder: Path, options: tuple[str, ...] = (), *, is_cut: bool = False) -> list[Moment]:
     bench = quiet_workbench()
     setup = set_up_target(bench, bench.catalog.targets[target])
     tree = bench.open_server("redis-7.0.15")
@@ -52,6 +53,7 @@ def recorded(target: str, folder: Path, options: tuple[str, ...] = ()) -> list[M
         client.command("DUMP", "k")
         # The server's timer runs ten times a second.
         time.sleep(0.5)
+    assert guest.cut.exists() == is_cut
     return read_moments(guest.values)
 
 
@@ -88,3 +90,9 @@ def test_a_server_that_does_not_start_under_gdb_is_told_with_both_logs(tmp_path:
     assert "the server did not start" in caught.value.because
     assert "Bad directive" in caught.value.because, "the server's words"
     assert "exited with code 01" in caught.value.because, "gdb's words"
+
+
+def test_a_server_runs_on_when_the_time_for_recording_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_values, "RECORD_SECONDS", 0.0)
+    for target in (ORACLE, "sparc64"):
+        assert recorded(target, tmp_path / target, is_cut=True) == []

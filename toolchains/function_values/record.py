@@ -2,7 +2,8 @@
 """Records the arguments and results of functions of a server under gdb, which harness/run/recorded_values.py starts.
 
 gdb calls `record(PLAN)`. PLAN names the functions, the file to write, a function whose first call begins the recording,
-and the function that carries out a command: some functions count only while it runs. Each line of the file is an entry
+and the function that carries out a command: some functions count only while it runs. After the plan's seconds the
+server runs on without breakpoints, and the plan's file `cut` says so. Each line of the file is an entry
 of a function or a return, with values under the source's names, and with a place. The place of an entry is the call,
 and that of a return is the function's definition. Addresses are left out: instead of a pointer, the file contains the
 data that it points to, if the debug information shows their length.
@@ -11,6 +12,7 @@ data that it points to, if the debug information shows their length.
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -45,7 +47,9 @@ def record(plan: dict[str, Any]) -> None:
     for name, file, always in plan["functions"]:
         point = _breakpoint(name, file)
         if point is not None:
-            functions[point] = name, always
+            functions[point] = name
+            if not always and name != plan["command"]:
+                serving.limit(point)
     with Path(plan["output"]).open("w", encoding="utf-8", buffering=1) as out:
         _follow(functions, serving, plan, hits, out)
 
@@ -59,19 +63,32 @@ def _breakpoint(name: str, file: str) -> Any:
 
 
 class Serving:
-    """Whether the server carries out a command."""
+    """Notices when the server carries out a command. Breakpoints that count only then are enabled only then, because
+    each call that does not count would stop the server, too.
+    """
 
     def __init__(self, begins: Any) -> None:
         self._begins = begins
         self._ends: dict[int, Any] = {}
-        self._serves = False
+        self._limited: list[Any] = []
+
+    def limit(self, point: Any) -> None:
+        """Enable a breakpoint only while the server carries out a command."""
+        point.enabled = False
+        self._limited.append(point)
+
+    def drop(self, point: Any) -> None:
+        """Disable a breakpoint from now on."""
+        point.enabled = False
+        if point in self._limited:
+            self._limited.remove(point)
 
     def look(self, hits: list[Any]) -> None:
         """Notice the beginning or the end of a command at these breakpoints."""
         if any(point in hits for point in self._ends.values()):
-            self._serves = False
+            self._enable(False)
         elif self._begins is not None and self._begins in hits:
-            self._serves = True
+            self._enable(True)
             # gdb misses the end of a function that its caller jumps to, but not the return to the caller's caller.
             caller = gdb.newest_frame().older()
             while caller is not None and caller.type() == gdb.TAILCALL_FRAME:
@@ -79,16 +96,30 @@ class Serving:
             if caller is not None and caller.pc() not in self._ends:
                 self._ends[caller.pc()] = gdb.Breakpoint(f"*{caller.pc()}", internal=True)
 
-    def __bool__(self) -> bool:
-        return self._serves
+    def end(self) -> None:
+        """Notice no more commands."""
+        for point in (self._begins, *self._ends.values()):
+            if point is not None:
+                point.delete()
+
+    def _enable(self, serves: bool) -> None:
+        for point in self._limited:
+            point.enabled = serves
 
 
-def _follow(
-    functions: dict[Any, tuple[str, bool]], serving: Serving, plan: dict[str, Any], hits: list[Any], out: TextIO
-) -> None:
-    calls = {name: 0 for name, _ in functions.values()}
+def _follow(functions: dict[Any, str], serving: Serving, plan: dict[str, Any], hits: list[Any], out: TextIO) -> None:
+    calls = dict.fromkeys(functions.values(), 0)
     active = {}
+    ends = time.monotonic() + plan["seconds"]
     while any(thread.is_valid() for thread in gdb.selected_inferior().threads()):
+        if time.monotonic() > ends:
+            Path(plan["cut"]).touch()
+            serving.end()
+            for point in [*functions, *active]:
+                if point.is_valid():
+                    point.delete()
+            gdb.execute("continue", to_string=True)
+            return
         hits.clear()
         gdb.execute("continue", to_string=True)
         serving.look(hits)
@@ -100,12 +131,10 @@ def _follow(
                 result = [["result", *_value(point.return_value)]] if point.return_value is not None else []
                 out.write(json.dumps([name, call, "return", [*result, *pointed()], defined]) + "\n")
                 continue
-            name, always = functions[point]
-            if not (always or serving):
-                continue
+            name = functions[point]
             call, calls[name] = calls[name], calls[name] + 1
             if calls[name] >= plan["most"]:
-                point.enabled = False
+                serving.drop(point)
             frame = gdb.newest_frame()
             values, pointed = _arguments(frame)
             out.write(json.dumps([name, call, "entry", values, _call_of(frame)]) + "\n")

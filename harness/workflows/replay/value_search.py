@@ -31,7 +31,6 @@ from harness.workflows.target_setup import blocks_plugin, emulated_target, oracl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.analysis.values.comparison import Moment
     from harness.core.finding import Suspect, ValueComparison
     from harness.core.model import SourceTree
     from harness.judge.reproducer import Reproducer
@@ -57,7 +56,8 @@ _FOREGROUND = {"BGSAVE": b"SAVE"}
 def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequence[Suspect]) -> ValueComparison | None:
     """The first difference between the functions' values; None if all comparable values are equal.
 
-    Raises UsageError for a finding whose commands are unknown, and InconclusiveError if nothing was recorded.
+    Raises UsageError for a finding whose commands are unknown, and InconclusiveError if nothing was recorded, or if the
+    values are equal and not all were recorded.
     """
     bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
     shortened = _shortened(bench, reproducer)
@@ -69,11 +69,13 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
     target, native = set_up_target(bench, emulated_target(bench.catalog, reproducer.target)), oracle_setup(bench)
     functions = _functions(bench, shortening.with_commands(shortened.reproducer, stream), suspects)
     with tempfile.TemporaryDirectory(prefix="plumbline-values-") as name:
-        recorded = []
+        recorded, is_cut = [], False
         for number, setup in enumerate((target, native, native)):
             bench.progress.say(f"{reproducer.finding}: values of {len(functions)} functions on {setup.target.name}")
             folder = Path(name) / f"{number}"
-            recorded.append(_recorded(setup, tree, reproducer, stream, last, functions, folder))
+            guest = _recorded(setup, tree, reproducer, stream, last, functions, folder)
+            recorded.append(read_moments(guest.values))
+            is_cut = is_cut or guest.cut.exists()
     for moments, where in zip(recorded, (reproducer.target, "the host"), strict=False):
         if not moments:
             raise InconclusiveError(
@@ -81,7 +83,14 @@ def first_difference(bench: Workbench, reproducer: Reproducer, suspects: Sequenc
                 where=reproducer.finding,
                 because=f"none of {len(functions)} functions were called on {where}",
             )
-    return compare(*recorded, name=reproducer.target)
+    found = compare(*recorded, name=reproducer.target)
+    if found is None and is_cut:
+        raise InconclusiveError(
+            "no value differs among those that were recorded",
+            where=reproducer.finding,
+            because="the recording reached its time limit before the commands ended",
+        )
+    return found
 
 
 def _shortened(bench: Workbench, reproducer: Reproducer) -> Shortened:
@@ -131,8 +140,8 @@ def _recorded(
     last: int,
     functions: Sequence[RecordedFunction],
     folder: Path,
-) -> list[Moment]:
-    """The functions' calls while a server executed the last commands, even if it died of them."""
+) -> RecordedGuest:
+    """A server whose functions' calls were recorded while it executed the last commands, even if it died of them."""
     folder.mkdir()
     native = setup.target.emulator.runs_here
     allocator = "libc" if native else reproducer.allocator
@@ -157,4 +166,4 @@ def _recorded(
         ask_all_into(replies, clients, stream[:before], control, deadline_seconds=seconds)
         ask(clients[0], from_text("ECHO begin"))
         ask_all_into(replies, clients, stream[before:], control, deadline_seconds=seconds)
-    return read_moments(guest.values)
+    return guest
