@@ -26,6 +26,7 @@ FUNCTIONS = [
     RecordedFunction("redisPopcount", "bitops.c"),
     RecordedFunction("createDumpPayload", "cluster.c"),
     RecordedFunction("crc64", ""),
+    RecordedFunction("lpAppendInteger", "listpack.c"),
     RecordedFunction("noSuchFunction", ""),
     RecordedFunction("lookupKeyRead", "", always=False),
     RecordedFunction("serverCron", "", always=False),
@@ -51,6 +52,7 @@ def recorded(target: str, folder: Path, options: tuple[str, ...] = (), *, is_cut
         client.command("SET", "k", "hello")
         assert client.command("BITCOUNT", "k") == 21
         client.command("DUMP", "k")
+        client.command("XADD", "stream", "1-1", "field", "7")
         # The server's timer runs ten times a second.
         time.sleep(0.5)
     assert guest.cut.exists() == is_cut
@@ -65,7 +67,11 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
         served = [one for one in moments if one.function == "lookupKeyRead" and one.kind == "entry"]
         assert len(served) == 1, "DUMP reads"
         assert all(one.function != "serverCron" for one in moments), "no command calls it"
-        moments[:] = [one for one in moments if one.function not in {"crc64", "lookupKeyRead"}]
+        appended = [one for one in moments if (one.function, one.kind) == ("lpAppendInteger", "return")]
+        assert appended, "XADD appends"
+        names = {value.name for one in appended for value in one.values}
+        assert names == {"result"}, "the integer `lval` is no length of `lp`, which has moved by now"
+        moments[:] = [one for one in moments if one.function in {"redisPopcount", "createDumpPayload"}]
         assert [(one.function, one.kind) for one in moments] == [
             ("redisPopcount", "entry"),
             ("redisPopcount", "return"),

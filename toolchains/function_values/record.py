@@ -12,6 +12,7 @@ data that it points to, if the debug information shows their length.
 from __future__ import annotations
 
 import json
+import re
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,10 @@ MOST_BYTES = 64
 SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR)
 NO_CONTENT = b"SDS_NOINIT".hex()
 """The argument of sdsnewlen() for a string without initial content, instead of bytes of its length."""
-LENGTHS = ("len", "size", "count", "nbytes", "n", "l")
+LENGTH = re.compile(r"(?:.*(?:len|size|count|nbytes)|n|l)", re.IGNORECASE)
+"""The name of an argument with the length of the data that the argument before it points to. Other names may end with
+`l` or `n`, too: `lval` is a value.
+"""
 
 
 def record(plan: dict[str, Any]) -> None:
@@ -174,7 +178,7 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
             found.append((symbol.name, value))
     lengths = {}
     for (name, _), (after, length) in pairwise(found):
-        if _is_scalar(length) and after.lower().endswith(LENGTHS):
+        if _is_scalar(length) and LENGTH.fullmatch(after):
             lengths[name] = min(int(length), MOST_BYTES)
 
     outputs = {name: _value(value, lengths.get(name)) for name, value in found if _is_output(value)}
