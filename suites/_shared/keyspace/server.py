@@ -140,12 +140,20 @@ def await_rewrite(guest: Guest) -> None:
 
 def _await_child(guest: Guest, connection: Client, progress: tuple[str, ...], status: str, what: str) -> None:
     """Wait until INFO reports that a child has ended successfully."""
+    ended = {f"{name}:0".encode() for name in progress}
+    fields = _await_persistence(guest, connection, ended.issubset, what)
+    assert f"{status}:ok".encode() in fields, f"{what} failed"
+
+
+def _await_persistence(
+    guest: Guest, connection: Client, reached: Callable[[list[bytes]], bool], what: str
+) -> list[bytes]:
+    """Wait until INFO's fields about persistence, as `NAME:VALUE`, fulfil a condition. Returns the fields."""
     deadline = time.monotonic() + 4 * guest.deadline_seconds
     while True:
         fields = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
-        if all(f"{name}:0".encode() in fields for name in progress):
-            assert f"{status}:ok".encode() in fields, f"{what} failed"
-            return
+        if reached(fields):
+            return fields
         assert time.monotonic() < deadline, f"{WAITED} {what}"
         time.sleep(_POLL_SECONDS)
 
@@ -172,14 +180,12 @@ def _await_empty_buffer(guest: Guest, connection: Client) -> None:
     With `appendfsync everysec`, a server postpones writing for up to two seconds while another thread synchronises the
     file (src/aof.c, flushAppendOnlyFile), and answers nevertheless.
     """
-    deadline = time.monotonic() + 4 * guest.deadline_seconds
-    while True:
-        fields = bytes(connection.command("INFO", "persistence")).split()  # type: ignore[arg-type]
+
+    def is_empty(fields: list[bytes]) -> bool:
         # Without an append-only file there is no such field.
-        if all(field == b"aof_buffer_length:0" for field in fields if field.startswith(b"aof_buffer_length:")):
-            return
-        assert time.monotonic() < deadline, f"{WAITED} the append-only file to be written"
-        time.sleep(_POLL_SECONDS)
+        return all(field == b"aof_buffer_length:0" for field in fields if field.startswith(b"aof_buffer_length:"))
+
+    _await_persistence(guest, connection, is_empty, "the append-only file to be written")
 
 
 def _list(reply: Any) -> list[Any]:
