@@ -199,9 +199,10 @@ class Evidence:
         found = []
         event = self._event_of(guest)
         detector = self._run.machines[where.target].emulator.detector
-        if detector and (lost := capped_log.left_out_bytes(guest_log(guest))):
+        log = guest_log(guest) if detector else b""
+        if lost := capped_log.left_out_bytes(log):
             self._doubt(f"{guest.name}: its log lacks {lost} bytes, which may have reports of its detector")
-        for report in _reports(guest / "log", detector):
+        for report in _reports(log, detector):
             # No detector delays its reports, so the offset identifies the test during which the error happened.
             test = alone or next(
                 (t for t in self._tests if t.guest == guest.name and t.log_from <= report.offset < t.log_to),
@@ -217,8 +218,7 @@ class Evidence:
         found = []
         for event in self._guests:
             if event.end != "stopped" and event.name not in self._dead | self._not_the_servers | self._deliberate:
-                folder = self._folder_of(event)
-                sighting = self._from_end(self._where(event), folder, event, self._owner(event, folder))
+                sighting = self._from_end(event)
                 if is_deliberate(event, sighting):
                     self._deliberate.add(event.name)
                 else:
@@ -230,8 +230,7 @@ class Evidence:
         found = []
         for event in self._guests:
             if event.name in self._reported_more:
-                folder = self._folder_of(event)
-                sighting = self._from_end(self._where(event), folder, event, self._owner(event, folder))
+                sighting = self._from_end(event)
                 if sighting.kind == "assertion" and not is_deliberate(event, sighting):
                     found.append(sighting)
         return found
@@ -239,23 +238,23 @@ class Evidence:
     def _folder_of(self, event: GuestEvent) -> Path:
         return (self._cell / run_folder.PEERS / event.target if event.target else self._cell) / event.name
 
-    def _where(self, event: GuestEvent) -> CellRecord:
-        """The record of a guest's target."""
-        return msgspec.structs.replace(self._record, target=event.target or self._record.target)
-
-    def _owner(self, event: GuestEvent, folder: Path) -> TestEvent | None:
-        """The test during which a guest ended."""
-        here = [test for test in self._tests if test.name == event.test]
-        same = (test for test in here if test.guest == event.name)
-        return self._alone(folder) or next(same, next(iter(here), None))
-
-    def _from_end(self, where: CellRecord, folder: Path, event: GuestEvent, owner: TestEvent | None) -> Sighting:
+    def _from_end(self, event: GuestEvent) -> Sighting:
+        """The sighting of a guest that ended badly, or that reported more than its end."""
+        folder = self._folder_of(event)
+        where = msgspec.structs.replace(self._record, target=event.target or self._record.target)
+        owner = self._owner(event, folder)
         end = stored_run.read_fault_log(folder / fault_log.NAME).ends.get(event.pid)
         if _is_program(folder, event) and end is not None:
             return from_program_end(where, folder, end.signal, owner)
         sighting = from_end(self._run, where, folder, event, owner)
         between = owner is None and not event.stopping and event.end != "start-failed"
         return msgspec.structs.replace(sighting, after_tests=between and self._was_used(event.name))
+
+    def _owner(self, event: GuestEvent, folder: Path) -> TestEvent | None:
+        """The test during which a guest ended."""
+        here = [test for test in self._tests if test.name == event.test]
+        same = (test for test in here if test.guest == event.name)
+        return self._alone(folder) or next(same, next(iter(here), None))
 
     def _from_failures(self) -> list[Sighting]:
         found = []
@@ -332,12 +331,9 @@ def _is_program(guest: Path, event: GuestEvent) -> bool:
     return not event.upstream and (guest / program_launch.LAUNCH).is_file()
 
 
-def _reports(log: Path, kind: str) -> list[Report]:
-    if not kind or not log.is_file():
-        return []
-    text = log.read_bytes()
+def _reports(log: bytes, kind: str) -> list[Report]:
     # Events contain offsets into the uncapped log.
     return [
-        msgspec.structs.replace(report, offset=capped_log.as_written(text, report.offset))
-        for report in reports(text, kind)
+        msgspec.structs.replace(report, offset=capped_log.as_written(log, report.offset))
+        for report in reports(log, kind)
     ]
