@@ -10,7 +10,7 @@ from harness.record import cell_events, event_log, fault_log, program_launch
 from harness.run.servers.endings import describe_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from harness.record.program_launch import CommandRecord, ProcessNote, ProgramLaunch
@@ -77,7 +77,10 @@ def failed_programs(cell: Path) -> list[str]:
     """The command lines of programs that ended with another status than 0, or by a signal. None are known to have
     failed if the end of any program may be unknown.
     """
-    programs = list(_emulated_programs(cell))
+    return _failed(list(_emulated_programs(cell)))
+
+
+def _failed(programs: Sequence[_EmulatedProgram]) -> list[str]:
     failed = [one.launch.text for one in programs if one.launch is not None and one.failed]
     return [] if any(one.is_unwatched for one in programs) else failed
 
@@ -103,7 +106,7 @@ def write_events(
         count=len(programs),
         before=len(programs) - len(of_tests),
         skipped=sum(program_launch.is_skipped_test(one.guest) for one in of_tests),
-        failed=failed_programs(cell),
+        failed=_failed(programs),
     )
     if began_ms is None and not end.code:
         # A command that failed may not have got to its tests.
