@@ -268,6 +268,8 @@ class UpstreamEvidence:
 def kept_of(log: bytes, detector: str) -> bytes:
     """The part of a server's log that the run keeps: its end, and all of it if a report begins before that end."""
     end = log[-LOG_BYTES:]
+    if len(end) == len(log):
+        return log
     reported = len(reports(end, detector)) != len(reports(log, detector))
     return log if reported or fault_log.emulator_trouble(log[:-LOG_BYTES]) else end
 
