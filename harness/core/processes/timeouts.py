@@ -15,9 +15,9 @@ A campaign multiplies the deadlines of its jobs, the start of its scheduler on t
 A server that hangs is still found, but later. The factor is never below 1, so a run finds nothing that only impatience
 would show.
 
-Not multiplied: the time limits that the user gives, the waits for a network, the watch
-of an emulated network (harness.run.vm.network_watch), and commands of the system that have a hundred times as long as
-they need (dpkg-query, addr2line, objdump).
+Not multiplied: the time limits that the user gives, the waits for a network, the watch of an emulated network
+(harness.run.vm.network_watch), and commands of the system that have a hundred times as long as they need (dpkg-query,
+addr2line, objdump).
 """
 
 from __future__ import annotations
