@@ -107,9 +107,8 @@ def commands_on(
     """Carry out `plumb` commands that print a document, each a separate job. Returns how each ended, by its name.
 
     `folder`: the campaign's, new or begun before. `timeout_multiplier`: how many times longer than usual a command may
-    take. `tree`: what `packed_tree` returns for the server that is a path; the
-    commands have the word `SERVER` of harness.workflows.campaign.job for it. Raises what
-    `harness.workflows.campaign.drive.Drive.run` raises.
+    take. `tree`: what `packed_tree` returns for the server that is a path; the commands have the word `SERVER` of
+    harness.workflows.campaign.job for it. Raises what `harness.workflows.campaign.drive.Drive.run` raises.
     """
     require_engine()
     cluster = read_cluster(on, insecure=insecure)
