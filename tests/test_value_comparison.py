@@ -10,7 +10,8 @@ import msgspec
 from rich.console import Console
 
 from harness.analysis.suspects import SuspectList
-from harness.analysis.values.comparison import Moment, NamedValue, compare, read_moments
+from harness.analysis.values.comparison import Usual, compare, usual_differences
+from harness.analysis.values.moments import Moment, NamedValue, read_moments
 from harness.core.finding import Finding, Frame, Suspect, ValueComparison
 from harness.report import issue, terminal
 from harness.report.finding import comparison_lines
@@ -28,7 +29,7 @@ def number(name: str, value: int, size: int = 4) -> NamedValue:
 
 
 def text(name: str, value: bytes) -> NamedValue:
-    return NamedValue(name, "bytes", value.hex(), 0)
+    return NamedValue(name, "bytes", value.hex(), len(value))
 
 
 def call(
@@ -145,17 +146,136 @@ def test_addresses_are_not_compared() -> None:
     assert compare(told("null"), told("somewhere"), told("somewhere"), name="armv5") is None
 
 
-def test_a_function_with_calls_that_one_machine_made_inline_is_compared_last() -> None:
-    def told(first: int, *, twice: bool) -> list[Moment]:
-        often = [
-            *call("small", [number("v", first)], []),
-            *(call("small", [number("v", 4)], [], call=1) if twice else []),
-        ]
-        return [*often, *served(first)]
+def test_a_call_is_compared_with_the_same_call_in_the_tree_of_calls() -> None:
+    def made(value: int, *, timed: bool) -> list[Moment]:
+        # The timer's call makes the command's call the second one.
+        before = call("cron", [], [], *call("small", [number("v", 4)], [])) if timed else []
+        inside = call("small", [number("v", value)], [], call=1 if timed else 0)
+        return [*before, *call("dump", [], [], *inside)]
 
-    found = compare(told(7, twice=True), told(8, twice=False), told(8, twice=False), name="armv5")
+    assert compare(made(7, timed=True), made(7, timed=False), made(7, timed=False), name="armv5") is None
+    found = compare(made(7, timed=True), made(8, timed=False), made(8, timed=False), name="armv5")
     assert found is not None
-    assert found.within == "swap"
+    assert (found.first_different, found.within) == ("call 2 enters small", "dump")
+
+
+def test_a_function_that_one_compiler_made_inline_does_not_hide_what_it_calls() -> None:
+    def made(value: int, *, inline: bool) -> list[Moment]:
+        inside = call("swap", [number("v", value)], [])
+        return call("dump", [], [], *(inside if inline else call("wrapper", [number("n", 1)], [], *inside)))
+
+    assert compare(made(7, inline=True), made(7, inline=False), made(7, inline=False), name="armv5") is None
+    found = compare(made(7, inline=True), made(8, inline=False), made(8, inline=False), name="armv5")
+    assert found is not None
+    assert (found.first_different, found.within) == ("call 1 enters swap", "dump")
+
+
+def test_the_caller_of_a_function_with_variable_arguments_is_named() -> None:
+    variable = NamedValue("...", "variable", 0, 0)
+
+    def printed(result: int) -> list[Moment]:
+        inner = call("vprintf", [variable], [number("result", 1)], *call("append", [number("len", result)], []))
+        return call("report", [], [], *call("printf", [variable], [number("result", result)], *inner))
+
+    def within(one: list[Moment], other: list[Moment]) -> str:
+        found = compare(one, other, other, name="armv5")
+        assert found is not None
+        return found.within
+
+    assert within(printed(7), printed(8)) == "report"
+    left = [msgspec.structs.replace(one, values=[]) if one.function == "append" else one for one in printed(7)]
+    assert within(left, printed(8)) == "report"
+    assert (
+        within(call("printf", [variable], [number("result", 7)]), call("printf", [variable], [number("result", 8)]))
+        == ""
+    )
+
+
+def test_what_two_runs_of_the_target_do_not_agree_on_is_not_compared() -> None:
+    assert compare(served(7), served(8), served(8), name="armv5", repeated=served(9)) is None
+    assert compare(served(7), served(8), served(8), name="armv5", repeated=served(7)) is not None
+
+
+def test_many_bytes_are_shown_and_compared_by_their_ends_and_their_number() -> None:
+    def given(content: bytes, size: int) -> list[Moment]:
+        return call("put", [NamedValue("s", "bytes", content.hex(), size)], [])
+
+    here, there = given(b"abcdWXYZ", 100), given(b"abcdWXYZ", 101)
+    assert compare(here, here, here, name="armv5") is None
+    found = compare(here, there, there, name="armv5")
+    assert found is not None
+    assert found.differences == ["s -> 'abcd' ... 'WXYZ' (100 bytes) on armv5, 'abcd' ... 'WXYZ' (101 bytes) natively"]
+
+
+def test_a_recording_without_a_function_of_the_other_machine_is_compared_without_it() -> None:
+    assert compare([], served(8), served(8), name="armv5") is None
+    lost_entry = served(7)[1:]
+    assert compare(lost_entry, served(7), served(7), name="armv5") is None, "a return without an entry"
+
+
+def replied(size: int, *, narrowed: int = 2**40 + 7) -> list[Moment]:
+    return [
+        *call("bufferSize", [], [number("result", size)]),
+        *call("swap", [number("v", narrowed, 8)], [number("result", 1)]),
+    ]
+
+
+def test_a_value_that_usually_differs_counts_only_if_no_other_does() -> None:
+    usual = usual_differences(replied(48), replied(24))
+    assert usual == {Usual("bufferSize", "return", "result")}
+    found = compare(replied(48, narrowed=8), replied(24), replied(24), name="armv5", usual=usual)
+    assert found is not None
+    assert (found.first_different, found.last_equal, found.usual) == ("call 1 enters swap", "", False)
+    alone = compare(replied(48), replied(24), replied(24), name="armv5", usual=usual)
+    assert alone is not None
+    assert (alone.first_different, alone.usual) == ("call 1 leaves bufferSize", True)
+    assert compare(replied(48), replied(24), replied(24), name="armv5") == msgspec.structs.replace(alone, usual=False)
+
+
+def test_a_wrong_conversion_counts_though_other_commands_execute_it() -> None:
+    def converted(value: NamedValue) -> list[Moment]:
+        return [*call("bufferSize", [], [number("result", len(str(value)))]), *call("swap", [value], [])]
+
+    pairs = [
+        (number("v", 0x0102), number("v", 0x02010000), True),
+        (number("v", 0x0102, 2), number("v", 0x0201, 2), True),
+        (number("v", 7), number("v", 2**40 + 7, 8), True),
+        (number("v", -1), number("v", 2**32 - 1, 8), True),
+        (number("v", 24), number("v", 48, 8), False),
+        (text("v", b"\0\x01"), text("v", b"\x01\0"), True),
+        (text("v", b"32"), text("v", b"64"), False),
+        (NamedValue("v", "number", "0.5", 8), NamedValue("v", "number", "1.5", 8), False),
+    ]
+    for here, there, counts in pairs:
+        usual = usual_differences(converted(here), converted(there)) | {Usual("bufferSize", "return", "result")}
+        found = compare(converted(here), converted(there), converted(there), name="sparc64", usual=usual)
+        assert found is not None
+        assert (not found.usual) == counts, f"{here} and {there}"
+        assert not counts or found.first_different == "call 1 enters swap"
+
+
+def test_what_cannot_be_compared_does_not_usually_differ() -> None:
+    def given(value: NamedValue) -> list[Moment]:
+        return call("put", [value], [])
+
+    assert usual_differences(given(number("n", 1)), []) == set()
+    assert usual_differences(given(number("n", 1)), given(number("m", 2))) == set()
+    assert (
+        usual_differences(given(NamedValue("p", "pointer", "a", 0)), given(NamedValue("p", "pointer", "b", 0))) == set()
+    )
+
+
+def test_a_usual_difference_does_not_change_the_ranking() -> None:
+    suspects = [Suspect(function=name, file="src/a.c", line=1, score=0.5, why="ran") for name in ("dump", "swap")]
+    ranking = SuspectList(suspects=suspects, failing=1, passing=2)
+    usual = msgspec.structs.replace(PARTED, usual=True)
+    assert [one.function for one in ranking.compared(PARTED).suspects] == ["swap", "dump"]
+    shown = ranking.compared(usual)
+    assert (shown.suspects, shown.comparison) == (suspects, usual)
+    assert ranking.compared(PARTED).compared(usual).suspects[0].why == "ran", "an earlier comparison no longer counts"
+    assert comparison_lines(usual)[3:] == [
+        "unlikely: these values also differ for similar commands with right replies, and no other value does"
+    ]
 
 
 def test_what_was_recorded_is_read_up_to_a_line_that_was_cut_off(tmp_path: Path) -> None:

@@ -177,8 +177,10 @@ class SuspectList(Record, frozen=True):
     """
 
     def compared(self, comparison: ValueComparison) -> SuspectList:
-        """The list with a comparison of values: the function in which they diverge comes first."""
-        within = comparison.within
+        """The list with a comparison of values: the function in which they diverge comes first, unless they usually
+        do.
+        """
+        within = "" if comparison.usual else comparison.within
         plain = [
             msgspec.structs.replace(one, why=one.why.removesuffix(_PARTED))
             for one in self.suspects

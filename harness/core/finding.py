@@ -181,8 +181,8 @@ class Suspect(Record, frozen=True):
 
 
 class ValueComparison(Record, frozen=True):
-    """The point at which values diverge, in functions that a target and the native build executed for the same
-    commands.
+    """The point at which values diverge, in functions that a target and the native build, or another target, executed
+    for the same commands.
     """
 
     last_equal: str
@@ -190,7 +190,9 @@ class ValueComparison(Record, frozen=True):
     first_different: str
     """The first moment at which a value differs: the entry of a function, or the return from it."""
     differences: list[str]
-    """The values there, `NAME = VALUE on TARGET, VALUE natively`."""
+    """The values there, `NAME = VALUE on TARGET, VALUE natively`. If the native build has the same values, but a target
+    of the run whose test passed has not, `VALUE on TARGET` stands for `VALUE natively`.
+    """
     within: str
     """The function whose activation produced the difference: its arguments were equal. Empty if it is none of the
     functions examined.
@@ -200,6 +202,10 @@ class ValueComparison(Record, frozen=True):
     place: Frame | None = None
     """For the entry of a function, the call; for a return, the function's definition. None without debug
     information.
+    """
+    usual: bool = False
+    """Whether these values also differ for other commands, whose replies agree, as sizes of structures do. No other
+    value differs. Such a difference is unlikely to be the fault, and does not change the ranking.
     """
 
 

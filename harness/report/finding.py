@@ -82,6 +82,9 @@ def suspect_lines(suspects: Sequence[Suspect]) -> list[str]:
     ]
 
 
+USUALLY_DIFFERS = "these values also differ for similar commands with right replies, and no other value does"
+
+
 def comparison_rows(comparison: ValueComparison | None) -> list[tuple[str, str]]:
     """Where the values of two machines diverge, as labels and texts; nothing without a comparison."""
     if comparison is None:
@@ -95,6 +98,7 @@ def comparison_rows(comparison: ValueComparison | None) -> list[tuple[str, str]]
         ("last equal", comparison.last_equal or "nothing"),
         ("first different", f"{comparison.first_different}: {'; '.join(comparison.differences)}"),
         *([("place", where)] if where else []),
+        *([("unlikely", USUALLY_DIFFERS)] if comparison.usual else []),
     ]
 
 

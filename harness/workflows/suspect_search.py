@@ -94,7 +94,12 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
     target = reproducer.target if reproducer.target in finding.targets else finding.targets[0]
     witness = next(one for one in finding.witnesses if one.target == target)
     ranking = suspects.stored(folder, finding.id) or SuspectList(suspects=[], failing=0, passing=0)
-    found = first_difference(bench, with_commands_of_test(folder, witness, reproducer), ranking.suspects)
+    found = first_difference(
+        bench,
+        with_commands_of_test(folder, witness, reproducer),
+        ranking.suspects,
+        right=_right_targets(folder, stored_run.read(folder).record, finding, witness),
+    )
     if found is None:
         raise InconclusiveError(
             "no value differs",
@@ -105,6 +110,32 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
     ranking = ranking.compared(found)
     suspects.store(folder, finding.id, ranking)
     return ranking
+
+
+def _right_targets(folder: Path, run: RunRecord, finding: Finding, witness: Witness) -> list[str]:
+    """The target of the user tier on which the finding's test passed in this run, with the other byte order; empty
+    without one. Its values are right if a bug depends on the byte order, even if the native build has the bug.
+
+    Of several targets it is the one whose width is nearest.
+    """
+    machine = run.machines[witness.target]
+    others = [
+        other
+        for name, other in run.machines.items()
+        if name not in finding.targets and other.emulator.is_qemu_user and other.endianness != machine.endianness
+        if _passed(folder / name / witness.suite, witness.test)
+    ]
+    return [each.name for each in sorted(others, key=lambda one: abs(one.width_bits - machine.width_bits))[:1]]
+
+
+def _passed(cell: Path, test: str) -> bool:
+    """Whether a test of a cell passed, in all its parametrised cases."""
+    events = [
+        event
+        for event in event_log.read_events(cell / event_log.NAME)
+        if isinstance(event, TestEvent) and _is_named(event.name, {test})
+    ]
+    return bool(events) and all(event.outcome == "passed" for event in events)
 
 
 def _refuse(finding: Finding, run: RunRecord) -> None:

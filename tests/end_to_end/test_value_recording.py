@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.analysis.values.comparison import Moment, compare, read_moments
+from harness.analysis.values.comparison import compare
+from harness.analysis.values.moments import Moment, read_moments
 from harness.core.errors import InconclusiveError
 from harness.core.target_model import ORACLE
 from harness.protocol.resp import Client
@@ -28,6 +29,11 @@ FUNCTIONS = [
     RecordedFunction("crc64", ""),
     RecordedFunction("lpAppendInteger", "listpack.c"),
     RecordedFunction("noSuchFunction", ""),
+    RecordedFunction("dumpCommand", "cluster.c"),
+    RecordedFunction("siphash", "siphash.c"),
+    RecordedFunction("sdscatfmt", "sds.c"),
+    RecordedFunction("sdsfree", "sds.c"),
+    RecordedFunction("sdsempty", "sds.c"),
     RecordedFunction("lookupKeyRead", "", always=False),
     RecordedFunction("serverCron", "", always=False),
 ]
@@ -63,6 +69,7 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
     native, again, target = (
         recorded(name, tmp_path / f"{number}") for number, name in enumerate((ORACLE, ORACLE, "sparc64"))
     )
+    whole_native, whole_again, whole_target = list(native), list(again), list(target)
     for moments in (native, target):
         served = [one for one in moments if one.function == "lookupKeyRead" and one.kind == "entry"]
         assert len(served) == 1, "DUMP reads"
@@ -71,6 +78,14 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
         assert appended, "XADD appends"
         names = {value.name for one in appended for value in one.values}
         assert names == {"result"}, "the integer `lval` is no length of `lp`, which has moved by now"
+        values = {(one.function, one.kind): {value.name: value for value in one.values} for one in reversed(moments)}
+        assert ("dumpCommand", "return") in values, "it calls functions that call others"
+        assert values["siphash", "return"]["result"].kind == "number"
+        variable = values["sdscatfmt", "entry"]["..."]
+        assert variable.kind == "variable"
+        assert str(values["sdscatfmt", "entry"]["fmt"]) == "fmt -> '%U-%U'", "a text without a length"
+        assert str(values["sdsempty", "return"]["result"]) == "result -> ''", "the type's name says that it is a string"
+        assert values["sdsfree", "return"] == {}, "what it freed is not read"
         moments[:] = [one for one in moments if one.function in {"redisPopcount", "createDumpPayload"}]
         assert [(one.function, one.kind) for one in moments] == [
             ("redisPopcount", "entry"),
@@ -88,6 +103,13 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
         assert all(one.place and one.place[2] > 0 for one in moments), "in a line"
         assert "o -> 'hello'" in [str(one) for one in moments[2].values], "what the object contains"
     assert compare(target, native, again, name="sparc64") is None
+    hashes = [
+        [value.value for one in moments if (one.function, one.kind) == ("siphash", "return") for value in one.values]
+        for moments in (whole_native, whole_again, whole_target)
+    ]
+    assert hashes[0] == hashes[1], "the seed is always the same"
+    # siphash() stores the result as little-endian bytes and returns them as a number.
+    assert hashes[0] == [int.from_bytes(int(one).to_bytes(8, "little"), "big") for one in hashes[2]]
 
 
 def test_a_server_that_does_not_start_under_gdb_is_told_with_both_logs(tmp_path: Path) -> None:

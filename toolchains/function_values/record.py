@@ -11,6 +11,7 @@ data that it points to, if the debug information shows their length.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -24,13 +25,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_BYTES = 64
+"""How many bytes of data are recorded."""
 SCALARS = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR)
+SEEDED = ("dictSetHashFunctionSeed", "hashtableSetHashFunctionSeed")
+"""Functions whose argument points to the random seed of a hash function, in redis and in valkey."""
+SEED_BYTES = 16
+PRINTABLE = re.compile(rb"[ -~]*")
+"""The part of a text without a length that is compared."""
 NO_CONTENT = b"SDS_NOINIT".hex()
 """The argument of sdsnewlen() for a string without initial content, instead of bytes of its length."""
 LENGTH = re.compile(r"(?:.*(?:len|size|count|nbytes)|n|l)", re.IGNORECASE)
 """The name of an argument with the length of the data that the argument before it points to. Other names may end with
 `l` or `n`, too: `lval` is a value.
 """
+
+
+class Seed(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
+    """Replaces the random seed of a hash function by zeros. Otherwise the order of a hash table differs between
+    runs.
+    """
+
+    def __init__(self, function: str) -> None:
+        super().__init__(f"*{function}", internal=True)
+
+    def stop(self) -> bool:
+        """Overwrite the seed, and let the server run on."""
+        frame = gdb.newest_frame()
+        for symbol in frame.block():
+            if symbol.is_argument and _code(value := symbol.value(frame)) == gdb.TYPE_CODE_PTR:
+                gdb.selected_inferior().write_memory(int(value), bytes(SEED_BYTES))
+        return False
 
 
 def record(plan: dict[str, Any]) -> None:
@@ -40,6 +64,9 @@ def record(plan: dict[str, Any]) -> None:
     gdb.execute("set print thread-events off")
     # Otherwise gdb would remove and insert hundreds of breakpoints at each stop.
     gdb.execute("set breakpoint always-inserted on")
+    for name in SEEDED:
+        with contextlib.suppress(gdb.error):
+            Seed(name)
     trigger = gdb.Breakpoint("*" + plan["trigger"], internal=True)
     gdb.execute(plan["start"], to_string=True)
     trigger.delete()
@@ -130,9 +157,13 @@ def _follow(functions: dict[Any, str], serving: Serving, plan: dict[str, Any], h
         # A return comes before an entry at the same address.
         for point in [each for each in hits if each in active] + [each for each in hits if each in functions]:
             if point in active:
-                name, call, pointed, defined = active.pop(point)
-                # gdb returns no value for a function without a result.
-                result = [["result", *_value(point.return_value)]] if point.return_value is not None else []
+                if not point.is_reached():
+                    continue
+                name, call, pointed, defined, declared = active.pop(point)
+                # gdb returns no value for a function without a result, and no name of its type: `sds` is `char *`.
+                made = point.return_value
+                result = [["result", *_value(made.cast(declared))]] if made is not None else []
+                point.forget()
                 out.write(json.dumps([name, call, "return", [*result, *pointed()], defined]) + "\n")
                 continue
             name = functions[point]
@@ -144,7 +175,7 @@ def _follow(functions: dict[Any, str], serving: Serving, plan: dict[str, Any], h
             out.write(json.dumps([name, call, "entry", values, _call_of(frame)]) + "\n")
             defined = _definition_of(frame)
             try:
-                active[gdb.FinishBreakpoint(frame, internal=True)] = name, call, pointed, defined
+                active[_return_of(frame)] = name, call, pointed, defined, _result_type(frame)
             except (ValueError, gdb.error):
                 continue
 
@@ -165,8 +196,69 @@ def _definition_of(frame: Any) -> tuple[str, str, int] | None:
     return (function.name, function.symtab.fullname(), function.line) if function is not None else None
 
 
+class Return(gdb.FinishBreakpoint):  # type: ignore[misc, unused-ignore]
+    """The return from a function."""
+
+    def is_reached(self) -> bool:
+        """Whether the activation returns: gdb has checked the frame."""
+        return True
+
+    def forget(self) -> None:
+        """Do nothing: gdb deletes the breakpoint."""
+
+
+class WindowReturn(gdb.Breakpoint):  # type: ignore[misc, unused-ignore]
+    """The return from a function on SPARC.
+
+    gdb drops a FinishBreakpoint when it no longer finds the frame of the caller. That needs the registers of all
+    callers, which QEMU keeps in register windows and not on the stack.
+    """
+
+    def __init__(self, frame: Any) -> None:
+        super().__init__(f"*{frame.older().pc()}", internal=True)
+        self._stack = _register("sp")
+        self._declared = _result_type(frame)
+
+    def is_reached(self) -> bool:
+        """Whether this activation returns, and not another one of the same function: the caller's stack is the same."""
+        return bool(_register("sp") == self._stack)
+
+    @property
+    def return_value(self) -> Any:
+        """The function's result; None for a structure, a number with a fraction, or no result."""
+        kind = self._declared.strip_typedefs() if self._declared is not None else None
+        if (
+            kind is None
+            or kind.code not in (*SCALARS, gdb.TYPE_CODE_PTR)
+            or kind.sizeof > gdb.lookup_type("long").sizeof
+        ):
+            return None
+        return gdb.parse_and_eval("$o0").cast(self._declared)
+
+    def forget(self) -> None:
+        """Delete the breakpoint."""
+        self.delete()
+
+
+def _return_of(frame: Any) -> Any:
+    """A breakpoint at the return from a frame."""
+    return WindowReturn(frame) if frame.architecture().name().startswith("sparc") else Return(frame, internal=True)
+
+
+def _register(name: str) -> int:
+    return int(gdb.parse_and_eval(f"${name}"))
+
+
+def _result_type(frame: Any) -> Any:
+    """The declared type of a function's result; None without debug information."""
+    function = frame.function()
+    return function.type.target() if function is not None else None
+
+
 def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
-    """The values of the arguments, and a function that reads the data that they point to again."""
+    """The values of the arguments, and a function that reads the data again that they point to and that may have
+    changed.
+    """
     found = []
     for symbol in frame.block():
         if symbol.is_argument:
@@ -179,15 +271,16 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
     lengths = {}
     for (name, _), (after, length) in pairwise(found):
         if _is_scalar(length) and LENGTH.fullmatch(after):
-            lengths[name] = min(int(length), MOST_BYTES)
+            lengths[name] = int(length)
 
     outputs = {name: _value(value, lengths.get(name)) for name, value in found if _is_output(value)}
 
     def pointed() -> list[Any]:
+        # Strings and objects are not read again: the function may have freed them.
         values = [
-            (name, _written(outputs.get(name), _value(value, lengths.get(name))))
+            (name, _written(outputs[name], _value(value, lengths.get(name))))
             for name, value in found
-            if _code(value) == gdb.TYPE_CODE_PTR
+            if name in outputs
         ]
         return [[name, *value] for name, value in values if value[0] != "pointer"]
 
@@ -195,24 +288,31 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
     given = [
         ("pointer", "somewhere", 0) if _is_output(value) else _value(value, lengths.get(name)) for name, value in found
     ]
-    return [[name, *value] for (name, _), value in zip(found, given, strict=True)], pointed
+    values = [[name, *value] for (name, _), value in zip(found, given, strict=True)]
+    return values + ([["...", "variable", 0, 0]] if _is_variadic(frame) else []), pointed
 
 
-def _written(before: tuple[str, int | str, int] | None, now: tuple[str, int | str, int]) -> tuple[str, int | str, int]:
+def _is_variadic(frame: Any) -> bool:
+    """Whether the function takes any number of arguments, of any type, which have no names."""
+    written = str(frame.function().type) if frame.function() is not None else ""
+    return "..." in written or "va_list" in written
+
+
+def _written(before: tuple[str, int | str, int], now: tuple[str, int | str, int]) -> tuple[str, int | str, int]:
     """The data that a function wrote. Data that it left unchanged are left out, because they may have any value.
 
     Bytes that are all unchanged count as an input of the function.
     """
-    kind, content, _ = now
-    if before is None or before[0] != kind:
+    kind, content, size = now
+    if before[0] != kind:
         return now
     if before == now:
         return ("pointer", "somewhere", 0) if kind == "number" else now
-    if kind != "bytes":
+    if kind != "bytes" or size > MOST_BYTES:
         return now
     pairs = list(zip(bytes.fromhex(str(before[1])), bytes.fromhex(str(content)), strict=True))
     last = max(number for number, (old, new) in enumerate(pairs) if old != new)
-    return kind, str(content)[: 2 * (last + 1)], 0
+    return kind, str(content)[: 2 * (last + 1)], last + 1
 
 
 def _is_output(value: Any) -> bool:
@@ -220,8 +320,13 @@ def _is_output(value: Any) -> bool:
     if _code(value) != gdb.TYPE_CODE_PTR or value.type.name == "sds":
         return False
     target = value.type.strip_typedefs().target()
-    is_const = str(target.unqualified()) != str(target)
-    return not is_const and target.strip_typedefs().code in (*SCALARS, gdb.TYPE_CODE_VOID)
+    return not _is_constant(value) and target.strip_typedefs().code in (*SCALARS, gdb.TYPE_CODE_VOID)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a pointer's data are `const`."""
+    target = value.type.strip_typedefs().target()
+    return str(target.unqualified()) != str(target)
 
 
 def _code(value: Any) -> int:
@@ -233,7 +338,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _value(value: Any, length: int | None = None) -> tuple[str, int | str, int]:
-    """Kind, value, and size in bytes. Numbers do not depend on the machine's byte order."""
+    """Kind, value, and size in bytes, of data their number. Numbers do not depend on the machine's byte order."""
     try:
         if value is None:
             return "none", 0, 0
@@ -253,16 +358,24 @@ def _pointed(value: Any, length: int | None) -> tuple[str, int | str, int]:
         return "pointer", "null", 0
     target = value.type.strip_typedefs().target().strip_typedefs()
     if value.type.name == "sds":
-        return "bytes", _memory(value, _sds_length(value)), 0
+        return _memory(value, _sds_length(value))
     if target.code == gdb.TYPE_CODE_STRUCT and target.tag == "redisObject" and int(value["encoding"]) in (0, 8):
         text = value["ptr"].cast(gdb.lookup_type("char").pointer())
-        return "bytes", _memory(text, _sds_length(text)), 0
-    if length is not None and (target.code == gdb.TYPE_CODE_VOID or (target.code in SCALARS and target.sizeof == 1)):
-        content = _memory(value, length)
-        # The pointer stands for "no content": any data of the program may follow it.
-        return ("pointer", "somewhere", 0) if content.startswith(NO_CONTENT) else ("bytes", content, 0)
+        return _memory(text, _sds_length(text))
     if target.code in SCALARS and target.sizeof > 1:
         return "number", int(value.cast(target.pointer()).dereference()), target.sizeof
+    return _bytes_at(value, target, length)
+
+
+def _bytes_at(value: Any, target: Any, length: int | None) -> tuple[str, int | str, int]:
+    """The bytes at an address, if they have a length or are a text."""
+    if length is not None and (target.code == gdb.TYPE_CODE_VOID or target.code in SCALARS):
+        found = _memory(value, length)
+        # The pointer stands for "no content": any data of the program may follow it.
+        return ("pointer", "somewhere", 0) if found[1].startswith(NO_CONTENT) else found
+    if str(target.unqualified()) == "char" and _is_constant(value):
+        text = PRINTABLE.match(bytes(gdb.selected_inferior().read_memory(int(value), MOST_BYTES)))
+        return "bytes", text[0].hex(), len(text[0])
     return "pointer", "somewhere", 0
 
 
@@ -277,5 +390,13 @@ def _sds_length(value: Any) -> int:
     return int((octets - 1 - 2 * size).cast(number.pointer()).dereference())
 
 
-def _memory(value: Any, length: int) -> str:
-    return bytes(gdb.selected_inferior().read_memory(int(value), min(length, MOST_BYTES))).hex() if length > 0 else ""
+def _memory(value: Any, length: int) -> tuple[str, str, int]:
+    """Bytes, as hexadecimal digits, and their number. Of many bytes, the first and the last ones."""
+    if length <= 0:
+        return "bytes", "", 0
+    read = gdb.selected_inferior().read_memory
+    if length <= MOST_BYTES:
+        return "bytes", bytes(read(int(value), length)).hex(), length
+    half = MOST_BYTES // 2
+    ends = bytes(read(int(value), half)) + bytes(read(int(value) + length - half, half))
+    return "bytes", ends.hex(), length

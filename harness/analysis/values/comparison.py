@@ -1,162 +1,140 @@
 """Compares the arguments and return values of functions on a target and on the native build.
 
-toolchains/function_values/record.py writes the lines. Calls are identified by the function and a number. A function
-that is called more often on one machine than on the other is compared after all others, because a compiler may have
-made a part of its calls inline. Values that differ between two runs of the native build, such as the time, are not
-compared.
+A call is identified by its place in the tree of calls, without the functions that only one machine calls, because a
+compiler may have made them inline. Values that differ between two runs of one build, such as the time, are not
+compared. Some values rightly differ between two machines, such as sizes of structures. Those that also differ while
+other commands run, whose replies agree, count only if no other value differs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.analysis.symbols import place_in_tree
-from harness.core import json_codec
+from harness.analysis.values.moments import located
 from harness.core.finding import Frame, ValueComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-ENTRY, RETURN = "entry", "return"
+    from harness.analysis.values.moments import LocatedMoment, Moment, NamedValue
+
+    SteadyValues = dict[str, dict[str, NamedValue]]
+    """Position of a moment -> the values that can be compared, by name."""
+
+NATIVELY = "natively"
 _COMPARED = {"number", "bytes"}
 _DESCRIPTORS = {"fd", "cfd"}
 """Arguments that are file descriptors: the emulator has also opened some, so the numbers differ."""
 
 
-class NamedValue(msgspec.Struct, frozen=True, array_like=True):
-    """An argument by its name in the source, or `result`."""
-
-    name: str
-    kind: str
-    """`number`, `bytes`, or a word for a value that is not compared."""
-    value: int | str
-    """Bytes as hexadecimal digits, and numbers with a fraction as text."""
-    size: int
-    """Size of a number, in bytes."""
-
-    def __str__(self) -> str:
-        """As a person reads it."""
-        if self.kind != "bytes":
-            return f"{self.name} = {self.value}"
-        content = bytes.fromhex(str(self.value))
-        shown = repr(content)[1:] if content.isascii() and content.decode().isprintable() else content.hex(" ")
-        return f"{self.name} -> {shown or 'nothing'}"
-
-
-class Moment(msgspec.Struct, frozen=True, array_like=True):
-    """The entry of a function, or its return."""
+class Usual(NamedTuple):
+    """A value that differs between two machines although nothing is wrong."""
 
     function: str
-    call: int
-    """How often the function was called before."""
     kind: str
-    values: list[NamedValue]
-    place: tuple[str, str, int] | None = None
-    """Function, file and line: of an entry those of the call, of a return those of the definition."""
-
-    @property
-    def key(self) -> tuple[str, int, str]:
-        """Identifies the moment, with the same value on every machine."""
-        return self.function, self.call, self.kind
-
-    def __str__(self) -> str:
-        """Without values."""
-        what = "enters" if self.kind == ENTRY else "leaves"
-        return f"call {self.call + 1} {what} {self.function}"
+    """Of the moment: an entry or a return."""
+    name: str
+    """Of the argument, or `result`."""
 
 
-def read_moments(path: Path) -> list[Moment]:
-    """The recorded events, in chronological order, without truncated lines."""
-    found = []
-    for line in path.read_bytes().splitlines() if path.is_file() else []:
-        try:
-            found.append(json_codec.decode(line, Moment))
-        except msgspec.DecodeError:
-            break
-    return found
-
-
-def compare(
-    target: Sequence[Moment], native: Sequence[Moment], again: Sequence[Moment], *, name: str
-) -> ValueComparison | None:
-    """Where the values diverge; None if all comparable values are equal. `again`: another run of the native build.
-    `name`: the target's name.
-    """
-    steady = _steady(native, again)
-    here, there = _last_calls(target), _last_calls(native)
-    alike = {function for function, last in here.items() if there.get(function) == last}
-    counted = [one for one in target if one.function in alike]
-    return _first(counted, steady, name) or _first(target, steady, name)
-
-
-def _last_calls(moments: Iterable[Moment]) -> dict[str, int]:
-    """Function -> the number of its last call."""
-    return {one.function: one.call for one in moments if one.kind == ENTRY}
-
-
-def _steady(native: Sequence[Moment], again: Sequence[Moment]) -> dict[tuple[str, int, str], dict[str, NamedValue]]:
-    """Moment -> the values that can be compared: two runs of one build agree on them."""
-    other = {one.key: {value.name: value for value in one.values} for one in again}
+def usual_differences(target: Sequence[Moment], native: Sequence[Moment]) -> set[Usual]:
+    """The values that differ while both machines execute commands with equal replies."""
+    here, there = _aligned(target, native)
+    expected = {one.position: {value.name: value for value in one.moment.values} for one in there}
     return {
-        one.key: {
-            value.name: value
-            for value in one.values
-            if value.kind in _COMPARED
-            and value.name not in _DESCRIPTORS
-            and other.get(one.key, {}).get(value.name) == value
-        }
-        for one in native
+        each.identity
+        for one in here
+        for each in _pairs(one, {value.name: value for value in one.moment.values}, expected.get(one.position, {}))
+        if each.is_different
     }
 
 
-def _first(
-    target: Iterable[Moment], steady: dict[tuple[str, int, str], dict[str, NamedValue]], name: str
+def compare(
+    target: Sequence[Moment],
+    native: Sequence[Moment],
+    again: Sequence[Moment],
+    *,
+    name: str,
+    repeated: Sequence[Moment] | None = None,
+    reference: str = NATIVELY,
+    usual: AbstractSet[Usual] = frozenset(),
 ) -> ValueComparison | None:
-    last, compared = "", 0
-    active: list[Moment] = []
-    for one in target:
-        expected = steady.get(one.key, {})
-        pairs = [(value, expected[value.name]) for value in one.values if value.name in expected]
-        different = [(here, there) for here, there in pairs if not _equal(here, there)]
-        compared += bool(pairs)
-        if one.kind == RETURN:
-            active = _left(active, one)
-        if different:
-            within = one.function if one.kind == RETURN else _caller(active, one)
-            return ValueComparison(
-                last_equal=last,
-                first_different=str(one),
-                differences=[f"{here} on {name}, {_value(there)} natively" for here, there in different],
-                within=within,
-                compared=compared,
-                place=_frame(one),
-            )
-        if pairs:
-            last = f"{one}: {', '.join(str(here) for here, _ in pairs)}"
-        if one.kind == ENTRY:
-            active.append(one)
-    return None
+    """Where the values diverge; None if all comparable values are equal.
 
-
-def _left(active: list[Moment], left: Moment) -> list[Moment]:
-    """The activations that have not ended. gdb misses the return of a function to which its caller jumps: it ended with
-    the caller.
+    `again`: another run of the native build. `name`: the target's name. `repeated`: another run of the target.
+    `reference`: where `native` and `again` ran, if another machine replaces the native build. `usual`: the differences
+    that count only if there is no other, unless they look like a wrong conversion: a wrong function is wrong for other
+    commands, too, even if their replies do not show it.
     """
-    names = [(each.function, each.call) for each in active]
-    name = (left.function, left.call)
-    return active[: names.index(name)] if name in names else active
+    here, once_more, there, once_more_there = _aligned(target, target if repeated is None else repeated, native, again)
+    steady_here, steady_there = _steady(here, once_more), _steady(there, once_more_there)
+
+    def first(counts: Callable[[_Pair], bool], *, is_usual: bool = False) -> ValueComparison | None:
+        last, compared = "", 0
+        for one in here:
+            pairs = _pairs(one, steady_here.get(one.position, {}), steady_there.get(one.position, {}))
+            different = [each for each in pairs if each.is_different]
+            compared += bool(pairs)
+            if counted := [each for each in different if counts(each)]:
+                return ValueComparison(
+                    last_equal=last,
+                    first_different=str(one.moment),
+                    differences=[f"{each.here} on {name}, {_value(each.there)} {reference}" for each in counted],
+                    within=one.within,
+                    compared=compared,
+                    place=_frame(one.moment),
+                    usual=is_usual,
+                )
+            if pairs and not different:
+                last = f"{one.moment}: {', '.join(str(each.here) for each in pairs)}"
+        return None
+
+    return (
+        first(lambda one: one.identity not in usual)
+        or first(lambda one: _is_misconverted(one.here, one.there))
+        or first(lambda _: True, is_usual=True)
+    )
 
 
-def _caller(active: list[Moment], entered: Moment) -> str:
-    """The active function that made the call, or the innermost recorded one if the caller is not recorded; empty
-    without any.
-    """
-    names = [each.function for each in active]
-    caller = entered.place[0] if entered.place is not None else ""
-    return caller if caller in names else next(reversed(names), "")
+class _Pair(NamedTuple):
+    """A value at a moment, on both machines."""
+
+    identity: Usual
+    here: NamedValue
+    there: NamedValue
+
+    @property
+    def is_different(self) -> bool:
+        """Whether the values differ in more than their form."""
+        return not _equal(self.here, self.there)
+
+
+def _aligned(*recordings: Sequence[Moment]) -> list[list[LocatedMoment]]:
+    """The recordings, only with the functions that all of them contain."""
+    common = set[str].intersection(*({one.function for one in moments} for moments in recordings))
+    return [located(moments, common) for moments in recordings]
+
+
+def _steady(moments: Iterable[LocatedMoment], again: Iterable[LocatedMoment]) -> SteadyValues:
+    """The values on which two runs of one build agree."""
+    other = {one.position: {value.name: value for value in one.moment.values} for one in again}
+    return {
+        one.position: {
+            value.name: value for value in one.moment.values if other.get(one.position, {}).get(value.name) == value
+        }
+        for one in moments
+    }
+
+
+def _pairs(one: LocatedMoment, here: Mapping[str, NamedValue], there: Mapping[str, NamedValue]) -> list[_Pair]:
+    """The values of a moment that can be compared."""
+    return [
+        _Pair(Usual(one.moment.function, one.moment.kind, name), value, there[name])
+        for name, value in here.items()
+        if value.kind in _COMPARED and name in there and name not in _DESCRIPTORS
+    ]
 
 
 def _frame(moment: Moment) -> Frame | None:
@@ -171,13 +149,35 @@ def _equal(here: NamedValue, there: NamedValue) -> bool:
     if here.kind != there.kind:
         return here.kind not in _COMPARED
     if here.value == there.value:
-        return True
+        return here.kind == "number" or here.size == there.size
     if here.size == there.size == 1 and isinstance(here.value, int) and isinstance(there.value, int):
         # A plain char has a sign on some machines only.
         return (here.value - there.value) % 256 == 0
     # The highest number of a type with several sizes means "none": -1 was converted to it.
     sizes = (here.size, there.size)
     return sizes[0] != sizes[1] and all(one.value == (1 << 8 * one.size) - 1 for one in (here, there))
+
+
+def _is_misconverted(here: NamedValue, there: NamedValue) -> bool:
+    """Whether two different values have the same bytes in another order, or the same low bits: a conversion of byte
+    order, width or sign makes one of the other.
+    """
+    if here.kind == there.kind == "bytes":
+        return sorted(bytes.fromhex(str(here.value))) == sorted(bytes.fromhex(str(there.value)))
+    if not isinstance(here.value, int) or not isinstance(there.value, int):
+        return False
+    sizes = {here.size, there.size}
+    return any(_bytes_of(here, size)[::-1] == _bytes_of(there, size) for size in sizes) or (
+        (here.value - there.value) % (1 << _NARROWEST_BITS) == 0
+    )
+
+
+_NARROWEST_BITS = 32
+"""Numbers of redis and valkey that are narrower by mistake are `int` or, on a 32-bit machine, `long`."""
+
+
+def _bytes_of(one: NamedValue, size: int) -> bytes:
+    return (int(one.value) % (1 << 8 * size)).to_bytes(size, "big")
 
 
 def _value(one: NamedValue) -> str:

@@ -22,6 +22,7 @@ from harness.workflows.replay.replay import Replayer
 from harness.workflows.target_setup import blocks_plugin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from harness.judge.reproducer import Reproducer
@@ -47,8 +48,7 @@ def covered_streams(
     if shortened.why_not:
         return Spectrum(), shortened.why_not
     stream = shortened.stream
-    # Only these very bytes are known to be wrong. Other words make other bytes, about which nothing is known.
-    drawn = with_fewer_commands(stream) if reproducer.again is not None else neighbours(stream)
+    drawn = similar_streams(reproducer, stream)
     replayer = Replayer(bench, reproducer, server="")
     plugin = blocks_plugin(bench)
     runs = Spectrum()
@@ -67,6 +67,12 @@ def covered_streams(
         if result.outcome != "unknown":
             runs.add(executed, fails=result.outcome == "reproduced")
     return runs, ""
+
+
+def similar_streams(reproducer: Reproducer, stream: Stream) -> Iterator[Stream]:
+    """The neighbours of a reproducer's stream that may show its finding or not."""
+    # Only these very bytes are known to be wrong. Other words make other bytes, about which nothing is known.
+    return with_fewer_commands(stream) if reproducer.again is not None else neighbours(stream)
 
 
 def _stored_streams(bench: Workbench) -> list[Path]:

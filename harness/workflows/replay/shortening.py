@@ -44,7 +44,7 @@ def shorten(
     """Search. `server` replaces the recorded one. Raises PlumblineError for a problem that is not the server's
     fault.
     """
-    stream = _commands(reproducer)
+    stream = commands_of(reproducer)
 
     def same(why: str, differing: str = "") -> Shortened:
         before = len(stream)
@@ -76,7 +76,8 @@ def shorten(
     )
 
 
-def _commands(reproducer: Reproducer) -> Stream:
+def commands_of(reproducer: Reproducer) -> Stream:
+    """The commands of a reproducer; empty if there are none, or if they are unreadable."""
     if reproducer.again is not None:
         return from_text("\n".join(reproducer.again.requests))
     return sent_stream(reproducer.chunks)
