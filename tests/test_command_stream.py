@@ -21,6 +21,7 @@ from harness.protocol.command_stream import (
     read_stream,
     split_words,
     text_of,
+    until_command,
     wire,
 )
 
@@ -124,3 +125,11 @@ def test_a_file_that_is_no_stream_is_a_usage_error(tmp_path: Path, text: str, wh
         read_stream(path)
     assert why in str(error.value)
     assert str(path) in str(error.value)
+
+
+def test_the_commands_of_a_test_end_with_the_last_one_before_it_failed() -> None:
+    stream = from_text("LATENCY RESET\nGET a\nLATENCY RESET\nCONFIG SET x 1")
+    assert until_command(stream, "LATENCY RESET") == stream[:3]
+    assert until_command(stream, "GET a") == stream[:2]
+    assert until_command(stream, "GET b") == ()
+    assert until_command((), "GET b") == ()

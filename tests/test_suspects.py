@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import hypothesis.strategies as st
 import msgspec
@@ -18,15 +18,19 @@ from harness.analysis.executed_code import CodeLine, parsed
 from harness.analysis.suspects import Score, Spectrum, SuspectList
 from harness.core.errors import UsageError
 from harness.core.finding import Finding, Occasion, Suspect
+from harness.plan.catalog import Catalog
 from harness.protocol.command_stream import clients_of, from_text, text_of
 from harness.protocol.stream_neighbours import neighbours, with_fewer_commands
+from harness.record import stored_run
 from harness.record.executed_blocks.executed_tests import ExecutedTest, append_executed, read_executed
+from harness.record.run_folder import write_run
 from harness.report import issue, terminal
 from harness.report.formats import markdown, sarif
 from harness.report.formats import registry as formats
-from harness.workflows.suspect_search import find_suspects
+from harness.workflows.suspect_search import find_suspects, targets_that_pass
 from harness.workflows.workbench import Workbench
 from tests.judgements import HOSTILE, judgement, run_folder
+from tests.stored import StoredRun
 from tests.test_issue import FACTS
 
 if TYPE_CHECKING:
@@ -234,3 +238,33 @@ def test_a_finding_with_a_place_has_no_ranking(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as caught:
             find_suspects(Workbench.default(offline=True), folder, msgspec.structs.replace(finding, **changes))
         assert why in caught.value.because
+
+
+def test_a_target_of_the_other_byte_order_is_right_if_its_test_passed(tmp_path: Path) -> None:
+    name = "bitops/test_x.py::test_x"
+    outcomes: dict[str, Literal["passed", "failed"]] = {
+        "armv5": "failed",
+        "armv6": "passed",
+        "armeb": "passed",
+        "sparc64": "passed",
+        "s390x": "failed",
+        "mips": "passed",
+    }
+    run = StoredRun(tmp_path / "run", targets=tuple(outcomes), suites=("bitops",))
+    for target, outcome in outcomes.items():
+        run.test(target, "bitops", f"{name}[1]", outcome=outcome)
+    run.test("armeb", "bitops", f"{name}[2]", outcome="failed")
+    folder = run.finish()
+    machines = {target: Catalog().targets[target] for target in outcomes}
+    write_run(folder, msgspec.structs.replace(stored_run.read(folder).record, machines=machines))
+    finding = saw(name, "it is wrong")
+    witness = msgspec.structs.replace(finding.witnesses[0], target="armv5", suite="bitops")
+
+    def right(*showing: str) -> list[str]:
+        return targets_that_pass(folder, msgspec.structs.replace(finding, targets=["armv5", *showing]), witness)
+
+    assert right() == ["mips"], "the width of armv5; one case failed on armeb"
+    assert right("mips") == ["sparc64"]
+    assert right("mips", "sparc64") == []
+    other = msgspec.structs.replace(witness, test="bitops/test_x.py::test_y")
+    assert targets_that_pass(folder, finding, other) == [], "a test that did not run"

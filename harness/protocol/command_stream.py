@@ -145,6 +145,15 @@ def text_of(stream: Iterable[Command]) -> str:
 _CLIENT = re.compile(rb"@([1-9]) ")
 
 
+def until_command(stream: Stream, line: str) -> Stream:
+    """A test's commands up to the last one with this line, before which the test failed; empty if there is none.
+
+    A test that failed sends more commands, to restore settings.
+    """
+    places = [number for number, one in enumerate(stream, 1) if line_of(one) == line]
+    return stream[: places[-1]] if places else ()
+
+
 def from_text(text: str) -> Stream:
     """Read the text form. Raises ValueError naming the line."""
     commands: list[Command] = []

@@ -98,7 +98,7 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
         bench,
         with_commands_of_test(folder, witness, reproducer),
         ranking.suspects,
-        right=_right_targets(folder, stored_run.read(folder).record, finding, witness),
+        right=targets_that_pass(folder, finding, witness),
     )
     if found is None:
         raise InconclusiveError(
@@ -112,12 +112,13 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
     return ranking
 
 
-def _right_targets(folder: Path, run: RunRecord, finding: Finding, witness: Witness) -> list[str]:
+def targets_that_pass(folder: Path, finding: Finding, witness: Witness) -> list[str]:
     """The target of the user tier on which the finding's test passed in this run, with the other byte order; empty
     without one. Its values are right if a bug depends on the byte order, even if the native build has the bug.
 
     Of several targets it is the one whose width is nearest.
     """
+    run = stored_run.read(folder).record
     machine = run.machines[witness.target]
     others = [
         other
@@ -133,7 +134,7 @@ def _passed(cell: Path, test: str) -> bool:
     events = [
         event
         for event in event_log.read_events(cell / event_log.NAME)
-        if isinstance(event, TestEvent) and _is_named(event.name, {test})
+        if isinstance(event, TestEvent) and _is_named(test, {event.name})
     ]
     return bool(events) and all(event.outcome == "passed" for event in events)
 

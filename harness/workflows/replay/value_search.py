@@ -24,7 +24,7 @@ from harness.analysis.values.moments import read_moments
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.errors import InconclusiveError, UsageError
 from harness.core.target_model import ORACLE
-from harness.protocol.command_stream import clients_of, from_text, line_of
+from harness.protocol.command_stream import clients_of, from_text, until_command
 from harness.protocol.control_connection import ControlConnection
 from harness.protocol.pipeline import ask, ask_all_into
 from harness.protocol.resp import Client
@@ -147,7 +147,7 @@ class _Search:
         self._commands = shortening.commands_of(reproducer)
         self._last = LAST_COMMANDS
         if not is_shortest:
-            until_failure = _until(self._commands, reproducer.command)
+            until_failure = until_command(self._commands, reproducer.command)
             self._commands = until_failure or self._commands
             self._last = LAST_COMMANDS if until_failure else LAST_UNSHORTENED
         self._tree = tree
@@ -245,14 +245,6 @@ def _shortened(bench: Workbench, reproducer: Reproducer) -> Shortened:
     if not shortened.differing:
         return shortened
     return shortening.shorten(bench, msgspec.structs.replace(reproducer, command=shortened.differing))
-
-
-def _until(stream: Stream, command: str) -> Stream:
-    """A test's commands up to the last one before it failed; empty if they do not contain it. A test also sends
-    commands afterwards, to restore settings.
-    """
-    places = [number for number, one in enumerate(stream, 1) if line_of(one) == command]
-    return stream[: places[-1]] if places else ()
 
 
 def _in_the_foreground(stream: Stream) -> Stream:
