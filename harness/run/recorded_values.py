@@ -36,7 +36,7 @@ COMMAND = "processCommand"
 """The function that executes any command."""
 SLOWER = 10
 """How many times longer a server may take under gdb."""
-MOST_CALLS = 100
+MOST_CALLS = 50
 """The limit for the recorded calls of one function. Each call stops the server twice."""
 RECORD_SECONDS = 180.0
 """How long values are recorded. After that the server runs on without stops."""

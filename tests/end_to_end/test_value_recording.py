@@ -34,6 +34,7 @@ FUNCTIONS = [
     RecordedFunction("sdscatfmt", "sds.c"),
     RecordedFunction("sdsfree", "sds.c"),
     RecordedFunction("sdsempty", "sds.c"),
+    RecordedFunction("ld2string", "util.c"),
     RecordedFunction("lookupKeyRead", "", always=False),
     RecordedFunction("serverCron", "", always=False),
 ]
@@ -59,6 +60,7 @@ def recorded(target: str, folder: Path, options: tuple[str, ...] = (), *, is_cut
         assert client.command("BITCOUNT", "k") == 21
         client.command("DUMP", "k")
         client.command("XADD", "stream", "1-1", "field", "7")
+        client.command("INCRBYFLOAT", "fraction", "1.5")
         # The server's timer runs ten times a second.
         time.sleep(0.5)
     assert guest.cut.exists() == is_cut
@@ -85,6 +87,9 @@ def test_values_are_recorded_by_their_names_and_agree(tmp_path: Path) -> None:
         assert variable.kind == "variable"
         assert str(values["sdscatfmt", "entry"]["fmt"]) == "fmt -> '%U-%U'", "a text without a length"
         assert str(values["sdsempty", "return"]["result"]) == "result -> ''", "the type's name says that it is a string"
+        written = bytes.fromhex(str(values["ld2string", "return"]["buf"].value))
+        assert written.startswith(b"1.5\0"), written
+        assert len(written) < 24, "its buffer has 5 KiB, most of which was never written"
         assert values["sdsfree", "return"] == {}, "what it freed is not read"
         moments[:] = [one for one in moments if one.function in {"redisPopcount", "createDumpPayload"}]
         assert [(one.function, one.kind) for one in moments] == [

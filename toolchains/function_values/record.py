@@ -273,12 +273,14 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
         if _is_scalar(length) and LENGTH.fullmatch(after):
             lengths[name] = int(length)
 
-    outputs = {name: _value(value, lengths.get(name)) for name, value in found if _is_output(value)}
+    # A buffer may be longer than its content.
+    buffers = {name: min(length, MOST_BYTES) for name, length in lengths.items()}
+    outputs = {name: _value(value, buffers.get(name)) for name, value in found if _is_output(value)}
 
     def pointed() -> list[Any]:
         # Strings and objects are not read again: the function may have freed them.
         values = [
-            (name, _written(outputs[name], _value(value, lengths.get(name))))
+            (name, _written(outputs[name], _value(value, buffers.get(name))))
             for name, value in found
             if name in outputs
         ]
@@ -303,12 +305,12 @@ def _written(before: tuple[str, int | str, int], now: tuple[str, int | str, int]
 
     Bytes that are all unchanged count as an input of the function.
     """
-    kind, content, size = now
+    kind, content, _ = now
     if before[0] != kind:
         return now
     if before == now:
         return ("pointer", "somewhere", 0) if kind == "number" else now
-    if kind != "bytes" or size > MOST_BYTES:
+    if kind != "bytes":
         return now
     pairs = list(zip(bytes.fromhex(str(before[1])), bytes.fromhex(str(content)), strict=True))
     last = max(number for number, (old, new) in enumerate(pairs) if old != new)
