@@ -342,6 +342,7 @@ points_to = "{points_to}"
         (5, "", 'explained = 1\nparts_in = "save"'),
         (6, "load", 'unexplained = "not run"'),
         (0, "", 'explained = 0\nparts_in = "load"\ntraining = true'),
+        (2, "", 'explained = 2\ncommit = "def"'),
     )
     text = "".join(
         entry.format(rank=rank, points_to=points_to, explained=explained) for rank, points_to, explained in ranks
@@ -349,14 +350,20 @@ points_to = "{points_to}"
     (tmp_path / "suspects.toml").write_text(f'commit = "abc"\n{text}')
     lines = recall.suspect_rows(tmp_path)
     blank = lines.index("")
-    assert [row.split(" | ")[5] for row in lines[2:blank]] == ["1", "5", "6", "beyond 10"]
+    assert [row.split(" | ")[5] for row in lines[2:blank]] == ["1", "5", "6", "beyond 10", "2"]
     said = "no value differs"
-    assert [row.split(" | ")[6] for row in lines[2:blank]] == [said, "1", "not run", "beyond 10"]
-    assert [row.split(" | ")[-1] for row in lines[2:blank]] == [*["held back |"] * 3, "training |"]
+    assert [row.split(" | ")[6] for row in lines[2:blank]] == [said, "1", "not run", "beyond 10", "2"]
+    assert [row.split(" | ")[-1] for row in lines[2:blank]] == [
+        *["held back, abc |"] * 3,
+        "training, abc |",
+        "held back, def |",
+    ]
     text = "\n".join(lines[blank:])
+    assert "| the changed function is | held back, abc | held back, def | training, abc |" in text
     assert re.findall(r"(\d) of 3", text) == ["1", "2", "3", "1"]
     assert re.findall(r"(\d) of 2", text) == ["2", "2", "1"]
-    assert re.findall(r"(\d) of 1\b", text) == ["0"] * 7
+    rows = [re.findall(r"(\d) of 1\b", line) for line in lines[blank + 3 :]]
+    assert rows == [["0", "0"], ["1", "0"], ["1", "0"], ["0", "0"], ["0", "0"], ["1", "0"], ["0", "0"]]
 
 
 def test_outcomes_of_one_state_of_the_suites_are_not_resumed_with_another(tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ class MeasuredRanking(Record, frozen=True):
     """The function at the place where values part; empty if none differed."""
     training: bool = False
     """Whether someone had read this bug's ranking when the method was chosen."""
+    commit: str = ""
+    """Plumbline's commit, if it is not that of the file."""
 
     @property
     def after(self) -> int:
@@ -130,8 +132,19 @@ class MeasuredRankings(Record, frozen=True):
     """docs/recall/suspects.toml."""
 
     commit: str
-    """Plumbline's."""
+    """Plumbline's, of all rankings that name no other."""
     rankings: list[MeasuredRanking]
+
+    def samples(self) -> dict[str, list[MeasuredRanking]]:
+        """Kind of sample, with its commit -> its rankings: first those that are held back, the oldest first."""
+        found: dict[str, list[MeasuredRanking]] = {}
+        for one in sorted(self.rankings, key=lambda one: (one.training, one.commit != "")):
+            found.setdefault(self.sample_of(one), []).append(one)
+        return found
+
+    def sample_of(self, one: MeasuredRanking) -> str:
+        """The kind of sample and its commit."""
+        return f"{'training' if one.training else 'held back'}, {one.commit or self.commit}"
 
 
 def suspect_rows(folder: Path = STORED) -> list[str]:
@@ -149,20 +162,20 @@ def suspect_rows(folder: Path = STORED) -> list[str]:
             f"`{one.parts_in}`" if one.parts_in else "",
             one.failing,
             one.passing,
-            "training" if one.training else "held back",
+            measured.sample_of(one),
         )
         for one in measured.rankings
     ]
     heads = ["bug", "changed function", "target", "suite", "points to", "rank", "rank after `plumb explain`"]
-    heads += ["values part in", "failing runs", "passing runs", "sample"]
-    samples = [[one for one in measured.rankings if one.training == training] for training in (False, True)]
-    explained = [[one for one in sample if one.unexplained != NOT_RUN] for sample in samples]
+    heads += ["values part in", "failing runs", "passing runs", "sample, commit"]
+    samples = measured.samples()
+    explained = [[one for one in sample if one.unexplained != NOT_RUN] for sample in samples.values()]
     shares = [
         (words, *(str(Share(found=sum(map(holds, sample)), judged=len(sample))) for sample in among))
-        for places, among in ((_PLACES, samples), (_EXPLAINED, explained))
+        for places, among in ((_PLACES, samples.values()), (_EXPLAINED, explained))
         for words, holds in places.items()
     ]
-    summary = table([f"the changed function is, at commit {measured.commit}", "held back", "training"], shares)
+    summary = table(["the changed function is", *samples], shares)
     return [*table(heads, rows), "", *summary]
 
 
