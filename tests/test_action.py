@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.core.strict_toml import ROOT
+from harness.plan.plan import read_plan
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -28,6 +30,35 @@ echo "verdict=$VERDICT" >"$run/findings.json"
 echo "# $VERDICT" >"$run/summary.md"
 exit "$CODE"
 """
+
+
+REAL_PLUMB = f"""#!/bin/sh
+exec "{sys.executable}" -m harness.cli "$@"
+"""
+
+
+def planned(folder: Path, **asked: str) -> dict[str, str]:
+    """The options of the plan that a step makes for these inputs, by the variable of each without `PLUMBLINE_`."""
+    output = folder / "output"
+    output.unlink(missing_ok=True)
+    (folder / "ci").mkdir(exist_ok=True)
+    shutil.copy2(ROOT / "ci" / "action", folder / "ci" / "action")
+    fakes.write(folder / ".venv" / "bin" / "plumb", REAL_PLUMB, mode=0o755)
+    inputs = {"SERVER": "redis-3.2.6", "TARGETS": "armv5", "SUITES": "bitops", **asked}
+    variables = {f"PLUMBLINE_{name}": value for name, value in inputs.items()}
+    variables |= {"GITHUB_OUTPUT": str(output), "PYTHONPATH": str(ROOT), "PLUMBLINE_CACHE": str(folder / "cache")}
+    subprocess.run([folder / "ci" / "action", "plan"], check=True, env={**os.environ, **variables}, cwd=folder)
+    document = output.read_text("utf-8").removeprefix("plan<<end-of-plan\n").removesuffix("\nend-of-plan\n")
+    return read_plan(fakes.write(folder / "plan.json", document)).options
+
+
+def test_a_plan_names_the_options_that_the_jobs_have(tmp_path: Path) -> None:
+    """The action planned for libc under signal, whatever its jobs ran."""
+    usual = planned(tmp_path)
+    assert (usual["policy"], usual["allocator"], usual["toolchain"]) == ("signal", "libc", "gcc")
+    other = planned(tmp_path, POLICY="fixup", ALLOCATOR="jemalloc")
+    assert other == {**usual, "policy": "fixup", "allocator": "jemalloc"}
+    assert planned(tmp_path, COMMAND="audit", POLICY="fixup") == {**usual, "policy": "audit-fixup"}
 
 
 def checked(folder: Path, code: int, verdict: str) -> dict[str, str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
+from harness.workflows.git.checkout import revision_of
 from tests import fakes
 
 if TYPE_CHECKING:
@@ -120,3 +122,19 @@ def test_plan_as_json_has_jobs_and_caches_in_this_machines_store(plumb: Plumb, t
     paths = [path for cache in read["caches"].values() for path in cache["paths"]]
     assert paths
     assert all(path.startswith(str(tmp_path / "cache")) for path in paths)
+
+
+def test_plan_as_json_has_the_commit_of_a_tree(plumb: Plumb, tmp_path: Path) -> None:
+    tree = fakes.server_tree(tmp_path / "valkey")
+    words = ("plan", *TARGET, "--server", tree, "--suite", "bitops", "--json")
+    assert json.loads(plumb(*words)[1])["revision"] == ""
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for git in (("init", "--quiet"), ("add", "--all"), (*identity, "commit", "--quiet", "--message", "first")):
+        subprocess.run(["git", "-C", tree, *git], check=True)
+    read = json.loads(plumb(*words)[1])
+    assert read["revision"] == revision_of(tree) != ""
+
+
+def test_plan_refuses_a_policy_that_does_not_exist(plumb: Plumb) -> None:
+    code, _, errors = plumb("plan", *TARGET, "--policy", "signals")
+    assert (code, "unknown policy 'signals'" in errors) == (ExitCode.USAGE, True)

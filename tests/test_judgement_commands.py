@@ -15,6 +15,8 @@ from harness.core import json_codec
 from harness.core.errors import ExitCode, InfrastructureError, UsageError
 from harness.core.processes import process
 from harness.core.strict_toml import ROOT
+from harness.judge import merge
+from harness.plan.plan import read_plan
 from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.replay.replay_result import Replay
 from tests import fakes
@@ -436,21 +438,31 @@ def test_a_report_that_is_a_link_to_evidence_leaves_the_evidence_alone(plumb: Pl
     assert not (folder / "summary.md").is_symlink()
 
 
-def test_join_knows_the_tier_and_the_toolchain_of_a_plan(plumb: Plumb, tmp_path: Path) -> None:
+def test_join_knows_the_tier_and_the_options_of_a_plan(plumb: Plumb, tmp_path: Path) -> None:
     """A run of the stored kind has no tier."""
     words = ("plan", "--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", "--json")
     run = judged(plumb, tmp_path / "run", "armv5", "passed")
     plan = fakes.write(tmp_path / "plan.json", plumb(*words, "--tier", "full")[1])
     code, out, _ = plumb("join", run, "--plan", plan)
     assert (code, "planned in the tier full" in out) == (ExitCode.INCONCLUSIVE, True)
-    fakes.write(plan, plumb(*words, "--toolchain", "clang-musl")[1])
-    code, _, err = plumb("join", run, "--plan", plan)
-    assert (code, "the plan is for another toolchain" in err) == (ExitCode.USAGE, True)
+    for other in (
+        "--toolchain clang-musl",
+        "--policy fixup",
+        "--audit",
+        "--optimisation O3",
+        "--allocator jemalloc",
+        "--environment musl-stack",
+        "--io tcp",
+    ):
+        fakes.write(plan, plumb(*words, *other.split())[1])
+        code, _, err = plumb("join", run, "--plan", plan)
+        assert (code, f"it plans {other}" in err) == (ExitCode.USAGE, True)
     fakes.write(plan, plumb(*words, "--cflags", "-g -Dx", "--make", "A=1")[1])
     code, _, err = plumb("join", run, "--plan", plan)
     assert code == ExitCode.USAGE
-    assert "because: it plans '--cflags=-g -Dx' --make=A=1, and the runs have none\n  try: plumb plan --json\n" in err
+    assert "because: it plans '--cflags=-g -Dx' --make=A=1, and the runs have neither --cflags nor --make\n" in err
     assert plumb("join", run, "--plan", fakes.write(plan, plumb(*words)[1]))[0] == ExitCode.INCONCLUSIVE
+    assert read_plan(plan).options.keys() == merge.OPTIONS.keys()
 
 
 def test_report_prints_a_steps_outputs(plumb: Plumb, tmp_path: Path) -> None:

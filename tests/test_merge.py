@@ -126,10 +126,50 @@ def test_a_planned_cell_that_only_ran_in_a_lower_tier_makes_a_pass_unknown() -> 
     assert join([bad], planned=planned, tier="full").verdict == "FAIL"
 
 
-def test_a_plan_of_another_toolchain_is_refused() -> None:
-    with pytest.raises(UsageError, match="the plan is for another toolchain"):
-        join([CLEAN], toolchain="clang-musl")
-    assert join([CLEAN], toolchain="gcc").verdict == "PASS"
+@pytest.mark.parametrize(
+    ("option", "ran", "other", "words"),
+    [
+        ("toolchain", "gcc", "clang-musl", "--toolchain clang-musl"),
+        ("policy", "signal", "fixup", "--policy fixup"),
+        ("policy", "signal", "audit-fixup", "--audit --policy fixup"),
+        ("optimisation", "O2", "O3-lto", "--optimisation O3-lto"),
+        ("allocator", "libc", "jemalloc", "--allocator jemalloc"),
+        ("environment", "usual", "musl-stack", "--environment musl-stack"),
+        ("io", "unix", "tcp", "--io tcp"),
+    ],
+)
+def test_a_plan_with_other_options_is_refused(option: str, ran: str, other: str, words: str) -> None:
+    """A plan named neither policy, optimisation level nor allocator, and runs with any of them passed for it."""
+    assert join([CLEAN], options={option: ran}).verdict == "PASS"
+    with pytest.raises(UsageError, match="the plan is for other options") as refused:
+        join([CLEAN], options={option: other})
+    assert (refused.value.because, refused.value.remedy) == (
+        f"it plans {words}, and the runs have --{option} {ran}",
+        f"plan again with --{option} {ran}, or check again with {words}",
+    )
+    with pytest.raises(UsageError, match="the plan is for other options"):
+        join([msgspec.structs.replace(CLEAN, **{option: other})], options={option: ran})
+
+
+def test_a_plan_of_another_commit_is_refused() -> None:
+    """Runs of an earlier commit passed for the planned one."""
+    run = msgspec.structs.replace(CLEAN, server="/work/1/redis", revision="0123")
+    for planned in ("", "0123", "0123+changes"):
+        assert join([run], revision=planned).verdict == "PASS"
+    with pytest.raises(UsageError, match="the plan is for another commit") as refused:
+        join([run], revision="4567+changes")
+    assert refused.value.because == "it plans 4567, and the runs are of 0123"
+    assert join([msgspec.structs.replace(run, revision="")], revision="4567").verdict == "PASS"
+
+
+def test_a_plan_says_all_that_differs_at_once() -> None:
+    run = msgspec.structs.replace(CLEAN, settings=["--make=A=1"], policy="audit")
+    with pytest.raises(UsageError) as refused:
+        join([run], options={"policy": "signal", "optimisation": "O3", "io": "unix"}, settings=[])
+    assert refused.value.because == (
+        "it plans --policy signal --optimisation O3, "
+        "and the runs have --audit --policy signal --optimisation O2 --make=A=1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +187,7 @@ def test_a_plan_of_another_toolchain_is_refused() -> None:
 def test_a_plan_of_another_build_is_refused(planned: list[str] | None, ran: list[str], *, refused: bool) -> None:
     """A plan did not say how servers are built, and runs of any build passed for it."""
     run = msgspec.structs.replace(CLEAN, settings=ran)
-    with pytest.raises(UsageError, match="the plan is for another build") if refused else contextlib.nullcontext():
+    with pytest.raises(UsageError, match="the plan is for other options") if refused else contextlib.nullcontext():
         assert join([run], settings=planned).verdict == "PASS"
 
 

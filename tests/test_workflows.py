@@ -11,6 +11,7 @@ import yaml
 
 from harness.core.cache import Cache, default_root
 from harness.core.strict_toml import ROOT
+from harness.judge import merge
 from harness.plan.catalog import Catalog
 from tests.end_to_end.expressions import ExpressionError, Strict, evaluate, expand
 from tests.end_to_end.workflows import block_of
@@ -97,6 +98,18 @@ def test_the_parts_of_a_sample_of_mutants_have_different_seeds_and_a_patch_where
         assert entry["name"] in known
         assert entry["server"].rpartition("/")[2] == entry["name"], "a sample's document has the name of the folder"
         assert not entry["bug"] or documented[entry["bug"]].patches, "the step has nothing to apply"
+
+
+def test_a_plan_is_asked_what_its_jobs_are_asked() -> None:
+    """`plumb join` refuses runs with other options than the plan's, and the plan had the defaults."""
+    document = yaml.safe_load((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8"))
+    steps = {name: {step.get("name"): step for step in job["steps"]} for name, job in document["jobs"].items()}
+    planned, checked = steps["plan"]["Plan"]["env"], steps["check"]["Check"]["with"]
+    # YAML 1.1 reads the key `on` as true.
+    shared = merge.OPTIONS.keys() & document[True]["workflow_call"]["inputs"].keys()
+    assert {"policy", "allocator", "toolchain"} <= shared
+    for name in sorted(shared):
+        assert checked[name] == planned[f"PLUMBLINE_{name.upper()}"] == f"${{{{ inputs.{name} }}}}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,13 +21,15 @@ from harness.core.errors import ExitCode, UsageError
 from harness.core.model import BuildSettings
 from harness.core.progress import Progress
 from harness.core.target_model import Toolchain, ToolchainFamily
+from harness.isa import rules
 from harness.plan.catalog import Catalog
-from harness.plan.name_selection import LISTS
+from harness.plan.name_selection import LISTS, require_known
 from harness.plan.plan import make_jobs, make_plan
 from harness.report.formats import registry as formats
 from harness.workflows import cache_upkeep
 from harness.workflows.canaries import self_test as installation
 from harness.workflows.ci_cache import ci_cache_entries
+from harness.workflows.git.checkout import revision_of
 from harness.workflows.target_setup import set_up_targets
 from harness.workflows.workbench import Workbench
 
@@ -150,7 +153,13 @@ _LISTS: dict[str, Callable[[Catalog], tuple[Mapping[str, Any], list[str]]]] = {
 @options.server
 @options.suite
 @options.tier
+@options.policy
+@options.audit
+@options.optimisation
+@options.allocator
 @options.toolchain
+@options.environment
+@options.io
 @options.cflags
 @options.make_variables
 @options.as_json
@@ -160,7 +169,13 @@ def plan(
     suites: tuple[str, ...],
     *,
     tier: str,
+    policy: str,
+    audited: bool,
+    optimisation: str,
+    allocator: str,
     toolchain: str,
+    environment: str,
+    io: str,
     cflags: tuple[str, ...],
     make_variables: tuple[str, ...],
     as_json: bool,
@@ -168,16 +183,27 @@ def plan(
     """List the cells that a check would run.
 
     With --json, the plan also says how to split the cells across machines and which folders to cache.
-    `plumb join --plan` refuses runs of another toolchain, or with other --cflags and --make.
+    `plumb join --plan` refuses runs with other options than the plan's.
     """
     catalog = Catalog().planned_for(toolchain)
-    server_tree.known_server(catalog, server, tell=Progress().say)
+    known = server_tree.known_server(catalog, server, tell=Progress().say)
+    require_known("policy", policy, catalog.policies, "--policy")
     planned = make_plan(catalog, targets=targets, server=server, suites=suites, tier=tier)
     if as_json:
         jobs = make_jobs(catalog, planned, tier)
-        entries = ci_cache_entries(catalog, Cache.default(), planned.targets, server)
+        entries = ci_cache_entries(catalog, Cache.default(), planned.targets, server, optimisation=optimisation)
         settings = BuildSettings(cflags=cflags, make=make_variables)
-        asked = {"tier": tier, "toolchain": catalog.family, "settings": settings.words}
+        asked = {
+            "tier": tier,
+            "toolchain": catalog.family,
+            "policy": rules.audit_name(policy) if audited else policy,
+            "optimisation": optimisation,
+            "allocator": allocator,
+            "environment": environment,
+            "io": io,
+            "settings": settings.words,
+            "revision": revision_of(known) if isinstance(known, Path) else "",
+        }
         output.print_json({**msgspec.structs.asdict(planned), **asked, "jobs": jobs, "caches": entries})
     else:
         click.echo("\n".join(cell.identity for cell in planned.cells))

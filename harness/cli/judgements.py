@@ -176,8 +176,9 @@ def join(
         [formats.read(folder) for folder in folders],
         planned=planned.cells,
         tier=planned.tier,
-        toolchain=planned.toolchain,
+        options=planned.options,
         settings=planned.settings,
+        revision=planned.revision,
     )
     if into:
         if (into / "run.json").exists():

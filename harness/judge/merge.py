@@ -16,13 +16,15 @@ import msgspec
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, TIERS
+from harness.isa import rules
 from harness.judge import warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.known import matching
 from harness.judge.verdict import CellVerdict, of_cell, overall
+from harness.record.run_record import CHANGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from harness.core.finding import Finding
     from harness.core.model import Cell, Tier
@@ -35,17 +37,18 @@ def join(
     *,
     planned: Sequence[Cell] = (),
     tier: Tier | Literal[""] = "",
-    toolchain: str = "",
+    options: Mapping[str, str] | None = None,
     settings: Sequence[str] | None = None,
+    revision: str = "",
     tests: Sequence[str] = (),
 ) -> Judgement:
     """Join judgements into one, as if from a single run. Planned cells that no run contains are UNKNOWN, and so are
-    those of which no run had the tier and the `--test` patterns. `tier`, `toolchain`: the plan's; empty if it does not
-    say. `settings`: the plan's `--cflags` and `--make`; None if it does not say. `tests`: the plan's patterns; empty
-    for all tests.
+    those of which no run had the tier and the `--test` patterns. `tier`: the plan's; empty if it does not say.
+    `options`: its value for each of OPTIONS that it names. `settings`: its `--cflags` and `--make`; None if it does not
+    say. `revision`: that of its tree; empty if it does not say. `tests`: its patterns; empty for all tests.
 
     Raises UsageError for an empty sequence, for runs that differ in one of IDENTITIES or in the revision that they were
-    compared with, and for a plan of another release, of another family of toolchains or with other settings.
+    compared with, and for a plan of another release or commit, or with other options or settings.
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, where each RUN is a judged run folder")
@@ -55,7 +58,8 @@ def join(
     # A run without findings was not compared.
     compared = [one for one in judgements if one.base]
     _refuse_different(compared, "revisions to compare with", lambda one: one.base.partition(" ")[0])
-    _refuse_other_plan(first, planned, toolchain, settings)
+    _refuse_other_options(first, options or {}, settings)
+    _refuse_other_server(first, planned, revision)
     cells = _cells(judgements, planned, tier, tests)
     findings = _findings([one.findings for one in judgements])
     unchecked = list(dict.fromkeys(left for one in judgements for left in one.unchecked))
@@ -132,17 +136,27 @@ def _added(totals: Iterable[dict[str, Counters]]) -> dict[str, Counters]:
     return added
 
 
+OPTIONS: dict[str, Callable[[Judgement], str]] = {
+    "toolchain": lambda one: one.toolchain,
+    "policy": lambda one: one.policy,
+    "optimisation": lambda one: one.optimisation,
+    "allocator": lambda one: one.allocator,
+    "environment": lambda one: one.environment,
+    "io": lambda one: one.io,
+}
+"""The options of a check that a plan names, without `--`, and what a run had: another value shows other findings."""
+
 IDENTITIES: dict[str, Callable[[Judgement], str]] = {
     # Jobs may use different checkout folders: only the tree's own name counts.
     "servers": lambda one: PurePath(one.server).name,
     "folders of the tree in its repository": lambda one: one.place,
     "revisions": lambda one: one.revision,
-    "policies": lambda one: one.policy,
-    "optimisation levels": lambda one: one.optimisation,
-    "allocators": lambda one: one.allocator,
-    "toolchains": lambda one: one.toolchain,
-    "environments": lambda one: one.environment,
-    "transports (--io)": lambda one: one.io,
+    "policies": OPTIONS["policy"],
+    "optimisation levels": OPTIONS["optimisation"],
+    "allocators": OPTIONS["allocator"],
+    "toolchains": OPTIONS["toolchain"],
+    "environments": OPTIONS["environment"],
+    "transports (--io)": OPTIONS["io"],
     "build settings (--cflags, --make)": lambda one: shlex.join(one.settings),
 }
 """The data that must be equal in joined runs, because their findings would otherwise not be comparable."""
@@ -166,27 +180,46 @@ def _refuse_different(judgements: Sequence[Judgement], name: str, identity: Call
     )
 
 
-def _refuse_other_plan(
-    judgement: Judgement, planned: Sequence[Cell], toolchain: str, settings: Sequence[str] | None
-) -> None:
-    """Raise UsageError for planned cells of another server, toolchain or build. A tree may be in another folder on
-    another machine.
+def _refuse_other_options(judgement: Judgement, planned: Mapping[str, str], settings: Sequence[str] | None) -> None:
+    """Raise UsageError for a plan of other builds, or of another way to run them."""
+    others = [name for name, value in planned.items() if value != OPTIONS[name](judgement)]
+    differing = settings is not None and list(settings) != judgement.settings
+    if not others and not differing:
+        return
+
+    def words(options: Mapping[str, str], of_builds: Sequence[str]) -> str:
+        made = [word for name in others for word in _words(name, options[name])]
+        return shlex.join([*made, *(of_builds if differing else [])]) or "neither --cflags nor --make"
+
+    asked = words(planned, settings or [])
+    ran = words({name: OPTIONS[name](judgement) for name in others}, judgement.settings)
+    raise UsageError(
+        "the plan is for other options",
+        where="--plan",
+        because=f"it plans {asked}, and the runs have {ran}",
+        remedy=f"plan again with {ran}, or check again with {asked}",
+    )
+
+
+def _words(option: str, value: str) -> list[str]:
+    """The words of `plumb plan` for an option's value. An audit's policy has two options."""
+    if option == "policy" and rules.is_audit(value):
+        return ["--audit", "--policy", rules.base_name(value)]
+    return [f"--{option}", value]
+
+
+def _refuse_other_server(judgement: Judgement, planned: Sequence[Cell], revision: str) -> None:
+    """Raise UsageError for planned cells of another server or commit. A tree may be in another folder on another
+    machine, and each machine may have added files to it.
     """
     here = judgement.server
-    if toolchain not in {"", judgement.toolchain}:
+    wanted, ran = (commit.removesuffix(CHANGES) for commit in (revision, judgement.revision))
+    if wanted and ran and wanted != ran:
         raise UsageError(
-            "the plan is for another toolchain",
+            "the plan is for another commit",
             where="--plan",
-            because=f"it plans {toolchain}, and the runs are of {judgement.toolchain}",
-            remedy=f"plumb plan --toolchain {shlex.quote(judgement.toolchain)} --json",
-        )
-    if settings is not None and list(settings) != judgement.settings:
-        raise UsageError(
-            "the plan is for another build",
-            where="--plan",
-            because=f"it plans {shlex.join(settings) or 'no --cflags or --make'}, and the runs have "
-            f"{shlex.join(judgement.settings) or 'none'}",
-            remedy=shlex.join(["plumb", "plan", *judgement.settings, "--json"]),
+            because=f"it plans {wanted}, and the runs are of {ran}",
+            remedy="plan and check the same commit of the tree",
         )
     if others := [cell.server for cell in planned if _is_another(cell.server, here)]:
         raise UsageError(

@@ -87,11 +87,25 @@ class PlannedCells(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier | Literal[""] = ""
     """Empty in documents of earlier releases."""
     toolchain: str = ""
-    """The same."""
+    """The same, and so are all further ones."""
+    policy: str = ""
+    """An audit's own name, as a run records it, if audits are planned."""
+    optimisation: str = ""
+    allocator: str = ""
+    environment: str = ""
+    io: str = ""
     settings: list[str] | None = None
     """The options of a check that add to the builds for targets, as `BuildSettings.words`; None in documents of earlier
     releases.
     """
+    revision: str = ""
+    """The commit of the tree, as a run records it; empty if it is not known."""
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of a check that the plan names, without `--`, and their values."""
+        names = ("toolchain", "policy", "optimisation", "allocator", "environment", "io")
+        return {name: value for name in names if (value := getattr(self, name))}
 
 
 def read_plan(path: Path) -> PlannedCells:
