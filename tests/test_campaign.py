@@ -267,6 +267,7 @@ def test_a_source_tree_reaches_a_worker_as_it_is(tmp_path: Path, monkeypatch: py
     report = json_codec.decode(task.carry_out(json_codec.encode(job), packed)[0], JobReport)
     there = Path(report.output)
     assert there != tree
+    assert job.is_of_server(str(there))
     assert digest_of(there) == digest_of(tree)
     assert (there / ".plumbline" / "known.toml").read_bytes() == own.read_bytes()
     broken = json_codec.decode(

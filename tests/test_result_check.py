@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -116,12 +117,16 @@ def test_what_needs_no_names_is_judged_without_the_binary(
         (["check"], {"settings": BuildSettings(make=("A=1",))}, "--make=A=1 instead of none"),
         (["check"], {"tests": ["bit*"]}, "--test 'bit*' instead of all tests"),
         (["check", "--test", "bit*"], {}, "--test (none) instead of 'bit*'"),
+        (["check"], {"server": "redis-7.0.15"}, "the server redis-7.0.15 instead of redis-3.2.6"),
+        (["check", "--timeout-multiplier", "1"], {"timeout_multiplier": 2.5}, "--timeout-multiplier 2.5 instead of 1"),
+        (["check", "--mixed"], {}, "no --mixed"),
+        (["check"], {"target_clients": True}, "--target-clients"),
     ],
 )
 def test_a_run_with_other_options_than_its_jobs_is_refused(
     run: StoredRun, words: list[str], record: dict[str, Any], why: str
 ) -> None:
-    """A worker that ran less than it was asked for passed."""
+    """A worker passed that ran less than it was asked for, or another server."""
     run.test("armv5", "bitops", "test_one")
     job = job_of(run)
     check_run(run.folder, job)
@@ -130,6 +135,20 @@ def test_a_run_with_other_options_than_its_jobs_is_refused(
     with pytest.raises(InconclusiveError, match="a result's run is not that of its job") as refused:
         check_run(run.folder, msgspec.structs.replace(job, words=words))
     assert refused.value.because == why
+
+
+def test_a_run_of_a_tree_is_of_the_one_that_its_job_sent(run: StoredRun) -> None:
+    run.test("armv5", "bitops", "test_one")
+    job = msgspec.structs.replace(job_of(run), tree="0123456789abcdef" * 4, tree_name="my redis")
+    recorded = run_folder.read_run(run.folder)
+    with pytest.raises(InconclusiveError, match="a result's run is not that of its job") as refused:
+        check_run(run.folder, job)
+    assert refused.value.because == "the server redis-3.2.6 instead of my redis"
+    for folder, is_sent in ((job.tree_folder, True), ("0" * 32, False)):
+        changed = msgspec.structs.replace(recorded, server=f"/cache/campaign-trees/{folder}/my redis")
+        run_folder.write_run(run.folder, changed)
+        with contextlib.nullcontext() if is_sent else pytest.raises(InconclusiveError, match="not that of its job"):
+            check_run(run.folder, job)
 
 
 def test_what_a_run_did_not_check_is_told_by_its_worker(run: StoredRun) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -70,6 +71,17 @@ class CampaignJob(Record, frozen=True):
     def tests(self) -> list[str]:
         """Its `--test` patterns."""
         return [word for option, word in itertools.pairwise(self.words) if option == "--test"]
+
+    @property
+    def tree_folder(self) -> str:
+        """The folder in a worker's cache that contains the server's source, below the one of all sources."""
+        return self.tree[:32]
+
+    def is_of_server(self, server: str) -> bool:
+        """Whether a run's server is the job's: the release, or the tree in a worker's cache."""
+        if self.tree:
+            return PurePath(server).parts[-2:] == (self.tree_folder, self.tree_name)
+        return server in {cell.server for cell in self.cells}
 
     @property
     def key(self) -> str:

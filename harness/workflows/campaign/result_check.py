@@ -84,6 +84,7 @@ _RECORDED: dict[str, Callable[[RunRecord], str]] = {
     "--emulator": lambda run: run.emulator,
     "--seed": lambda run: str(run.seed),
     "--warnings": lambda run: run.warnings,
+    "--timeout-multiplier": lambda run: f"{run.timeout_multiplier:g}",
 }
 """An option of a job -> what a run's record says of it."""
 
@@ -94,6 +95,13 @@ def _other_request(job: CampaignJob, run: RunRecord) -> list[str]:
         f"{option} {_RECORDED[option](run) or '(none)'} instead of {asked}"
         for option, asked in itertools.pairwise(job.words)
         if option in _RECORDED and _RECORDED[option](run) != asked
+    ]
+    if not job.is_of_server(run.server):
+        found.append(f"the server {run.server} instead of {job.tree_name or job.cells[0].server}")
+    found += [
+        f"{'no ' if flag in job.words else ''}{flag}"
+        for flag, recorded in (("--mixed", run.mixed), ("--target-clients", run.target_clients))
+        if recorded is not (flag in job.words)
     ]
     if job.words[:1] in (["audit"], ["check"]) and rules.is_audit(run.policy) is not (job.words[0] == "audit"):
         found.append(f"the policy {run.policy} instead of that of plumb {job.words[0]}")

@@ -202,7 +202,7 @@ def _tree(given: job.CampaignJob, tree: bytes | None) -> Path:
             content = shared_store.SharedStore(WorkerSettings.store).get("trees", given.tree)
         archive.unpack(content, given.tree, folder / given.tree_name)
 
-    return cache.folder("campaign-trees", given.tree[:32], fill) / given.tree_name
+    return cache.folder("campaign-trees", given.tree_folder, fill) / given.tree_name
 
 
 def _refuse_unwanted(key: str) -> Callable[[], None]:
