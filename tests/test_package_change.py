@@ -16,6 +16,7 @@ from harness.judge import conclusion
 from harness.judge.reproducer import read_reproducer, stored_at
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
+from harness.workflows.debug.debug_shell import DebugSession, open_shell
 from harness.workflows.replay import replay as replay_workflow
 from harness.workflows.replay.package_change import difference, unless_changed
 from harness.workflows.replay.recurrence import Recurrence
@@ -70,10 +71,8 @@ def test_only_a_finding_that_is_gone_is_in_doubt(outcome: str) -> None:
 PACKAGE = ServerPackage(suite="bookworm", name="redis-server", version="5:7.0.15-1")
 
 
-def replayed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: dict[str, dict[str, str]], *, other: str = ""
-) -> Replay:
-    """The replay of a finding that does not come, on a package that was unpacked from the files of BEFORE."""
+def on_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
+    """A workbench whose server is a package that was unpacked from the files of BEFORE."""
     cache = Cache(tmp_path / "cache")
 
     def unpack(into: Path) -> None:
@@ -82,10 +81,18 @@ def replayed(
 
     cache.folder("packages", "bookworm-redis-server-5_7.0.15-1-amd64-root", unpack)
     tree = msgspec.structs.replace(fakes.opened(tmp_path), name=PACKAGE.title, package=PACKAGE)
-    # Its source is fetched, and its server runs for long.
+    # Its source is fetched.
     monkeypatch.setattr(Workbench, "open_server", lambda *_, **__: tree)
+    return Workbench(catalog=Catalog(), cache=cache, progress=fakes.quiet(), offline=True)
+
+
+def replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: dict[str, dict[str, str]], *, other: str = ""
+) -> Replay:
+    """The replay of a finding that does not come."""
+    bench = on_package(tmp_path, monkeypatch)
+    # Its server runs for long.
     monkeypatch.setattr(TreeReplay, "run", lambda *_, **__: (Recurrence(outcome="gone"), "it answers"))
-    bench = Workbench(catalog=Catalog(), cache=cache, progress=fakes.quiet(), offline=True)
     seen = reproducer(server=other or PACKAGE.title, target=ORACLE, packages=recorded)
     return replay_workflow.replay(bench, seen, server="")
 
@@ -113,6 +120,36 @@ def test_a_finding_that_does_not_come_with_other_packages_is_not_gone(
 
 def test_packages_of_another_server_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert replayed(tmp_path, monkeypatch, {}, other=f"{PACKAGE.title}+deb12u1").outcome == "gone"
+
+
+@pytest.mark.parametrize(
+    ("target", "recorded", "said"),
+    [
+        (ORACLE, {ORACLE: BEFORE}, ""),
+        (
+            ORACLE,
+            {ORACLE: {**BEFORE, "libssl3_3.0.11_armel.deb": "z"}},
+            "the packages are not those of the run: on native, libssl3_3.0.11_armel.deb has other content.",
+        ),
+        (ORACLE, {}, "the run did not record its packages, which may be others than these"),
+        ("armv5", {"armv5": {}}, ""),
+    ],
+    ids=["same", "other", "not-recorded", "another-target"],
+)
+def test_a_shell_tells_that_it_has_other_packages_than_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, recorded: dict[str, dict[str, str]], said: str
+) -> None:
+    """Who debugged a finding of an older library saw another program, and nothing said so."""
+    bench = on_package(tmp_path, monkeypatch)
+    fakes.write(tmp_path / "bin" / "gdb", "#!/bin/sh\n", mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    seen = reproducer(server=PACKAGE.title, target=target, packages=recorded)
+    session = DebugSession(target=ORACLE, server="", policy="", optimisation="", running=True, install=False, gdb=())
+    open_shell(bench, session, seen)
+    # A console of any width may break its lines.
+    shown = " ".join(fakes.printed(bench.progress).split())
+    assert said in shown
+    assert ("alignment-bitopCommand-load may not come" in shown) == bool(said)
 
 
 def test_a_compiled_server_has_no_packages(tmp_path: Path) -> None:

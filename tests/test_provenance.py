@@ -177,6 +177,20 @@ def test_a_tree_is_named_by_the_user_and_not_by_a_stranger(
     assert plumb("replay", come, "--trust", "--server", "redis-7.0.15")[0] == ExitCode.PASS
 
 
+def test_a_package_is_named_by_the_user_and_not_called_a_tree(
+    plumb: Plumb, come: Path, carried_out: list[Reproducer]
+) -> None:
+    package = "debian:bookworm/redis-server=5:7.0.15-1~deb12u7"
+    come.write_text(json.dumps(made(server=package, optimisation="")), "utf-8")
+    code, _, err = plumb("replay", come, "--trust")
+    assert (code, carried_out) == (ExitCode.USAGE, [])
+    assert (
+        f"error: an untrusted reproducer names a distribution's package ({come})\n  because: {package} would be "
+        f"downloaded and would run with your permissions\n  try: name the package yourself: --server '{package}'\n"
+    ) in err
+    assert plumb("replay", come, "--trust", "--server", package)[0] == ExitCode.PASS
+
+
 @pytest.mark.parametrize("name", ["../x", "/etc/cron.d/x", "a/../../x", ".ssh/x", "a//b", "a\n", ""])
 def test_no_file_lies_outside_of_the_guests_folder(
     plumb: Plumb, come: Path, carried_out: list[Reproducer], name: str

@@ -119,6 +119,10 @@ class BuildSettings(Record, frozen=True):
         return flags + [f"--make={variable}" for variable in self.make]
 
 
+DISTRIBUTION = "debian:"
+"""The beginning of a package's name as `--server` accepts it. No release or path begins so."""
+
+
 class ServerPackage(Record, frozen=True):
     """A server in a package of Debian."""
 
@@ -137,7 +141,7 @@ class ServerPackage(Record, frozen=True):
     @property
     def title(self) -> str:
         """Its name as `--server` accepts it."""
-        return f"debian:{self.suite}/{self.name}" + (f"={self.version}" if self.version else "")
+        return f"{DISTRIBUTION}{self.suite}/{self.name}" + (f"={self.version}" if self.version else "")
 
 
 class SourceTree(Record, frozen=True):

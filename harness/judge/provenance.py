@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.errors import InfrastructureError, UsageError
+from harness.core.model import DISTRIBUTION
 from harness.judge.reproducer import SEAL, read_reproducer, unsealed
 from harness.record.transcript import requests
 
@@ -101,7 +102,8 @@ def is_ours(cache: Cache, document: bytes) -> bool:
 def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, server: str, trust: bool) -> Reproducer:
     """Read a reproducer that may be replayed. `catalogued`: releases; `server`: the server that the user names instead.
 
-    Raises UsageError for an unsealed one, unless the user trusts it and it has only plain options and no source tree.
+    Raises UsageError for an unsealed one, unless the user trusts it, it has only plain options, and it is of a release
+    or the user names the server.
     """
     read = read_reproducer(name)
     if is_ours(cache, Path(name).read_bytes()):
@@ -132,6 +134,13 @@ def open_reproducer(cache: Cache, catalogued: Collection[str], name: str, *, ser
             remedy=(
                 "build it yourself with the settings that you trust: plumb port --cflags FLAGS --make VARIABLE=VALUE"
             ),
+        )
+    if not server and read.server.startswith(DISTRIBUTION):
+        raise UsageError(
+            "an untrusted reproducer names a distribution's package",
+            where=name,
+            because=f"{read.server} would be downloaded and would run with your permissions",
+            remedy=f"name the package yourself: --server {shlex.quote(read.server)}",
         )
     if not server and read.server not in catalogued:
         raise UsageError(

@@ -18,7 +18,7 @@ from harness.core import json_codec
 from harness.core.cache import disk_errors
 from harness.core.digests import sha256_of
 from harness.core.errors import InfrastructureError, UsageError
-from harness.core.model import Build, ServerPackage
+from harness.core.model import DISTRIBUTION, Build, ServerPackage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def package_named(text: str) -> ServerPackage | None:
     """The package that a server's name denotes; None if the name is not a package's. Raises UsageError for a malformed
     one.
     """
-    if not text.startswith("debian:"):
+    if not text.startswith(DISTRIBUTION):
         return None
     if (found := _NAME.fullmatch(text)) is None:
         raise UsageError(f"'{text}' names no package", where="--server", remedy=FORM)

@@ -7,9 +7,8 @@ import os
 import shutil
 import signal
 import tempfile
-import time
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +30,7 @@ from harness.run.server_process import Guest
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.debug.gdb_relay import RELAY, Relay, native_script, remote_script
+from harness.workflows.replay import package_change
 from harness.workflows.target_setup import set_up_target
 
 if TYPE_CHECKING:
@@ -140,8 +140,13 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
     tree = bench.open_server(start.server, start.settings, packages=True)
     setup = set_up_target(bench, target)
     runner = setup.runner(start.policy, start.environment)
+    build = setup.build(tree, start.optimisation, start.allocator)
+    # The packages of its run are those of its own target.
+    compared = reproducer if reproducer is not None and reproducer.target == target.name else None
+    if compared and (changed := package_change.changed_packages(compared, tree, [target.name], lambda _: build)):
+        progress.say(f"{changed}. {compared.finding} may not come")
     spec = ServerSpec(
-        build=setup.build(tree, start.optimisation, start.allocator),
+        build=build,
         version=tree.version,
         options=start.options,
         files=start.files,
@@ -159,7 +164,9 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
             commands = native_script(guest, tree, running=session.running)
         _introduce(guest, progress, reproducer=reproducer, running=session.running)
         if reproducer is not None:
-            Thread(target=_send, args=(guest, reproducer), daemon=True).start()
+            ended = Event()
+            ends.callback(ended.set)
+            Thread(target=_send, args=(guest, reproducer, ended), daemon=True).start()
         script = Path(folder) / "commands.gdb"
         script.write_text(commands, "utf-8")
         process.attend(
@@ -193,10 +200,11 @@ def _gdb(target: Target) -> str:
     return next((name for name in names if shutil.which(name)), names[-1])
 
 
-def _send(guest: Guest, reproducer: Reproducer) -> None:
-    """Send the recorded requests once the server answers, which it does when gdb lets it run."""
+def _send(guest: Guest, reproducer: Reproducer, ended: Event) -> None:
+    """Send the recorded requests once the server answers, which it does when gdb lets it run. `ended`: gdb's end."""
     while not answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds):
-        time.sleep(POLL_SECONDS)
+        if ended.wait(POLL_SECONDS):
+            return
     transcript.send_again(guest.access.path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Compares the packages that a replay runs with those of the finding's run.
+"""Compares the packages that a replay, or gdb, runs with those of the finding's run.
 
 A server's version stays while the distribution's archive gets other libraries: a package that the cache no longer has
 is then fetched with these. The finding may be theirs.
@@ -10,13 +10,37 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from harness.build.sources.server_package import packages_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from harness.core.model import Build, SourceTree
+    from harness.judge.reproducer import Reproducer
     from harness.workflows.replay.recurrence import Recurrence
 
 SHOWN = 5
 """How many packages a sentence names."""
+
+
+def changed_packages(
+    reproducer: Reproducer, tree: SourceTree, targets: Iterable[str], build_of: Callable[[str], Build]
+) -> str:
+    """A sentence if the packages of the finding's server are others than in its run; empty if they are the same, if the
+    server was compiled, and for another server.
+
+    `targets`: those to compare, of which `build_of` returns the builds.
+    """
+    if tree.package is None or tree.package.title != reproducer.server:
+        return ""
+    if not reproducer.packages:
+        return "the run did not record its packages, which may be others than these"
+    found = [
+        f"on {name}, {differs}"
+        for name in targets
+        if (differs := difference(reproducer.packages.get(name, {}), packages_of(build_of(name))))
+    ]
+    return f"the packages are not those of the run: {'; '.join(found)}" if found else ""
 
 
 def difference(recorded: Mapping[str, str], here: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.build.sources.server_package import packages_of
 from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import level_flags
 from harness.core.target_model import ORACLE
@@ -102,23 +101,15 @@ class Replayer:
         return result, frozenset(replayed.executed)
 
     def _changed_packages(self, reproducer: Reproducer) -> str:
-        """A sentence if the packages of the finding's server are others than in its run; empty if they are the same, if
-        the server was compiled, and for another server.
-        """
-        if self._tree.package is None or self._tree.package.title != reproducer.server:
-            return ""
-        if not reproducer.packages:
-            return "the run did not record its packages, which may be others than these"
-        setups = {self.setup.target.name: self.setup}
-        if ORACLE in reproducer.packages:
-            # Its replies, or those of the same server here, made the difference.
-            setups.setdefault(ORACLE, oracle_setup(self.setup.bench))
-        found = []
-        for name, setup in setups.items():
-            here = packages_of(setup.build(self._tree, reproducer.optimisation))
-            if found_here := package_change.difference(reproducer.packages.get(name, {}), here):
-                found.append(f"on {name}, {found_here}")
-        return f"the packages are not those of the run: {'; '.join(found)}" if found else ""
+        """As of `changed_packages`, for the target, and for the native build if its replies made the difference."""
+        own = self.setup.target.name
+
+        def build_of(name: str) -> Build:
+            setup = self.setup if name == own else oracle_setup(self.setup.bench)
+            return setup.build(self._tree, reproducer.optimisation)
+
+        compared = dict.fromkeys([own, *([ORACLE] if ORACLE in reproducer.packages else [])])
+        return package_change.changed_packages(reproducer, self._tree, compared, build_of)
 
     def _replay(self, replayed: TreeReplay, *, silence_proved: bool) -> Replay:
         reproducer = replayed.reproducer
