@@ -30,7 +30,8 @@ from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
 from harness.workflows.campaign.campaign_page import page_of
 from harness.workflows.campaign.campaign_status import lines_of, status_of
 from harness.workflows.campaign.engine.cluster import make_keys, read_cluster
-from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs
+from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs, command_jobs
+from harness.workflows.campaign.job_ledger import JobFailedError, JobLedger
 from harness.workflows.campaign.shared_store import SharedStore
 from harness.workflows.campaign.spread import commands_on, packed_tree
 from harness.workflows.campaign.version import harness_version, resource_of
@@ -209,6 +210,28 @@ def test_a_result_of_a_check_without_its_run_folder_is_refused(tmp_path: Path) -
     with pytest.raises(InconclusiveError, match="no run folder"):
         campaign.land(job, msgspec.structs.replace(report, archive=""), b"")
     assert campaign.arrived() == {}
+
+
+def test_a_result_of_a_command_without_its_document_is_refused(tmp_path: Path) -> None:
+    """A command that ended with exit code 6 before it printed anything had arrived, and was not tried again."""
+    (job,) = command_jobs({"one": ["mutate", "one"]}, expected_seconds=1, version="1")
+    campaign = begin(tmp_path / "campaign", [job])
+    report = JobReport(key=job.key, worker="w", exit_code=6, seconds=1, messages="error: the cache is damaged")
+    with pytest.raises(InconclusiveError, match="no document") as refused:
+        campaign.land(job, report, b"")
+    assert refused.value.because == "error: the cache is damaged"
+    assert campaign.arrived() == {}
+    assert campaign.land(job, msgspec.structs.replace(report, output="[]\n"), b"")
+
+
+def test_a_problem_is_no_success_whatever_its_worker_reports(tmp_path: Path) -> None:
+    """The campaign ended with the exit code of the report, which was 0."""
+    (job,) = standin_jobs(1)
+    ledger = JobLedger(begin(tmp_path / "campaign", [job]), lambda _: None)
+    ledger.note_failure(job, JobReport(key=job.key, worker="w", exit_code=0, seconds=1, problem="none"), 1)
+    with pytest.raises(JobFailedError) as failed:
+        ledger.refuse_failures()
+    assert failed.value.exit_code == ExitCode.INFRASTRUCTURE
 
 
 def test_a_damaged_result_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from harness.core.errors import UsageError
+from harness.core import json_codec
+from harness.core.errors import InconclusiveError, UsageError
 from harness.core.finding import Finding, Witness
 from harness.core.strict_toml import ROOT
 from harness.plan.catalog import Catalog
@@ -178,6 +179,26 @@ def test_the_table_says_what_was_missed() -> None:
     assert text.endswith(
         "1 of 2 found; 0.50 causes and 1.00 findings for each bug; 1 of 4 annotations stand in a file with the bug"
     )
+
+
+def test_a_workers_document_is_about_its_mutation_and_its_targets() -> None:
+    """An empty document counted as no bug that was missed, and so did one without targets."""
+    planted = a_mutation()
+
+    def document(name: str, *targets: str) -> str:
+        seen = [
+            campaign.MutationResult(target=one, suites=["sds"], findings=["wrong-x"], function="") for one in targets
+        ]
+        row = campaign.MutationRow(
+            mutation=name, title="", fault="width", allocator="libc", seconds=1.0, run="/run", seen=seen
+        )
+        return json_codec.pretty([row]).decode()
+
+    assert campaign.row_in(document("planted", "armv5", "sparc64"), planted, ()).caught
+    assert campaign.row_in(document("planted", "sparc64"), planted, ("sparc64",)).caught
+    for wrong in ("[]", "", document("other", "armv5", "sparc64"), document("planted", "armv5"), document("planted")):
+        with pytest.raises(InconclusiveError, match="a worker's document is not that of its job"):
+            campaign.row_in(wrong, planted, ())
 
 
 def test_mutations_are_chosen_by_name_and_glob() -> None:

@@ -113,7 +113,7 @@ def mutate(
             command=sys.argv[1:],
             timeout_multiplier=timeout_multiplier,
         )
-        rows = [row for report in reports.values() for row in campaign.rows_in(report.output)]
+        rows = [campaign.row_in(reports[mutation.name].output, mutation, targets) for mutation in chosen]
     else:
         campaign_option.refuse_folder(folder)
         rows = [

@@ -202,8 +202,8 @@ class CampaignFolder:
         A second result is compared with the first, and a difference is noted. The first counts. The second replaces it
         if only the second fails, and counts as well if it has failures that the first lacks.
 
-        Raises InconclusiveError for a result that is damaged, is another job's, lacks a cell or its run folder, or says
-        what its evidence does not.
+        Raises InconclusiveError for a result that is damaged, is another job's, lacks a cell, its run folder or its
+        document, or says what its evidence does not.
         """
         unfinished = self.place(f".{job.name}.{os.getpid()}")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -213,6 +213,9 @@ class CampaignFolder:
                 raise InconclusiveError("a result belongs to another job", where=job.name, because=report.key)
             if job.cells and not report.archive:
                 raise InconclusiveError("a result has no run folder", where=job.name)
+            if not job.cells and not report.output.strip():
+                # The command ended with an error that says nothing about the server.
+                raise InconclusiveError("a result has no document", where=job.name, because=report.messages)
             if report.archive:
                 unpack(content, report.archive, unfinished / "run")
                 check_run(unfinished / "run", job)

@@ -125,5 +125,6 @@ class JobLedger:
             remedy=f"repeat the command with --run {self._folder.path}: "
             f"{arrived} of {total} jobs have arrived and are kept in {self._folder.path}",
         )
-        error.exit_code = ExitCode(report.exit_code)
+        # A worker that reports a problem and success is wrong about one of them.
+        error.exit_code = ExitCode(report.exit_code or ExitCode.INFRASTRUCTURE)
         raise error

@@ -7,8 +7,10 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core import json_codec
-from harness.core.errors import UsageError
+from harness.core.errors import InconclusiveError, UsageError
 from harness.core.model import DEFAULT_OPTIMISATION, Record
 from harness.judge.known import known_list
 from harness.plan.name_selection import select
@@ -72,7 +74,7 @@ class MutationRow(Record, frozen=True):
     @property
     def caught(self) -> bool:
         """Whether every target that must show it does."""
-        return all(result.findings for result in self.seen)
+        return bool(self.seen) and all(result.findings for result in self.seen)
 
 
 def chosen(names: Sequence[str]) -> list[Mutation]:
@@ -88,7 +90,7 @@ def mutate(bench: Workbench, planted: Mutation, *, targets: Sequence[str] = (), 
     `harness.workflows.check` raises.
     """
     started = time.monotonic()
-    wanted = [name for name in planted.targets if not targets or name in targets]
+    wanted = _wanted(planted, targets)
     if not wanted:
         raise UsageError(
             f"{planted.name} shows on none of {', '.join(targets)}",
@@ -178,9 +180,26 @@ def planted_request(
     )
 
 
-def rows_in(document: str) -> list[MutationRow]:
-    """The rows of a document that `plumb mutate --json` printed."""
-    return json_codec.decode(document.encode(), list[MutationRow])
+def _wanted(planted: Mutation, targets: Sequence[str]) -> list[str]:
+    """The targets that must show a mutation; only these of them, if any are named."""
+    return [name for name in planted.targets if not targets or name in targets]
+
+
+def row_in(document: str, planted: Mutation, targets: Sequence[str]) -> MutationRow:
+    """The row of a document that `plumb mutate --json` printed about one mutation.
+
+    Raises InconclusiveError for a document about anything else.
+    """
+    because = "it is about another mutation, or about other targets"
+    try:
+        rows = json_codec.decode(document.encode(), list[MutationRow])
+    except msgspec.DecodeError as error:
+        rows, because = [], str(error)
+    if [(row.mutation, [one.target for one in row.seen]) for row in rows] != [
+        (planted.name, _wanted(planted, targets))
+    ]:
+        raise InconclusiveError("a worker's document is not that of its job", where=planted.name, because=because)
+    return rows[0]
 
 
 def _result(target: str, findings: list[Finding]) -> MutationResult:
