@@ -142,6 +142,38 @@ def test_a_server_that_is_only_started_and_stopped_does_not_do_what_it_did_betwe
     assert recurrence(sent, LIVES).outcome == "gone"
 
 
+CHILD = reproducer(
+    finding="crash-child_SIGABRT",
+    kind="crash",
+    function="",
+    detector="process",
+    chunks=[chunk("request", b"BGSAVE")],
+)
+
+
+def test_the_death_of_a_child_comes_again_while_the_server_lives_on() -> None:
+    """Nothing looked at the ends of children: each such finding was "not reproduced"."""
+    assert recurrence(CHILD, ended(children=frozenset({"SIGABRT"}))) == Recurrence(outcome="reproduced")
+    killed = "a child process of the server was killed by SIGTRAP"
+    assert recurrence(CHILD, ended(children=frozenset({"SIGTRAP"}))) == Recurrence(outcome="unknown", reason=killed)
+    assert recurrence(CHILD, LIVES) == Recurrence(outcome="gone")
+    blind = unless_blind(Recurrence(outcome="gone"), CHILD, lambda: "this emulator, or machine, records no faults")
+    assert blind.outcome == "unknown"
+    assert recurrence(ALIGNMENT, ended(children=frozenset({"SIGABRT"}))).outcome == "unknown"
+    stream = msgspec.structs.replace(WRONG, detector="stream")
+    assert recurrence(stream, ended(children=frozenset({"SIGABRT"}))).outcome == "reproduced"
+
+
+def test_a_fault_in_another_function_of_a_child_is_not_nothing() -> None:
+    """The compiler of another tree may have moved the access, and a child's death leaves the server alive."""
+    elsewhere = msgspec.structs.replace(LOAD, functions=frozenset({"rdbSaveObject"}))
+    why = "a fault of this kind is in another function: rdbSaveObject"
+    assert recurrence(ALIGNMENT, ended(faults=(elsewhere,))) == Recurrence(outcome="unknown", reason=why)
+    # Under an audit there are always others.
+    passed = msgspec.structs.replace(elsewhere, signal="")
+    assert recurrence(ALIGNMENT, ended(faults=(passed,))).outcome == "gone"
+
+
 @pytest.mark.parametrize("finding", [UNIT, ENDED_UNIT, SELFTEST])
 def test_of_a_unit_that_gets_to_its_end_the_finding_is_gone(finding: Reproducer) -> None:
     assert recurrence(finding, unit(lines=("k: 2", "end u"))) == Recurrence(outcome="gone")

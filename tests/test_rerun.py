@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from harness.core import json_codec
 from harness.core.finding import Reproduction
 from harness.core.processes import capped_log
 from harness.judge.reproducer import ReplayedProgram, Reproducer
@@ -175,6 +176,46 @@ def test_a_fault_log_that_was_cut_short_is_not_believed(short: Path, act: str, r
     assert replayed(short, act, records=records).observation.cut == cut
 
 
+KILLED = '{"event":"end","pid":7,"signal":6,"status":0}\n'
+
+
+def test_a_child_that_was_killed_without_a_fault_is_seen(short: Path) -> None:
+    observation = replayed(short, ANSWER, records=KILLED).observation
+    assert observation.children == {"SIGABRT"}
+    assert observation.end.endswith("is still running\na child process was killed by SIGABRT")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        KILLED.replace('"signal":6', '"signal":0'),
+        KILLED.replace('"signal":6', '"signal":15'),
+        json_codec.encode(fakes.fault(pid=7)).decode() + "\n" + KILLED,
+    ],
+    ids=["ended", "told-to-end", "fault"],
+)
+def test_a_child_that_ended_or_has_a_fault_is_no_such_death(short: Path, record: str) -> None:
+    assert replayed(short, ANSWER, records=record).observation.children == frozenset()
+
+
+def forks(act: str) -> str:
+    """A server that answers, and whose child acts."""
+    return f"os.fork() or ({act}, os._exit(0)); {ANSWER}"
+
+
+def test_a_child_is_awaited_before_its_server_is_stopped(short: Path) -> None:
+    """A server kills the child that saves when it is told to stop, and what the child would have shown was gone."""
+    log = short / "guest-1" / fault_log.NAME
+    dies = f"__import__('time').sleep(0.5), open({str(log)!r}, 'a').write({KILLED!r})"
+    observation = replayed(short, forks(dies)).observation
+    assert (observation.children, observation.undelivered) == (frozenset({"SIGABRT"}), "")
+
+
+def test_a_child_that_still_runs_may_yet_show_the_finding(short: Path) -> None:
+    observation = replayed(short, forks("signal.pause()"), timeout_multiplier=0.1).observation
+    assert observation.undelivered == "a child process of the server still ran when the replay ended"
+
+
 def test_a_record_that_the_emulator_began_and_that_is_not_there_is_missed(tmp_path: Path) -> None:
     log = tmp_path / fault_log.NAME
     log.write_text(COUNT, "utf-8")
@@ -311,6 +352,24 @@ def test_the_reports_of_a_detector_and_lost_records_are_seen_in_a_file_of_the_re
     assert (left_in(short, name, record, detector="").reports, seen.observation.cut) == ([], "")
     fakes.write(guest / fault_log.NAME, '{"event":"fault"')
     assert "ends in the middle of a line" in left_in(short, name, record, detector="ubsan").observation.cut
+
+
+def test_what_the_emulator_lost_and_children_are_seen_in_a_file_of_the_releases_own_tests(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "unit/a::one"
+    log = event_log.EventLog(short / event_log.NAME)
+    log.append(cell_events.TestEvent(name="item", outcome="passed", seconds=0.1, upstream=name))
+    log.append(cell_events.GuestEvent(name="guest-1", end="stopped", pid=6, upstream=True))
+    record = CellRecord(target="native-ubsan", suite="upstream", seconds=1.0)
+    fakes.write(short / "guest-1" / "log", "QEMU internal SIGSEGV {code=MAPERR}\n")
+    fakes.write(short / "guest-1" / fault_log.NAME, KILLED + KILLED.replace("7", "6"))
+    seen = left_in(short, name, record, detector="").observation
+    assert (seen.children, seen.cut) == (frozenset({"SIGABRT"}), "its emulator crashed: QEMU internal SIGSEGV")
+    monkeypatch.setattr(capped_log, "LIMIT_BYTES", 20)
+    fakes.write(short / "guest-1" / "log", "0123456789\n[plumbline: 7 bytes are left out here]\n0123456789")
+    assert "its middle is gone" in left_in(short, name, record, detector="ubsan").observation.cut
+    assert left_in(short, name, record, detector="").observation.cut == ""
 
 
 @pytest.mark.parametrize(("target", "home"), [("", "."), ("armv5", "peers/armv5")])

@@ -72,6 +72,8 @@ class Observation(Record, frozen=True):
     faults: tuple[ObservedFault, ...] = ()
     reports: frozenset[tuple[str, str, str]] = frozenset()
     """Detector, kind and function of each report."""
+    children: frozenset[str] = frozenset()
+    """The signals that killed child processes of the server without a record of a fault: `SIGABRT`."""
     asserted: frozenset[str] = frozenset()
     """Functions whose assertion failed; the file if the function is unknown."""
     unit: ObservedUnit | None = None
@@ -127,7 +129,7 @@ _Compared = tuple[bool, str]
 def _compared(reproducer: Reproducer, observed: Observation) -> _Compared:
     if reproducer.detector == STREAM:
         ended = observed.started and not observed.cut and bool(observed.detail or observed.hung)
-        return ended or bool(observed.faults or observed.difference), ""
+        return ended or bool(observed.faults or observed.difference or observed.children), ""
     if reproducer.detector in registry.DETECTORS:
         return (reproducer.detector, reproducer.kind, reproducer.function) in observed.reports, ""
     if reproducer.kind == "assertion":
@@ -166,7 +168,11 @@ def _same_fault(reproducer: Reproducer, observed: Observation) -> _Compared:
     if alike and reproducer.function == NAMELESS:
         kind = _kind_of_fault(reproducer)
         return False, f"there is a fault of this kind ({kind}), but without function names its place cannot be compared"
-    return any(is_same_fault(reproducer, fault) for fault in alike), ""
+    if any(is_same_fault(reproducer, fault) for fault in alike):
+        return True, ""
+    # It may have killed a child process, while the server lives on.
+    others = sorted({name for fault in alike if fault.signal for name in fault.functions})
+    return False, f"a fault of this kind is in another function: {', '.join(others)}" if others else ""
 
 
 def is_same_assertion(reproducer: Reproducer, asserted: AbstractSet[str]) -> bool:
@@ -212,6 +218,8 @@ def _same_end(reproducer: Reproducer, observed: Observation) -> _Compared:
     """Whether the server ended in the same way, and in the same phase: a failed start, or an end after it."""
     if reproducer.kind == "hang":
         return observed.hung and reproducer.starting != observed.started, ""
+    if reproducer.finding.startswith(_CHILD):
+        return reproducer.finding.removeprefix(_CHILD) in observed.children, ""
     if not observed.detail or reproducer.starting == observed.started:
         return False, ""
     if not reproducer.detail:
@@ -236,6 +244,8 @@ def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
         return "" if gone else f"the server does not start: {observed.detail or 'it hangs'}"
     bad = f"it ended in another way: {observed.detail}" if observed.detail else ""
     bad = bad or ("it no longer answers clients" if observed.hung else observed.undelivered)
+    if not bad and observed.children:
+        bad = f"a child process of the server was killed by {', '.join(sorted(observed.children))}"
     if not bad and reproducer.kind == WRONG_RESULT and reproducer.again is None and not reproducer.upstream:
         return _not_compared(reproducer, observed)
     return bad or _not_asked(reproducer)
@@ -291,7 +301,8 @@ def unless_blind(ended: Recurrence, reproducer: Reproducer, why_blind: Callable[
 
     `why_blind` runs the canary, and returns why nothing would be recorded; empty if it would be.
     """
-    if ended.outcome != "gone" or reproducer.detector not in RECORDED:
+    is_recorded = reproducer.detector in RECORDED or reproducer.finding.startswith(_CHILD)
+    if ended.outcome != "gone" or not is_recorded:
         return ended
     why = why_blind()
     return Recurrence(outcome="unknown", reason=why, machine=True) if why else ended

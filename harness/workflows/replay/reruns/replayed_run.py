@@ -10,6 +10,7 @@ from harness.core.processes import capped_log
 from harness.record import fault_log
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
@@ -31,13 +32,25 @@ class ReplayedRun(msgspec.Struct, frozen=True, kw_only=True):
 def cut_short(log: Path, output: bytes, *, detector: str = "") -> str:
     """Why the records of a run are not trustworthy; empty if they are.
 
-    A line of the fault log is damaged or missing, the emulator says so in the `output`, or the middle of that is gone,
-    where a `detector` may have reported.
+    A line of the fault log is damaged or missing, the emulator says in the `output` that it lost a record or crashed,
+    or the middle of the output is gone, where a `detector` may have reported.
     """
-    damage = [*fault_log.read(log).damage, fault_log.lost_record(output)]
+    return "; ".join(filter(None, [*fault_log.read(log).damage, cut_in(output, detector=detector)]))
+
+
+def cut_in(output: bytes, *, detector: str) -> str:
+    """The same for the output alone."""
+    damage = [fault_log.emulator_trouble(output)]
     if detector and capped_log.left_out_bytes(output):
         damage.append("the output was too long, and its middle is gone")
     return "; ".join(filter(None, damage))
+
+
+def crashed_children(recorded: fault_log.FaultLog, servers: Collection[int]) -> frozenset[str]:
+    """The signals that killed processes beside the `servers` without a record of a fault, as by abort()."""
+    known = {*servers, *(fault.pid for fault in recorded.faults if fault.event == "fault")}
+    crashed = (end for end in recorded.ends.values() if end.signal in fault_log.CRASHES and end.pid not in known)
+    return frozenset(fault_log.signal_name(end.signal) for end in crashed)
 
 
 def why_from_outside(detail: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from harness.analysis.assertion_log import asserted
 from harness.core.byte_diff import described
+from harness.core.processes import process_tree
 from harness.judge.reproducer import files_of
 from harness.protocol import allowed_differences, pipeline, reply_comparison
 from harness.protocol.allowed_refusals import release_of
@@ -24,8 +25,8 @@ from harness.run.server_process import POLL_SECONDS, StartError
 from harness.run.servers.probes import answers_ping
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
-from harness.workflows.replay.recurrence import WRONG_RESULT, Observation
-from harness.workflows.replay.reruns.replayed_run import ReplayedRun, cut_short, why_from_outside
+from harness.workflows.replay.recurrence import STREAM, WRONG_RESULT, Observation
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun, crashed_children, cut_short, why_from_outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from harness.workflows.target_setup import TargetSetup
 
 
+ZOMBIE = "Z"
+"""The state of a process that has ended and that its parent has not waited for (proc(5))."""
 DIFFERS, AGAIN = "differs: ", "again: "
 """Prefixes of the lines that report a wrong reply, or wrong bytes."""
 
@@ -87,6 +90,9 @@ def run_server(
                 observation = msgspec.structs.replace(observation, end=guest.detail, detail=guest.detail, hung=False)
             elif not observation.hung and not _answers(guest):
                 observation = msgspec.structs.replace(observation, end="it no longer answers clients", hung=True)
+            elif not observation.undelivered and _may_be_of_a_child(reproducer) and _has_children(guest):
+                why = "a child process of the server still ran when the replay ended"
+                observation = msgspec.structs.replace(observation, end=why, undelivered=why)
         if guest.ended is not None and guest.ended.stopping:
             hung = guest.ended.how == "hang"
             observation = msgspec.structs.replace(observation, end=guest.detail, detail=guest.detail, hung=hung)
@@ -99,9 +105,17 @@ def run_server(
     log = evidence.log.read_bytes() if evidence.log.is_file() else b""
     detector = guest.runner.target.emulator.detector
     lost = cut_short(evidence.fault_log, log, detector=detector)
+    recorded = fault_log.read(evidence.fault_log)
+    children = crashed_children(recorded, {guest.first_pid})
+    killed = f"\na child process was killed by {', '.join(sorted(children))}" if children else ""
     return ReplayedRun(
-        observation=msgspec.structs.replace(observation, cut=lost or why_from_outside(observation.detail)),
-        faults=fault_log.read_faults(evidence.fault_log),
+        observation=msgspec.structs.replace(
+            observation,
+            end=observation.end + killed,
+            cut=lost or why_from_outside(observation.detail),
+            children=children,
+        ),
+        faults=recorded.faults,
         reports=evidence.reports(0),
         assertion=asserted(log),
     )
@@ -223,6 +237,23 @@ def _answers(guest: Guest) -> bool:
             break
         time.sleep(POLL_SECONDS)
     return served or not guest.alive()
+
+
+def _may_be_of_a_child(reproducer: Reproducer) -> bool:
+    """Whether a child process of the server, such as one that saves, may show the finding."""
+    return reproducer.kind != WRONG_RESULT or reproducer.detector == STREAM
+
+
+def _has_children(guest: Guest) -> bool:
+    """Whether the server still has child processes after a reply's deadline: their end is awaited until then."""
+    deadline = time.monotonic() + guest.deadline_seconds
+    while children := [
+        one for one in process_tree.below(guest.host_pid, process_tree.processes()) if one.state != ZOMBIE
+    ]:
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    return bool(children)
 
 
 def _starts(guest: Guest) -> bool:

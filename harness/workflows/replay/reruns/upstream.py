@@ -16,7 +16,7 @@ from harness.record import cell_events, event_log, fault_log, run_folder, run_re
 from harness.run.cell_spec import CellSpec, PeerServer
 from harness.workflows.cell_process import run_cell
 from harness.workflows.replay.recurrence import Observation
-from harness.workflows.replay.reruns.replayed_run import ReplayedRun
+from harness.workflows.replay.reruns.replayed_run import ReplayedRun, crashed_children, cut_in
 from harness.workflows.target_setup import oracle_setup, set_up_target
 
 if TYPE_CHECKING:
@@ -43,9 +43,19 @@ def left_in(cell: Path, name: str, record: run_record.CellRecord, *, detector: s
     logs = [path.read_bytes() for path in sorted(cell.rglob("guest-*/log"))]
     recorded = [fault_log.read(path) for path in sorted(cell.rglob(fault_log.NAME))]
     events = event_log.read(cell / event_log.NAME).events
-    damage = [*(damage for each in recorded for damage in each.damage), *_gone(cell, events)]
+    damage = [
+        *(damage for each in recorded for damage in each.damage),
+        *_gone(cell, events),
+        *dict.fromkeys(trouble for log in logs if (trouble := cut_in(log, detector=detector))),
+    ]
+    guests = [event for event in events if isinstance(event, cell_events.GuestEvent) and event.pid]
+    children = frozenset(
+        signal
+        for event in guests
+        for signal in crashed_children(fault_log.read(_home(cell, event) / fault_log.NAME), {event.pid})
+    )
     return ReplayedRun(
-        observation=msgspec.structs.replace(observed(name, record, events), cut="; ".join(damage)),
+        observation=msgspec.structs.replace(observed(name, record, events), cut="; ".join(damage), children=children),
         faults=[fault for each in recorded for fault in each.faults],
         reports=[report for log in logs for report in reports(log, detector)],
         assertion=next((place for log in logs if (place := asserted(log)) is not None), None),
@@ -59,8 +69,13 @@ def _gone(cell: Path, events: Sequence[cell_events.Event]) -> list[str]:
         for event in events
         if isinstance(event, cell_events.GuestEvent)
         for name in event.left
-        if not (cell / (f"{run_folder.PEERS}/{event.target}" if event.target else ".") / event.name / name).is_file()
+        if not (_home(cell, event) / name).is_file()
     ]
+
+
+def _home(cell: Path, event: cell_events.GuestEvent) -> Path:
+    """The folder of a server."""
+    return cell / (f"{run_folder.PEERS}/{event.target}" if event.target else ".") / event.name
 
 
 def observed(name: str, record: run_record.CellRecord, events: Sequence[cell_events.Event]) -> Observation:
