@@ -8,29 +8,39 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core import json_codec
+from harness.core.cache import Cache
 from harness.core.finding import Reproduction
 from harness.core.processes import capped_log
-from harness.judge.reproducer import ReplayedProgram, Reproducer
+from harness.core.target_model import ORACLE
+from harness.judge.conclusion import conclude
+from harness.judge.reproducer import ReplayedProgram, Reproducer, read_reproducer, stored_at
+from harness.plan.catalog import Catalog
 from harness.protocol.command_stream import from_text, text_of, wire
-from harness.record import cell_events, event_log, fault_log
-from harness.record.run_record import CellRecord
+from harness.record import cell_events, event_log, fault_log, stored_run
+from harness.record.run_record import WITH_TLS, CellRecord
 from harness.record.transcript import Chunk
 from harness.run.programs.traced_command import CommandEnd
 from harness.run.server_process import Guest
 from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
 from harness.workflows.replay.recurrence import recurrence
+from harness.workflows.replay.replay import replay
 from harness.workflows.replay.reruns import program
 from harness.workflows.replay.reruns.replayed_run import cut_short
 from harness.workflows.replay.reruns.server import run_server
 from harness.workflows.replay.reruns.upstream import left_in, observed
+from harness.workflows.target_setup import TargetSetup
+from harness.workflows.workbench import Workbench
 from tests import fakes
 from tests.reproducers import reproducer
+from tests.stored import StoredRun
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.core.model import Build
     from harness.workflows.replay.reruns.replayed_run import ReplayedRun
 
 SERVER = """#!/usr/bin/env python3
@@ -430,3 +440,30 @@ def test_a_command_shows_its_failure_again_only_if_a_program_of_the_target_fails
     observation = program.observed(short, finding, launch, CommandEnd(code=code, seconds=1.0)).observation
     ended = recurrence(finding, observation)
     assert (ended.outcome, ended.machine) == (outcome, False)
+
+
+def test_a_server_that_does_not_compile_with_tls_is_compiled_with_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server without TLS was compiled, and the finding was "not reproduced"."""
+    error = "src/tls.c:7:3: error: unknown type name 'SSL'"
+    stored = StoredRun(tmp_path / "run", targets=(ORACLE,), suites=("canary", "tls"))
+    stored.canary(ORACLE)
+    stored.problem(ORACLE, "tls", f"{WITH_TLS}redis-3.2.6 does not compile: {error}", "build")
+    known = fakes.write(tmp_path / "known.toml", "findings = []\n")
+    judgement, _ = conclude(stored_run.read(stored.finish()), known, fakes.quiet())
+    path = stored_at(stored.folder, judgement.findings[0].replay)
+    assert path is not None
+
+    def build(*_: Any, tls: bool = False) -> Build:
+        if tls:
+            raise BuildFailedError("redis-3.2.6 does not compile", because=error)
+        return fakes.build(tmp_path / "build")
+
+    monkeypatch.setattr(Workbench, "open_server", lambda *_, **__: fakes.opened(tmp_path))
+    monkeypatch.setattr(TargetSetup, "build", build)
+    bench = Workbench(catalog=Catalog(), cache=Cache(tmp_path / "cache"), progress=fakes.quiet(), offline=True)
+    finding = read_reproducer(str(path))
+    assert replay(bench, finding, server="").outcome == "reproduced"
+    plain = msgspec.structs.replace(finding, detail=finding.detail.removeprefix(WITH_TLS))
+    assert replay(bench, plain, server="").outcome == "gone"

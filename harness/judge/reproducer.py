@@ -30,6 +30,7 @@ from harness.core.target_model import DEFAULT_FAMILY, ORACLE
 from harness.isa import rules
 from harness.record import program_launch
 from harness.record.run_folder import AUDIT
+from harness.record.run_record import WITH_TLS
 from harness.record.transcript import Chunk, are_whole, load
 
 if TYPE_CHECKING:
@@ -151,6 +152,11 @@ class Reproducer(Record, frozen=True):
     """Replaces the server: a program of the target, or a command that runs some."""
     again: Reproduction | None = None
     """Replaces `chunks`: the requests to a server, and the bytes that must result."""
+
+    @property
+    def compiles_tls(self) -> bool:
+        """Whether a replay compiles the server with TLS: it was, or that is the build that failed."""
+        return self.tls or (self.kind == "build" and self.detail.startswith(WITH_TLS))
 
 
 SEAL = re.compile(rb'\{\s*"seal":\s*"([0-9a-f]{64})",\s*')

@@ -29,6 +29,10 @@ ProblemKind = Literal["", "build", "deadline", "crash", "units", "absent"]
 """absent: the server or the user's selection has nothing that the suite could run. This is not a failure."""
 
 
+WITH_TLS = "with TLS, "
+"""The beginning of a cell's problem if its server compiles, and the same server with TLS does not."""
+
+
 class LeftOut(Record, frozen=True):
     """The tests of a cell that did not run, because they ended as expected on the same code (`plumb premerge`): they
     passed, were skipped, or failed with a known finding.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.build.sources import openssl
 from harness.build.workshop.build_failure import BuildFailedError
+from harness.record.run_record import WITH_TLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,7 +83,7 @@ class SuitePrograms:
             return setup.build(self._tree, self._request.optimisation, allocator, tls=True), ""
         except BuildFailedError as error:
             setup.bench.progress.say(str(error))
-            return None, f"with TLS, {error.what}: {error.because}"
+            return None, f"{WITH_TLS}{error.what}: {error.because}"
 
     def units(self, setup: TargetSetup, allocator: Allocator, *, only: Program | None = None) -> dict[Program, Units]:
         """The programs that the plan's suites run instead of a server. `only`: no more than one kind of them."""

@@ -89,7 +89,7 @@ class Replayer:
 
     def build(self, reproducer: Reproducer) -> Build:
         """The build that a reproducer runs on the target."""
-        return self.setup.build(self._tree, reproducer.optimisation, reproducer.allocator, tls=reproducer.tls)
+        return self.setup.build(self._tree, reproducer.optimisation, reproducer.allocator, tls=reproducer.compiles_tls)
 
     def replay_covered(self, reproducer: Reproducer, plugin: Path) -> tuple[Replay, frozenset[int]]:
         """Run a variant, and return which addresses of its program the server executed.

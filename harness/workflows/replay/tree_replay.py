@@ -86,7 +86,7 @@ class TreeReplay:
 
     def _build(self, setup: TargetSetup, allocator: Allocator) -> Build:
         reproducer = self.reproducer
-        return setup.build(self.tree, reproducer.optimisation, allocator, tls=reproducer.tls)
+        return setup.build(self.tree, reproducer.optimisation, allocator, tls=reproducer.compiles_tls)
 
     def _units(self) -> Units:
         reproducer = self.reproducer
