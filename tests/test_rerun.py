@@ -419,10 +419,24 @@ def test_a_program_that_did_not_get_to_its_end_does_not_tell_that_a_finding_is_g
     assert recurrence(finding, observation).outcome == outcome
 
 
+@pytest.mark.parametrize(("status", "outcome"), [(0, "gone"), (1, "gone"), (127, "unknown")])
+def test_a_program_whose_libraries_are_missing_does_not_tell_that_a_finding_is_gone(
+    short: Path, status: int, outcome: str
+) -> None:
+    launch = ReplayedProgram(words=["p"], program="/p", file="/p", folder="/", environment={})
+    guest = short / "guest-1"
+    fakes.write(guest / "launch", "7 1 / /p /p 1 p ".replace(" ", "\0"))
+    fakes.write(guest / "ends", f"7 exited {status}\n")
+    fakes.write(guest / fault_log.NAME, f'{{"event":"end","pid":7,"signal":0,"status":{status}}}\n')
+    finding = reproducer(launch=launch, command="p")
+    observation = program.observed(short, finding, launch, CommandEnd(code=status, seconds=1.0)).observation
+    assert recurrence(finding, observation).outcome == outcome
+
+
 @pytest.mark.parametrize(
     ("status", "code", "outcome"),
-    [(0, 0, "gone"), (1, 2, "reproduced"), (0, 2, "unknown"), (None, 2, "unknown")],
-    ids=["passes", "a test fails", "something else fails", "does not compile"],
+    [(0, 0, "gone"), (77, 0, "unknown"), (1, 2, "reproduced"), (0, 2, "unknown"), (None, 2, "unknown")],
+    ids=["passes", "skips its tests", "a test fails", "something else fails", "does not compile"],
 )
 def test_a_command_shows_its_failure_again_only_if_a_program_of_the_target_fails(
     short: Path, status: int | None, code: int, outcome: str

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from harness.workflows.target_setup import TargetSetup
 
 
+NOT_LOADED = 127
+"""The exit status of glibc's and musl's dynamic loaders if they cannot load a program's libraries."""
+
+
 def run_program(setup: TargetSetup, reproducer: Reproducer, place: Path) -> tuple[ReplayedRun, symbols.Symbols]:
     """The program's behaviour, and the names of its code.
 
@@ -94,6 +98,10 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
     if of_command and end.code and not failed_programs(place):
         # As in a check: it may not even have compiled a program.
         elsewhere = f"{end.text}, and no program of {reproducer.target} is known to have failed"
+    elif of_command and not end.code and guests and not any(map(_tests_something, guests)):
+        elsewhere = f"each program of {reproducer.target} that ran was a probe or a skipped test"
+    elif not of_command and end.code == NOT_LOADED:
+        elsewhere = f"{end.text}, as a program does whose libraries are not found"
     return ReplayedRun(
         observation=Observation(
             end=f"{CommandRecord(words=launch.words, folder=launch.folder).text}: {end.text}",
@@ -106,3 +114,9 @@ def observed(place: Path, reproducer: Reproducer, launch: ReplayedProgram, end: 
         reports=[],
         assertion=None,
     )
+
+
+def _tests_something(guest: Path) -> bool:
+    """Whether a program is neither a build system's probe nor a test that was skipped."""
+    launch = program_launch.read_launch(guest)
+    return launch is None or not (launch.is_probe or program_launch.is_skipped_test(guest))
