@@ -28,15 +28,25 @@ if TYPE_CHECKING:
     from tests.fakes import Plumb
 
 
-def test_a_reproducer_of_a_unit_has_nothing_to_send(plumb: Plumb, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        ({"unit": "sha1"}, "it is one of the unit sha1, which"),
+        ({"upstream": "unit/sort::SORT GET"}, "it is one of the release's own test unit/sort::SORT GET, which starts"),
+    ],
+    ids=["unit", "upstream"],
+)
+def test_a_reproducer_without_a_server_of_the_shell_has_nothing_to_send(
+    plumb: Plumb, tmp_path: Path, of: dict[str, str], why: str
+) -> None:
     read = replay_workflow.from_stream(
         fakes.write(tmp_path / "a.stream", "PING\n"), target="armv5", server="redis-7.0.15"
     )
     path = tmp_path / "unit.json"
-    path.write_bytes(json_codec.encode(msgspec.structs.replace(read, unit="sha1")))
+    path.write_bytes(json_codec.encode(msgspec.structs.replace(read, **of)))
     code, _, err = plumb("shell", "armv5", "--run", path, "--trust")
     assert code == ExitCode.USAGE
-    assert "error: the reproducer has no requests (--run)\n  because: it is one of the unit sha1, which" in err
+    assert f"error: the reproducer has no requests (--run)\n  because: {why}" in err
 
 
 def answering(outcome: Outcome, *, machine: bool = False) -> Replay:

@@ -24,6 +24,9 @@ from harness.isa import rules
 from harness.judge.reproducer import files_of
 from harness.plan.catalog import DEFAULT_SERVER
 from harness.plan.name_selection import select
+from harness.protocol import pipeline
+from harness.protocol.command_stream import from_text
+from harness.protocol.resp import Client
 from harness.record import transcript
 from harness.run.gdb_stub import await_stub
 from harness.run.server_process import Guest
@@ -125,8 +128,7 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
         bench = bench.with_timeouts(reproducer.timeout_multiplier).with_toolchain(reproducer.toolchain)
     catalog, progress = bench.catalog, bench.progress
     target = debuggable(catalog, session.target)
-    if reproducer is not None and reproducer.unit:
-        why = f"it is one of the unit {reproducer.unit}, which runs without a server"
+    if reproducer is not None and (why := _why_no_requests(reproducer)):
         raise UsageError("the reproducer has no requests", where="--run", because=why, remedy="plumb replay REPRODUCER")
     start = _start_of(session, reproducer)
     server_tree.known_server(catalog, start.server, packages=True)
@@ -166,12 +168,21 @@ def open_shell(bench: Workbench, session: DebugSession, reproducer: Reproducer |
         if reproducer is not None:
             ended = Event()
             ends.callback(ended.set)
-            Thread(target=_send, args=(guest, reproducer, ended), daemon=True).start()
+            Thread(target=send_requests, args=(guest, reproducer, ended), daemon=True).start()
         script = Path(folder) / "commands.gdb"
         script.write_text(commands, "utf-8")
         process.attend(
             [_gdb(target), "-q", "-x", script, *session.gdb], environment={**os.environ, **runner.environment}
         )
+
+
+def _why_no_requests(reproducer: Reproducer) -> str:
+    """Why a reproducer runs without a server of the shell; empty if the shell can send its requests."""
+    if reproducer.unit:
+        return f"it is one of the unit {reproducer.unit}, which runs without a server"
+    if reproducer.upstream:
+        return f"it is one of the release's own test {reproducer.upstream}, which starts its servers itself"
+    return "it is one of a program that plumb exec ran" if reproducer.launch is not None else ""
 
 
 def _guest(folder: Path, spec: ServerSpec, runner: Runner) -> Guest:
@@ -200,12 +211,16 @@ def _gdb(target: Target) -> str:
     return next((name for name in names if shutil.which(name)), names[-1])
 
 
-def _send(guest: Guest, reproducer: Reproducer, ended: Event) -> None:
+def send_requests(guest: Guest, reproducer: Reproducer, ended: Event) -> None:
     """Send the recorded requests once the server answers, which it does when gdb lets it run. `ended`: gdb's end."""
     while not answers_ping(guest.upstream, deadline_seconds=guest.probe_seconds):
         if ended.wait(POLL_SECONDS):
             return
-    transcript.send_again(guest.access.path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
+    if reproducer.again is None:
+        transcript.send_again(guest.access.path, reproducer.chunks, reply_seconds=REPLY_SECONDS)
+        return
+    with contextlib.suppress(OSError), Client.at_socket(guest.access.path, deadline_seconds=REPLY_SECONDS) as client:
+        pipeline.ask(client, from_text("\n".join(reproducer.again.requests)))
 
 
 def _introduce(guest: Guest, progress: Progress, *, reproducer: Reproducer | None, running: bool) -> None:
