@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from harness.core.errors import UsageError
+from harness.core.finding import Verdict
 from harness.core.model import Cell
 from harness.judge.merge import join
 from harness.record.cell_events import Counters
@@ -16,7 +17,7 @@ from tests.judgements import cell, judgement
 CLEAN = msgspec.structs.replace(
     judgement(),
     run="/run/2",
-    verdict="PASS",
+    verdict=Verdict.PASS,
     seed=8,
     cells=[cell("armv7", "canary", "PASS"), cell("armv7", "bitops", "PASS")],
     findings=[],
@@ -215,16 +216,23 @@ def test_a_cell_that_claims_more_than_its_file_shows_is_unknown(verdict: str, fa
     assert (joined.verdict, joined.cells[1].reason) == ("UNKNOWN", f"its file says {verdict}, but {why}")
 
 
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.UNKNOWN])
+def test_a_verdict_that_nothing_in_its_file_explains_counts(verdict: Verdict) -> None:
+    """Only the cells counted: such a run passed with others, and alone."""
+    run = msgspec.structs.replace(CLEAN, verdict=verdict)
+    assert join([run]).verdict == join([CLEAN, run]).verdict == verdict
+
+
 def test_runs_whose_suites_all_skip_say_nothing_joined_as_alone() -> None:
     absent = msgspec.structs.replace(cell("armv7", "selftests", "SKIP", "it has none"), passed=0)
     cells = [cell("armv7", "canary", "PASS"), absent]
-    silent = msgspec.structs.replace(CLEAN, verdict="UNKNOWN", cells=cells)
+    silent = msgspec.structs.replace(CLEAN, verdict=Verdict.UNKNOWN, cells=cells)
     assert join([silent]).verdict == "UNKNOWN"
     assert join([silent, CLEAN]).verdict == "PASS"
 
 
 def test_the_worst_of_a_cell_that_two_runs_have_counts() -> None:
-    bad = msgspec.structs.replace(CLEAN, verdict="UNKNOWN", cells=[cell("armv7", "canary", "UNKNOWN", "silent")])
+    bad = msgspec.structs.replace(CLEAN, verdict=Verdict.UNKNOWN, cells=[cell("armv7", "canary", "UNKNOWN", "silent")])
     for runs in ([CLEAN, bad], [bad, CLEAN]):
         canary = [one for one in join(runs).cells if one.suite == "canary"]
         assert [one.verdict for one in canary] == ["UNKNOWN"]

@@ -68,9 +68,7 @@ def join(
         unchecked=unchecked,
         tier=first.tier if {one.tier for one in judgements} == {first.tier} else "",
         tests=sorted({pattern for one in judgements for pattern in one.tests}),
-        verdict=Verdict.merge(
-            [overall(cells), *warning_findings.verdicts(findings), *[Verdict.UNKNOWN] * len(unchecked)]
-        ),
+        verdict=Verdict.merge([_verdict(cells, findings, unchecked), *map(_unexplained, judgements)]),
         run=", ".join(one.run for one in judgements),
         record="",
         base=next((one.base for one in compared), ""),
@@ -86,6 +84,17 @@ def join(
         timeout_multiplier=max(one.timeout_multiplier for one in judgements),
         emulators=_every_emulator([one.emulators for one in judgements]),
     )
+
+
+def _verdict(cells: Sequence[CellVerdict], findings: Sequence[Finding], unchecked: Sequence[str]) -> Verdict:
+    """The verdict that follows from the parts of a judgement."""
+    return Verdict.merge([overall(cells), *warning_findings.verdicts(findings), *[Verdict.UNKNOWN] * len(unchecked)])
+
+
+def _unexplained(judgement: Judgement) -> Verdict:
+    """A run's own verdict, if nothing in its file shows why it is so bad; SKIP, which changes nothing, if it does."""
+    shown = _verdict(judgement.cells, judgement.findings, judgement.unchecked)
+    return judgement.verdict if judgement.verdict.severity > shown.severity else Verdict.SKIP
 
 
 def _seeds(judgements: Sequence[Judgement]) -> list[str]:
