@@ -104,6 +104,12 @@ def test_the_data_say_what_the_page_says(bug: bugs.Bug) -> None:
     assert set(bug.references) == cited
 
 
+@pytest.mark.parametrize("bug", KNOWN.values(), ids=KNOWN.keys())
+def test_a_check_names_what_shows_the_bug(bug: bugs.Bug) -> None:
+    """Any finding of the test counted as the bug: one check had `*`."""
+    assert [check for check in bug.checks if not check.finding.strip("*?-")] == []
+
+
 @pytest.mark.parametrize("stored", STORED.answers, ids=lambda one: f"{one.bug}-{one.server}")
 def test_what_a_release_answered_agrees_with_the_data(stored: bugs.StoredAnswer) -> None:
     bug = KNOWN.get(stored.bug)
