@@ -109,10 +109,14 @@ class PlannedCells(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_plan(path: Path) -> PlannedCells:
-    """Read a document that `plumb plan --json` printed. Raises UsageError for any other file."""
+    """Read a document that `plumb plan --json` printed. Raises UsageError for any other file, and for one without
+    cells.
+    """
+    remedy = "plumb plan --json > FILE"
     try:
-        return json_codec.decode(path.read_bytes(), PlannedCells)
+        read = json_codec.decode(path.read_bytes(), PlannedCells)
     except msgspec.DecodeError as error:
-        raise UsageError(
-            "not a plan", where=str(path), because=str(error), remedy="plumb plan --json > FILE"
-        ) from error
+        raise UsageError("not a plan", where=str(path), because=str(error), remedy=remedy) from error
+    if not read.cells:
+        raise UsageError("not a plan", where=str(path), because="it has no cells", remedy=remedy)
+    return read
