@@ -27,11 +27,11 @@ from harness.run.servers.server_spec import ServerSpec
 from harness.workflows.replay.recorded_requests import comparable_stream, recorded_replies
 from harness.workflows.replay.recurrence import recurrence
 from harness.workflows.replay.replay import replay
-from harness.workflows.replay.reruns import program
+from harness.workflows.replay.reruns import program, upstream
 from harness.workflows.replay.reruns.replayed_run import cut_short
 from harness.workflows.replay.reruns.server import run_server
-from harness.workflows.replay.reruns.upstream import left_in, observed
-from harness.workflows.target_setup import TargetSetup
+from harness.workflows.replay.reruns.upstream import left_in, observed, run_upstream
+from harness.workflows.target_setup import TargetSetup, oracle_setup
 from harness.workflows.workbench import Workbench
 from tests import fakes
 from tests.reproducers import reproducer
@@ -481,3 +481,32 @@ def test_a_server_that_does_not_compile_with_tls_is_compiled_with_it_again(
     assert replay(bench, finding, server="").outcome == "reproduced"
     plain = msgspec.structs.replace(finding, detail=finding.detail.removeprefix(WITH_TLS))
     assert replay(bench, plain, server="").outcome == "gone"
+
+
+def test_the_other_targets_of_a_mixed_test_have_the_allocator_of_the_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They had libc's, so that what jemalloc on one of them showed was gone."""
+    other, allocators = "native-ubsan", set()
+
+    def build(setup: TargetSetup, _tree: object, _level: str, allocator: str = "libc", **_: Any) -> Build:
+        allocators.add((setup.target.name, "server", allocator))
+        return fakes.build(tmp_path / "build")
+
+    def programs(setup: TargetSetup, _tree: object, _level: str, allocator: str = "libc") -> Path:
+        allocators.add((setup.target.name, "programs", allocator))
+        return tmp_path
+
+    # Nothing is compiled, and no cell runs.
+    monkeypatch.setattr(TargetSetup, "build", build)
+    monkeypatch.setattr(TargetSetup, "upstream", programs)
+    monkeypatch.setattr(TargetSetup, "upstream_spec", lambda *_, **__: None)
+    monkeypatch.setattr(upstream, "run_cell", lambda *_: CellRecord(target=ORACLE, suite="upstream", seconds=1.0))
+    bench = Workbench(catalog=Catalog(), cache=Cache(tmp_path / "cache"), progress=fakes.quiet(), offline=True)
+    setup = oracle_setup(bench)
+    finding = reproducer(upstream="unit/a::one", allocator="jemalloc", mixed=[other])
+    run_upstream(setup, fakes.opened(tmp_path), finding, fakes.build(tmp_path), setup.runner("signal"), tmp_path)
+    assert {one for one in allocators if one[0] == other} == {
+        (other, "server", "jemalloc"),
+        (other, "programs", "jemalloc"),
+    }

@@ -12,7 +12,8 @@ import pytest
 from harness.core.errors import InconclusiveError
 from harness.core.model import BuildSettings, Cell
 from harness.judge.conclusion import conclude
-from harness.record import run_folder, stored_run
+from harness.record import compiler_warnings, run_folder, stored_run
+from harness.record.compiler_warnings import CompilerReport, Diagnostic
 from harness.report.formats import registry as formats
 from harness.workflows.campaign.job import CampaignJob
 from harness.workflows.campaign.result_check import check_run
@@ -149,6 +150,33 @@ def test_a_run_of_a_tree_is_of_the_one_that_its_job_sent(run: StoredRun) -> None
         run_folder.write_run(run.folder, changed)
         with contextlib.nullcontext() if is_sent else pytest.raises(InconclusiveError, match="not that of its job"):
             check_run(run.folder, job)
+
+
+def test_a_workers_judgement_has_the_warnings_that_must_fail(run: StoredRun) -> None:
+    """Without the binary, only misaligned accesses and numbers of tests were compared."""
+    run.test("armv5", "bitops", "test_one")
+    recorded = run_folder.read_run(run.finish())
+    run_folder.write_run(run.folder, msgspec.structs.replace(recorded, warnings="fail"))
+    cast = Diagnostic(severity="warning", file="src/a.c", line=3, text="cast", warning="cast-align", function="f")
+    for target in {"native", *recorded.targets}:
+        warned = [cast] if target == "armv5" else []
+        compiler_warnings.write(run.folder, target, CompilerReport(warnings=warned))
+    known = write(run.folder.with_name("known.toml"), "findings = []\n")
+    formats.write(run.folder, conclude(stored_run.read(run.folder), known, quiet())[0])
+    job = CampaignJob(
+        name="job",
+        words=["check", "--warnings", "fail"],
+        cells=[Cell(target=cell.target, server=SERVER, suite=cell.suite) for cell in recorded.cells],
+        expected_seconds=1,
+        deadline_seconds=1,
+        version="1",
+        known="findings = []\n",
+    )
+    check_run(run.folder, job)
+    tell(run.folder, passes)
+    with pytest.raises(InconclusiveError, match="contradicts its evidence") as refused:
+        check_run(run.folder, job)
+    assert refused.value.because == "according to its evidence: warning-cast-align-f"
 
 
 def test_what_a_run_did_not_check_is_told_by_its_worker(run: StoredRun) -> None:

@@ -26,7 +26,7 @@ from harness.core.errors import InconclusiveError, PlumblineError
 from harness.core.finding import Verdict
 from harness.core.progress import Progress
 from harness.isa import rules
-from harness.judge import conclusion
+from harness.judge import conclusion, warning_findings
 from harness.judge.findings import Judgement
 from harness.judge.verdict import of_cell
 from harness.record import evidence_seal, run_folder, stored_run
@@ -139,6 +139,7 @@ def _contradictions(folder: Path, job: CampaignJob, told: Judgement) -> list[str
         return [
             *untold,
             *_differences(_counts(told, failing), _counts(found, failing)),
+            *_differences(_warnings(told), _warnings(found)),
             *(f"its worker calls {one.id} known" for one, again in pairs if one.known and not again.known),
             # Such a finding needs no name to be one: no test misaligns on purpose.
             *(
@@ -164,6 +165,11 @@ def _counts(judged: Judgement, failing: set[tuple[str, str]]) -> set[str]:
         + (f", {cell.verdict}" if cell.verdict in silent and (cell.target, cell.suite) not in failing else "")
         for cell in judged.cells
     }
+
+
+def _warnings(judged: Judgement) -> set[str]:
+    """The findings that are compilers' warnings: these name functions themselves."""
+    return {finding.id for finding in judged.findings if finding.kind == warning_findings.KIND}
 
 
 def _differences(told: set[str], found: set[str]) -> list[str]:

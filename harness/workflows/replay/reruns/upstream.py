@@ -120,9 +120,10 @@ def _cell(
     for name in reproducer.mixed:
         other = set_up_target(bench, bench.catalog.targets[name])
         peers[name] = PeerServer(
-            runner=other.runner(reproducer.policy, reproducer.environment), build=other.build(tree, optimisation)
+            runner=other.runner(reproducer.policy, reproducer.environment),
+            build=other.build(tree, optimisation, reproducer.allocator),
         )
-        mixed[name] = other.upstream(tree, optimisation)
+        mixed[name] = other.upstream(tree, optimisation, reproducer.allocator)
     return CellSpec(
         suite=suite.name,
         folder=folder / "cell",
