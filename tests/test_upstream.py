@@ -38,6 +38,7 @@ from harness.run.upstream.launches import (
     read_launches,
     write_list,
 )
+from harness.run.upstream.machine_conditions import condition_on_machine
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.reported_crashes import reported_crash, where_it_crashed
 from harness.run.upstream.stage import Stage, Stages, variant
@@ -61,6 +62,10 @@ proc test {name code {okpattern undefined} args} {
     if {[catch {set result [uplevel 1 $code]} error]} {
         if {[string match assertion:* $error]} {
             send_data_packet 0 err "$name: [string range $error 10 end]"
+            return
+        }
+        if {[string match skipped:* $error]} {
+            send_data_packet 0 skip "$name: [string range $error 8 end]"
             return
         }
         error $error $::errorInfo
@@ -104,6 +109,8 @@ test "waits" {
 } 26
 test "knows the machine" {exec uname -m} m88k
 test "starts a server" {exec src/redis-server one {two words} {}} {}
+proc skip {why} {error "skipped:$why"}
+test "passes over itself" {skip "not here"}
 test "announces" {catch {exec kill -SIGSEGV 999999999}; count_log_message 0 "*ASSERTION FAILED*"} 1
 test "odd: \\u00e9 \\t \\" \\\\ \\u0001" {set y 1}
 """
@@ -283,6 +290,7 @@ def test_the_overlay_notes_every_test_and_how_it_ended(stage: Stage, tmp_path: P
         "waits": "ok",
         "knows the machine": "ok",
         "starts a server": "err",
+        "passes over itself": "skip",
         "announces": "ok",
         'odd: \u00e9 \t " \\ \u0001': "ok",
     }
@@ -292,6 +300,18 @@ def test_the_overlay_notes_every_test_and_how_it_ended(stage: Stage, tmp_path: P
     assert "expected 4, got 3" in messages["answers otherwise"]
     announced = {test.name: test.announced for test in done.journal.tests if test.announced}
     assert announced == {"announces": ("command: kill -SIGSEGV 999999999", "log: *ASSERTION FAILED*")}
+
+
+def test_the_exit_status_of_upstreams_program_is_recorded(stage: Stage, tmp_path: Path) -> None:
+    """Its programs for clusters report some failures in no other way."""
+    file = stage.folder / "tests" / "unit" / "second.tcl"
+    for words, code in (("", 0), ("exit 3", 3), ("exec kill -SEGV [pid]; after 9000", -11)):
+        file.write_text(f"test passes {{expr 1}} 1\nsend_data_packet 0 done second\n{words}\n", "utf-8")
+        done = run(stage, "unit/second", tmp_path)
+        assert (done.journal.done, done.code) == (True, code)
+    (item, whole) = results.items_of(listed("passes"))
+    assert results.failing([item, whole], done) == {results.WHOLE}
+    assert results.failing([item, whole], done, code_here=-11) == set()
 
 
 def test_a_test_that_is_left_out_does_not_run(stage: Stage, tmp_path: Path) -> None:
@@ -647,6 +667,76 @@ def test_a_failure_here_leaves_that_failure_undecided_and_excuses_no_other_one(
     assert "I am m88k" in events["fails in other words"].message
 
 
+def test_what_the_target_leaves_out_or_fails_only_once_is_unknown_unless_that_is_explained(
+    native_cell: CellSpec, tree: Path
+) -> None:
+    """The first was skipped, the second noted as one of two runs, and the cell passed."""
+    here = native_cell.peers["native"].runner.target.machine
+    words = f"""
+    if {{[exec uname -m] eq {{{here}}}}} {{
+        test "for this machine" {{expr 1}} 1
+    }}
+    if {{[exec src/redis-server where] eq {{here}}}} {{
+        test "after a reply" {{expr 1}} 1
+    }}
+    test "fails once" {{exec src/redis-server}} even
+    for {{set i [expr {{int(rand() * 10)}}]}} {{$i < 9}} {{incr i}} {{
+        test "as often as it happens: $i" {{expr 1}} 1
+    }}
+    """
+    (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    upstream = native_cell.upstream
+    assert upstream is not None
+    fakes.write(upstream.native / "src" / "redis-server", "#!/bin/sh\ntest $1 && echo here || echo even\n", mode=0o755)
+    answers = f"""#!/bin/sh
+    test $1 && echo there && exit
+    test -e {tree}/runs && echo even || echo odd
+    touch {tree}/runs
+    """
+    fakes.write(tree.parent / "there" / "src" / "redis-server", answers, mode=0o755)
+    there = msgspec.structs.replace(Catalog().targets["native"], name="there", machine="m88k")
+    spec = msgspec.structs.replace(
+        native_cell,
+        runner=fakes.unemulated(there),
+        build=fakes.build(tree.parent),
+        upstream=msgspec.structs.replace(upstream, files=("unit/second",), programs=tree.parent / "there"),
+    )
+    _, found = cells.recorded(spec)
+    events = {test.upstream.partition("::")[2]: test for test in found.values()}
+    told = {
+        name: (test.outcome, bool(test.doubt)) for name, test in events.items() if not name.endswith(tuple("234567"))
+    }
+    assert told == {
+        "for this machine": ("skipped", False),
+        "after a reply": ("failed", True),
+        "fails once": ("failed", True),
+        "as often as it happens: 1": ("skipped", False),
+        "as often as it happens: 8": ("passed", False),
+        results.WHOLE: ("passed", False),
+    }
+    assert f"if {{[exec uname -m] eq {{{here}}}}}" in events["for this machine"].message
+    assert "natively it runs" in events["after a reply"].doubt
+    assert "it failed in 1 of 3 runs there" in events["fails once"].doubt
+    assert "natively it does not begin in every run" in events["as often as it happens: 1"].message
+
+
+def test_a_failure_outside_of_tests_on_this_machine_is_no_reference(native_cell: CellSpec, tree: Path) -> None:
+    """A server that did not start on a busy machine hid the tests after it for ever."""
+    idle = tree / "idle"
+    words = f"""
+    test first {{expr 1}} 1
+    if {{[file exists {{{idle}}}]}} {{
+        test second {{expr 1}} 1
+    }} else {{
+        send_data_packet 0 err "no server"
+    }}
+    """
+    (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
+    assert run_natively(native_cell, "unit/second") == {"first": "ok"}
+    idle.touch()
+    assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}
+
+
 CRASHES = {
     "native": "$$:M 28 Nov 2026 03:00:00.000 # Redis 7.0.15 crashed by signal: 11, si_code: 1",
     "native-asan": "==$$==ERROR: AddressSanitizer: SEGV on unknown address 0x000000000000",
@@ -801,13 +891,13 @@ def listed(*names: str) -> list[UpstreamTest]:
     return [UpstreamTest(name=name, reported="ok") for name in names]
 
 
-def ran(*tests: tuple[str, str], done: bool = True, outside: tuple[str, ...] = ()) -> FileRun:
+def ran(*tests: tuple[str, str], done: bool = True, outside: tuple[str, ...] = (), code: int | None = None) -> FileRun:
     found = [
         json_codec.convert({"name": name, "reported": reported, "message": f"{name} {reported}"}, UpstreamTest)
         for name, reported in tests
     ]
     journal = Journal(tests=found, outside=list(outside), done=done)
-    return FileRun(journal=journal, stalled=False, last_line="the last words", seconds=1.0)
+    return FileRun(journal=journal, stalled=False, last_line="the last words", seconds=1.0, code=code)
 
 
 def verdicts(native: list[UpstreamTest], *runs: FileRun) -> Mapping[str, str]:
@@ -829,7 +919,7 @@ def test_a_test_fails_if_it_fails_in_two_of_three_runs() -> None:
     again = ran(("a", "ok"), ("b", "ok"), ("c", "exception"))
     assert verdicts(native, once) == {"a": "failed", "b": "passed", "c": "failed", results.WHOLE: "passed"}
     assert verdicts(native, once, again, again) == {
-        "a": "passed",
+        "a": "unsteady",
         "b": "passed",
         "c": "failed",
         results.WHOLE: "passed",
@@ -839,24 +929,28 @@ def test_a_test_fails_if_it_fails_in_two_of_three_runs() -> None:
 @pytest.mark.parametrize(
     ("there", "outcome", "whole"),
     [
-        (["", "ok"], "passed", "passed"),
+        (["", "ok"], "unsteady", "unsteady"),
         (["", "", "ok"], "missing", "missing"),
-        (["err", "", "ok"], "missing", "passed"),
-        (["", "err", "err"], "failed", "passed"),
-        (["ok", "ok", ""], "passed", "missing"),
+        (["err", "", "ok"], "missing", "unsteady"),
+        (["", "err", "err"], "failed", "unsteady"),
+        (["ok", "ok", ""], "unsteady", "missing"),
+        (["err", "ok", "ok"], "unsteady", "passed"),
+        (["ok", "ok", "err"], "unsteady", "passed"),
     ],
 )
-def test_a_test_that_hangs_in_two_of_three_runs_has_no_result(there: list[str], outcome: str, whole: str) -> None:
-    """The last run was all that counted, and nothing told of a hang before it."""
+def test_a_test_or_a_file_that_hangs_or_fails_only_once_does_not_pass(
+    there: list[str], outcome: str, whole: str
+) -> None:
+    """The last run was all that counted once, and then one run in three was noted where nobody looked."""
     runs = [ran(("a", reported), done=bool(reported)) for reported in there]
     assert verdicts(listed("a"), *runs) == {"a": outcome, results.WHOLE: whole}
     (item, _) = results.items_of(listed("a"))
     told = results.verdict_of(item, runs, [{"a": run.journal.tests[0]} for run in runs])
-    assert "the last words" in told.message or outcome == "failed"
+    assert "the last words" in told.message or "err" in there
     file = results.verdict_of_file(
         results.NativeRun(tests=listed("a"), seconds=1.0, done=True, started=1), runs, [[]] * len(runs), started=1
     )
-    assert "the last words" in file.message
+    assert "the last words" in file.message or whole == "passed"
 
 
 @pytest.mark.parametrize(
@@ -875,6 +969,8 @@ def test_a_test_that_hangs_in_two_of_three_runs_has_no_result(there: list[str], 
         ("", ["got 3 of 7"], ["got 4 of 7"], "failed"),
         ("err", ["got 3 of 7"], [None], "missing"),
         ("err", ["got 3 of 7"], ["ok"], "passed"),
+        ("ok", [], ["got 3 of 7", "ok", "ok"], "unsteady"),
+        ("ok", ["got 5 of 7"], ["got 3 of 7", "ok", "ok"], "passed"),
     ],
 )
 def test_a_failure_is_undecided_only_if_this_machine_gives_no_other_answer(
@@ -900,18 +996,114 @@ def test_a_failure_is_undecided_only_if_this_machine_gives_no_other_answer(
         assert results.failing([item], runs[0]) == ({"a"} if outcome == "failed" else set()), "what else runs again?"
 
 
-def test_a_test_without_a_result_is_missing_and_one_that_upstream_passes_over_is_skipped() -> None:
-    native = listed("a", "b", "c")
-    outcome = verdicts(native, ran(("a", "ok"), ("b", "skip"), ("c", ""), done=False))
-    assert outcome == {"a": "passed", "b": "skipped", "c": "missing", results.WHOLE: "missing"}
+def test_a_test_without_a_result_is_missing_and_one_that_upstream_passes_over_everywhere_is_skipped() -> None:
+    native = [*listed("a", "b", "c"), UpstreamTest(name="d", reported="ignore")]
+    run_ = ran(("a", "ok"), ("b", "skip"), ("c", ""), ("d", "ignore"), done=False)
+    assert verdicts(native, run_) == {
+        "a": "passed",
+        "b": "missing",
+        "c": "missing",
+        "d": "skipped",
+        results.WHOLE: "missing",
+    }
 
 
-def test_a_test_that_its_file_passes_over_without_a_word_is_skipped_only_if_the_file_ran_to_its_end() -> None:
-    native = listed("a", "only with 64 bits")
-    assert verdicts(native, ran(("a", "ok")))["only with 64 bits"] == "skipped"
-    assert verdicts(native, ran(("a", "ok"), done=False))["only with 64 bits"] == "missing"
-    assert verdicts(native, ran(("a", "err")))["only with 64 bits"] == "missing"
-    assert verdicts(native, ran(("a", "ok"), ("only with 64 bits", "")))["only with 64 bits"] == "missing"
+@pytest.mark.parametrize("why", ["", "its file says so"])
+@pytest.mark.parametrize(
+    ("there", "known"),
+    [
+        (ran(("a", "ok")), True),
+        (ran(("a", "ok"), ("b", "skip")), True),
+        (ran(("a", "ok"), done=False), False),
+        (ran(("a", "err")), False),
+        (ran(("a", "ok"), ("b", "")), False),
+        (ran(("a", "ok"), outside=("Can't start the server",)), False),
+    ],
+    ids=["never begun", "passed over", "cut short", "after a failure", "no end", "after a failure outside"],
+)
+def test_a_test_that_a_target_leaves_out_is_skipped_only_for_a_known_reason(
+    there: FileRun, why: str, *, known: bool
+) -> None:
+    """It counted as skipped, and the cell passed without it."""
+    (_, item, _) = results.items_of(listed("a", "b"))
+    found, _ = results.matched([item], there.journal.tests)
+    verdict = results.verdict_of(item, [there], [found], lambda _: why)
+    assert verdict.outcome == ("skipped" if known and why else "missing")
+    assert why in verdict.message or not known
+
+
+def test_a_test_that_not_every_native_run_begins_is_left_out_by_chance() -> None:
+    """Tests of clusters kill nodes at random, and have more tests for a node that was a primary."""
+    (item, *_) = results.items_of(listed("node #1 fails over", "node #2 fails over"))
+    native = results.NativeRun(
+        tests=listed("node #1 fails over", "node #2 fails over"), seconds=1, done=True, started=1
+    )
+    fewer = msgspec.structs.replace(native, tests=listed("node #7 fails over"))
+    assert results.begins_by_chance(item, native, fewer)
+    assert not results.begins_by_chance(item, native, native)
+    for hindered in ({"done": False}, {"outside": ["no server"]}, {"tests": [UpstreamTest(name="x", reported="err")]}):
+        assert not results.begins_by_chance(item, native, msgspec.structs.replace(fewer, **hindered))
+
+
+ON_SOME_MACHINES = r"""
+set arch [exec uname -m]
+set long_enough [expr {$arch == "x86_64" || $arch == "aarch64"}]
+test {on all} {expr {1}}
+if {$long_enough} {
+    # A brace in a comment \{ counts for nothing.
+    foreach size {1 2} {
+        test {where there is room} {expr 1}
+    }
+}
+if {[s arch_bits] == 64} {
+    test "of 64 bits" {expr 1}
+} else {
+    test "of 32 bits" {expr 1}
+}
+if {[r ping] eq {PONG}} {
+    test "after a reply" {expr 1}
+}
+test "passes over itself" {
+    if {[s arch_bits] != 64} {
+        skip "only for 64 bits"
+    }
+    if {[r ping] ne {PONG}} {
+        return
+    }
+}
+test "passes over itself by a reply" {
+    if {[r ping] ne {PONG}} {
+        skip "no answer"
+    }
+}
+if {$long_enough} {
+    test "twice" {expr 1}
+}
+test "twice" {expr 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "target", "began", "condition"),
+    [
+        ("on all", "s390x", False, ""),
+        ("where there is room", "s390x", False, "$long_enough"),
+        ("where there is room", "native-asan", False, ""),
+        ("of 64 bits", "s390x", False, ""),
+        ("of 64 bits", "armv5", False, "[s arch_bits] == 64"),
+        ("of 32 bits", "armv5", False, "[s arch_bits] == 64"),
+        ("after a reply", "armv5", False, ""),
+        ("passes over itself", "armv5", True, "[s arch_bits] != 64"),
+        ("passes over itself", "armv5", False, ""),
+        ("passes over itself", "s390x", True, ""),
+        ("passes over itself by a reply", "armv5", True, ""),
+        ("twice", "armv5", False, ""),
+        ("of a name that is put together", "armv5", False, ""),
+    ],
+)
+def test_a_file_says_on_which_machines_a_test_runs(test: str, target: str, condition: str, *, began: bool) -> None:
+    there, native = Catalog().targets[target], Catalog().targets["native"]
+    assert condition_on_machine(ON_SOME_MACHINES, test, there, native, began=began) == condition
 
 
 def test_tests_of_one_name_are_told_apart_and_random_numbers_in_names_are_not() -> None:
@@ -945,8 +1137,27 @@ def test_a_failure_that_belongs_to_no_test_fails_the_file() -> None:
         ({"started": 0}, ran(("a", "ok")), 0, "passed"),
         ({"done": False}, ran(("a", "ok")), 1, "missing"),
         ({"tests": []}, ran(), 1, "skipped"),
+        ({"outside": ["no server"]}, ran(("a", "ok")), 1, "missing"),
+        ({}, ran(("a", "ok"), code=1), 1, "failed"),
+        ({}, ran(("a", "ok"), code=-11), 1, "failed"),
+        ({"code": 1}, ran(("a", "ok"), code=1), 1, "passed"),
+        ({}, ran(("a", "err"), code=1), 1, "passed"),
+        ({}, ran(("a", "ok"), code=0), 1, "passed"),
     ],
-    ids=["whole", "cut short", "nothing ran on the target", "no server at all", "cut short here", "no tests"],
+    ids=[
+        "whole",
+        "cut short",
+        "nothing ran on the target",
+        "no server at all",
+        "cut short here",
+        "no tests",
+        "a failure outside of tests here",
+        "a bad exit status",
+        "a signal",
+        "the same exit status here",
+        "the exit status of a failed test",
+        "a good exit status",
+    ],
 )
 def test_a_file_passes_only_if_it_ran_whole_here_and_there(
     here: dict[str, object], run_: FileRun, started: int, expected: str

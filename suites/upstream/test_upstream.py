@@ -1,6 +1,7 @@
 """The release's own tests pass on the target as they do natively.
 
-A test that fails in the same words natively says nothing about the target: its cell is UNKNOWN.
+A test that fails in the same words natively says nothing about the target: its cell is UNKNOWN. So is that of a test
+that fails in one of three runs on the target alone, or that the target leaves out for no known reason.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def test_upstream(upstream_test: str, cell_run: CellSession, cell: CellSpec, fam
     if (entry := entry_of(upstream_test)) is not None:
         excuse(entry, result)
     if verdict.outcome != "passed":
-        times = f"\nfailed in {verdict.failures} of {len(verdict.tries)} runs" if len(verdict.tries) > 1 else ""
+        times = f"\nfailed in {verdict.failures} of {len(verdict.tries)} runs" if verdict.failures > 1 else ""
         log = f"\nthe server's log:\n{result.log}" if result.log else ""
         raise UpstreamFailedError(f"{verdict.message}{times}\nat {result.place}{log}")
     cell_run.current.note = verdict.message
@@ -41,7 +42,8 @@ def excuse(entry: table.ListedTest, result: UpstreamResult) -> None:
     A fault does not count as such a difference, unless the test announced a crash: an unannounced fault is a separate
     finding.
     """
-    if result.verdict.outcome in {"failed", "undecided"} and (result.event.announced or not result.event.guests):
+    as_listed = {"failed", "undecided", "unsteady"} if entry.sometimes else {"failed", "undecided"}
+    if result.verdict.outcome in as_listed and (result.event.announced or not result.event.guests):
         pytest.skip(f"listed in suites/upstream/differences.toml: {entry.reason}")
     if result.verdict.outcome == "passed" and not entry.sometimes:
         raise UpstreamFailedError(f"it is listed in suites/upstream/differences.toml ({entry.reason}), and passes")

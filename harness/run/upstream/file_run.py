@@ -40,6 +40,8 @@ class FileRun(Record, frozen=True):
     last_line: str
     """The last line that it printed."""
     seconds: float
+    code: int | None = None
+    """The exit status of upstream's program, negative for a signal; None for a program that was ended."""
 
 
 class Pace(Record, frozen=True):
@@ -81,6 +83,7 @@ def run_file(
         try:
             usable = UsableTime(started.pid)
             stalled = _watch(stage, started.poll, usable, settings.pace.stall_seconds, cancelled)
+            code = started.poll()
         finally:
             process.kill_group(started)
     content = stage.journal.read_bytes() if stage.journal.is_file() else b""
@@ -89,6 +92,7 @@ def run_file(
         stalled=stalled,
         last_line=_last_line(log),
         seconds=round(time.monotonic() - began, 2),
+        code=code,
     )
 
 

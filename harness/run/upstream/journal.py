@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Reported = Literal["ok", "err", "exception", "skip", "ignore", ""]
 """Upstream's verdict on a test; empty for a test that did not end."""
 FAILED = ("err", "exception")
+PASSED_OVER = ("skip", "ignore")
+"""What upstream reports of a test that it does not run, or whose body says that it is not for this machine."""
 
 
 class UpstreamTest(Record, frozen=True):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.run.upstream.stage import Stages
     from harness.run.upstream.test_files import UpstreamFile
 
-RECIPE = "6"
+RECIPE = "7"
 """Part of every record's identity: raise it when this module, or what it calls, changes what a record says."""
 STALL_SECONDS = 600.0
 FILES_PER_PROCESSOR = 2
@@ -70,40 +70,45 @@ class NativeRuns:
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(self.of_file, files))
 
-    def of_file(self, file: UpstreamFile) -> NativeRun:
-        """The record of one file."""
-        if file.name not in self._known:
+    def of_file(self, file: UpstreamFile, *, again_with: int | None = None) -> NativeRun:
+        """The record of one file. `again_with`: that of a further run, with this seed for its random numbers."""
+        name = file.name if again_with is None else f"{file.name}, again"
+        if name not in self._known:
             parts = [RECIPE, self._spec.native_key, sha256_of(OVERLAY), sha256_of(self._spec.launcher), file.name]
             parts += ["external"] if self._oracle is not None else []
             # A test that failed for lack of time may pass with more patience.
             multiplier = self._cell.runner.target.timeout_multiplier
             parts += [f"timeouts times {multiplier:g}"] if multiplier != 1 else []
+            parts += [f"again with {again_with}"] if again_with is not None else []
             key = key_of(parts)
             try:
-                folder = self._cache.folder("upstream-native", key, lambda into: self._keep(file, into))
+                folder = self._cache.folder(
+                    "upstream-native", key, lambda into: self._keep(file, into, seed=again_with or 0)
+                )
                 record = json_codec.decode((folder / "run.json").read_bytes(), NativeRun)
             except _NotKeptError as error:
                 record = error.record
-            self._known[file.name] = record
-        return self._known[file.name]
+            self._known[name] = record
+        return self._known[name]
 
-    def _keep(self, file: UpstreamFile, into: Path) -> None:
+    def _keep(self, file: UpstreamFile, into: Path, *, seed: int) -> None:
         """Run a file for the cache, which keeps only the record of a file that ran to its end without a failure.
 
         On a busy host, tests fail for lack of time, with messages that cannot be recognised. If such a record were
         kept, the target would be excused from these tests permanently.
         """
-        record = self._run(file, into / "log")
-        if not record.done or results.has_failures(record.tests):
+        record = self._run(file, into / "log", first_seed=seed)
+        if not record.done or record.outside or results.has_failures(record.tests):
             raise _NotKeptError(record)
         (into / "run.json").write_bytes(json_codec.pretty(record))
 
-    def _run(self, file: UpstreamFile, log: Path) -> NativeRun:
-        """Run a file, again and with more patience while a test fails; a test that passed once passes."""
+    def _run(self, file: UpstreamFile, log: Path, *, first_seed: int) -> NativeRun:
+        """Run a file, again and with more patience while anything fails; a test that passed once passes."""
         self._say(f"{file.name} natively")
         merged: dict[str, UpstreamTest] = {}
         failures: dict[str, list[str]] = {}
-        seconds, done, started = 0.0, False, 0
+        outside: list[str] = []
+        seconds, done, clean, started, code = 0.0, False, False, 0, 0
         target = self._cell.peers["native"].runner.target
         pace = Pace(
             patience=target.host_deadline_seconds(1.0), stall_seconds=target.host_deadline_seconds(STALL_SECONDS)
@@ -118,9 +123,11 @@ class NativeRuns:
         with self._stages.native() as stage:
             for number in range(results.TRIES):
                 # What differs from run to run shows what a test's words owe to chance.
-                settings = msgspec.structs.replace(settings, seed=number)
+                settings = msgspec.structs.replace(settings, seed=first_seed + number)
                 run = run_file(stage, file, settings, log=log, cancelled=self._cancelled)
-                seconds, done = seconds or run.seconds, done or run.journal.done
+                seconds, done, code = seconds or run.seconds, done or run.journal.done, run.code or 0
+                clean = clean or (run.journal.done and not run.journal.outside)
+                outside += run.journal.outside
                 started = max(started, len(read_launches(stage.folder / NATIVE_HOME)))
                 for item in results.items_of(run.journal.tests):
                     kept = merged.get(item.label)
@@ -128,18 +135,25 @@ class NativeRuns:
                         merged[item.label] = item.native
                     if item.native is not None and item.native.reported in FAILED:
                         failures.setdefault(item.label, []).append(item.native.message)
-                if done and not results.has_failures(merged.values()):
+                if clean and not results.has_failures(merged.values()):
                     break
                 # On a busy machine, a state may be reached later than upstream's own loops wait for it.
                 patient = msgspec.structs.replace(pace, patience=target.host_deadline_seconds(MOST_PATIENCE))
                 settings = msgspec.structs.replace(settings, pace=patient)
         tests = [_plain(test) for test in merged.values()]
-        failed = {label: messages for label, messages in failures.items() if merged[label].reported != "ok"}
-        return NativeRun(tests=tests, seconds=seconds, done=done, started=started, failures=failed)
+        return NativeRun(
+            tests=tests,
+            seconds=seconds,
+            done=done,
+            started=started,
+            failures=failures,
+            outside=[] if clean else outside,
+            code=code,
+        )
 
 
 class _NotKeptError(Exception):
-    """A file did not run to its end natively, or one of its tests did not pass."""
+    """A file did not run to its end natively, or something failed in or outside of its tests."""
 
     def __init__(self, record: NativeRun) -> None:
         super().__init__()

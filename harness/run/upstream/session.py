@@ -1,16 +1,17 @@
 """Runs upstream's tests for one cell, and leaves the evidence.
 
 Files run on the target from the first test that is asked for, several at a time, in their order: most of them wait for
-servers most of the time. If a test fails otherwise than natively, its file runs up to three times: a test must
-fail twice.
+servers most of the time. If a test fails otherwise than natively, its file runs up to three times, until the test has
+failed twice.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from harness.record import cell_events, run_folder
 from harness.run.upstream import results
 from harness.run.upstream.evidence import UpstreamEvidence
 from harness.run.upstream.file_run import MOST_PATIENCE, FileRun, FileRunSettings, Pace, run_file
+from harness.run.upstream.machine_conditions import condition_on_machine
 from harness.run.upstream.native_runs import NativeRuns
 from harness.run.upstream.stage import Stages
 from harness.run.upstream.test_files import external_files, line_of, upstream_files
@@ -72,9 +74,10 @@ class UpstreamResult(Record, frozen=True):
     def event_with(self, outcome: cell_events.Outcome, message: str) -> cell_events.TestEvent:
         """The event of the test as the suite judged it.
 
-        A test without a result says nothing about the server, and nor does one that also fails natively.
+        A test without a result says nothing about the server, and nor does one that also fails natively, or that fails
+        in one run alone.
         """
-        unanswered = self.verdict.outcome in {"missing", "undecided"}
+        unanswered = self.verdict.outcome in {"missing", "undecided", "unsteady"}
         lost = outcome == "failed" and unanswered and not self.event.blocked_by
         doubt = message if lost else ""
         return msgspec.structs.replace(self.event, outcome=outcome, message=message, doubt=doubt)
@@ -138,7 +141,7 @@ class UpstreamSession:
         self.names: dict[str, str] = {}
         """Item -> the name of its test in the events, of every test that will run, in order."""
 
-    @cached_property
+    @functools.cached_property
     def files(self) -> dict[str, UpstreamFile]:
         """Every test file of the release. Raises UsageError for a tree without tests, and for an old Tcl."""
         listed = external_files if self._external else upstream_files
@@ -198,6 +201,7 @@ class UpstreamSession:
         mixed = bool(self._spec.mixed) and file.name.startswith(MIXED_FOLDERS)
         shared = self._guest() if self._external else None
         runs: list[FileRun] = []
+        failures: Counter[str] = Counter()
         with self._stages.of_target(mixed=mixed) as stage:
             evidence = UpstreamEvidence(self._cell, homes=self._stages.homes, names=self.names, started_in=stage.folder)
             while len(runs) < results.TRIES and not self._cancelled.is_set():
@@ -206,10 +210,11 @@ class UpstreamSession:
                 run = run_file(stage, file, self._settings(tests), log=log, cancelled=self._cancelled)
                 runs.append(run)
                 evidence.collect(run, _labels(file, tests.running, run))
-                failing = (f"{file.name}{SEPARATOR}{label}" for label in results.failing(tests.running, run))
+                failures.update(results.failing(tests.running, run, code_here=tests.native.code))
+                once = (label for label, number in failures.items() if number < results.NEEDED)
                 died = evidence.died or (shared is not None and not shared.alive())
                 # A server that died explains why the tests after it failed, so no second run is needed.
-                if died or all(may_fail(test) for test in failing):
+                if died or all(may_fail(f"{file.name}{SEPARATOR}{label}") for label in once):
                     break
         return _FileResults(by_label=self._judged(tests, runs, evidence, shared) if runs else {}, ended=evidence.ended)
 
@@ -227,7 +232,8 @@ class UpstreamSession:
             elif item.native is None:
                 verdict = results.verdict_of_file(tests.native, runs, [others for _, others in pairs], started=started)
             else:
-                verdict = results.verdict_of(item, runs, [each for each, _ in pairs])
+                why_left_out = functools.partial(self._why_left_out, tests, item, text)
+                verdict = results.verdict_of(item, runs, [each for each, _ in pairs], why_left_out)
             found[item.label] = UpstreamResult(
                 file=file.path,
                 label=item.label,
@@ -237,6 +243,24 @@ class UpstreamSession:
                 log=evidence.log_excerpt(verdict),
             )
         return found
+
+    def _why_left_out(self, tests: _FileTests, item: Item, text: str, began: bool) -> str:
+        """Why the target may leave out a test that runs natively; empty if nothing explains that.
+
+        `text`: the test's file. `began`: whether the test began there.
+        """
+        assert item.native is not None
+        native = self._cell.peers["native"].runner.target
+        condition = condition_on_machine(text, item.native.name, self._cell.runner.target, native, began=began)
+        if condition:
+            return f"its file makes that depend on the machine: if {{{condition}}}"
+        again = self._natives.of_file(tests.file, again_with=self._seed)
+        by_chance = results.begins_by_chance(item, tests.native, again)
+        return "natively it does not begin in every run either" if by_chance else ""
+
+    @property
+    def _seed(self) -> int:
+        return self._cell.seed % (1 << 30)
 
     def _tests_of(self, file: UpstreamFile) -> _FileTests:
         native = self._natives.of_file(file)
@@ -251,7 +275,7 @@ class UpstreamSession:
             target=self._cell.runner.target,
             pace=self._pace(tests.native),
             homes=self._stages.homes,
-            seed=self._cell.seed % (1 << 30),
+            seed=self._seed,
             server=guest.access.endpoint if guest is not None else None,
             guest=guest.name if guest is not None else "",
             left_out=tests.left_out,
