@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from harness.build.unit_drivers import Units
+from harness.run import selftests
 from harness.workflows.replay.recurrence import (
     PLAIN,
     Observation,
@@ -17,10 +19,14 @@ from harness.workflows.replay.recurrence import (
     recurrence,
     unless_blind,
 )
+from harness.workflows.replay.reruns.unit import run_unit
+from tests import fakes
 from tests.fakes import chunk
 from tests.reproducers import reproducer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.judge.reproducer import Reproducer
 
 LIVES = Observation(end="it answered every request and is still running")
@@ -335,3 +341,27 @@ def test_another_request_that_is_answered_differently_is_named() -> None:
     its_own = ended(difference="GETRANGE: guest 1, native 2", differing="GETRANGE")
     assert recurrence(ASKED, its_own).differing == ""
     assert recurrence(ASKED, ended()).differing == ""
+
+
+def test_a_self_test_that_leaves_early_again_recurs_and_one_that_reports_its_end_does_not(tmp_path: Path) -> None:
+    """Its exit status is 0: the replay took it for a test that passes."""
+    early = reproducer(
+        kind="wrong-result",
+        function="",
+        detector="suite",
+        unit="u.c",
+        program="selftests",
+        detail="u.c: it ended without the report of a test that ran to its end",
+    )
+    outcomes = []
+    for name, words in (("early", ":"), ("whole", "echo '[END] - u.c: 1 tests, 1 passed, 0 failed'")):
+        units = Units(
+            program=fakes.write(tmp_path / name, f"#!/bin/sh\n{words}\n", mode=0o755),
+            absent={},
+            broken={},
+            kind="selftests",
+            arguments=selftests.SINGLE_FILE,
+        )
+        ran = run_unit(units, fakes.unemulated(fakes.target()), early, tmp_path / f"{name}-run", None)
+        outcomes.append(recurrence(early, ran.observation).outcome)
+    assert outcomes == ["reproduced", "gone"]

@@ -127,14 +127,20 @@ def test_without_googletest_or_a_compiler_for_the_target_the_reason_names_the_pa
     assert googletest.absence(tools) == ""
 
 
-def test_what_does_not_compile_natively_either_is_absent_and_the_rest_stays_broken() -> None:
+def test_what_does_not_compile_natively_either_is_not_run_and_says_so() -> None:
+    """It was absent, and the cell was skipped. With other suites, a run passed that had not checked the target."""
     broken = {"sds": "/w/1/sds.c:7: error: a", "dict": "error: b", "util": "util.c:9: error: a"}
     here = unit_drivers.Units(program=None, absent={}, broken=broken, kind="selftests")
     broken = {"sds": "/w/2/sds.c:7: error: a", "util": "util.c:9: error: another"}
     native = unit_drivers.Units(program=None, absent={}, broken=broken, kind="selftests")
-    left = selftests.without_native_faults(here, native)
-    assert left.absent == {"sds": "it does not compile natively either: /w/1/sds.c:7: error: a"}
-    assert left.broken == {"dict": "error: b", "util": "util.c:9: error: a"}
+    left = selftests.with_native_faults(here, native)
+    assert left.absent == {}
+    assert left.broken == {
+        "sds": "it does not compile natively either: /w/1/sds.c:7: error: a",
+        "dict": "error: b",
+        "util": "util.c:9: error: a",
+    }
+    assert selftests.why_none(left) == ""
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,9 @@ ASSERTED = b"server: t.c:%d: f: Assertion `a' failed.\n"
         (ran(b"1 - a: FAILED\n", -7), ran(b"1 - a: FAILED\n", -7), False),
         (ran(b"1 - a: FAILED\n", -11), ran(b"1 - a: FAILED\n", -11), False),
         (ran(b"1 - a: FAILED\n", expired=True), ran(b"1 - a: FAILED\n", expired=True), False),
-        (ran(b"", 1), ran(b"", 1), False),
+        (ran(b"", 1), ran(b"", 1), True),
+        (ran(b"", 1), ran(b"", 2), False),
+        (ran(b""), ran(b""), False),
         (ran(b"", -6), ran(b"", -6), False),
         (ran(ASSERTED % 4, -6), ran(ASSERTED % 4, -6), True),
         (ran(ASSERTED % 4, -6), ran(ASSERTED % 5, -6), False),
@@ -244,6 +252,8 @@ ASSERTED = b"server: t.c:%d: f: Assertion `a' failed.\n"
         "SIGSEGV",
         "a hang",
         "no word",
+        "another exit status without a word",
+        "no failure",
         "no word of an assertion",
         "the same assertion",
         "another assertion",
@@ -288,6 +298,27 @@ def test_a_test_that_was_called_and_not_run_says_why(output: bytes, why: str) ->
     assert selftests.why_not_run(ran(output)) == why
 
 
+@pytest.mark.parametrize(
+    ("arguments", "output", "finished"),
+    [
+        (googletest.ARGUMENTS, RUNNING + b"[       OK ] S.t (0 ms)\n[  PASSED  ] 1 test.\n", True),
+        (googletest.ARGUMENTS, RUNNING + b"[ RUN      ] S.t\n", False),
+        (googletest.ARGUMENTS, b"", False),
+        (selftests.SINGLE_FILE, b"[\x1b[34mEND\x1b[0m] - test_sds.c: 7 tests, 7 passed, 0 failed\n", True),
+        (selftests.SINGLE_FILE, b"[ok] - test_sds.c:test_sds\n", False),
+        (selftests.SINGLE_FILE, b"[END] - test_sds.c: 0 tests, 0 passed, 0 failed\n", False),
+        (selftests.SINGLE_FILE, b"0 test suites executed, 0 passed, 0 failed\n", False),
+        (("test", "{unit}"), b"1 - grows: PASSED\n", True),
+    ],
+)
+def test_a_program_that_reports_the_end_of_its_tests_must_do_so(
+    arguments: tuple[str, ...], output: bytes, *, finished: bool
+) -> None:
+    """A program that left early, with status 0, passed."""
+    made = unit_drivers.Units(program=None, absent={}, broken={}, kind="selftests", arguments=arguments)
+    assert (selftests.why_unfinished(ran(output), made, "test_sds.c") == "") is finished
+
+
 def test_lines_that_tell_of_time_are_not_compared() -> None:
     run = ran(b"[calcula]: 1 == 1\ncrcspeed 155 M/sec\nin 8000 nsec\n5 items in 3 ms\n")
     assert selftests.printed(run) == ["[calcula]: 1 == 1"]
@@ -301,6 +332,7 @@ bad) echo '3 - both: FAILED'; exit 1 ;;
 crc64) echo 'right' ;;
 dies) kill -BUS $$ ;;
 fewer) echo '1 - one: FAILED'; echo '2 - two: FAILED'; exit 1 ;;
+everywhere) printf '[==========] Running 1 test from 1 test suite.\\n[  SKIPPED ] S.t (0 ms)\\n' ;;
 zipmap) kill -BUS $$ ;;
 *) echo ok ;;
 esac
@@ -317,11 +349,25 @@ partly)
     printf 't.cpp:9: Failure\\nwrong\\n'
     exit 1
     ;;
-skipped) printf '[==========] Running 1 test from 1 test suite.\\n[  SKIPPED ] S.t (0 ms)\\n' ;;
+skipped | everywhere) printf '[==========] Running 1 test from 1 test suite.\\n[  SKIPPED ] S.t (0 ms)\\n' ;;
+small) printf '[==========] Running 1 test from 1 test suite.\\nfor 64 bits\\n[  SKIPPED ] S.t (0 ms)\\n' ;;
 *) echo ok ;;
 esac
 """
-NAMES = ("bad", "crc64", "dies", "fewer", "good", "partly", "sha1test", "skipped", "worse", "zipmap")
+NAMES = (
+    "bad",
+    "crc64",
+    "dies",
+    "everywhere",
+    "fewer",
+    "good",
+    "partly",
+    "sha1test",
+    "skipped",
+    "small",
+    "worse",
+    "zipmap",
+)
 
 
 @pytest.fixture(scope="module")
@@ -350,13 +396,15 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, cell_events.
     [
         ("good", "passed", ""),
         ("sha1test", "passed", ""),
-        ("bad", "skipped", "it fails on the native build by the same checks, too: - both: FAILED; exit status 1"),
+        ("bad", "unknown", "it fails in the same way on the native build, too: - both: FAILED; exit status 1"),
         ("worse", "failed", "worse: - mine: FAILED; exit status 1"),
         ("dies", "failed", "dies: killed by SIGBUS (the native build: killed by SIGBUS)"),
         ("fewer", "failed", "fewer: - one: FAILED; exit status 1 (the native build: - one: FAILED; "),
         ("partly", "failed", "partly: t.cpp:9: Failure wrong; exit status 1"),
-        ("skipped", "skipped", "it skips itself"),
-        ("zipmap", "skipped", "the native build, with which it is compared, fails: killed by SIGBUS"),
+        ("skipped", "unknown", "it skips itself, and natively it runs"),
+        ("everywhere", "skipped", "it skips itself"),
+        ("small", "skipped", "it skips itself: for 64 bits"),
+        ("zipmap", "unknown", "the native build, with which it is compared, fails: killed by SIGBUS"),
         ("crc64", "failed", "crc64, wrong: the native build prints 'right'"),
     ],
 )
@@ -364,9 +412,39 @@ def test_only_what_the_native_build_does_not_do_too_is_the_targets_fault(
     recorded: dict[str, cell_events.TestEvent], name: str, outcome: str, message: str
 ) -> None:
     test = recorded[name]
-    assert test.outcome == outcome
+    assert ("unknown" if test.doubt else test.outcome) == outcome
+    assert test.doubt in test.message
     assert message in test.message
     assert (test.unit, test.program, test.guest) == (name, "selftests", f"guest-unit-{name}")
+
+
+def test_a_program_that_leaves_early_fails_unless_it_does_so_natively(tmp_path: Path) -> None:
+    def made(name: str, text: str) -> unit_drivers.Units:
+        return unit_drivers.Units(
+            program=fakes.write(tmp_path / name, f"#!/bin/sh\n{text}\n", mode=0o755),
+            absent={},
+            broken={},
+            kind="selftests",
+            names=("early.c", "nowhere.c", "whole.c"),
+            arguments=selftests.SINGLE_FILE,
+        )
+
+    report = 'echo "[END] - $2: 1 tests, 1 passed, 0 failed"'
+    native = PeerServer(
+        runner=fakes.unemulated(fakes.target("native")),
+        build=fakes.build(tmp_path, target="native", binary="there"),
+        selftests=made("there", f"test $2 = nowhere.c || {report}"),
+    )
+    spec = cells.spec_of("selftests", tmp_path, fakes.unemulated(fakes.target()))
+    here = made("here", f"test $2 != whole.c || {report}")
+    spec = msgspec.structs.replace(spec, tier="full", units=here, peers={"native": native})
+    _, found = cells.recorded(spec)
+    assert {name: (test.outcome, bool(test.doubt)) for name, test in found.items()} == {
+        "early.c": ("failed", False),
+        "nowhere.c": ("failed", True),
+        "whole.c": ("passed", False),
+    }
+    assert "it ended without the report" in found["early.c"].message
 
 
 # What is judged

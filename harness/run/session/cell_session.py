@@ -166,7 +166,7 @@ class CellSession:
             wrong_line=current.wrong_line,
         )
         counters = {"counters_before": current.counters_before, "counters_after": self.servers.counters()}
-        return msgspec.structs.replace(record, **counters)
+        return msgspec.structs.replace(record, doubt=current.doubt if outcome == "failed" else "", **counters)
 
     def _test_event(
         self, outcome: cell_events.Outcome, message: str, seconds: float, wrong_command: str

@@ -13,7 +13,7 @@ from harness.core import json_codec
 from harness.core.target_model import ORACLE
 from harness.record.run_record import CellRecord
 from harness.run.cell_spec import CellSpec, ExecutionSpec, PeerServer
-from harness.run.selftests import without_native_faults
+from harness.run.selftests import with_native_faults
 from harness.run.tcl.client import compile_client
 from harness.run.upstream.test_files import has_tests
 from harness.workflows.preparation.prepared_run import BuiltTarget, UnbuiltTarget
@@ -236,10 +236,10 @@ def _units_of(suite: Suite, prepared: BuiltTarget, peers: Mapping[str, PeerServe
     """The program that a suite runs instead of a server; None for a suite of servers."""
     units = prepared.units[suite.program] if suite.program else None
     native = peers[ORACLE].selftests if ORACLE in peers else None
-    # A self-test that does not compile natively either is not the target's fault, unless this is the target.
+    # The reason tells a self-test that does not compile natively either from a fault of the target.
     if units is None or native is None or suite.program != "selftests" or prepared.target.name == ORACLE:
         return units
-    return without_native_faults(units, native)
+    return with_native_faults(units, native)
 
 
 def _programs_of(suite: Suite, target: BuiltTarget, prepared: PreparedRun) -> dict[str, Path]:

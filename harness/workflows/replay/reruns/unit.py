@@ -31,12 +31,15 @@ def run_unit(
         ran = unit_runner.run_on_machine(units, host.machine(), runner.target, unit, place)
     own = units.kind == "selftests"
     lines = selftests.lines(ran) if own else unit_runner.lines(ran)
-    complete = not selftests.complaints(ran) if own else unit_runner.complete(ran, unit)
+    skipped = selftests.why_not_run(ran) if own else ""
+    reported = selftests.complaints(ran) if own else []
+    if own and not (reported or skipped):
+        reported = list(filter(None, [selftests.why_unfinished(ran, units, unit)]))
+    complete = not reported if own else unit_runner.complete(ran, unit)
     how = unit_runner.how_it_ended(ran, complete=complete)
     wrong = reproducer.wrong_line
     end = f"{how}, and wrote again: {wrong:.200}" if wrong and wrong in lines else how
-    complaints = selftests.complaints(ran) if own else [] if complete else [how]
-    skipped = selftests.why_not_run(ran) if own else ""
+    complaints = reported if own else [] if complete else [how]
     if skipped:
         complete, complaints = False, complaints or [skipped]
     detector = runner.target.emulator.detector
