@@ -409,26 +409,28 @@ def test_a_log_that_is_gone_is_missed_where_a_detector_writes_to_it(
 
 
 @pytest.mark.parametrize("detector", ["", "ubsan"])
-@pytest.mark.parametrize("told", ["nothing", "shift", "trouble"])
+@pytest.mark.parametrize("told", ["nothing", "shift", "trouble", "child"])
 def test_a_report_is_kept_however_much_its_server_prints_later(
     stage: Stage, tmp_path: Path, detector: str, told: str
 ) -> None:
     cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(fakes.target(detector=detector)))
     collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
-    words = {"nothing": "", "shift": SHIFT, "trouble": f"{TROUBLE}\n"}[told]
+    words = {"nothing": "", "shift": SHIFT, "trouble": f"{TROUBLE}\n", "child": CHILD}[told]
     output = fakes.write(tmp_path / "printed", words + "a line of 32 bytes, as many are\n" * (evidence.LOG_BYTES // 31))
     taken = [str(output), "0", f"{output.stat().st_dev}:{output.stat().st_ino}"]
     note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
     log = fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).with_name("log")
     journal = Journal(tests=[], outside=[], done=True)
     collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
-    assert log.is_file() == (bool(detector) or told == "trouble")
+    assert log.is_file() == (bool(detector) or told in {"trouble", "child"})
     if log.is_file():
         assert log.stat().st_size == (evidence.LOG_BYTES if told == "nothing" else output.stat().st_size)
 
 
 SHIFT = "bitops.c:7:3: runtime error: shift exponent 32 is too large\n"
 """A report of the undefined behaviour sanitizer."""
+CHILD = "7:M 28 Nov 2026 03:00:00.000 # Background saving terminated by signal 11\n"
+"""What a server says of a child that crashed."""
 TROUBLE = "QEMU internal SIGSEGV {code=MAPERR, addr=0x20}"
 """What the emulator prints of its own crash."""
 

@@ -243,6 +243,68 @@ def test_a_crash_without_the_record_of_an_emulator_is_the_emulators_own_only_whe
     assert (ids, verdicts["armv5/bitops"]) == expected
 
 
+SAVES = f"{fakes.PID}:M 28 Nov 2026 03:00:00.000 * Background saving started by pid 99\n"
+CHILD = "99:C 28 Nov 2026 03:00:01.000 # Redis 7.0.15 crashed by signal: 11, si_code: 1\n"
+PARENT = f"{fakes.PID}:M 28 Nov 2026 03:00:02.000 # Background saving terminated by signal 11\n"
+FORK = f"{fakes.PID}:M 28 Nov 2026 03:00:02.000 * Module fork exited pid: 99, retcode: -1, bysignal: 6\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "detector", "found"),
+    [
+        (SAVES, "", None),
+        (SAVES + CHILD, "", "SIGSEGV"),
+        (SAVES + PARENT, "", "SIGSEGV"),
+        (SAVES + CHILD + PARENT, "asan", "SIGSEGV"),
+        (SAVES + FORK, "", "SIGABRT"),
+        ("99:C 28 Nov 2026 03:00:01.000 # === ASSERTION FAILED ===\n", "", "SIGABRT"),
+        (PARENT.replace("signal 11", "signal 9"), "", None),
+        (PARENT.replace("signal 11", "signal 10"), "", None),
+        (PARENT.replace(str(fakes.PID), "98"), "", None),
+        (f"{fakes.PID}:C 28 Nov 2026 03:00:00.000 # Redis 7.0.15 crashed by signal: 11, si_code: 1\n", "", None),
+    ],
+    ids=[
+        "none",
+        "its own report",
+        "its server's word",
+        "under a detector",
+        "a module's",
+        "an assertion",
+        "killed from outside",
+        "told to end",
+        "another server's",
+        "the server itself",
+    ],
+)
+def test_a_child_that_crashes_is_a_finding_where_no_emulator_sees_it(
+    stored: UpstreamRun, log: str, detector: str, found: str | None
+) -> None:
+    """Its server went on, no test failed, and the cell passed."""
+    stored.unemulated.add("armv5")
+    if detector:
+        stored.detectors["armv5"] = detector
+    stored.started("guest-1", test="integration/rdb::saves")
+    fakes.write(stored.cell("armv5", SUITE) / "guest-1" / "log", log)
+    stored.passed("integration/rdb::saves")
+    findings, verdicts = judged(stored)
+    assert [finding.id for finding in findings] == ([f"crash-child_{found}"] if found else [])
+    assert verdicts["armv5/bitops"] == ("FAIL" if found else "PASS")
+
+
+@pytest.mark.parametrize(("other", "found"), [("", 0), (CHILD.replace("99:C", "98:C"), 1)])
+def test_a_child_whose_crash_its_detector_reports_is_one_finding(stored: UpstreamRun, other: str, found: int) -> None:
+    stored.unemulated.add("armv5")
+    stored.detectors["armv5"] = "asan"
+    stored.started("guest-1", test="integration/rdb::saves")
+    report = "==99==ERROR: AddressSanitizer: SEGV on unknown address 0x000000000000\n    #0 0x1 in rdbSave rdb.c:7\n"
+    fakes.write(stored.cell("armv5", SUITE) / "guest-1" / "log", SAVES + report + PARENT + other)
+    stored.passed("integration/rdb::saves")
+    findings, _ = judged(stored)
+    ids = [finding.id for finding in findings]
+    assert ids.count("crash-child_SIGSEGV") == found
+    assert len(ids) == found + 1
+
+
 def test_a_misaligned_access_is_never_on_purpose(stored: UpstreamRun) -> None:
     pc = stored.place("armv5", "debugCommand", "src/debug.c", 500)
     announced = ("command: debug segfault",)

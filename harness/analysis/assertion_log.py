@@ -73,10 +73,29 @@ def _crash_lines(log: bytes, pid: int) -> Iterator[re.Match[bytes]]:
     return re.finditer(rb"^(?:%d:\w|\[%d\]) [^#\n]*# (?:%s)" % (pid, pid, _CRASHES), log, re.MULTILINE)
 
 
+def child_crashes(log: bytes, pid: int) -> set[tuple[int, int]]:
+    """The children of the server with this number that died of a signal, according to its log: a child's number, or 0
+    if the server does not name it, and the signal, or 0 for a failed assertion that names none.
+
+    A child tells of its own crash, with its number and a C (src/server.c, serverLogRaw), as only the first lines of a
+    server have besides. The server tells which signal ended a child (backgroundSaveDoneHandler in src/rdb.c, and its
+    like in src/aof.c and src/module.c).
+    """
+    own = ((int(line["pid"]), int(line["signal"] or 0)) for line in _CHILD_CRASH.finditer(log))
+    ends = re.finditer(rb"^(?:%d:\w|\[%d\]) [^#*\n]*[#*] (?:%s)" % (pid, pid, _CHILD_END), log, re.MULTILINE)
+    told = ((int(line["pid"] or 0), int(line["saving"] or line["fork"])) for line in ends)
+    return {(child, number) for child, number in (*own, *told) if child != pid}
+
+
+_CHILD_END = (
+    rb"Background [A-Za-z ]+ terminated by signal (?P<saving>\d+)$"
+    rb"|Module fork exited pid: (?P<pid>\d+), retcode: -?\d+, bysignal: (?P<fork>\d+)$"
+)
 _CRASHES = (
     rb"\s*\S+ \S+ crashed by signal: (?P<signal>\d*)|=== (?:RECURSIVE )?ASSERTION FAILED ===|(?:==> )?Guru Meditation: "
 )
 """What only a server says that is about to end (src/debug.c)."""
+_CHILD_CRASH = re.compile(rb"^(?P<pid>\d+):C [^#\n]*# (?:%s)" % _CRASHES, re.MULTILINE)
 
 
 def asserting_frames(frames: list[Frame], *, dies_there: bool) -> list[Frame]:

@@ -7,11 +7,13 @@ finding. This module also reports why the evidence may be incomplete.
 from __future__ import annotations
 
 import math
+import signal
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.analysis import allocator_log
+from harness.analysis.assertion_log import child_crashes
 from harness.analysis.detectors.registry import Report, reports
 from harness.core.processes import capped_log
 from harness.judge.fault_effects import is_fatal, is_question, is_survived, killed_from_outside, times_of_records
@@ -186,6 +188,10 @@ class Evidence:
         """Child processes of a server that died of a signal without a fault record, such as SIGABRT."""
         if event is None or not event.pid:
             return []
+        test = alone or self._test_of_end(event)
+        if self._run.machines[where.target].emulator.runs_here:
+            numbers = set() if _is_program(guest, event) else self._reported_children(guest, where, event)
+            return [from_child_end(where, guest, number, test) for number in sorted(numbers)]
         recorded = {fault.pid for fault in log.faults if fault.event == "fault"}
         fatal = [
             end
@@ -193,7 +199,24 @@ class Evidence:
             if end.signal in fault_log.CRASHES and end.pid not in {event.pid, *recorded}
         ]
         of_end = from_program_end if _is_program(guest, event) else from_child_end
-        return [of_end(where, guest, end.signal, alone or self._test_of_end(event)) for end in fatal]
+        return [of_end(where, guest, end.signal, test) for end in fatal]
+
+    def _reported_children(self, guest: Path, where: CellRecord, event: GuestEvent) -> set[int]:
+        """The signals by which children of a server crashed that no emulator observes, according to its log.
+
+        Its detector, if it has one, reports some of these crashes itself.
+        """
+        log = guest_log(guest)
+        crashed = child_crashes(log, event.pid)
+        reported: set[int] = set()
+        if crashed:
+            detector = self._run.machines[where.target].emulator.detector
+            reported = {one.pid for one in _reports(log, detector) if one.fatal and one.pid not in {0, event.pid}}
+        # The server's word on a child that it does not number may be on one whose crash the detector reports.
+        own = {
+            number or signal.SIGABRT for child, number in crashed if child not in reported and (child or not reported)
+        }
+        return own & fault_log.CRASHES
 
     def _from_reports(self, guest: Path, where: CellRecord, alone: TestEvent | None) -> list[Sighting]:
         found = []

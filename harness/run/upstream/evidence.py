@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.analysis.assertion_log import child_crashes
 from harness.analysis.detectors.registry import reports
 from harness.core.model import Record
 from harness.record import cell_events, fault_log
@@ -138,10 +139,11 @@ class UpstreamEvidence:
     def _keep_log(self, process: StartedProcess, log: bytes, *, failed: bool) -> None:
         """Keep what a process printed, if it shows anything. `failed`: whether one of its tests failed."""
         launch = process.launch
-        wanted = failed or process.content.count(b"\n") > 1 or process.crashed or fault_log.emulator_trouble(log)
+        crashed = process.crashed or bool(child_crashes(log, launch.pid))
+        wanted = failed or process.content.count(b"\n") > 1 or crashed or bool(fault_log.emulator_trouble(log))
         # Without its log nobody knows whether a detector reported anything.
         if is_whole(launch) if self._detector else wanted:
-            (launch.folder / LOG).write_bytes(kept_of(log, self._detector))
+            (launch.folder / LOG).write_bytes(kept_of(log, launch.pid, self._detector))
         (launch.folder / ERRORS).unlink(missing_ok=True)
 
     def _new(self) -> Iterator[StartedProcess]:
@@ -265,13 +267,13 @@ class UpstreamEvidence:
         return before[-1] if before else ""
 
 
-def kept_of(log: bytes, detector: str) -> bytes:
+def kept_of(log: bytes, pid: int, detector: str) -> bytes:
     """The part of a server's log that the run keeps: its end, and all of it if a report begins before that end."""
-    end = log[-LOG_BYTES:]
-    if len(end) == len(log):
+    start, end = log[:-LOG_BYTES], log[-LOG_BYTES:]
+    if not start:
         return log
     reported = len(reports(end, detector)) != len(reports(log, detector))
-    return log if reported or fault_log.emulator_trouble(log[:-LOG_BYTES]) else end
+    return log if reported or fault_log.emulator_trouble(start) or child_crashes(start, pid) else end
 
 
 def _faults_in(shared: Guest, test: UpstreamTest) -> dict[str, tuple[int, int]]:
