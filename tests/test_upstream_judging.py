@@ -243,6 +243,13 @@ def test_a_crash_without_the_record_of_an_emulator_is_the_emulators_own_only_whe
     assert (ids, verdicts["armv5/bitops"]) == expected
 
 
+def test_a_server_of_which_nothing_records_the_end_is_missed(stored: UpstreamRun) -> None:
+    """A test had started it outside of its file's folder, where nobody looked for it: its abort left no trace."""
+    stored.passed("unit/a::one")
+    fakes.write(stored.cell("armv5", SUITE) / "guest-1" / "launch", "7\0")
+    assert judged(stored)[1]["armv5/bitops"] == "UNKNOWN"
+
+
 SAVES = f"{fakes.PID}:M 28 Nov 2026 03:00:00.000 * Background saving started by pid 99\n"
 CHILD = "99:C 28 Nov 2026 03:00:01.000 # Redis 7.0.15 crashed by signal: 11, si_code: 1\n"
 PARENT = f"{fakes.PID}:M 28 Nov 2026 03:00:02.000 # Background saving terminated by signal 11\n"

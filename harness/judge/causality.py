@@ -80,7 +80,7 @@ class Evidence:
                     self._doubt(f"{event.name}: its {name} is gone")
         found: list[Sighting] = []
         for guest, where in self._guest_folders():
-            if self._event_of(guest) is None and _is_server(guest):
+            if self._event_of(guest) is None and (_is_server(guest) or self._is_upstreams(guest)):
                 self._doubt(f"{guest.name}: nothing records how it ended")
             alone = self._alone(guest)
             found += self._from_faults(guest, where, alone)
@@ -106,6 +106,10 @@ class Evidence:
     def _event_of(self, guest: Path) -> GuestEvent | None:
         """The record of a guest's end; None if there is none."""
         return next((one for one in self._guests if one.name == guest.name), None)
+
+    def _is_upstreams(self, guest: Path) -> bool:
+        """Whether a test of the release's own started a guest."""
+        return (guest / program_launch.LAUNCH).is_file() and any(test.upstream for test in self._tests)
 
     def _doubt(self, why: str) -> None:
         if why and why not in self.doubts:
