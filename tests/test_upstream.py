@@ -140,6 +140,7 @@ puts $file " PID: $dead. It dies before it is initialized"
 close $file
 test "a server dies at its start" {wait_server_started redis-server conf tests/tmp/stdout err $dead} never
 test "reads a crash report" {wait_for_log_messages 0 {"*argv*0*: *SET*"} 0 10 1} 30
+test "restarts a server" {::valkey::__dispatch__ 1 debug restart} debug
 test "a client of Valkey's" {::valkey::__dispatch__ 1 debug segfault} debug
 """
 
@@ -356,9 +357,11 @@ def test_valkeys_own_procedures_are_stood_in_for_like_redis(stage: Stage, tmp_pa
         "a server starts": "ok",
         "a server dies at its start": "err",
         "reads a crash report": "ok",
+        "restarts a server": "ok",
         "a client of Valkey's": "ok",
     }
-    assert done.journal.tests[-2].announced == ("log: *argv*0*: *SET*",)
+    assert done.journal.tests[-3].announced == ("log: *argv*0*: *SET*",)
+    assert done.journal.tests[-2].announced == ()
     assert done.journal.tests[-1].announced == ("command: debug segfault",)
     assert done.journal.tests[-1].sent == "DEBUG segfault"
 

@@ -167,7 +167,8 @@ def test_an_assertion_is_on_purpose_only_if_it_is_of_the_command_that_the_test_a
         f"redis-server: {file}:77: {function}: Assertion `x' failed." if function else f"==> {file}:77 'x' is not true"
     )
     stored.log("armv5", SUITE, "guest-1", f"=== ASSERTION FAILED ===\n{message}\n".encode())
-    announced = ("command: DEBUG PANIC",)
+    # It then looks for the report of that crash.
+    announced = ("command: DEBUG PANIC", "log: *=== ASSERTION FAILED ===*")
     stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Panic", announced=announced)
     stored.passed("integration/logging::Panic", announced=announced)
     assert set(found(stored)) == (set() if deliberate else {f"assertion-{function or file}"})
@@ -181,6 +182,10 @@ def test_an_assertion_is_on_purpose_only_if_it_is_of_the_command_that_the_test_a
         (("command: kill -SIGABRT 1",), False),
         ((f"command: kill -SIGSEGV {fakes.PID}",), False),
         (("log: *ASSERTION FAILED*",), True),
+        (("log: crashed by signal", "log: ASSERTION FAILED"), True),
+        (("log: *crashed by signal*",), False),
+        ((f"command: kill -SIGSEGV {fakes.PID}", "log: *ASSERTION FAILED*"), False),
+        ((f"command: kill -SIGABRT {fakes.PID}", "log: *crashed by signal*"), True),
         ((), False),
     ],
 )

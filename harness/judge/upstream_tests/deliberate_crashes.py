@@ -1,9 +1,9 @@
 """Distinguishes crashes that an upstream test causes on purpose from all others, by what the test announced.
 
 A test announces a crash by the command that causes it (DEBUG SEGFAULT, DEBUG PANIC, kill), or by counting the message
-of an assertion in the server's log, as tests with damaged values do. A misaligned access is never on purpose, and
-neither is a fault while the server reports another one: except in a module of the tests that crashes twice, whose test
-looks for the report of just that.
+of an assertion in the server's log, as tests with damaged values do. What such a test then looks for in the log allows
+no other crash than its command's. A misaligned access is never on purpose, and neither is a fault while the server
+reports another one: except in a module of the tests that crashes twice, whose test looks for the report of just that.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ _FILES = ("debug.c", "server.c")
 _ASSERTION = "assertion"
 _MODULE = "library/"
 """The prefix of the origin of code that belongs neither to the server nor to libc: here, to a module of the tests."""
+_LOG = "log"
+"""The first word of an announcement that a test looks for a crash in the log."""
+_OF_SIGNAL = re.compile(r"crashed", re.IGNORECASE)
+"""What a test looks for that expects a signal, and no assertion."""
 _TWICE = re.compile(r"log: \*?Crashed running")
 """The announcement of a test that waits for, or counts, a crash report within another crash's report."""
 _NUMBERED = {str(number.value): number.name for number in signal.Signals}
@@ -42,7 +46,8 @@ def is_deliberate(event: GuestEvent, sighting: Sighting) -> bool:
         return True
     if sighting.kind.startswith("crash-handler"):
         return False
-    return any(_announces(announced, event, sighting) for announced in event.announced)
+    commands = [announced for announced in event.announced if announced.partition(": ")[0] != _LOG]
+    return any(_announces(announced, event, sighting) for announced in commands or event.announced)
 
 
 def _in_module(sighting: Sighting) -> bool:
@@ -51,8 +56,10 @@ def _in_module(sighting: Sighting) -> bool:
 
 def _announces(announced: str, event: GuestEvent, sighting: Sighting) -> bool:
     way, _, text = announced.partition(": ")
-    if way == "log":
+    if way == _LOG:
         # The test distinguishes an assertion from a signal, and allows the former.
+        if _OF_SIGNAL.search(text):
+            return False
         return sighting.kind == _ASSERTION or (sighting.kind == "crash" and _ended_by(event, "SIGABRT"))
     words = text.split()
     if words[:1] == ["kill"]:
