@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.analysis.detectors.registry import reports
+from harness.build.emulators.runner import target_runner
+from harness.core.cache import Cache
 from harness.core.errors import ExitCode
+from harness.core.processes import process
+from harness.plan.catalog import Catalog
+from tests import fakes
 from tests.end_to_end.plumb_runs import PLUMB, document, run
 
 if TYPE_CHECKING:
@@ -85,3 +91,29 @@ def test_a_detector_that_is_told_to_keep_quiet_makes_the_run_unknown(tmp_path: P
     read = json.loads(finished.stdout)
     assert (finished.returncode, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
     assert any("got nothing reported" in cell["reason"] for cell in read["cells"]), read["cells"]
+
+
+RESTARTS = """
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char *words[] = {argv[0], "again", NULL};
+    if (argc == 1)
+        execv(argv[0], words);
+    char *block = malloc(4);
+    return system("exit 0") + (block[4] == 7);
+}
+"""
+
+
+def test_valgrind_follows_a_program_that_becomes_itself_anew(tmp_path: Path) -> None:
+    """DEBUG RESTART does so. From then on the server ran without Valgrind, and every error went unseen."""
+    source = fakes.write(tmp_path / "restarts.c", RESTARTS)
+    program = tmp_path / "restarts"
+    process.run_successfully(["gcc", "-g", source, "-o", program], problem="no program", deadline_seconds=60)
+    catalog = Catalog()
+    target = catalog.targets["native-valgrind"]
+    runner = target_runner(Cache.default(), target, catalog.toolchain_of(target), catalog.policies["signal"], {})
+    ran = process.run(runner.command(program, []), deadline_seconds=60)
+    assert [report.identity for report in reports(ran.output, "valgrind")] == ["memcheck-invalid-read-main-load"]

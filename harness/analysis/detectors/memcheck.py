@@ -127,6 +127,9 @@ VALGRIND = Detector(
         "--fullpath-after=",
         # The debugger's pipes in /tmp would outlive a killed guest.
         "--vgdb=no",
+        # A server that restarts becomes its own program anew (DEBUG RESTART). Shells and their like are not checked.
+        "--trace-children=yes",
+        "--trace-children-skip=/bin/*,/usr/bin/*",
     ),
     hides_program="under Valgrind gdb would see Valgrind",
 )
