@@ -14,7 +14,7 @@ from harness.record import cell_events, fault_log, run_folder
 from harness.report.formats import upstream_tests
 from tests import fakes
 from tests.fakes import fault
-from tests.stored import StoredRun, judged, reproducer
+from tests.stored import StoredRun, concluded, judged, reproducer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,6 +126,30 @@ def test_what_a_crash_hinders_is_no_finding_and_what_it_does_not_is_one(stored: 
     assert found(stored)["wrong-result-unit_bitops_BITFIELD"].title == (
         "unit/bitops::BITFIELD: Expected '1' to be equal to '2'"
     )
+
+
+KNOWN = """
+id = "alignment-bitopCommand-load"
+targets = ["*"]
+reason = "we know"
+expires = 2999-01-01
+"""
+
+
+@pytest.mark.parametrize(("hindered", "said"), [(0, ""), (1, "; 1 test could"), (2, "; 2 tests could")])
+def test_a_known_crash_says_how_many_tests_it_kept_from_running(
+    tmp_path: Path, stored: UpstreamRun, hindered: int, said: str
+) -> None:
+    """They may have bugs of their own, which the entry does not know."""
+    pc = stored.place("armv5", "bitopCommand")
+    stored.started("guest-1", record=fault(pc=pc), ended_by="SIGBUS", test="unit/bitops::BITOP")
+    stored.passed("unit/bitops::BITOP", guests={"guest-1": (0, 1)})
+    for number in range(hindered):
+        stored.failed(f"unit/bitops::BITPOS {number}", "I/O error", blocked=True, blocked_by="guest-1")
+    judgement, _ = concluded(tmp_path, stored, KNOWN)
+    (cell,) = [cell for cell in judgement.cells if cell.suite == SUITE]
+    assert cell.verdict == "XFAIL"
+    assert cell.reason == "known: we know" + (f"{said} not run because of it" if said else "")
 
 
 @pytest.mark.parametrize(

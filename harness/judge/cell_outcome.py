@@ -50,6 +50,7 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         doubts=[*_doubts_of(record, recorded), *evidence_seal.doubts(cell, record.seal)],
         unexplained=[],
         silence=_silence(tests),
+        hindered=sum(test.outcome == "failed" and (test.blocked or bool(test.blocked_by)) for test in tests),
     )
     if record.suite == CANARY_SUITE:
         # A failed canary is not a finding: it means that the run could not find anything.

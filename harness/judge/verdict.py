@@ -37,6 +37,8 @@ class CellOutcome(Record, frozen=True):
     """Why there was nothing to run; empty if there was."""
     silence: str = ""
     """Why nothing passed; empty if something did."""
+    hindered: int = 0
+    """How many of the failed tests could not run, because a server did not start or had ended before."""
 
 
 class CellVerdict(Record, frozen=True):
@@ -127,7 +129,12 @@ def _judged(one: CellOutcome, findings: Sequence[Finding]) -> tuple[Verdict, str
         return Verdict.UNKNOWN, _joined([one.silence, known])
     if one.failed and not here:
         return Verdict.UNKNOWN, f"{one.failed} tests failed, and no finding shows why"
-    return (Verdict.XFAIL if here else Verdict.PASS), known
+    return (Verdict.XFAIL if here else Verdict.PASS), _joined([known, _hindered(one.hindered)])
+
+
+def _hindered(number: int) -> str:
+    """How many tests a known finding kept from running; empty if it kept none."""
+    return f"{number} {'test' if number == 1 else 'tests'} could not run because of it" if number else ""
 
 
 def _joined(reasons: Sequence[str]) -> str:
