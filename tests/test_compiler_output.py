@@ -30,6 +30,10 @@ MAKES = "make[2]: *** [Makefile:9: lapi.o] Error 1\nmake[1]: *** Waiting for unf
         ("/usr/bin/ld: cannot find -latomic: No such file or directory\n", "/usr/bin/ld: cannot find -latomic"),
         ("collect2: fatal error: ld terminated with signal 9\n", "collect2: fatal error"),
         ("arm-linux-gnueabi-ar: lua.a: file format not recognized\n", "arm-linux-gnueabi-ar: lua.a"),
+        (
+            "ar: `u' modifier ignored since `D' is the default (see `U')\nb.c:7: undefined reference to `g'\n",
+            "b.c:7: undefined reference",
+        ),
         ("configure: error: cannot run C compiled programs\n", "configure: error: cannot run"),
         ("sh: 1: ./mkreleasehdr.sh: not found\n", "sh: 1: ./mkreleasehdr.sh: not found"),
         ("make[1]: armgcc: No such file or directory\n", "make[1]: armgcc: No such file"),

@@ -40,7 +40,7 @@ _IGNORED = re.compile(r"^\S*make(\[\d+\])?: \[.*\] Error \d+ \(ignored\)$")
 _COMPLAINT = re.compile(
     r"(^|[\s:])(fatal )?[Ee]rror: |internal compiler error"
     r"|undefined reference to |multiple definition of |cannot find -l|relocation truncated to fit|\*\*\* "
-    r"|^(\S*[/-])?(ar|ranlib|ld(\.\w+)?|as|nm|objcopy|strip): (?!.*(warning: |: in function ))"
+    r"|^(\S*[/-])?(ar|ranlib|ld(\.\w+)?|as|nm|objcopy|strip): (?!.*(warning: |: in function |modifier ignored))"
 )
 """Error messages of compilers, assemblers, linkers, archivers, configure scripts and make."""
 _SHELL = re.compile(
