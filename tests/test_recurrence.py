@@ -180,6 +180,13 @@ def test_a_fault_in_another_function_of_a_child_is_not_nothing() -> None:
     assert recurrence(ALIGNMENT, ended(faults=(passed,))).outcome == "gone"
 
 
+def test_the_end_of_a_child_in_a_releases_own_test_is_not_looked_for() -> None:
+    """The test passes even if the child crashes again."""
+    crash = msgspec.structs.replace(CRASH, finding="crash-child_SIGSEGV", detail="", upstream="integration/rdb::saves")
+    assert recurrence(crash, LIVES).outcome == "unknown"
+    assert recurrence(msgspec.structs.replace(crash, finding="crash-save"), LIVES).outcome == "gone"
+
+
 @pytest.mark.parametrize("finding", [UNIT, ENDED_UNIT, SELFTEST])
 def test_of_a_unit_that_gets_to_its_end_the_finding_is_gone(finding: Reproducer) -> None:
     assert recurrence(finding, unit(lines=("k: 2", "end u"))) == Recurrence(outcome="gone")

@@ -246,6 +246,8 @@ def _not_looked(reproducer: Reproducer, observed: Observation) -> str:
     bad = bad or ("it no longer answers clients" if observed.hung else observed.undelivered)
     if not bad and observed.children:
         bad = f"a child process of the server was killed by {', '.join(sorted(observed.children))}"
+    if reproducer.upstream and reproducer.finding.startswith(_CHILD):
+        return bad or "a replay of a release's own test does not see how the children of its servers end"
     if not bad and reproducer.kind == WRONG_RESULT and reproducer.again is None and not reproducer.upstream:
         return _not_compared(reproducer, observed)
     return bad or _not_asked(reproducer)
