@@ -1126,6 +1126,15 @@ def test_tests_of_one_name_are_told_apart_and_random_numbers_in_names_are_not() 
     }
 
 
+def test_a_test_whose_name_ends_with_a_number_is_not_taken_for_another() -> None:
+    """They had one label, and the result of the first was lost."""
+    native = listed("a", "a", "a (2)", "a")
+    labels = [item.label for item in results.items_of(native)]
+    assert labels == ["a", "a (2)", "a (2) (2)", "a (3)", results.WHOLE]
+    outcome = verdicts(native, ran(("a", "ok"), ("a", "err"), ("a (2)", "ok"), ("a", "ok")))
+    assert [outcome[label] for label in labels] == ["passed", "failed", "passed", "passed", "passed"]
+
+
 def test_a_failure_that_belongs_to_no_test_fails_the_file() -> None:
     native = listed("a")
     assert verdicts(native, ran(("a", "ok"), ("unknown", "err")))[results.WHOLE] == "failed"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
@@ -115,14 +114,13 @@ LEFT_OUT = UpstreamVerdict(
 
 def items_of(native: Sequence[UpstreamTest], failures: Mapping[str, Sequence[str]] = {}) -> list[Item]:
     """The items of a file. `failures`: as in a `NativeRun`."""
-    numbers: Counter[str] = Counter()
-    items = []
+    items: dict[str, Item] = {}
     for test in native:
-        numbers[test.name] += 1
-        again = f" ({numbers[test.name]})" if numbers[test.name] > 1 else ""
-        label = f"{test.name}{again}"
-        items.append(Item(label=label, native=test, failures=tuple(failures.get(label, ()))))
-    return [*items, Item(label=WHOLE, native=None)]
+        # The name of another test may itself end with a number.
+        labels = (f"{test.name} ({number})" for number in itertools.count(2))
+        label = next(label for label in itertools.chain([test.name], labels) if label not in items)
+        items[label] = Item(label=label, native=test, failures=tuple(failures.get(label, ())))
+    return [*items.values(), Item(label=WHOLE, native=None)]
 
 
 def matched(items: Sequence[Item], tests: Sequence[UpstreamTest]) -> tuple[dict[str, UpstreamTest], list[UpstreamTest]]:
