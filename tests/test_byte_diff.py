@@ -1,4 +1,6 @@
-"""Differences: from a damaged file to the byte, the record and the function; into findings, reports and reproducers."""
+"""Differences locate the byte, the record and the function of damage in a file, and appear in findings, reports and
+reproducers.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ FOUND = rdb.read(GOOD)
 
 
 @given(some.binary(max_size=30), some.binary(max_size=30))
-def test_two_pieces_part_where_their_common_beginning_ends(left: bytes, right: bytes) -> None:
+def test_two_byte_strings_differ_where_their_common_prefix_ends(left: bytes, right: bytes) -> None:
     at = parted(left, right)
     if left == right:
         assert at == -1
@@ -52,10 +54,10 @@ def test_two_pieces_part_where_their_common_beginning_ends(left: bytes, right: b
 
 
 def swapped(key: Key, what: str) -> bytes:
-    """The golden file with the bytes of a key's first such part in the other order, and a checksum to it."""
+    """The golden file with the bytes of a key's first part of this kind reversed, and a matching checksum."""
     place: RdbPlace = FOUND.places[key]
     part = next(one for one in FOUND.parts if place.start <= one.start < place.end and one.what == what)
-    # An integer's first byte says how many follow.
+    # An integer's first byte gives the number of bytes that follow.
     start = part.start + what.startswith("integer")
     body = GOOD[:start] + GOOD[start : part.end][::-1] + GOOD[part.end : -8]
     return body + crc64(body).to_bytes(8, "little")
@@ -85,7 +87,7 @@ def test_the_golden_file_has_no_difference() -> None:
         (b"stream:groups", "identifier", "identifier in stream 'stream:groups' of database 0", "streamEncodeID"),
     ],
 )
-def test_bytes_in_the_wrong_order_are_told_with_offset_record_and_function(
+def test_bytes_in_the_wrong_order_are_reported_with_offset_record_and_function(
     key: bytes, part: str, record: str, function: str
 ) -> None:
     name = Key(0, key)
@@ -99,21 +101,21 @@ def test_bytes_in_the_wrong_order_are_told_with_offset_record_and_function(
     assert error.again is not None
     assert error.again.requests[-1] == "SAVE"
     assert key.decode() in error.again.requests[0]
-    # What comes again is wrong: the right file has it nowhere.
+    # The reproduction must show the wrong bytes, which occur nowhere in the right file.
     assert bytes.fromhex(error.again.wrong) not in GOOD
 
 
-def test_a_score_with_its_bytes_turned_is_told_as_a_double() -> None:
+def test_a_score_with_reversed_bytes_is_reported_as_a_double() -> None:
     key = next(key for key, kind in FOUND.types.items() if kind == 5)
     difference = the_error(swapped(key, "double")).difference
     assert difference.record == f"double in {records.record_of(5, key)}"
     assert difference.function == "rdbSaveBinaryDoubleValue"
 
 
-def test_a_listpack_that_contradicts_itself_is_told_by_its_record() -> None:
+def test_a_listpack_that_contradicts_itself_is_reported_with_its_record() -> None:
     key = Key(0, b"list:one")
     part = next(one for one in FOUND.parts if one.what == "listpack" and one.start >= FOUND.places[key].start)
-    # The count of elements after four bytes of length: two bytes, little-endian.
+    # After four bytes of length come two bytes with the number of elements, little-endian.
     at = part.start + 4
     body = GOOD[:at] + GOOD[at : at + 2][::-1] + GOOD[at + 2 : -8]
     difference = the_error(body + crc64(body).to_bytes(8, "little")).difference
@@ -121,12 +123,12 @@ def test_a_listpack_that_contradicts_itself_is_told_by_its_record() -> None:
     assert difference.offset == at
 
 
-def test_a_checksum_in_the_wrong_order_is_told_as_one() -> None:
+def test_a_checksum_in_the_wrong_order_is_reported_as_a_checksum() -> None:
     error = the_error(GOOD[:-8] + GOOD[-8:][::-1])
     assert (error.difference.record, error.difference.offset) == ("checksum", len(GOOD) - 8)
 
 
-def test_a_dumped_value_is_told_by_its_byte() -> None:
+def test_a_wrong_dump_is_reported_with_its_byte() -> None:
     body = b"\x00\xc1\x7f\xff" + (10).to_bytes(2, "little")
     right = body + crc64(body).to_bytes(8, "little")
     turned = b"\x00\xc1\xff\x7f" + (10).to_bytes(2, "little")
@@ -144,12 +146,12 @@ def test_a_dumped_value_is_told_by_its_byte() -> None:
 def test_two_files_of_one_data_set_are_compared_byte_by_byte() -> None:
     places.check_same(GOOD, GOOD, writer="native", other_writer="sparc64")
     key = Key(0, b"integer:-129")
-    with pytest.raises(DifferenceError, match="1 values are not the same bytes") as error:
+    with pytest.raises(DifferenceError, match="the bytes of 1 values differ") as error:
         places.check_same(swapped(key, "integer of 2 bytes"), GOOD, writer="sparc64", other_writer="native")
     assert (error.value.difference.writer, error.value.difference.reader) == ("sparc64", "native")
 
 
-def test_a_reply_is_told_by_its_byte_and_its_request() -> None:
+def test_a_wrong_reply_is_reported_with_its_byte_and_its_request() -> None:
     difference = differing(["GET", "k"], b"abXd", b"abcd", "armv5").difference
     assert (difference.where, difference.record, difference.offset) == ("the reply", "reply to GET k", 2)
     assert (bytes.fromhex(difference.actual), bytes.fromhex(difference.expected)) == (b"Xd", b"cd")
@@ -196,7 +198,7 @@ def test_a_difference_is_in_its_finding_and_its_reproducer(tmp_path: Path) -> No
     assert {name: base64.b64decode(text) for name, text in kept.files.items()} == {"dump.rdb": b"REDIS"}
 
 
-def test_what_a_mutation_must_show_can_be_a_record(tmp_path: Path) -> None:
+def test_a_mutation_can_require_a_record(tmp_path: Path) -> None:
     finding = judged(tmp_path)
 
     def shown(record: str) -> bool:
@@ -226,13 +228,13 @@ FORMATS: dict[str, Callable[[Any, Path], str]] = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_tells_which_bytes_differ(name: str, tmp_path: Path) -> None:
+def test_every_format_shows_which_bytes_differ(name: str, tmp_path: Path) -> None:
     finding = judged(tmp_path)
     cells = [judgements.cell("sparc64", "persistence", "FAIL", "1 finding")]
     whole = msgspec.structs.replace(judgements.judgement(), findings=[finding], cells=cells)
     text = FORMATS[name](whole, judgements.run_folder(tmp_path / "page"))
     for words in ("77", "double in sorted set", "rdbSaveBinaryDoubleValue", "3ff000", "00f03f", "sparc64"):
-        assert words in text, f"{name} does not tell {words}"
+        assert words in text, f"{name} does not contain {words}"
 
 
 def test_sarif_has_the_fields_for_programs(tmp_path: Path) -> None:
@@ -245,7 +247,7 @@ def test_sarif_has_the_fields_for_programs(tmp_path: Path) -> None:
     assert result["properties"]["difference"]["record"] == DIFFERENCE.record
 
 
-def test_one_line_tells_all() -> None:
+def test_a_difference_fits_one_line() -> None:
     assert described(DIFFERENCE) == (
         "byte 77 of dump.rdb, double in sorted set 'z' of database 0, which rdbSaveBinaryDoubleValue writes: 3ff000, "
         "due 00f03f; written by sparc64, read by an independent reader"
@@ -253,7 +255,7 @@ def test_one_line_tells_all() -> None:
     assert excerpt(b"x" * 40, 38) == "7878"
 
 
-def test_where_nobody_elses_bytes_can_be_read_the_place_is_where_reading_stopped() -> None:
+def test_without_bytes_to_compare_the_place_is_where_reading_stopped() -> None:
     key = Key(0, b"list:one")
     part = next(one for one in FOUND.parts if one.what == "listpack" and one.start >= FOUND.places[key].start)
     body = GOOD[: part.start + 4] + b"\xff" + GOOD[part.start + 5 : -8]

@@ -118,14 +118,14 @@ def test_hash_fields_expire_as_both_families_write_it() -> None:
     ("content", "message"),
     [
         (b"RADIS0011\xff", "begins with"),
-        (b"REDIS0011", "1 bytes are due, 0 are left"),
-        (file_of(b"")[:-1], "8 bytes are due"),
+        (b"REDIS0011", "1 bytes are expected, 0 of 9 are left"),
+        (file_of(b"")[:-1], "8 bytes are expected"),
         (file_of(b"") + b"x", "1 bytes follow the end"),
-        (file_of(b"\x00" + text(b"k") + text(b"v") + b"\x00" + text(b"k") + text(b"v")), "comes twice"),
-        (file_of(b"\x63" + text(b"k")), "no type has the number 99"),
-        (file_of(b"\xfb\x02\x00\x00" + text(b"k") + text(b"v")), r"has .* \(1, 0\), the file says \(2, 0\)"),
+        (file_of(b"\x00" + text(b"k") + text(b"v") + b"\x00" + text(b"k") + text(b"v")), "occurs twice"),
+        (file_of(b"\x63" + text(b"k")), "unknown type 99"),
+        (file_of(b"\xfb\x02\x00\x00" + text(b"k") + text(b"v")), r"has .* \(1, 0\), but the file says \(2, 0\)"),
         (file_of(b"\xfe\x01\xfb\x01\x01\x00" + text(b"k") + text(b"v")), r"database 1 .* \(1, 0\), .* \(1, 1\)"),
-        (b"REDIS0004\x00\xc0", "1 bytes are due, 0 are left"),
+        (b"REDIS0004\x00\xc0", "1 bytes are expected, 0 of 11 are left"),
     ],
 )
 def test_what_the_format_does_not_say_is_refused_with_its_place(content: bytes, message: str) -> None:
@@ -200,7 +200,7 @@ def test_what_modules_saved_is_read_item_by_item() -> None:
     held = (7, 5, -0.5, 0.25, b"\xff")
     assert found.modules == [Foreign("AAAAAAAAA", 3, held, when=1)]
     assert found.entries == {Key(0, b"k"): KeyEntry(Foreign("AAAAAAAAA", 3, held))}
-    with pytest.raises(RdbError, match="saves nothing with the number 6"):
+    with pytest.raises(RdbError, match="unknown opcode 6 in a module's value"):
         rdb.read(file_of(b"\x07" + text(b"k") + b"\x03\x06\x00"))
 
 

@@ -1,6 +1,7 @@
 """A model of the bit commands on Python integers and bytes: an implementation without machine words.
 
-Bit 0 is the most significant bit of byte 0 (https://redis.io/docs/latest/commands/setbit/ and the pages beside it).
+Bit 0 is the most significant bit of byte 0 (https://redis.io/docs/latest/commands/setbit/ and the pages of the other
+bit commands).
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def bitcount(text: bytes, start: int = 0, end: int = -1) -> int:
 
 
 def bitpos(text: bytes, bit: int, start: int = 0, end: int | None = None) -> int:
-    """Position of the first bit of that value in bytes start..end; -1 if none.
+    """Position of the first bit with that value in bytes start..end; -1 if there is none.
 
-    A search for 0 without an end treats the string as if zeros followed; but an empty string that exists has no bits.
+    A search for 0 without an end treats the string as if zeros followed it. An empty string that exists has no bits.
     """
     first, last = byte_range(len(text), start, -1 if end is None else end)
     wanted = text[first : last + 1]
@@ -60,7 +61,7 @@ def getbit(text: bytes, offset: int) -> int:
 
 
 def setbit(text: bytes, offset: int, bit: int) -> bytes:
-    """The string with one bit changed, grown with zero bytes as far as needed."""
+    """The string with one bit changed, and extended with zero bytes if the offset requires it."""
     byte, place = divmod(offset, 8)
     grown = bytearray(text.ljust(byte + 1, b"\0"))
     grown[byte] = grown[byte] & ~(0x80 >> place) | (bit << (7 - place))

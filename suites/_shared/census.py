@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
 
 Commands = dict[str, set[str]]
-"""Command, or command and subcommand, in capitals -> the words of its options."""
+"""Command, or command and subcommand, in upper case -> the words of its options."""
 
 
 def of_release(native: Client, cell: CellSpec) -> Commands:
@@ -21,7 +21,7 @@ def of_release(native: Client, cell: CellSpec) -> Commands:
     if cell.version < (2, 8, 13):
         pytest.skip("COMMAND came with 2.8.13")
     if cell.development:
-        pytest.skip("a development tree, whose new commands nobody can have listed yet")
+        pytest.skip("a development tree may have new commands that are not listed yet")
     if cell.version < (7,):
         return names_only(native.command("COMMAND"))
     return documented(native.command("COMMAND", "DOCS"))
@@ -66,5 +66,5 @@ def _list(reply: Reply) -> list[Any]:
 
 
 def text_of(word: Any) -> str:
-    """A word of a table or a command, in capitals."""
+    """A word of a table or a command, in upper case."""
     return bytes(word).decode("utf-8", "backslashreplace").upper()

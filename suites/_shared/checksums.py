@@ -11,7 +11,7 @@ _32 = (1 << 32) - 1
 
 
 def lower(data: bytes) -> bytes:
-    """ASCII's upper-case letters in lower case, regardless of the locale; other bytes are unchanged."""
+    """The text with ASCII letters in lower case, regardless of the locale; other bytes are unchanged."""
     return bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in data)
 
 

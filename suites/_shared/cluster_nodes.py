@@ -1,6 +1,6 @@
 """Starts cluster nodes on their own loopback ports, introduces them to each other, and assigns slots.
 
-This module computes slots from the cluster specification (CRC16 of the key's tag, modulo 16384), without a server.
+This module computes slots itself, according to the cluster specification: CRC16 of the key's tag, modulo 16384.
 """
 
 from __future__ import annotations
@@ -84,11 +84,9 @@ def start(
     more: Sequence[str] = (),
     port_option: str = "--port",
 ) -> Node:
-    """Start a node that knows only the nodes in `files`, with more options. It listens as link.on_a_port
-    specifies.
-    """
+    """Start a node with more options. It knows only the nodes in `files`, and listens as link.on_a_port specifies."""
     options = [*more, "--cluster-enabled", "yes", "--cluster-node-timeout", "15000"]
-    # Do not wait for another replica to join the same transfer: there is none.
+    # There is no second replica, so a transfer must not wait for one.
     options += ["--repl-diskless-sync-delay", "0"]
     # At this level the log contains every number that the node receives over the bus.
     options += ["--loglevel", "debug"]
@@ -110,7 +108,7 @@ def key_in(first: int, last: int, prefix: str = "key") -> bytes:
 
 
 def divide(nodes: Sequence[Node]) -> None:
-    """Give each node a share of the slots, and an epoch of its own."""
+    """Give each node a share of the slots, and a configuration epoch that no other node has."""
     share = SLOTS // len(nodes)
     for number, node in enumerate(nodes):
         last = SLOTS if number == len(nodes) - 1 else (number + 1) * share
@@ -165,7 +163,7 @@ def move_at_once(slot: int, source: Node, goal: Node) -> None:
         reply = dict(zip(migration[::2], migration[1::2], strict=True)) if isinstance(migration, list) else migration
         return _text(reply[b"state"])
 
-    await_that(lambda: state() in {"success", "failed"}, [source.guest, goal.guest], "a slot to be handed over")
+    await_that(lambda: state() in {"success", "failed"}, [source.guest, goal.guest], "a slot's migration to end")
     assert state() == "success", source.ask("CLUSTER", "GETSLOTMIGRATIONS")
 
 
@@ -174,7 +172,7 @@ def _healthy(words: list[str]) -> bool:
 
 
 def _slots_in_view(view: Mapping[str, list[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The owners of the slots in a node's view; only the nodes involved know about a migration."""
+    """The owners of the slots in a node's view, without migrations, which only the nodes involved know."""
     found = []
     for identifier, words in sorted(view.items()):
         found.append((identifier, tuple(word for word in words[8:] if not word.startswith("["))))
@@ -194,11 +192,11 @@ def misread_update(sent: int, received: int, writer: Node, reader: Node) -> Diff
 
 
 def misread_gossip(about: Node, reader: Node, port: int) -> DifferenceError:
-    """The error for a node's port that changed on its way through other nodes (clusterMsgDataGossip, cluster.h)."""
+    """The error for a node's port that changed in gossip between other nodes (clusterMsgDataGossip, cluster.h)."""
     difference = _misread(
         "port in a gossip section", "clusterSetGossipEntry", about.port, port, about, reader, length=2
     )
-    return DifferenceError(f"port {about.port} is known as {port} to a node that heard of it", difference)
+    return DifferenceError(f"port {about.port} arrived as {port} at a node that learned it from gossip", difference)
 
 
 def misread_message(field: str, sent: int, received: int, writer: Node, reader: Node) -> DifferenceError:
@@ -252,14 +250,12 @@ def meet_in_a_row(everybody: Sequence[Node]) -> None:
                     raise misread_gossip(about, viewer, port)
         return all(len(viewer.view()) == len(everybody) for viewer in everybody)
 
-    await_that(known, [node.guest for node in everybody], "every node to hear of every other")
+    await_that(known, [node.guest for node in everybody], "every node to know every other node")
     await_agreement(everybody)
 
 
-def told(viewer: Node, about: Node) -> dict[str, str]:
-    """What a node reports about another, or about itself: the fields of CLUSTER NODES on which all nodes must
-    agree.
-    """
+def shared_fields(viewer: Node, about: Node) -> dict[str, str]:
+    """The fields on which all nodes must agree, from a node's CLUSTER NODES line about another node or itself."""
     words = viewer.view()[about.identifier]
     flags = [flag for flag in words[2].split(",") if flag != "myself"]
     fields = {"address": words[1], "flags": ",".join(flags), "primary": words[3], "configuration epoch": words[6]}
@@ -268,4 +264,6 @@ def told(viewer: Node, about: Node) -> dict[str, str]:
 
 def agree(everybody: Sequence[Node]) -> bool:
     """Whether each node reports about every other node what that node reports about itself."""
-    return all(told(viewer, about) == told(about, about) for about in everybody for viewer in everybody)
+    return all(
+        shared_fields(viewer, about) == shared_fields(about, about) for about in everybody for viewer in everybody
+    )

@@ -21,13 +21,13 @@ WITHOUT_DELAY = ["--repl-diskless-sync-delay", "0"]
 """The primary does not wait for a second replica before it synchronises the first."""
 PATIENCE_SECONDS = 20.0
 """Time limit for machines to agree, before a target's slowdown: servers check their links every second or two."""
-CRASHES_IN_VAIN = 3
-"""The number of crashed children after which waiting ends. The server would fork more that crash until the deadline."""
+MAXIMUM_CRASHES = 3
+"""The number of crashed children after which waiting ends. Until the deadline, the server would fork more of them."""
 
 
 def join(replica: Guest, primary: Guest, *, port: int = 0) -> None:
-    """Make the replica follow the primary, and wait until it is up to date. `port`: the primary's own, by which a
-    sentinel knows it; else the recorder's.
+    """Make the replica follow the primary, and wait until it is up to date. `port`: the primary's own port, by which a
+    sentinel knows the primary; by default, the recorder's port.
     """
     host, port = ("127.0.0.1", port) if port else primary.access.endpoint
     with server.client(replica) as client:
@@ -68,7 +68,7 @@ def await_in_step(replica: Guest, primary: Guest) -> None:
             replication["master_link_status"] == "up" and offset == info(primary, "replication")["master_repl_offset"]
         )
 
-    await_that(in_step, [primary, replica], "the replica to be in step")
+    await_that(in_step, [primary, replica], "the replica to be up to date")
 
 
 def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str) -> None:
@@ -87,8 +87,8 @@ def await_that(condition: Callable[[], bool], guests: Sequence[Guest], what: str
         for guest in guests:
             if not guest.alive():
                 raise ServerGoneError(f"{guest.name} ended while waiting for {what}: {guest.detail}")
-        if (meanwhile := crashed() - before) >= CRASHES_IN_VAIN:
-            raise TimeoutError(f"{WAITED} {what}, in vain: meanwhile {meanwhile} children crashed")
+        if (recent := crashed() - before) >= MAXIMUM_CRASHES:
+            raise TimeoutError(f"{WAITED} {what}: gave up because {recent} children crashed")
         if time.monotonic() > deadline:
             raise TimeoutError(f"{WAITED} {what}")
         time.sleep(POLL_SECONDS)
@@ -98,4 +98,4 @@ def cut(replica: Guest) -> None:
     """Break the replica's link, as a network failure does. The replica reconnects by itself."""
     with server.client(replica) as client:
         ended = client.command("CLIENT", "KILL", "TYPE", "master")
-    assert ended == 1, f"of links to a primary, {ended!r} were there to break"
+    assert ended == 1, f"CLIENT KILL broke {ended!r} links to a primary, expected 1"

@@ -68,7 +68,7 @@ EFFORT: dict[Tier, int] = {"quick": 1, "kernel": 1, "full": 4, "thorough": 16}
 
 
 class PairedServers:
-    """The guest and the oracle: both receive the same requests, and must agree before a model is compared."""
+    """The guest and the oracle. Both receive the same requests, and must agree before a model's reply is compared."""
 
     def __init__(self, guest: Client, oracle: Client, *, target: str, seed: int, tier: Tier) -> None:
         self.guest = guest
@@ -126,8 +126,8 @@ class PairedServers:
 def differing(
     request: Sequence[Any], actual: Reply, expected: Reply, target: str, message: str = "", *, reader: str = "native"
 ) -> DifferenceError:
-    """The error for a reply that differs from that of `reader`, the native build or a model. It contains the first
-    wrong byte.
+    """The error for a reply that differs from the reply of `reader`, which is the native build or a model. It contains
+    the first wrong byte.
     """
     words = [word if isinstance(word, bytes) else str(word).encode() for word in request]
     at, there, due = -1, "", ""

@@ -26,9 +26,7 @@ class Ports:
         self._held.close()
 
     def free(self) -> int:
-        """A port that is free, and whose bus port is free. If another program takes it first, the server does not
-        start.
-        """
+        """A port that is free, as is its bus port. If another program takes it first, the server does not start."""
         while True:
             # Both below 32768, where Linux begins to choose ports for clients (ip(7), ip_local_port_range).
             port = random.SystemRandom().randrange(10000, 32768 - BUS_DISTANCE)

@@ -72,10 +72,10 @@ class Programs:
         return self._run(program, words, runner, plugin, sent=sent, meanwhile=meanwhile, seconds=seconds)
 
     def run_server_as(self, tool: str, *words: str, seconds: float = SECONDS) -> Result:
-        """Run the cell's server under a tool's name, as which it acts from 4.0 on. Raises as `run` does."""
+        """Run the cell's server under a tool's name. Since 4.0 it then acts as that tool. Raises as `run` does."""
         build = self.cell.build
         assert build is not None
-        # The emulator notes the code of the file that the link names.
+        # The emulator records the code of the file that the link names.
         program = self._folder / f"{self._family}-{tool}"
         program.symlink_to(build.server_binary)
         plugin = self._plugin_for(build.server_binary)
@@ -120,7 +120,7 @@ class Programs:
         assert not result.expired, f"{program.name} {' '.join(words)} did not end: {said}"
         assert 0 <= result.code < 128, f"{program.name} {' '.join(words)} was ended by a signal: {said}"
         if recorded.damage:
-            # The log lies in the test's own folder, where no judgement sees it.
+            # The log is in the test's own folder, which no judgement reads.
             why = "; ".join(recorded.damage)
             raise InfrastructureError("the faults of a program cannot be read", where=program.name, because=why)
         return result
@@ -144,8 +144,8 @@ class Programs:
         ours, theirs = shown(own.output), shown(native.output)
         # A finding's text must be the same in every run, so it contains no address.
         before_each = ["", *words]
-        told = [word for word, last in zip(words, before_each, strict=False) if not {word, last} & ADDRESS_OPTIONS]
-        what = " ".join([f"{self._family}-{name}", *(word for word in told if "/" not in word)])[:200]
+        named = [word for word, last in zip(words, before_each, strict=False) if not {word, last} & ADDRESS_OPTIONS]
+        what = " ".join([f"{self._family}-{name}", *(word for word in named if "/" not in word)])[:200]
         if ours != theirs:
             at = parted(theirs, ours)
             difference = Difference(

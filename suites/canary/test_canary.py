@@ -30,7 +30,7 @@ def performed(cell: CellSpec, perform: CanaryRunner, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="session")
 def deaths(cell: CellSpec, perform: CanaryRunner) -> dict[str, str]:
-    """For each access, how a process without a signal handler ended that made it."""
+    """For each access, how a process without a signal handler ended after making it."""
     return canary.deaths(perform, canary.cases(cell.runner))
 
 
@@ -42,4 +42,4 @@ def test_canary(performed: CanaryResult, deaths: dict[str, str], cell: CellSpec,
         # Without a signal handler, the same access must kill the process.
         offset = canary_case.prescribed.index("signal")
         due, end = rules.signal_of(cell.runner.target).name, deaths[canary_case.access.name]
-        assert end == due, f"{where}: at {offset} the end of a process without a handler is {due}, got: {end}"
+        assert end == due, f"{where}: at {offset}, a process without a handler must end with {due}, got: {end}"

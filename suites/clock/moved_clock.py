@@ -7,19 +7,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-# An hour before the end of 31 bits of seconds; a minute after it, after that of 32 bits, and after that of 33.
+# An hour before seconds exceed 31 bits, and a minute after they exceed 31, 32 and 33 bits.
 MOMENTS = {"before 2038": (1 << 31) - 3700, "2038": (1 << 31) + 60, "2106": (1 << 32) + 60, "2242": (1 << 33) + 60}
 SLACK = 30
 """Seconds that a slow server may take from one command to the next."""
-# During the test, 32 bits of microseconds end; they have ended; 32 bits of milliseconds have ended, and 31 bits of
-# seconds.
+# Microseconds exceed 32 bits during the test; microseconds already exceed them; milliseconds exceed 32 bits; seconds
+# exceed 31 bits.
 UPTIMES = {
     "71 minutes": (1 << 32) // 10**6 - 1,
     "3 days": 1 << 18,
     "50 days": (1 << 32) // 1000 + 60,
     "69 years": 1 << 31,
 }
-# Their milliseconds exceed 31, 32 and 33 bits, some by so little that the rest is too short a time.
+# Their milliseconds slightly exceed 31, 32 and 33 bits, so that a truncated number is far too short.
 SILENCES = {"25 days": (1 << 31) // 1000 + 60, "50 days": (1 << 32) // 1000 + 60, "100 days": (1 << 33) // 1000 + 60}
 SLEEPS = ["61", "2147.25", "2148.5", "4294.75", "4295", "100000.5", "8000000"]
 """Microseconds around the limits of 31 and 32 bits, and beyond; seconds that fit an int."""
@@ -35,7 +35,7 @@ def wall_clock_at(moment: int) -> bytes:
 
 
 def machine_running_for(uptime: int) -> bytes:
-    """The content of `ahead` with which the machine has now run for so many seconds. The wall clock is right."""
+    """The content of `ahead` with which the machine has now run for `uptime` seconds. The wall clock is right."""
     return b"0 %d" % (uptime - int(time.monotonic()))
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 LASTING = 5000
-"""The keys' time to live in seconds: from before the end of 31 bits until after it."""
+"""The keys' time to live in seconds. It begins before seconds exceed 31 bits, and ends after that."""
 LRU_PERIOD = 1 << 24
 """Seconds after which the clock of idle times wraps (redis.conf, maxmemory-samples)."""
 LIMIT = 30_000
@@ -152,7 +152,7 @@ def test_a_key_lives_across_the_end_of_31_bits_of_seconds(start_at: Callable[...
 
 
 def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Guest], cell: CellSpec) -> None:
-    """The clock of idle times has 24 bits: the last wrap before 2038 comes in July 2037."""
+    """The clock of idle times has 24 bits. Its last wrap before 2038 is in July 2037."""
     with server.client(start_at((1 << 31) - LRU_PERIOD - 2)) as client:
         client.command("SET", "k", "text")
         payload = client.command("DUMP", "k")
@@ -160,17 +160,17 @@ def test_an_idle_time_is_right_where_its_clock_wraps(start_at: Callable[..., Gue
         client.command("RESTORE", "old", 0, payload, "IDLETIME", 5000)
         time.sleep(3)
         idle, old = client.pipeline([("OBJECT", "IDLETIME", "k"), ("OBJECT", "IDLETIME", "old")])
-    assert 1 <= idle <= SLACK, f"a key of 3 seconds is told as {idle!r}"  # type: ignore[operator]
+    assert 1 <= idle <= SLACK, f"a key is idle for 3 s, reported as {idle!r} s"  # type: ignore[operator]
     # Before 7.0, the server assumes twice the period at the wrap.
     if cell.version >= (7,):
-        assert 5000 <= old <= 5000 + SLACK, f"a key of 5003 seconds is told as {old!r}"  # type: ignore[operator]
+        assert 5000 <= old <= 5000 + SLACK, f"a key is idle for 5003 s, reported as {old!r} s"  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("uptime", UPTIMES.values(), ids=UPTIMES)
 def test_durations_are_told_however_long_the_machine_has_run(
     cell: CellSpec, start_guest: StartGuest, uptime: int
 ) -> None:
-    """The clock that starts with the machine times scripts, commands, timeouts and evictions."""
+    """The server uses the monotonic clock to time scripts, commands, timeouts and evictions."""
     if uptime > 1 << 30 and cell.runner.target.time_bits == 32:
         pytest.skip("time_t has 32 bits here")
     guest = start_guest(preload=cell.preload, files={AHEAD: machine_running_for(uptime)})
@@ -200,9 +200,9 @@ def test_durations_are_told_however_long_the_machine_has_run(
         assert all(20 <= value <= SLACK * 1000 for event in events.values() for value in event), f"LATENCY: {events}"
         ask("CONFIG", "SET", "maxmemory", 1)
         assert isinstance(client.pipeline([("SET", "k", 1)])[0], hiredis.ReplyError)
-        told = info_fields(ask("INFO", "stats"))
+        stats = info_fields(ask("INFO", "stats"))
         for name in ("current_eviction_exceeded_time", "total_eviction_exceeded_time"):
-            assert 0 <= int(told.get(name, 0)) <= SLACK * 1000, f"INFO says {name}:{told[name]}"
+            assert 0 <= int(stats.get(name, 0)) <= SLACK * 1000, f"INFO says {name}:{stats[name]}"
         for name, words in info_fields(ask("INFO", "commandstats")).items():
             usec = int(words.split(",")[1].partition("=")[2])
             assert 0 <= usec <= SLACK * 10**6, f"INFO says {name}:{words}"
@@ -251,10 +251,12 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
             assert isinstance(client.pipeline([("AUTH", "nobody", "wrong")])[0], hiredis.ReplyError)
         brief.sendall(b"BLPOP nothing %d\r\n" % (weeks - 100))
         patient.sendall(b"BLPOP nothing %d\r\n" % (weeks + LASTING))
-        link.await_that(lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "2", [guest], "both to wait")
+        link.await_that(
+            lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "2", [guest], "both clients to block"
+        )
         ask("DEBUG", "SLEEP", weeks)
         link.await_that(
-            lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "1", [guest], "one to wait no more"
+            lambda: info_fields(ask("INFO", "clients"))["blocked_clients"] == "1", [guest], "one client's timeout"
         )
         assert brief.recv(100) == b"*-1\r\n"
         assert ask("EXISTS", "brief") == 0
@@ -284,5 +286,5 @@ def test_weeks_that_pass_are_told_and_end_what_they_must(cell: CellSpec, start_g
 def test_a_sleep_is_as_long_as_it_was_asked_for(cell: CellSpec, start_guest: StartGuest, seconds: str) -> None:
     with server.client(start_guest(preload=cell.preload)) as client:
         before, _, after = client.pipeline([("TIME",), ("DEBUG", "SLEEP", seconds), ("TIME",)])
-    told = int(after[0]) - int(before[0])  # type: ignore[index,arg-type]
-    assert near(told, int(seconds.partition(".")[0])), f"a sleep of {seconds} s lasts {told} s"
+    elapsed = int(after[0]) - int(before[0])  # type: ignore[index,arg-type]
+    assert near(elapsed, int(seconds.partition(".")[0])), f"a sleep of {seconds} s lasts {elapsed} s"

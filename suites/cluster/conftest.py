@@ -32,7 +32,7 @@ def start_node(start_guest: StartGuest, ports: Ports) -> Callable[..., Node]:
 def patience(cell: CellSpec) -> None:
     """Skips tests that wait for the nodes' own time-outs, except in the larger tiers."""
     if cell.tier == "quick" and not cell.patient:
-        pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
+        pytest.skip("it waits about 15 s for time-outs: only in the tiers full and thorough")
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_epochs_of_more_than_32_bits_are_the_same_everywhere(companion: str, sta
         ("currentEpoch", first.state()["cluster_current_epoch"], second.state()["cluster_current_epoch"]),
     ]
     for field, sent, received in epochs:
-        assert sent == str(EPOCH), f"{field} of the node that was told {EPOCH}: {sent}"
+        assert sent == str(EPOCH), f"{field} of the node that was given {EPOCH}: {sent}"
         if received != sent:
             raise nodes.misread(field, int(sent), int(received), first, second)
 
@@ -173,8 +173,8 @@ def test_a_replica_takes_over_when_it_is_told_to(
     known = "the primary to know its replica"
     await_that(lambda: primary.view()[replica.identifier][3] == primary.identifier, guests, known)
     if cell.version >= (7,):
-        told = "each to say of the other how far it has replicated"
-        await_that(lambda: 0 not in (far := replicated(own)).values() and far == replicated(other), guests, told)
+        wait = "both nodes to report the same replication offsets"
+        await_that(lambda: 0 not in (seen := replicated(own)).values() and seen == replicated(other), guests, wait)
         assert min(replicated(own).values()) > OFFSET
     replica.ask("CLUSTER", "FAILOVER")
     await_that(lambda: "slave" in primary.view()[primary.identifier][2], guests, "the failover")
@@ -184,9 +184,7 @@ def test_a_replica_takes_over_when_it_is_told_to(
 
 
 def replicated(viewer: Node) -> dict[bytes, int]:
-    """Node -> its replication offset, according to `viewer`, which learns those of other nodes over the bus (since
-    7.0).
-    """
+    """Node -> its replication offset, according to `viewer`. Since 7.0 nodes learn other nodes' offsets on the bus."""
     shards = (nodes.fields(shard) for shard in viewer.ask("CLUSTER", "SHARDS"))
     members = (nodes.fields(one) for shard in shards for one in shard["nodes"])
     return {bytes(one["id"]): int(one["replication-offset"]) for one in members}

@@ -1,4 +1,4 @@
-"""Nodes of every byte order and width tell each other about nodes that they never met."""
+"""Nodes of every byte order and width report to each other the nodes that they know."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_what_a_node_says_of_itself_reaches_those_that_never_met_it(everybody: l
         for number, node in enumerate(everybody):
             node.ask("CONFIG", "SET", "cluster-announce-hostname", f"node-{number}.{'x' * (7 * number)}.example")
     guests = [node.guest for node in everybody]
-    await_that(lambda: nodes.agree(everybody), guests, "every node to tell of the others what they tell of themselves")
+    await_that(lambda: nodes.agree(everybody), guests, "every node to report the same about each node")
     for about in everybody:
         for viewer in everybody:
             words = viewer.view()[about.identifier]

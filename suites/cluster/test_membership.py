@@ -58,7 +58,7 @@ def introduce(newcomer: Node, everybody: Sequence[Node]) -> list[Node]:
 
 
 def give_up_after(milliseconds: int, everybody: Sequence[Node]) -> None:
-    """Set after how many milliseconds of silence the others consider a node failed."""
+    """Set the number of milliseconds of silence after which the others consider a node failed."""
     for node in everybody:
         node.ask("CONFIG", "SET", "cluster-node-timeout", milliseconds)
 
@@ -82,8 +82,8 @@ def fail_over(everybody: list[Node], silent: Node, replica: Node) -> FailedOver:
         return all("master" in view[replica.identifier][2] and "fail" in view[silent.identifier][2] for view in views)
 
     guests = [node.guest for node in living]
-    await_that(replaced, guests, "all to know the failure and the new primary")
-    await_that(lambda: nodes.agree(living), guests, "the others to agree")
+    await_that(replaced, guests, "all nodes to know the failure and the new primary")
+    await_that(lambda: nodes.agree(living), guests, "the other nodes to agree")
     return FailedOver(silent, its_file, replica, living, key, epoch)
 
 
@@ -118,26 +118,26 @@ def test_a_primary_that_returns_learns_who_has_replaced_it(
     cluster = fail_over(everybody, silent, start_node(target=cell.runner.target.name))
     give_up_after(MINUTE, cluster.living)
     # The UPDATE must not come from the successor or, if the run has two byte orders, from a node with that of `silent`.
-    asleep = [node for node in cluster.living if node is cluster.elected or (foreign and order(node) == order(silent))]
-    teller = next(node for node in cluster.living if node not in asleep)
+    paused = [node for node in cluster.living if node is cluster.elected or (foreign and order(node) == order(silent))]
+    updater = next(node for node in cluster.living if node not in paused)
     with contextlib.ExitStack() as stack:
-        sleepers = [stack.enter_context(server.client(node.guest)) for node in asleep]
-        for sleeper in sleepers:
-            sleeper.send(sleeper.pack([("DEBUG", "SLEEP", ASLEEP_SECONDS)]))
+        blocked = [stack.enter_context(server.client(node.guest)) for node in paused]
+        for client in blocked:
+            client.send(client.pack([("DEBUG", "SLEEP", ASLEEP_SECONDS)]))
         # It returns at another address, which it announces.
         returned = start_node(target=silent.guest.runner.target.name, files={"nodes.conf": cluster.its_file})
-        assert [sleeper.receive() for sleeper in sleepers] == [b"OK"] * len(sleepers)
+        assert [client.receive() for client in blocked] == [b"OK"] * len(blocked)
     assert returned.identifier == silent.identifier
     every = [*cluster.living, returned]
     guests = [node.guest for node in every]
     await_that(lambda: nodes.link_state(returned) == "up", guests, "the former primary to follow the new one")
     known = int(returned.view()[cluster.elected.identifier][6])
     if known != cluster.epoch + 1:
-        raise nodes.misread_update(cluster.epoch + 1, known, teller, returned)
-    await_that(lambda: nodes.agree(every), guests, "all to agree on both")
+        raise nodes.misread_update(cluster.epoch + 1, known, updater, returned)
+    await_that(lambda: nodes.agree(every), guests, "all nodes to agree on both primaries")
     for node in every:
         words = node.view()[returned.identifier]
-        assert words[3] == cluster.elected.identifier, "whom the former primary follows"
+        assert words[3] == cluster.elected.identifier, "the former primary follows another node"
         assert nodes.port_in(words) == returned.port
     await_that(lambda: returned.keys() == 1, guests, "the former primary to have the key")
 
@@ -168,9 +168,9 @@ def test_a_spare_replica_goes_to_a_primary_that_has_none(
     def followed() -> list[str]:
         return [node.view()[node.identifier][3] for node in spare]
 
-    await_that(lambda: followed() != [rich.identifier] * 2, guests, "a replica to go where none is left")
-    await_that(lambda: nodes.agree(living), guests, "all to know where it went")
-    assert followed().count(rich.identifier) == 1, "one of two stays"
+    await_that(lambda: followed() != [rich.identifier] * 2, guests, "a replica to move to the primary without one")
+    await_that(lambda: nodes.agree(living), guests, "all nodes to know the replica's new primary")
+    assert followed().count(rich.identifier) == 1, "one of the two replicas must stay"
     assert set(followed()) <= {node.identifier for node in everybody}
 
 
@@ -192,7 +192,7 @@ def test_a_node_that_is_reset_leaves_and_comes_back_as_another(
     newcomer = Node(leaving.guest, leaving.port)
     assert newcomer.identifier != leaving.identifier
     every = introduce(newcomer, everybody)
-    await_that(lambda: nodes.agree(every), guests, "all to know it by its new name")
+    await_that(lambda: nodes.agree(every), guests, "all nodes to know its new name")
 
 
 def test_shards_and_links_are_what_the_nodes_know_of_each_other(everybody: list[Node], cell: CellSpec) -> None:

@@ -1,4 +1,4 @@
-"""How nodes treat keys in slots that they do not own, and how they behave when they are too few for a cluster."""
+"""How nodes treat keys in slots that they do not own, and how a minority of the nodes behaves."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_node_removes_its_keys_of_a_slot_that_another_has_taken(
     # The end of an import is the only change that starts a new epoch without a vote.
     winner.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", loser.identifier)
     winner.ask("CLUSTER", "SETSLOT", slot, "NODE", winner.identifier)
-    await_that(lambda: loser.keys() == 1, guests, "the keys of a lost slot to go")
+    await_that(lambda: loser.keys() == 1, guests, "the keys of a lost slot to be removed")
     nodes.await_agreement(both)
     assert loser.ask("GET", other) == b"stays"
     with pytest.raises(hiredis.ReplyError, match=f"MOVED {slot} 127.0.0.1:{winner.port}"):
@@ -98,13 +98,17 @@ def test_a_node_without_the_majority_refuses_until_it_is_back(everybody: list[No
     with contextlib.ExitStack() as silent:
         for node in others:
             silent.enter_context(node.guest.suspended())
-        await_that(lambda: lonely.state()["cluster_state"] == "fail", [lonely.guest], "the node to be alone")
+        await_that(
+            lambda: lonely.state()["cluster_state"] == "fail", [lonely.guest], "the node to notice that it is alone"
+        )
         assert "CLUSTERDOWN" in reply_to(lonely, "GET", key)
         assert "CLUSTERDOWN" in reply_to(lonely, "SET", key, "during")
         # The majority is lost before the last failure is noticed.
         missed = str(nodes.SLOTS - nodes.SLOTS // len(everybody))
-        await_that(lambda: lonely.state()["cluster_slots_pfail"] == missed, [lonely.guest], "all to be missed")
+        await_that(
+            lambda: lonely.state()["cluster_slots_pfail"] == missed, [lonely.guest], "all other nodes to be suspected"
+        )
     guests = [node.guest for node in everybody]
-    await_that(lambda: lonely.state()["cluster_state"] == "ok", guests, "the cluster to be whole again")
+    await_that(lambda: lonely.state()["cluster_state"] == "ok", guests, "the cluster to work again")
     nodes.await_agreement(everybody)
     assert lonely.ask("GET", key) == b"before"

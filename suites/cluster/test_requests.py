@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from harness.run.extra_servers import StartGuest
     from suites._shared.cluster_nodes import Node
 
-# Identifiers of nodes and shards: 160 random bits. A node that is reset chooses a new identifier.
+# Identifiers of nodes and shards have 160 random bits. A node that is reset chooses a new identifier.
 _DRAWN = re.compile(r"\b(?!0{40})[0-9a-f]{40}\b")
 
 
 ME = "a" * 40
-STRANGERS = {"other": "b" * 40, "replica": "c" * 40, "failed": "e" * 40, "unknown": "f" * 40}
-"""Nodes in a file, and `unknown`, which is in none. No server of this protocol listens on their ports."""
+OTHER_IDENTIFIERS = {"other": "b" * 40, "replica": "c" * 40, "failed": "e" * 40, "unknown": "f" * 40}
+"""Nodes in a file, and `unknown`, which is in no file. No cluster node listens on their ports."""
 OTHERS = """\
 {other} 127.0.0.1:2@10002,other.example master - 0 0 2 disconnected 10923-16383
 {replica} 127.0.0.1:3@10003 slave,fail? {other} 0 0 2 disconnected
@@ -41,10 +41,10 @@ OTHERS = """\
 {newcomer} 127.0.0.1:6@10006 handshake - 0 0 0 disconnected
 {nothing} 127.0.0.1:7@10007 noflags - 0 0 0 disconnected
 vars currentEpoch 3 lastVoteEpoch 1
-""".format(me=ME, spare="d" * 40, newcomer="1" * 40, nothing="2" * 40, **STRANGERS)
+""".format(me=ME, spare="d" * 40, newcomer="1" * 40, nothing="2" * 40, **OTHER_IDENTIFIERS)
 PRIMARY = f"{ME} 127.0.0.1:1@10001,own.example myself,master - 0 0 3 connected 0-5460 5470-10922"
-PRIMARY += f" [93->-{STRANGERS['other']}] [10923-<-{STRANGERS['other']}]\n"
-FOLLOWER = f"{ME} 127.0.0.1:1@10001 myself,slave {STRANGERS['other']} 0 0 3 connected\n"
+PRIMARY += f" [93->-{OTHER_IDENTIFIERS['other']}] [10923-<-{OTHER_IDENTIFIERS['other']}]\n"
+FOLLOWER = f"{ME} 127.0.0.1:1@10001 myself,slave {OTHER_IDENTIFIERS['other']} 0 0 3 connected\n"
 FILE = "nodes.conf"
 
 
@@ -72,7 +72,7 @@ def shown(reply: Reply, node: Node) -> str:
 
 def compare(requests: str, pair: list[Node], target: str) -> None:
     """Send the same requests to both nodes. Raises DifferenceError for the first reply that differs."""
-    for name, identifier in STRANGERS.items():
+    for name, identifier in OTHER_IDENTIFIERS.items():
         requests = requests.replace(f"<{name}>", identifier)
     guest, native = (
         one_by_one.answers(
@@ -103,7 +103,7 @@ def test_a_node_with_all_slots_answers_as_on_this_machine(pair: list[Node], cell
     for node in pair:
         for at in range(0, nodes.SLOTS, 4096):
             node.ask("CLUSTER", "ADDSLOTS", *range(at, at + 4096))
-        await_that(lambda node=node: node.state()["cluster_state"] == "ok", [node.guest], "the cluster to be well")  # type: ignore[misc]
+        await_that(lambda node=node: node.state()["cluster_state"] == "ok", [node.guest], "the cluster to work")  # type: ignore[misc]
     compare(requests.serving, pair, cell.runner.target.name)
 
 

@@ -20,7 +20,7 @@ SIZES = {"largest": 8 * MEBIBYTE, "large": 4 * MEBIBYTE, "middle": 2 * MEBIBYTE,
 
 
 def received(both: PairedServers) -> list[str]:
-    """The clients whose bytes the server has all received."""
+    """The clients from which the server has received all bytes."""
     text = bytes(both.guest.command("CLIENT", "LIST")).decode()  # type: ignore[arg-type]
     clients = [dict(word.split("=", 1) for word in line.split()) for line in text.splitlines()]
     waiting = {one["name"]: int(one["qbuf"]) for one in clients}
@@ -46,7 +46,7 @@ def test_the_largest_clients_are_disconnected_until_the_others_fit(
         for limit, remaining in ((16, 4), (9, 3), (5, 2), (1, 1)):
             both.guest.command("CONFIG", "SET", "maxmemory-clients", limit * MEBIBYTE)
             found, due = received(both), list(SIZES)[-remaining:]
-            assert found == due, f"with maxmemory-clients {limit}mb {found} remain, due are {due}"
+            assert found == due, f"with maxmemory-clients {limit}mb {found} remain, expected {due}"
         both.guest.command("CONFIG", "SET", "maxmemory-clients", 0)
         client.send(b"x\r\n")
         assert client.receive() == bytes(SIZES["small"]) + b"x"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FAR = 1 << 43
 """A time in milliseconds since 1970 that no test reaches: in 2248."""
-# The low words have another order than the times, signed and unsigned. Half of the times differ only in the low word.
+# The low words, signed or unsigned, are not in the order of the times. Half of the times differ only in the low word.
 MOMENTS = [
     FAR + (high << 32) + low
     for high, low in (
@@ -78,9 +78,8 @@ Making = Callable[[str, int], list[list[Any]]]
 def expect_order(
     both: PairedServers, guest: Guest, policy: str, numbers: list[int], later: list[int], making: Making
 ) -> None:
-    """Require that a policy evicts keys with these numbers in this order, in whatever order they were created. Keys
-    with the `later` numbers must follow. They keep the table full, because a sample of a sparse table may be
-    incomplete.
+    """Require that a policy evicts keys with these numbers in this order. The order of creation is random. Keys with
+    the `later` numbers must follow: they keep the table full, because a sample of a sparse table may be incomplete.
     """
     both.guest.command("CONFIG", "SET", "maxmemory-policy", policy)
     # The server remembers candidates by name: a key with the name of an earlier candidate would inherit its number.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LEAST_SHARE = 0.02
-"""Minimum share of a kind's damaged inputs that the native build must accept, and at least one input.
+"""Minimum share of a kind's damaged inputs that the native build must accept. It must always accept at least one.
 
 The damage is chosen so that the native build accepts at least a tenth.
 """

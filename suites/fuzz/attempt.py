@@ -51,7 +51,7 @@ def attempt(
 
 
 class _Pair:
-    """Both servers, empty, and their clients. Clients that are not kept close with `connections`."""
+    """Both servers, empty, and their clients. `connections` closes the clients that are not kept."""
 
     def __init__(
         self, guest: Guest, oracle: Guest, emptying: Emptying, connections: contextlib.ExitStack, *, keeps: bool
@@ -80,7 +80,7 @@ class _Pair:
         if self._keeps and not self.native.error:
             self._keys = self.native.replies.pop()
             self.native.replies.pop()
-        # If the native build dies of the stream, the guest should die too, and its death is recorded.
+        # If the stream kills the native build, it should kill the guest too, and the guest's death is recorded.
         if error := self.guest.error:
             return self._gone(stream, error)
         if error := self.native.error:
@@ -149,7 +149,7 @@ class _Side:
     def __init__(self, server: Guest, connect_one: Callable[[], Client], emptying: Emptying) -> None:
         self.replies: list[Reply] = []
         self.error: OSError | None = None
-        """The reason why replies are missing; after it nothing more is sent."""
+        """The reason why replies are missing. Nothing more is sent after it."""
         self.server = server
         self._connect_one = connect_one
         self._emptying = emptying
@@ -161,7 +161,7 @@ class _Side:
         return self._emptying.control(self.server)
 
     def connect(self, number: int, connections: contextlib.ExitStack) -> None:
-        """Connect that many clients. A kept client counts as new. They close with `connections`."""
+        """Connect that many clients. A kept client counts as new. `connections` closes them."""
         kept = self._emptying.take_client(self.server)
         self._clients = [kept or self._connect_one(), *(self._connect_one() for _ in range(number - 1))]
         for client in self._clients:

@@ -30,8 +30,8 @@ def begun() -> list[CellSession]:
 
 @pytest.fixture(autouse=True)
 def _new_server(cell_run: CellSession, begun: list[CellSession]) -> None:
-    """Give the first test a new server. In `threads` the current server has already run the tests of `protocol`, and
-    the native build has not: their replication offsets would differ.
+    """Give the first test a new server. In `threads`, the current server has already run the tests of `protocol` but
+    the native build has not, so their replication offsets would differ.
     """
     if not begun:
         cell_run.servers.retire()

@@ -41,7 +41,7 @@ class Corpus:
         self.streams: list[Stream] = []
         """The streams from which mutations start."""
         if folder is not None:
-            # Streams that showed nothing on this build would take the place of others.
+            # Streams that showed nothing on this build would take the place of useful ones.
             corpus_folder.minimise(folder, build)
         entries = self._entries()
         self._files = len(entries)

@@ -43,8 +43,8 @@ def rdb_length(length: int) -> bytes:
 
 
 def damaged(content: bytes, random: random.Random, *, first: int = 0) -> bytes:
-    """The content with faults after the first `first` bytes: flipped bits, boundary values, and lost, doubled or moved
-    pieces.
+    """The content with faults after the first `first` bytes: flipped bits, boundary values, and pieces that are lost,
+    duplicated or moved.
     """
     text = bytearray(content)
     for _ in range(random.choice((1, 1, 1, 2, 3, 6))):
@@ -117,7 +117,7 @@ _ARRAY = re.compile(rb"(?=\*\d+\r\n\$)")
 
 
 def arities(entries: Sequence[list[object]]) -> dict[bytes, int]:
-    """From COMMAND's reply: a command's name in capitals -> its minimum number of words, its name included.
+    """From COMMAND's reply: a command's name in upper case -> its minimum number of words, including its name.
 
     Since Redis 7 each subcommand of a container has its own entry, named `CONTAINER|COMMAND`.
     """

@@ -28,15 +28,15 @@ UNDO = (
 LOAD lets every stream call the script by its digest with EVALSHA.
 """
 OFTEN, SELDOM = (command("CONFIG", "SET", "hz", times_a_second) for times_a_second in (500, 50))
-"""How often per second a server's timer runs: for streams that wait for it, and for all others. The timers of a guest
+"""How often a server's timer runs per second: for streams that wait for it, and for all others. The timers of a guest
 and of the native build take 3.5 % of a processor at 500, and 1 % at 50 (redis-7.0.15 on ARMv5).
 """
 FLUSH = (command("FLUSHALL"),)
 NO_REPLICA = (command("SLAVEOF", "NO", "ONE"),)
-"""It precedes FLUSHALL, which a replica refuses. Before Redis 7, a stream can make a server a replica of port -1."""
+"""Sent before FLUSHALL, which a replica refuses. Before Redis 7, a stream can make a server a replica of port -1."""
 _MAKING_REPLICAS = frozenset({"FAILOVER", "REPLICAOF", "SLAVEOF"})
 RESET = command("RESET")
-"""It resets a client to the state of a new one, in releases from SINCE_RESET on."""
+"""Resets a client to the state of a new one, in releases from SINCE_RESET on."""
 SINCE_RESET = (6, 2)
 _OWN_CLIENT = SUBSCRIBING | {
     "ACL",
@@ -109,8 +109,8 @@ class Emptying:
             self.control(server).end()
 
     def sent(self, server: Guest, stream: Stream) -> None:
-        """Record that a server has received only this stream since it was emptied; an empty stream: that it
-        is empty.
+        """Record that a server has received only this stream since it was emptied. An empty stream means that the
+        server is empty.
         """
         self._received[str(server.folder)] = stream
 
@@ -185,7 +185,7 @@ def awaits_time(stream: Stream) -> bool:
 
 
 _CHANGING = (b"config", b"function", b"acl", b"script")
-"""Names of the commands that restore a server, besides FLUSHALL. A stream without these names has changed only keys."""
+"""Names of the commands that restore a server, except FLUSHALL. A stream without these names has changed only keys."""
 
 
 def undoing(stream: Stream, whole: Stream) -> Stream:

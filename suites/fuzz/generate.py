@@ -24,8 +24,7 @@ _JUNK = tuple(
     for line in (b"PING", b"PING a", b"ECHO abc", b"PING ab", b"ECHO abcd", b"GET x", b"PING abcde")
 )
 _SHARES_THAT_WAIT = (0.0, 0.0, 0.0, 0.1)
-"""Possible shares of a stream's commands that wait for the command before. Such a command takes as long as
-six others.
+"""Possible shares of a stream's commands that wait for the command before. Such a command takes as long as six others.
 """
 _LIMITS = (-2, 0, 1, 2, 3, 4, 8, 16, 64, 128, 512)
 

@@ -1,9 +1,9 @@
-"""Chooses how to make the next stream: from the grammar or from kept streams, by the recent payoff of each way.
+"""Chooses how to make the next stream: from the grammar or from kept streams, by the recent payoff of each method.
 
 The payoff is new behaviour per command, because a long stream finds more than a short one but also costs more. At first
 the grammar finds most, and the guide favours the themes that still show something new. When the grammar finds nothing
-more, the guide changes and continues kept streams that reach rare code. The shares follow from the results, so that
-nobody has to guess them.
+more, the guide changes and continues kept streams that reach rare code. The results determine the shares, so nobody
+has to guess them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORGETTING = 0.98
 """Factor that reduces earlier payoffs at each stream: a payoff from fifty streams ago counts a third."""
 CURIOSITY = 0.2
-"""Share of the streams whose way is drawn uniformly, so that ways without payoff are tried again."""
+"""Share of the streams whose method is drawn uniformly, so that methods without payoff are tried again."""
 LEAST_KEPT = 8
 MIXED = 2
 """Number of themes in a new stream."""
@@ -43,7 +43,7 @@ DISAPPOINTMENT, LEAST_HOPE = 0.9, 0.05
 
 
 class _Way(msgspec.Struct):
-    """One way to make streams, or one theme of the grammar, with its payoff and its cost."""
+    """One method of making streams, or one theme of the grammar, with its payoff and its cost."""
 
     name: str
     gained: float = 1.0
@@ -86,7 +86,7 @@ class Guide:
 
     @property
     def payoffs(self) -> dict[str, float]:
-        """The recent payoff of each way: the binary logarithm of the number of new features, per cost of a usual
+        """The recent payoff of each method: the binary logarithm of the number of new features, per cost of a usual
         stream.
         """
         return {way.name: round(way.payoff, 3) for way in self._ways}
@@ -112,7 +112,7 @@ class Guide:
         return (mutate if self._way.name == "mutate" else splice)(parent, other, self.random)
 
     def _chosen(self, ways: list[_Way], number: int = 1) -> list[_Way]:
-        """Some of these ways, usually chosen by payoff, occasionally at random."""
+        """Some of these methods, usually chosen by payoff, occasionally at random."""
         even = self.random.random() < CURIOSITY
         return self.random.choices(ways, [1.0 if even else way.payoff + 1e-6 for way in ways], k=number)
 

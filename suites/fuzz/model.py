@@ -36,7 +36,7 @@ class Model:
         """None: the model does not know whether the key exists, or what its value is."""
         self._queueing = False
         self._everything_known = True
-        """Whether a key that no command has named is known to be absent."""
+        """Whether a key is known to be absent if no command has named it."""
 
     def answer(self, command: Command) -> Reply | object:
         """Apply the command, and return its predicted reply or UNPREDICTED."""

@@ -49,7 +49,7 @@ _MILLISECONDS = frozenset({"WAIT", "WAITAOF", "XREAD", "XREADGROUP"})
 
 
 def _waits_long(command: Command) -> bool:
-    """Whether a command may block its client for longer than a moment. The second client may block until the first one
+    """Whether a command may block its client for more than an instant. The second client may block until the first one
     acts.
     """
     words = command.words
@@ -71,8 +71,8 @@ _BRIEF = tuple(KEY_LETTERS[kind].encode() for kind in ("brief", "fading"))
 
 
 def _expires_soon(command: Command) -> bool:
-    """Whether a key would expire within hours, perhaps on the slower server only, or at a time relative to now although
-    times of that key are compared exactly.
+    """Whether a key would expire within hours, perhaps only on the slower server, or at a time relative to now although
+    the times of that key are compared exactly.
     """
     words = command.words
     numbers = _after(words, b"EX", b"PX") if command.name in _RELATIVE_OPTIONS else []
@@ -84,7 +84,7 @@ def _expires_soon(command: Command) -> bool:
 
 
 def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
-    """A copy of this stream with some commands changed, doubled, moved, omitted or taken from another stream."""
+    """A copy of this stream with some commands changed, duplicated, moved, omitted or taken from another stream."""
     commands = list(stream)
     for _ in range(random.choice((1, 1, 2, 4))):
         place = random.randrange(len(commands))
@@ -108,14 +108,14 @@ def mutate(stream: Stream, other: Stream, random: random.Random) -> Stream:
 # Words that are wrong in most places: one that is not a number, and numbers that are too small or too large.
 _WRONG = (b"none", b"-1", b"0", b"9223372036854775808")
 _MANNERS = frozenset({"ACL", "CONFIG", "DEBUG", "FUNCTION", "MODULE", "SCRIPT"})
-"""Commands that receive a word more or less, but no changed word, because their settings would outlast the stream."""
+"""Commands that get one word more or less, but no changed word, because their settings would outlast the stream."""
 WRONG_KINDS = (command("SET", "refused:string", "text"), command("RPUSH", "refused:list", "a"))
 """Keys whose kinds fit few commands: a string that is not a number, and a list."""
 
 
 def refused(line: str, draw: Draw) -> Stream:
-    """A correct command of the grammar, and variants of it: in each place a word wrong, missing or doubled, or more
-    words.
+    """A correct command of the grammar, and variants of it. In each variant one word is wrong, missing or duplicated,
+    or there are more words.
     """
     right = expand(line, draw)
     words = right.words
@@ -124,7 +124,7 @@ def refused(line: str, draw: Draw) -> Stream:
         variants = []
     elif right.name not in _MANNERS:
         places = range(1, min(len(words), _MOST_PLACES))
-        # Where a wrong cursor begins depends on the hash function's seed. Lua's doubles cannot hold such numbers.
+        # The hash function's seed determines where a wrong cursor begins. Lua's doubles cannot hold such numbers.
         limited = right.name.endswith("SCAN") or right.name.startswith(("EVAL", "FCALL"))
         others = [*(_WRONG[:1] if limited else _WRONG), *(key.words[1] for key in WRONG_KINDS)]
         variants += [(*words[:place], word, *words[place + 1 :]) for place in places for word in others]
@@ -136,7 +136,7 @@ def refused(line: str, draw: Draw) -> Stream:
 
 _MOST_PLACES = 9
 _UNSENT = frozenset({"AUTH", "HELLO"})
-"""Since Redis 7.2 a refusal of these is lost behind another reply (docs/found/failed-auth-without-reply.md)."""
+"""Since Redis 7.2 the refusal of these is lost after another reply (docs/found/failed-auth-without-reply.md)."""
 _UNORDERED = ((b"COMMAND",), (b"COMMAND", b"DOCS"), (b"COMMAND", b"INFO"), (b"COMMAND", b"LIST"))
 """Requests that list every command in the order of a hash table."""
 

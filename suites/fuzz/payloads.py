@@ -42,7 +42,7 @@ def payloads(session: FuzzSession, run: CellSession) -> list[Payload]:
             found = [one for key in keys if (one := _payload(client, key)) is not None]
             if found:
                 return found
-    raise AssertionError("fifty random streams left nothing behind")
+    raise AssertionError("fifty random streams stored nothing")
 
 
 def _payload(client: Client, key: bytes) -> Payload | None:

@@ -116,7 +116,7 @@ class FuzzSession:
         if self.failures >= FAILURES[self.cell.tier]:
             return False
         if not self.streams:
-            # Reading a large corpus may take all the time there is.
+            # Reading a large corpus may take all of the available time.
             return True
         if self.streams < self._most and time.monotonic() < self._end:
             return True
@@ -175,7 +175,7 @@ class FuzzSession:
         message = "" if same else f"{name}: guest {guest_result:.200}, native {native_result:.200}"
         has_keys = KEYS.match(native_result) is not None
         if sound and not message and not has_keys:
-            message = f"{name}: both do not take it, and nothing in it is damaged: {native_result:.200}"
+            message = f"{name}: both servers refuse an undamaged file: {native_result:.200}"
         # A sound file does not count as an example, because examples are damaged.
         if message or not sound:
             self._count(message, message)
@@ -191,7 +191,7 @@ class FuzzSession:
         if self.acceptance.tried:
             self.run.current.note += f", {self.acceptance}"
         if self._learns:
-            self._tell_what_was_not_sent()
+            self._note_unsent_streams()
         self._report()
         if self.failures:
             self.run.current.examples_tell = True
@@ -202,14 +202,14 @@ class FuzzSession:
             first = "; ".join(list(self.found.values())[:3])
             pytest.fail(f"{self.failures} of {self.run.current.note} failed: {first}", pytrace=False)
         if not self.streams:
-            pytest.fail("not one example was run", pytrace=False)
+            pytest.fail("no example was run", pytrace=False)
         if self.acceptance.lacking:
             pytest.fail(
                 f"the native build accepted too few damaged inputs to test anything: {self.acceptance}", pytrace=False
             )
 
-    def _tell_what_was_not_sent(self) -> None:
-        """Without the streams that failed before, the test says nothing about these failures."""
+    def _note_unsent_streams(self) -> None:
+        """Note the earlier streams that were not sent. Without them, the test does not repeat earlier failures."""
         failed, others = self.corpus.not_sent
         if others:
             self.run.current.note += f", earlier streams not sent: {others}"

@@ -51,7 +51,7 @@ def _send_and_hang_up(guest: Guest, content: bytes) -> None:
 
 
 def taken(start: Callable[[], Guest]) -> str:
-    """The result of starting a server with files: its stored data, REFUSED, or how it DIED."""
+    """The result of starting a server with files: its stored data, REFUSED, or DIED with the cause."""
     try:
         return _contents(start())
     except StartError as error:

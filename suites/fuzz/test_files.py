@@ -37,7 +37,7 @@ def test_files(cell_run: CellSession, emptying: Emptying) -> None:
     if cell_run.cell.runner.target.emulator.has_kernel:
         pytest.skip("no file can be put into the folder of a server under full-system emulation")
     sanitises = "sanitize-dump-payload" in cell_run.cell.abilities.options
-    # Without sanitising, a server loads no damaged or cut RDB file, and an AOF only up to the cut.
+    # Without sanitising, a server refuses a damaged or cut RDB file, and loads an AOF only up to the cut.
     session = FuzzSession(
         cell_run, emptying, name="files", share=0.08, cost=36, damages=[RDB, AOF] if sanitises else [AOF]
     )

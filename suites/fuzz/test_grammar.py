@@ -1,4 +1,4 @@
-"""The grammar sends every command of the release, or gives the reason why it does not."""
+"""The grammar sends every command of the release, or gives a reason for omitting it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of the grammar with one wrong word, and options that exclude each other, are refused as natively."""
+"""The guest refuses commands with one wrong word, and mutually exclusive options, exactly as the native build does."""
 
 from __future__ import annotations
 

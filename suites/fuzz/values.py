@@ -93,7 +93,7 @@ _LIBRARY = sealed(b"\xf5\x40" + bytes([len(_LIBRARY_CODE)]) + _LIBRARY_CODE + b"
 
 
 class Draw:
-    """Draws the words of one stream, so that its commands use the same keys, fields and ids."""
+    """Draws the words of one stream, so that all its commands use the same keys, fields and ids."""
 
     def __init__(self, random: random.Random) -> None:
         self.random = random

@@ -43,8 +43,8 @@ def registers(stored: bytes) -> dict[int, int]:
 
 
 def _sparse(code: bytes) -> Iterator[tuple[int, int]]:
-    """Value and length of each run: 00llllll and 01llllll llllllll are zeros, 1vvvvvll a value. Each number is stored
-    less one.
+    """Value and length of each run: 00llllll and 01llllll llllllll are zeros, 1vvvvvll a value. Each stored number is
+    one less than the number that it means.
     """
     at = 0
     while at < len(code):

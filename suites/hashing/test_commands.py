@@ -1,4 +1,6 @@
-"""Servers find commands in every mixture of cases, at every offset in the query buffer, and reject unknown names."""
+"""Servers find commands in any mix of upper and lower case, at every offset in the query buffer, and reject unknown
+names.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ MIXTURES = 64
 
 
 def mixtures(both: PairedServers, name: str) -> list[str]:
-    """All mixtures of cases of a short name, and some of a long one."""
+    """A short name in all mixes of upper and lower case, or a long name in some."""
     if 2 ** len(name) <= MIXTURES * both.effort:
         return ["".join(letters) for letters in product(*((letter, letter.lower()) for letter in name))]
     wanted = range(MIXTURES * both.effort)
@@ -72,7 +74,7 @@ def test_every_command_of_the_server_is_known_in_a_mixture_of_cases(both: Paired
         for name, wrote, reply in zip(names, mixed, replies, strict=True):
             known = reply[0] if isinstance(reply, list) else reply
             assert isinstance(known, list), f"COMMAND INFO {wrote}: {reply!r:.200}"
-            assert known[0] == name.encode(), f"COMMAND INFO {wrote} tells of {known[0]!r}"
+            assert known[0] == name.encode(), f"COMMAND INFO {wrote} describes {known[0]!r}"
 
 
 @pytest.mark.parametrize(
@@ -89,8 +91,8 @@ def test_what_only_resembles_a_command_is_unknown(both: PairedServers, name: byt
 def test_what_follows_a_nul_makes_a_name_unknown_or_is_overlooked(both: PairedServers) -> None:
     """Redis hashes the whole name and compares it as a C string (docs/FOUND.md).
 
-    Whether a name with a NUL after it counts as GET therefore depends on the hash function's secret. The secret differs
-    at every start, so that there is no oracle.
+    Whether GET followed by a NUL counts as GET therefore depends on the hash function's secret. The secret differs at
+    every start, so there is no oracle.
     """
     both.ask(PREPARATION)
     names = [b"GET" + bytes(length) for length in range(1, OFFSETS + 1)]

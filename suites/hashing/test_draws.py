@@ -1,5 +1,5 @@
 """Random elements of a value belong to it, and unions, intersections and differences equal a model's. The tests draw
-from each encoding of sets, hashes and sorted sets, and combine each two encodings.
+from each encoding of sets, hashes and sorted sets, and combine each pair of encodings.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_what_is_drawn_belongs_to_the_value(both: PairedServers, holder: str, ki
     stored = elements(both, kind)
     both.ask([ADD[holder]("t", each, number) for each, number in stored.items()])
     size = len(stored)
-    # Few of the elements, most, all, more than all; a negative count allows repetitions.
+    # A few of the elements, most, all, and more than all. A negative count allows repetitions.
     for count in (0, 1, 2, 3, size // 5, size // 2, size - 1, size, size + 7, -1, -2, -size, -3 * size, -1001):
         drawn, *with_numbers = both.guest.pipeline(
             [[name, "t", count], *([[name, "t", count, *pairs]] if pairs else [])]

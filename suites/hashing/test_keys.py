@@ -26,8 +26,10 @@ def test_a_key_stored_at_any_offset_is_found_at_every_other(both: PairedServers,
         key = both.some_bytes(length)
         shift = both.random.randrange(OFFSETS)
         both.expect([["ECHO", "x" * shift], ["SET", key, length]], [b"OK"], f"key of {length} bytes")
-        both.expect_at_every_offset(["GET", key], b"%d" % length, f"key of {length} bytes, stored behind {shift}")
-    both.expect([["DBSIZE"]], [len(lengths)], "each once")
+        both.expect_at_every_offset(
+            ["GET", key], b"%d" % length, f"key of {length} bytes, stored after {shift} other bytes"
+        )
+    both.expect([["DBSIZE"]], [len(lengths)], "each key once")
 
 
 @every_length
@@ -61,7 +63,7 @@ def test_fields_and_members_are_found_at_every_offset(both: PairedServers, lengt
         both.expect_at_every_offset(["HGET", "h", member], b"%d" % length, f"field of {length} bytes")
         both.expect_at_every_offset(["SISMEMBER", "s", member], 1, f"member of {length} bytes")
         both.expect_at_every_offset(["ZSCORE", "z", member], b"%d" % length, f"member of {length} bytes")
-        both.expect([["HLEN", "h"], ["SCARD", "s"], ["ZCARD", "z"]], [number + 1] * 3, "each once")
+        both.expect([["HLEN", "h"], ["SCARD", "s"], ["ZCARD", "z"]], [number + 1] * 3, "each element once")
 
 
 def test_keys_that_share_long_prefixes_are_told_apart(both: PairedServers) -> None:
@@ -72,7 +74,7 @@ def test_keys_that_share_long_prefixes_are_told_apart(both: PairedServers) -> No
     stored = {name: str(number).encode() for number, name in enumerate(names)}
     both.ask(requests)
     both.expect([["GET", name] for name in names], [stored[name] for name in names], "shared prefixes")
-    both.expect([["DBSIZE"]], [len(stored)], "each once")
+    both.expect([["DBSIZE"]], [len(stored)], "each key once")
 
 
 def test_keys_of_words_that_swap_are_told_apart(both: PairedServers) -> None:

@@ -1,5 +1,5 @@
-"""A stream's index is a radix tree of entry numbers, most significant byte first: entries keep their order. A payload
-also preserves the numbers that a stream has besides its entries.
+"""A stream's index is a radix tree of entry numbers, most significant byte first, so entries keep their order. A
+payload also preserves the stream's numbers that do not belong to entries.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_a_stream_is_in_the_order_of_its_numbers(both: PairedServers, half: str)
     both.expect([["XDEL", "x", names[3]], ["XLEN", "x"], ["XRANGE", "x", names[3], names[3]]], [1, 13, []], "deleted")
     rest = entries[:3] + entries[4:]
     both.expect([["XREAD", "STREAMS", "x", names[6]], ["XTRIM", "x", "MAXLEN", 2]], [[[b"x", rest[6:]]], 11], "trimmed")
-    both.expect([["XRANGE", "x", "-", "+"]], [rest[-2:]], "what is left")
+    both.expect([["XRANGE", "x", "-", "+"]], [rest[-2:]], "the remaining entries")
 
 
 @pytest.mark.usefixtures("per_node")
@@ -64,7 +64,7 @@ def test_many_entries_are_found_by_their_numbers(both: PairedServers) -> None:
 
 
 WIDE = [5, 0x81828384, 0x0102030405060708, 0x7172737475767778]
-"""Numbers of 3 to 63 bits, most of whose bytes differ: a number that is cut, shifted or sign-extended changes."""
+"""Numbers of 3 to 63 bits. Most of their bytes differ, so truncation, a shift or sign extension changes a number."""
 
 
 @pytest.mark.parametrize("number", WIDE, ids=hex)
@@ -100,13 +100,13 @@ def test_every_number_of_a_stream_is_restored_as_it_was_saved(both: PairedServer
     if cell.version < (6,):
         # XINFO lists pending entries since 6.0.
         return
-    (told,) = both.ask([["XINFO", "STREAM", "y", "FULL"]])
-    (its_group,) = fields_of(told)[b"groups"]
+    (information,) = both.ask([["XINFO", "STREAM", "y", "FULL"]])
+    (its_group,) = fields_of(information)[b"groups"]
     (its_consumer,) = fields_of(its_group)[b"consumers"]
     assert fields_of(its_group)[b"pending"] == [[entry.encode(), b"consumer", number + 7, number + 8]]
     assert fields_of(its_consumer)[b"seen-time"] == number + 9
     if later:
-        assert fields_of(told)[b"entries-added"] == number + 5
+        assert fields_of(information)[b"entries-added"] == number + 5
         assert fields_of(its_group)[b"entries-read"] == number + 6
 
 
@@ -115,6 +115,6 @@ def entry_bytes(number: int) -> bytes:
     return struct.pack(">QQ", number, number + 1)
 
 
-def fields_of(told: Any) -> dict[bytes, Any]:
+def fields_of(reply: Any) -> dict[bytes, Any]:
     """Names and values, which alternate in a reply."""
-    return dict(zip(told[::2], told[1::2], strict=True))
+    return dict(zip(reply[::2], reply[1::2], strict=True))

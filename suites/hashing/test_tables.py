@@ -1,5 +1,5 @@
-"""Tables that grow and shrink under load keep every element. Iterations over a changing table miss no element that
-stays.
+"""Tables that grow and shrink under load keep every element. An iteration over a changing table shows every element
+that is present throughout.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def some_integers(both: PairedServers, count: int) -> dict[bytes, int]:
 
 
 def batches(names: list[bytes]) -> Iterator[list[bytes]]:
-    """Batches so small that lookups meet tables of every size while the server resizes them."""
+    """Small batches, so that lookups happen in tables of every size while the server resizes them."""
     for start in range(0, len(names), BATCH):
         yield names[start : start + BATCH]
 
@@ -144,7 +144,7 @@ def test_integers_at_a_widths_edge_are_ordered_and_distinct(both: PairedServers,
     both.expect([["SISMEMBER", "t", member] for member in members], [1] * len(members), f"around {edge}")
     both.expect([["SCARD", "t"], ["OBJECT", "ENCODING", "t"]], [len(members), b"intset"], f"around {edge}")
     in_order = sorted(members, key=int)
-    both.expect([["SORT", "t", "BY", "nosort"], ["SMEMBERS", "t"]], [in_order, in_order], "an array in order")
+    both.expect([["SORT", "t", "BY", "nosort"], ["SMEMBERS", "t"]], [in_order, in_order], "a sorted array")
     both.expect([*(["SREM", "t", member] for member in members), ["EXISTS", "t"]], [1] * len(members) + [0], "removed")
 
 
@@ -181,7 +181,7 @@ def test_an_iteration_shows_every_element_that_is_there_throughout(both: PairedS
     shown = scan(both, table, count, between)
     missed, strange = set(staying) - shown, shown - set(names)
     assert not missed, f"{len(missed)} of {len(staying)} elements that stayed were missed, such as {min(missed)!r}"
-    assert not strange, f"{len(strange)} elements were shown that never existed, such as {min(strange)!r}"
+    assert not strange, f"{len(strange)} elements that never existed were shown, such as {min(strange)!r}"
 
 
 @every_table
@@ -208,7 +208,7 @@ def test_what_lists_a_whole_table_lists_each_element_once(both: PairedServers, k
 
 def test_random_elements_are_elements(both: PairedServers) -> None:
     names = some_names(both, 200)
-    # A key of this name would take the place of the set.
+    # A key of this name would replace the set.
     names.pop(b"t", None)
     for table in (TABLES["members"], TABLES["keys"]):
         both.ask([table.add(name, value) for name, value in names.items()])

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
 
 COPIES = 8
-"""One of this many copies of a value remains, in database 0, so that the memory around it is free."""
+"""Number of copies of each value. Only one remains, in database 0, so that the memory around it is free."""
 LEAST_REMAINING = 20
-"""Minimum number of values: fewer could all be in the page that the allocator fills next, which is never emptied."""
+"""Minimum number of values. Fewer could all be in the page that the allocator fills next, which is never emptied."""
 TYPES = ["string", "list", "set", "zset", "hash", "stream"]
 SETTINGS: dict[str, Any] = {
     "active-defrag-ignore-bytes": 1,
@@ -34,8 +34,8 @@ SETTINGS: dict[str, Any] = {
     "active-defrag-max-scan-fields": 20,
 }
 LEAST_SHARE = 0.05
-"""The smallest share of values that must move. Most values of each type move, but only those strings that lie alone in
-a page.
+"""Minimum share of values that must move. Most values of each type move, but a string moves only if it is alone in its
+page.
 """
 
 
@@ -86,7 +86,7 @@ def test_what_is_moved_remains_what_it_was(both: PairedServers, guest: Guest, fa
     link.await_that(
         lambda: grown("active_defrag_key_hits") + grown("active_defrag_key_misses") >= 2 * len(expected),
         [guest],
-        "the server to look at every value twice",
+        "the server to examine every value twice",
     )
     both.guest.command("CONFIG", "SET", "activedefrag", "no")
     moved = grown("active_defrag_key_hits")

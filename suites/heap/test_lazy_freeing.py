@@ -40,9 +40,7 @@ LAZY = [f"lazyfree-lazy-{what}" for what in ("eviction", "expire", "server-del",
 
 
 def values() -> dict[bytes, tuple[list[tuple[Any, ...]], Value]]:
-    """Key -> the commands that make its value, and the value. The server frees each of these types in a
-    different way.
-    """
+    """Key -> the commands that make its value, and the value. The server frees each of these types differently."""
     texts = [b"%d:" % n + dataset.noise(n % 70) for n in range(COUNT)]
     # Each element exceeds the limit of a list's node.
     long = [b"%d:" % n + dataset.noise(9000) for n in range(80)]
@@ -116,20 +114,22 @@ def write(guest: Guest) -> None:
 def test_what_another_thread_frees_is_gone_with_its_memory(
     both: PairedServers, guest: Guest, way: list[list[Any]]
 ) -> None:
-    # Memory that the server allocates with the first values and keeps does not belong to the values.
+    # The server allocates some memory with the first values and keeps it. That memory does not belong to the values.
     write(guest)
     both.guest.command("FLUSHALL", "SYNC")
     before = memory(both)
     write(guest)
     full = memory(both)["used_memory"]
     both.guest.pipeline(way)
-    # Expired keys are deleted when a command looks at them.
+    # A server deletes an expired key when a command accesses it.
     both.guest.pipeline([["EXISTS", *KEYS], ["FLUSHDB", "SYNC"]])
-    assert full - before["used_memory"] > 2 * SLACK_BYTES, "the values are too small to miss"
+    assert full - before["used_memory"] > 2 * SLACK_BYTES, "the values are too small for the test"
     # The server frees the buffers of disconnected clients a little later.
-    link.await_that(lambda: memory(both)["lazyfree_pending_objects"] == 0, [guest], "the other thread to free all")
     link.await_that(
-        lambda: memory(both)["used_memory"] < before["used_memory"] + SLACK_BYTES, [guest], "the memory to be free"
+        lambda: memory(both)["lazyfree_pending_objects"] == 0, [guest], "the other thread to free all values"
+    )
+    link.await_that(
+        lambda: memory(both)["used_memory"] < before["used_memory"] + SLACK_BYTES, [guest], "the memory to be freed"
     )
     freed = memory(both)["lazyfreed_objects"] - before["lazyfreed_objects"]
     assert freed == len(KEYS), f"another thread freed {freed} of {len(KEYS)} values"

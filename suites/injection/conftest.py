@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 AT_MOST = 24
-"""Maximum number of calls of one kind that fail, one after the other, on an emulated machine below the tier
-`thorough`.
-"""
+"""Maximum number of calls of one kind that fail, one after the other, on an emulated machine below tier `thorough`."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The test's side of faults.c: it chooses the system call of a server that fails, and reads how often each was made."""
+"""The test's side of faults.c: chooses which system call of a server fails, and reads how often each was made."""
 
 from __future__ import annotations
 

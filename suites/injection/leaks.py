@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def descriptors(guest: Guest) -> int:
-    """Number of the process's descriptors for pipes and for files in its folder. Connections do not count: they come
-    and go.
+    """Number of the process's descriptors for pipes and for files in its folder. Connections do not count, because
+    their number varies.
     """
     found = 0
     for path in Path(f"/proc/{guest.pid}/fd").iterdir():

@@ -28,7 +28,7 @@ PLACES = [Call.FORK, Call.OPEN, Call.OPEN_TO_READ, Call.WRITE, Call.FSYNC, Call.
 """Kinds of calls that a rewrite makes rarely. After each failed call, a server loads the existing files."""
 
 OF_THE_FOLDER = {Call.OPEN_TO_READ, Call.FSYNC}
-"""Those by which it synchronises the folder of the files."""
+"""The calls by which a rewrite synchronises the folder of the files."""
 
 
 def asked(guest: Guest, *words: Any) -> Any:
@@ -37,15 +37,15 @@ def asked(guest: Guest, *words: Any) -> Any:
         return client.pipeline([words])[0]
 
 
-def told(guest: Guest) -> dict[str, str]:
+def persistence(guest: Guest) -> dict[str, str]:
     return link.info(guest, TOLD)
 
 
 def rewritten(guest: Guest) -> bool:
     """Rewrite the file. Returns whether the server reports success."""
     reply = asked(guest, "BGREWRITEAOF")
-    link.await_that(lambda: told(guest)["aof_rewrite_in_progress"] == "0", [guest], "the child to end")
-    return not isinstance(reply, hiredis.ReplyError) and told(guest)["aof_last_bgrewrite_status"] == "ok"
+    link.await_that(lambda: persistence(guest)["aof_rewrite_in_progress"] == "0", [guest], "the child to end")
+    return not isinstance(reply, hiredis.ReplyError) and persistence(guest)["aof_last_bgrewrite_status"] == "ok"
 
 
 def files(guest: Guest) -> dict[str, bytes]:
@@ -88,7 +88,7 @@ def test_a_rewriting_that_fails_leaves_files_that_a_server_loads(
             happened = orders.failed()
             orders.disarm()
             what = f"{call.name} {number} of {count}"
-            # A background thread also synchronises, at a time of its own.
+            # A background thread also synchronises, at unpredictable times.
             if happened != 1 and call is not Call.FSYNC:
                 wrong.append(f"{what} did not happen")
             assert small_keys.digest(guest) == before, what
@@ -97,8 +97,8 @@ def test_a_rewriting_that_fails_leaves_files_that_a_server_loads(
                     wrong.append(f"{what} failed, and the files have other keys")
             except (OSError, StartError) as error:
                 known = isinstance(error, FileNotFoundError) and call in OF_THE_FOLDER and not done
-                told_of = "and nobody was told" if done else "as told"
-                (gone if known else wrong).append(f"{what} failed ({told_of}), and then: {error}")
+                report = "and the server reported success" if done else "as told"
+                (gone if known else wrong).append(f"{what} failed ({report}), and then: {error}")
             assert rewritten(guest), what
     assert wrong == [], "; ".join(wrong)
     assert loaded(start_guest, guest) == before
@@ -122,7 +122,9 @@ def test_a_child_that_cannot_write_leaves_the_files_as_they_were(
     for number in each(count):
         bases = sorted(path.name for path in (guest.folder / FOLDER).glob("*.base.*"))
         orders.arm(Call.FWRITE, number)
-        assert not rewritten(guest), f"write {number} of {count} failed, and the server says that it rewrote its file"
+        assert not rewritten(guest), (
+            f"write {number} of {count} failed, but the server reports that it rewrote its file"
+        )
         assert orders.failed() == 1
         orders.disarm()
         assert small_keys.digest(guest) == before
@@ -147,7 +149,7 @@ def test_a_server_that_cannot_begin_to_append_goes_on_without(
         assert asked(guest, "CONFIG", "GET", "appendonly")[1] == b"no"
         assert small_keys.digest(guest) == before
     assert asked(guest, "CONFIG", "SET", "appendonly", "yes") == b"OK"
-    link.await_that(lambda: told(guest)["aof_rewrite_in_progress"] == "0", [guest], "the child to end")
+    link.await_that(lambda: persistence(guest)["aof_rewrite_in_progress"] == "0", [guest], "the child to end")
     assert loaded(start_guest, guest) == before
     # Only the append-only file is open, and nothing from the failed attempts.
     leaks.await_closed(guest, opened + 1)
@@ -165,13 +167,15 @@ def test_writes_are_refused_until_the_file_takes_them(
         # With `short`, each write writes half, and the server truncates the file again.
         orders.arm(Call.WRITE, times=1000, short=short)
         assert asked(guest, "INCRBY", "counter", 10) == 20 * number + 10
-        link.await_that(lambda: told(guest)["aof_last_write_status"] == "err", [guest], "the write to fail")
+        link.await_that(lambda: persistence(guest)["aof_last_write_status"] == "err", [guest], "the write to fail")
         assert str(asked(guest, "INCR", "counter")).startswith("MISCONF")
         orders.disarm()
-        link.await_that(lambda: told(guest)["aof_last_write_status"] == "ok", [guest], "the write to be made up for")
+        link.await_that(
+            lambda: persistence(guest)["aof_last_write_status"] == "ok", [guest], "the failed write to be repeated"
+        )
         assert asked(guest, "INCRBY", "counter", 10) == 20 * number + 20
     before = small_keys.digest(guest)
-    link.await_that(lambda: told(guest)["aof_buffer_length"] == "0", [guest], "the buffer to be written")
+    link.await_that(lambda: persistence(guest)["aof_buffer_length"] == "0", [guest], "the buffer to be written")
     assert loaded(start_guest, guest) == before
 
 
@@ -203,7 +207,7 @@ def test_writes_are_refused_until_the_file_is_synchronised(start: Callable[..., 
     assert asked(guest, "SET", "counter", 6) == b"OK"
     # SETNX changes nothing, so it does not make the server synchronise the file again.
     link.await_that(
-        lambda: str(asked(guest, "SETNX", "counter", 7)).startswith("MISCONF"), [guest], "the failure to be told"
+        lambda: str(asked(guest, "SETNX", "counter", 7)).startswith("MISCONF"), [guest], "the failure to be reported"
     )
     orders.disarm()
     assert asked(guest, "GET", "counter") == b"6"

@@ -1,4 +1,6 @@
-"""A cluster node that cannot write nodes.conf replies with an error if a command asks for it, and otherwise exits."""
+"""A cluster node that cannot write nodes.conf replies with an error if a command requests the write. Otherwise it
+exits.
+"""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_a_file_that_cannot_be_saved_is_the_last_one_or_the_new_one(
             reply = asked(guest, "SAVE")
             assert faults.failed() == 1, f"{call.name} {number} of {count} did not happen"
             faults.disarm()
-            assert isinstance(reply, hiredis.ReplyError), f"{call.name} {number} failed, and SAVE says {reply!r}"
+            assert isinstance(reply, hiredis.ReplyError), f"{call.name} {number} failed, but SAVE replies {reply!r}"
             assert small_keys.digest(guest) == before, f"{call.name} {number}"
             assert temporary(guest) == [], f"{call.name} {number}"
             # If only the synchronisation after the rename fails, the new file is in place.
@@ -94,7 +94,7 @@ def test_a_child_that_cannot_save_leaves_the_last_file(
     before, opened = small_keys.digest(guest), leaks.descriptors(guest)
     keys = entries(guest.read("dump.rdb")).keys()
     for call, count in counts.items():
-        # The child writes like SAVE, so a few of its writes suffice.
+        # The child writes as SAVE does, so a few of its writes are enough.
         for number in list(each(count))[:: max(1, count // 8)]:
             faults.arm(call, number)
             saved = background_save(guest)
@@ -104,7 +104,7 @@ def test_a_child_that_cannot_save_leaves_the_last_file(
             if call is Call.PIPE:
                 assert saved
                 continue
-            assert not saved, f"{call.name} {number} failed, and the server says that the child saved"
+            assert not saved, f"{call.name} {number} failed, but the server reports that the child saved"
             assert str(asked(guest, "SET", "k", 1)).startswith("MISCONF"), f"{call.name} {number}"
             assert small_keys.digest(guest) == before
             assert entries(guest.read("dump.rdb")).keys() == keys
@@ -121,7 +121,7 @@ def test_users_that_cannot_be_saved_are_saved_later(start: Callable[..., Guest])
     calls = [(Call.OPEN, False), (Call.WRITE, False), (Call.WRITE, True), (Call.RENAME, False)]
     opened = leaks.descriptors(guest)
     for number, (call, short) in enumerate(calls):
-        # After a short write, Valkey writes the other half too: then the file has the users that were new before.
+        # After a short write, Valkey also writes the other half. Then the file has the users that were new before.
         user = f"alice{number}"
         assert asked(guest, "ACL", "SETUSER", user, "on", ">secret", "+get") == b"OK"
         before = guest.read("users.acl")
@@ -129,7 +129,7 @@ def test_users_that_cannot_be_saved_are_saved_later(start: Callable[..., Guest])
         reply = asked(guest, "ACL", "SAVE")
         assert faults.failed() == 1
         faults.disarm()
-        assert short or isinstance(reply, hiredis.ReplyError), f"{call.name} failed, and ACL SAVE says {reply!r}"
+        assert short or isinstance(reply, hiredis.ReplyError), f"{call.name} failed, but ACL SAVE replies {reply!r}"
         now = guest.read("users.acl")
         assert (f"user {user} on".encode() in now) if reply == b"OK" else (now == before), f"{call.name}: {reply!r}"
         assert [path.name for path in guest.folder.glob("users.acl*")] == ["users.acl"]

@@ -21,7 +21,7 @@ OPTIONS += ["--repl-ping-replica-period", "3600", "--repl-timeout", "3600"]
 ROLES = ["primary", "replica"]
 """The role of the cell's own target; the companion has the other role."""
 OFFSET = (1 << 32) - 500
-"""A replication offset that the first writes move beyond 32 bits."""
+"""A replication offset that exceeds 32 bits after the first writes."""
 
 
 class LinkedServers:

@@ -21,8 +21,8 @@ PLAIN_BYTES = 100
 INTEGERS = [0, 127, 128, -1, -4096, 4095, 32767, -32768, 8388607, -8388608, 2147483647, -(2**31), 2**63 - 1, -(2**63)]
 """The limits of the integers of 7 to 64 bits in a listpack."""
 LENGTHS = [1, 39, 40, 41, 63, 64, 500]
-"""The representation shows 40 bytes. The lengths in a listpack have 6, 12 or 32 bits. An empty string would look like
-an error of the output, in words that depend on the last error."""
+"""The representation shows 40 bytes. The lengths in a listpack have 6, 12 or 32 bits. The server would print an empty
+string as an output error, in words that depend on the last error."""
 _UNLIKE = re.compile(rb"\baddr: 0x[0-9a-f]+|\battempted_compress: [01]")
 """Addresses, and a bit of list nodes that no release sets before it compresses the node."""
 _NUMBER = re.compile(rb"^ *(?:table size|number of (?:elements|entries)): ([0-9]+)$", re.MULTILINE)
@@ -98,7 +98,7 @@ def test_every_subcommand_is_sent_by_a_test_or_has_a_reason(both: PairedServers)
     names = {line.split()[0].decode() for line in lines[1:] if line[:1].isalpha() and line.split()[0].isupper()}
     assert {"LISTPACK", "OBJECT", "RELOAD"} <= names, lines
     unknown = sorted(names - SENT - REASONS.keys())
-    assert not unknown, f"nobody sends DEBUG {', '.join(unknown)}: add a test here, or a reason"
+    assert not unknown, f"no test sends DEBUG {', '.join(unknown)}: add a test here, or a reason"
 
 
 def printed(guest: Guest, *requests: tuple[Any, ...]) -> bytes:
@@ -196,7 +196,7 @@ def test_debug_object_tells_the_same_of_every_value(
         else:
             assert ours == theirs, name
     assert narrow < len(names) / 2
-    # Removing the keys does not remove functions.
+    # Removing all keys does not remove functions.
     both.ask([("FLUSHALL",), ("FUNCTION", "FLUSH")])
 
 
@@ -213,7 +213,7 @@ def test_statistics_of_tables_count_what_is_there(both: PairedServers) -> None:
     both.ask([("ZADD", "zset", *(word for number in range(1000) for word in (number, f"member {number}")))])
     for client in (both.guest, both.oracle):
         counts = numbers(client.command("DEBUG", "HTSTATS", 0))
-        # While a table is moved to a larger one, the statistics have two parts.
+        # While a server moves a table to a larger one, the statistics have two parts.
         assert sum(counts[1::2]) == count + 2 + 10, counts
         for name in ("set", "zset"):
             counts = numbers(client.command("DEBUG", "HTSTATS-KEY", name))
@@ -233,7 +233,7 @@ def test_sizes_of_structures_are_those_of_the_machine(both: PairedServers, cell:
 
 
 def test_pools_of_clients_are_told_with_their_limits(both: PairedServers) -> None:
-    """The server has twenty pools, each for twice the memory of the one before. Each client must be in one."""
+    """The server has twenty pools, each for twice as much memory as the one before. Each client must be in one."""
     assert "disabled" in str(both.ask([("DEBUG", "CLIENT-EVICTION")])[0])
     both.ask([("CONFIG", "SET", "maxmemory-clients", "1gb")])
     try:

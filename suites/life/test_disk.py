@@ -1,4 +1,4 @@
-"""On a disk that fails, a server reports the failure, keeps its data and refuses writes, until the disk works again."""
+"""When a disk fails, the server reports it, keeps its data, and refuses writes until the disk works again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fill(guest: Guest) -> None:
 
 
 def occupy(guest: Guest) -> None:
-    """Put a folder in the place of the file: no file can replace it."""
+    """Put a folder in the place of the file, because no file can replace a folder."""
     (guest.folder / "dump.rdb").mkdir()
 
 
@@ -134,7 +134,7 @@ def test_a_server_that_promised_to_keep_each_write_ends_when_it_cannot(start_gue
         client.command("CONFIG", "SET", "appendonly", "yes")
         client.send(client.pack([("SET", "k", 1)]))
         assert guest.await_end() == 1
-    # It was told to end in this way. A fault would still be a finding.
+    # Its configuration requires this end. A fault would still be a finding.
     start_guest.dismiss()
 
 
@@ -148,7 +148,9 @@ def test_a_rewriting_that_fails_leaves_the_file_as_it_was(
     blocked.mkdir()
     (blocked / "inside").mkdir()
     ask(guest, "BGREWRITEAOF")
-    link.await_that(lambda: link.info(guest, TOLD)["aof_last_bgrewrite_status"] == "err", [guest], "it to fail")
+    link.await_that(
+        lambda: link.info(guest, TOLD)["aof_last_bgrewrite_status"] == "err", [guest], "the rewrite to fail"
+    )
     shutil.rmtree(blocked)
     files = server.append_only_files(guest)
     reader = start_guest(target=companion, options=APPENDING, files=files)

@@ -26,7 +26,7 @@ KEY_MICROSECONDS = 5000
 
 
 class Load:
-    """Clients that set both keys of a pair to one number after the other, until they are stopped."""
+    """Clients that set both keys of a pair to increasing numbers until they are stopped."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
@@ -65,10 +65,10 @@ class Load:
 
 
 def check_pairs(entries: dict[Key, Any], last: dict[int, int]) -> None:
-    """Assert that both keys of each pair have the same number in a file, and that it is not beyond the last."""
+    """Assert that both keys of each pair have the same number in a file, and that it is at most the last one."""
     for writer, number in last.items():
         found = [entries[Key(0, name.encode())].value for name in Load.pair(writer, 0)]
-        assert found[0] == found[1], f"writer {writer}: one of the two keys alone was set"
+        assert found[0] == found[1], f"writer {writer}: only one of the two keys was set"
         stored = int(found[0].content.partition(b":")[0])
         assert 1 <= stored <= number
         assert found[0] == Text(Load.pair(writer, stored)[f"left:{writer}"])
@@ -119,7 +119,9 @@ def test_what_was_answered_is_in_the_append_only_file(
 def test_append_only_files_begin_and_end_while_the_server_runs(
     companion: str, cell: CellSpec, family: str, start_guest: StartGuest
 ) -> None:
-    """A server that switches them on writes all of its data; one that switches them off keeps all data until then."""
+    """When they are switched on, the server writes all of its data. When they are switched off, the existing files keep
+    all data up to then.
+    """
     guest = start_guest(options=server.OPTIONS)
     server.write(guest, family)
     expected = server.without_times(dataset.expected(cell.version, family), cell.version)

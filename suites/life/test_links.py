@@ -57,10 +57,10 @@ def test_a_failover_to_a_silent_replica_is_aborted_or_forced(
         assert failover_state(primary) == "waiting-for-sync"
         assert linked.ask("FAILOVER", "ABORT") == b"OK"
         assert linked.ask(*to, "TIMEOUT", BRIEF_MILLISECONDS) == b"OK"
-        link.await_that(lambda: failover_state(primary) == "no-failover", [primary], "the end of the time")
+        link.await_that(lambda: failover_state(primary) == "no-failover", [primary], "the failover's time limit")
         assert linked.ask("INCR", "counter") == 1
         assert linked.ask(*to, "FORCE", "TIMEOUT", BRIEF_MILLISECONDS) == b"OK"
-        link.await_that(lambda: failover_state(primary) == "failover-in-progress", [primary], "a failover by force")
+        link.await_that(lambda: failover_state(primary) == "failover-in-progress", [primary], "a forced failover")
     await_swapped(primary, replica)
     link.await_in_step(primary, replica)
     assert differences(server.snapshot(replica), server.snapshot(primary)) == []
@@ -154,7 +154,7 @@ def test_roles_tell_the_offset_beyond_32_bits(
 
 
 DATABASES = [0, 1, 31, 32, 33, 62, 63]
-"""A replica notes the databases in which its own keys may expire in 64 bits (expire.c)."""
+"""A replica records in 64 bits the databases in which its own keys may expire (expire.c)."""
 
 
 def test_a_writable_replica_removes_its_own_keys_in_time(
@@ -179,7 +179,7 @@ def test_a_writable_replica_removes_its_own_keys_in_time(
             return client.pipeline([words for one in DATABASES for words in (("SELECT", one), ("DBSIZE",))])[1::2]
 
         # No request touches the keys, so only the replica's own cycle can remove them.
-        link.await_that(lambda: max(sizes()) <= 3, [linked.replica], "the keys to go")
+        link.await_that(lambda: max(sizes()) <= 3, [linked.replica], "the keys to be removed")
         client.command("SELECT", DATABASES[-1])
         assert client.command("EXISTS", "of the primary", "lasting", 0) == 2
 
@@ -238,7 +238,7 @@ def test_keys_that_migrate_arrive_as_they_were(
         {key: KeyEntry(one.value) for key, one in due.items()}, {key: KeyEntry(one.value) for key, one in found.items()}
     )
     assert not lines, "; ".join(lines[:3])
-    # MIGRATE sends the remaining time to live, and not the time at which a key expires.
+    # MIGRATE sends the remaining time to live, not the time at which a key expires.
     limit = goal.runner.target.whole_deadline_seconds(SOON_MILLISECONDS)
     for key, entry in due.items():
         times = entry.expires, found[key].expires

@@ -21,14 +21,14 @@ LITTLE_BYTES = 5 << 20
 """A server with less memory than this counts as almost empty."""
 LARGE_BYTES = 16 << 20
 SCRIPTS = 1001
-"""One more than a server should have."""
+"""One more script than a server should have."""
 RESIDENT = {
     "High total RSS",
     "High allocator RSS overhead",
     "High process RSS overhead",
     "High allocator fragmentation",
 }
-"""Problems that depend on the pages of kernel and allocator: any of these servers may have them."""
+"""Problems that depend on the pages of kernel and allocator. Any of these servers may have them."""
 
 
 def diagnosed(guest: Guest) -> set[str]:
@@ -95,7 +95,7 @@ def unread_writes(guest: Guest) -> Iterator[None]:
         while left > 0:
             left -= len(replica.recv(1 << 16))
         with server.client(guest) as client:
-            # Each family always keeps a part of it for replicas that reconnect: at most 10 MB.
+            # Each family always keeps up to 10 MB of the stream for replicas that reconnect.
             client.pipeline([("SET", "other", b"x" * (1 << 20))] * 30)
         yield
 

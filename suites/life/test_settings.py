@@ -23,7 +23,7 @@ FILE = "server.conf"
 START = b"""# A comment that remains.
 maxmemory 100mb
 hz 20
-# A number of bytes would be tried as all numbers are, and evict the test's own client.
+# The test would change a number of bytes as it changes all numbers, and evict its own client.
 maxmemory-clients 70%
 
 save 900 1
@@ -39,12 +39,12 @@ LEFT = {
     "save": "the command line has it too",
     "maxclients": "it depends on how many files the machine lets a process open",
     "ignore-warnings": "some emulators need it",
-    "watchdog-period": "reports of a slow server, of which an emulated one makes many",
+    "watchdog-period": "an emulated server would report many slow commands",
     "appendonly": "the server would write its data",
     "replicaof": "there is no primary",
-    "requirepass": "the test's own client would be asked for it",
+    "requirepass": "the test's own client would need it",
     "rdma-*": "no machine has the device",
-    "tls-*": "a server without TLS does not survive some of them: a test of its own tries these",
+    "tls-*": "some of them crash a server without TLS: a separate test changes these",
 }
 """Globs of parameters that no test changes, or reads on another machine -> the reason."""
 WIDE = {
@@ -69,7 +69,7 @@ WIDE = {
     "oom-score-adj-values": ["-1000 0 1000"],
     "shutdown-on-sigterm": ["save now force"],
 }
-"""Parameters -> values that are wider than 32 bits but valid on 32-bit machines, or that consist of several words."""
+"""Parameter -> values that exceed 32 bits but are valid on 32-bit machines, or that consist of several words."""
 TRIED = ["4294967299", "2147483648", "2147483647", "4294967295", "-1", "-2147483649", "5gb", "3g", "1kb", "7k", "1tb"]
 TRIED += ["0x10", "1e3", "1.5", "99999999999999999999", "18446744073709551615", "9223372036854775807", "1b", "1 b", "x"]
 """Values to try for each numeric parameter."""
@@ -123,7 +123,7 @@ def twins(start_guest: StartGuest) -> dict[str, Guest]:
 
 
 def kept(guest: Guest) -> list[str]:
-    """The lines of the server's configuration file, without those that name its own place."""
+    """The lines of the server's configuration file, without those that depend on its folder or address."""
     lines = guest.read(FILE).decode("latin-1").splitlines()
     # The order of appended lines is that of a hash table with a random seed.
     return sorted(line for line in lines if (line and not left(line.split()[0])) or line.startswith("save "))
@@ -169,7 +169,7 @@ def test_a_file_with_every_setting_is_read_on_another_machine(
     names = {line.split()[0] for line in content.decode("latin-1").splitlines() if line and not line.startswith("#")}
     missing = [name for name in values if name not in names and values[name] and not left(name)]
     assert len(missing) < len(values) / 4, missing
-    # The reader must use the place on its own command line, and not this server's.
+    # The reader must use the folder and address on its own command line, not those of this server.
     own = [line for line in content.split(b"\n") if not line or not left(line.split()[0].decode("latin-1"))]
     reader = start_guest(target=companion, options=[FILE], files={FILE: b"\n".join(own)})
     with server.client(reader) as client:

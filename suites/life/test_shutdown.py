@@ -1,4 +1,4 @@
-"""Each way to shut a server down ends it or leaves it running, as it should, and writes the right file."""
+"""Each form of SHUTDOWN ends the server or leaves it running, as specified, and writes the right file."""
 
 from __future__ import annotations
 

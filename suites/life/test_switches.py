@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_a_reload_merges_replaces_or_keeps(both: PairedServers) -> None:
     both.ask([("MSET", "a", 1, "b", 2), ("SAVE",), ("MSET", "b", 3, "c", 4)])
-    # Keys that the file lacks stay. For others, the file's values win.
+    # Keys that are not in the file stay. For the others, the file's values win.
     both.expect(
         [("DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE"), ("MGET", "a", "b", "c")], [[b"1", b"2", b"4"]], "a merge"
     )

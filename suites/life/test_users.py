@@ -43,9 +43,7 @@ ACCESSES = {
 
 
 class CommandTable:
-    """The commands of a release, without those that only contain others, and without those that everyone may call, such
-    as AUTH.
-    """
+    """The commands of a release, except containers of subcommands and commands that everyone may call, such as AUTH."""
 
     def __init__(self, native: Any) -> None:
         names = sorted(bytes(name).decode() for name in native.command("COMMAND", "LIST"))
@@ -69,9 +67,9 @@ def commands(both: PairedServers) -> CommandTable:
 
 
 def users_by_bit(commands: CommandTable) -> dict[str, list[str]]:
-    """As many users as a command's number has bits. Each may call the commands whose numbers have its bit.
+    """One user for each bit of a command's number. Each may call the commands in whose numbers this bit is set.
 
-    No two commands are allowed to the same users, which tells each bit of the servers' bitmaps from all others.
+    No two commands are allowed to the same users, which distinguishes each bit of the servers' bitmaps from all others.
     """
     most = len(commands.names).bit_length()
     numbered = [(number, name) for number, name in enumerate(commands.names, 1)]
@@ -117,7 +115,7 @@ def test_each_refusal_of_a_password_is_told(guest: Guest) -> None:
         client.send(client.pack([("PING",), ("AUTH", "nobody", "wrong"), ("AUTH", "nobody", "wrong"), ("ECHO", "end")]))
         replies = [client.receive() for _ in range(2)]
         assert replies[0] == b"PONG"
-        assert str(replies[1]).startswith("WRONGPASS"), f"AUTH is not answered, and {replies[1]!r} is the next reply"
+        assert str(replies[1]).startswith("WRONGPASS"), f"AUTH got no reply; the next reply is {replies[1]!r}"
         assert str(client.receive()).startswith("WRONGPASS")
         assert client.receive() == b"end"
 

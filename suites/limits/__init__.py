@@ -1,1 +1,1 @@
-"""The shortest tests of numbers and replies from suites of the tier `full`, and some that no other quick suite has."""
+"""The shortest tests of numbers and replies from suites of tier `full`, and some that no other quick suite has."""

@@ -18,16 +18,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def checks(cell: CellSpec, family: str, tmp_path: Path) -> Programs:
-    """The programs that check files: the server itself, which takes its role from the name under which it is
-    started.
-    """
+    """The programs that check files. They are the server itself, whose name determines its role."""
     if cell.version < (5,):
-        pytest.skip("before 5.0 the checks are programs of their own")
+        pytest.skip("before 5.0 the checks are separate programs")
     if cell.machine is not None:
-        pytest.skip("programs beside the server run under user-mode emulators alone")
+        pytest.skip("programs other than the server run only under user-mode emulators")
     assert cell.build is not None
     if cell.build.root is not None:
-        pytest.skip("a package's server is run in the root folder of its distribution alone")
+        pytest.skip("a package's server runs only in the root folder of its distribution")
     servers = {cell.runner.target.name: cell.build, ORACLE: cell.peers[ORACLE].build}
     places = {}
     for target, build in servers.items():

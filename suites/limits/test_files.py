@@ -1,4 +1,4 @@
-"""The server's file checkers print the same on every machine, and leave the same repaired file."""
+"""The server's file checkers print the same output on every machine, and leave the same repaired file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def steady(output: bytes) -> bytes:
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_a_snapshot_is_checked(checks: Programs, cell: CellSpec, name: str) -> None:
     if cell.version < (6, 2):
-        pytest.skip("earlier releases examine little: what they do with such files is no property of a machine")
+        pytest.skip("earlier releases check little, and their results do not depend on the machine alone")
     checks.file("dump.rdb", FILES[name])
     checks.same("check-rdb", "dump.rdb", shown=steady)
 
@@ -46,7 +46,7 @@ def test_an_append_only_file_is_repaired_up_to_its_damage(checks: Programs) -> N
     file = checks.file("one.aof", damaged)
     checks.same("check-aof", "one.aof", shown=steady)
     checks.run("check-aof", "--fix", "one.aof", sent=b"y\n")
-    assert file.read_bytes() == whole, f"{len(damaged)} bytes are cut to {file.stat().st_size}, {len(whole)} are whole"
+    assert file.read_bytes() == whole, f"{len(damaged)} bytes are cut to {file.stat().st_size}, {len(whole)} are intact"
 
 
 def test_an_append_only_file_is_cut_at_a_moment(checks: Programs, cell: CellSpec) -> None:

@@ -57,11 +57,11 @@ def test_what_is_counted_is_the_same(both: PairedServers, cell: CellSpec) -> Non
     assert {name: theirs.get(name) for name in settings} == settings
     ours, theirs = ({name: _AVERAGE.sub("", value) for name, value in each.items()} for each in (ours, theirs))
     compared = [name for name in theirs if not NOT_COUNTED.search(name)]
-    assert settings.keys() <= set(compared), "what is told of the settings is not compared"
+    assert settings.keys() <= set(compared), "a setting's field is not compared"
     wrong = [name for name in compared if ours.get(name) != theirs[name]]
     if wrong:
-        told = ", ".join(f"{name} {ours.get(name)}, native {theirs[name]}" for name in wrong[:6])
-        raise differing(("INFO",), ours.get(wrong[0], "").encode(), theirs[wrong[0]].encode(), both.target, told)
+        message = ", ".join(f"{name} {ours.get(name)}, native {theirs[name]}" for name in wrong[:6])
+        raise differing(("INFO",), ours.get(wrong[0], "").encode(), theirs[wrong[0]].encode(), both.target, message)
 
 
 def test_what_tracking_and_sanitising_count_is_the_same(both: PairedServers, cell: CellSpec) -> None:
@@ -71,9 +71,9 @@ def test_what_tracking_and_sanitising_count_is_the_same(both: PairedServers, cel
     payload = both.ask([("RPUSH", "packed", "a", 1), ("DUMP", "packed")])[1]
     both.ask([("RESTORE", "copy", 0, payload)])
     counted = ("tracking_total_keys", "tracking_total_items", "tracking_total_prefixes", "dump_payload_sanitizations")
-    told = [_tracked(client, counted) for client in (both.guest, both.oracle)]
+    counts = [_tracked(client, counted) for client in (both.guest, both.oracle)]
     both.ask([("CONFIG", "SET", "sanitize-dump-payload", "no"), ("DEL", "copy", "packed")])
-    assert told == [[1, 1, 3, 1]] * 2
+    assert counts == [[1, 1, 3, 1]] * 2
 
 
 def _tracked(client: Client, counted: tuple[str, ...]) -> list[int]:
@@ -89,10 +89,10 @@ def _tracked(client: Client, counted: tuple[str, ...]) -> list[int]:
 def test_the_average_time_to_live_is_told(both: PairedServers, cell: CellSpec) -> None:
     both.ask([("SELECT", 7), ("SET", "key", "value", "PX", FAR), ("SELECT", 0)])
     deadline = time.monotonic() + cell.runner.target.host_deadline_seconds(WAIT_SECONDS)
-    while not (told := _average(both.guest)) and time.monotonic() < deadline:
+    while not (average := _average(both.guest)) and time.monotonic() < deadline:
         time.sleep(0.05)
     both.ask([("SELECT", 7), ("DEL", "key"), ("SELECT", 0)])
-    assert FAR - 3_600_000 < told <= FAR
+    assert FAR - 3_600_000 < average <= FAR
 
 
 def test_clients_tell_what_they_listen_to_and_what_they_queue(guest: Guest, oracle: Guest) -> None:
@@ -102,13 +102,13 @@ def test_clients_tell_what_they_listen_to_and_what_they_queue(guest: Guest, orac
             listener.pipeline([("SUBSCRIBE", "a"), ("SUBSCRIBE", "b"), *(("PSUBSCRIBE", name) for name in "xyz")])
             queueing.pipeline([("CLIENT", "SETNAME", "queueing"), ("MULTI",), *[("GET", "none")] * 300])
             lines = bytes(asking.command("CLIENT", "LIST")).decode().splitlines()  # type: ignore[arg-type]
-        told = [dict(word.split("=", 1) for word in line.split(" ")) for line in lines]
-        counts = {one["name"]: [one[name] for name in ("sub", "psub", "multi")] for one in told if one["name"]}
+        clients = [dict(word.split("=", 1) for word in line.split(" ")) for line in lines]
+        counts = {one["name"]: [one[name] for name in ("sub", "psub", "multi")] for one in clients if one["name"]}
         assert counts == {"listener": ["2", "3", "-1"], "queueing": ["0", "0", "300"]}, server.name
 
 
 def _average(client: Client) -> int:
-    """The average time to live of the keys of database 7, in milliseconds; 0 before the server has looked at one."""
+    """The average time to live of the keys of database 7, in milliseconds; 0 before the server has sampled one."""
     found = re.search(r"avg_ttl=(\d+)", info_fields(client.command("INFO", "keyspace"))["db7"])
     assert found is not None
     return int(found[1])

@@ -1,4 +1,4 @@
-"""The occasions on which a server calls a module back: children, the event loop, ready keys, users, replicas."""
+"""The events for which a server calls a module back: children, the event loop, ready keys, users, replicas."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEAST, MOST = -(1 << 63), (1 << 63) - 1
 
 
 def test_a_child_tells_its_progress_and_how_it_ended(client: Client, with_module: Guest) -> None:
-    # The child does not end by itself before the test has seen its progress, because a machine may be slow.
+    # The child waits so long that even on a slow machine the test sees its progress first.
     child: Any = client.command("API.FORK", 0, 600_000)
 
     def progress() -> str:
         return link.info(with_module, "persistence")["current_fork_perc"]
 
-    await_that(lambda: progress() == "25.00", [with_module], "a child to tell that it is a quarter done")
+    await_that(lambda: progress() == "25.00", [with_module], "a child to report that it is a quarter done")
     assert client.command("API.FORK", child) == b"OK"
     assert progress() == "0.00"
     for status in (1, 127, 254, 0):
@@ -39,20 +39,20 @@ def test_a_child_tells_its_progress_and_how_it_ended(client: Client, with_module
 
 def test_the_event_loop_reads_what_it_wrote(client: Client, with_module: Guest) -> None:
     for number in (1, -(1 << 32) - 1, LEAST, MOST - 1):
-        told: list[Any] = []
+        events: list[Any] = []
 
-        def read(told: list[Any] = told) -> bool:
-            told.append(client.command("API.EVENTS"))
-            return b"readable" in b"".join(told)
+        def read(events: list[Any] = events) -> bool:
+            events.append(client.command("API.EVENTS"))
+            return b"readable" in b"".join(events)
 
         assert client.command("API.LOOP", number) == b"OK"
         await_that(read, [with_module], "a pipe to be readable")
-        assert b"".join(told) == b"once:%d readable:%d " % (number, number + 1)
+        assert b"".join(events) == b"once:%d readable:%d " % (number, number + 1)
 
 
 def test_a_client_waits_for_keys(client: Client, with_module: Guest, cell: CellSpec) -> None:
     with server.client(with_module) as waiting:
-        # More milliseconds than 32 bits hold: cut to 32 bits, the timeout would be 0.
+        # More milliseconds than 32 bits hold. Truncated to 32 bits, the timeout would be 0.
         waiting.send(waiting.pack([("API.AWAIT", 1 << 32, "string", "list")]))
         await_that(lambda: link.info(with_module, "clients")["blocked_clients"] == "1", [with_module], "it to wait")
         # The server asks the module when a key is created, and the client continues to wait. When a key grows, it asks

@@ -1,6 +1,4 @@
-"""The suite's module calls every function that the server offers to modules, or the list gives the reason why it does
-not.
-"""
+"""The suite's module calls every function that the server offers to modules, or uncalled.toml gives the reason."""
 
 from __future__ import annotations
 

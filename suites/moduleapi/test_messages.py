@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from suites._shared.ports import Ports
 
 LONGER = [256, 1000, 2048, 4096, 65535, 65536, (1 << 20) + 1]
-"""Lengths around and beyond the server's buffers: for a message on its stack, and for received bytes (1 KB, 1 MB)."""
+"""Lengths around and beyond two of the server's buffers: a message on its stack, and received bytes (1 KB, 1 MB)."""
 FIELDS = ["type", "length", "sum over the payload"]
 LAST = 255
 """The last message type: test_a_receiver_of_the_last_type_disturbs_nothing."""
@@ -47,13 +47,13 @@ def expect(
 ) -> None:
     """Send messages of these kinds with these payloads to one node or all, and require that they arrive in order.
 
-    `between`: what a failure says of the two machines.
+    `between`: the part of a failure's message that describes the two machines.
     """
     with server.client(sender.guest) as client, server.client(receiver.guest) as listening:
         listening.command("SUBSCRIBE", "sent")
         replies = client.pipeline([("API.SEND", goal, kind, payload) for kind, payload in messages])
         assert replies == [b"OK"] * len(messages)
-        # The PUBLISH uses the same link, so the module's messages have arrived when it does.
+        # The PUBLISH uses the same link, so the module's messages arrive before it.
         client.command("PUBLISH", "sent", "")
         assert listening.receive() == [b"message", b"sent", b""]
     words = receiver.ask("API.HEARD")
@@ -104,7 +104,7 @@ def test_a_module_with_an_identifier_of_its_own_hears_the_other_machine(
     """On the bus, a name of nine characters becomes a 64-bit number."""
     first, second = pair("moduleapi")
     order = cell.peers[companion].runner.target.endianness
-    # A known bug is one between machines of different byte orders: the message tells it from others.
+    # A known bug occurs only between machines of different byte orders. The message distinguishes it from other bugs.
     between = (
         f", between machines of {'the same' if order == cell.runner.target.endianness else 'different'} byte order"
     )

@@ -88,7 +88,7 @@ def test_a_string_is_read_as_a_number_of_each_kind(number: int, client: Client, 
     expected: list[Reply] = [whole, natural, real, moment]
     actual = [reply[0], reply[1], reply[2], reply[4]]
     if actual != expected:
-        message = f"{number} is read as {actual}, and is {expected}"
+        message = f"{number} is read as {actual}, expected {expected}"
         raise differing(("API.CONVERT", number), actual, expected, cell.runner.target.name, message, reader="a model")
 
 
@@ -98,16 +98,16 @@ def test_a_timer_tells_what_remains_of_it(milliseconds: int, client: Client, cel
     assert isinstance(reply, list)
     remaining = int(bytes(reply[1]))  # type: ignore[arg-type]
     if not milliseconds - 60_000 < remaining <= milliseconds:
-        message = f"of a timer of {milliseconds} ms remain {remaining} ms at once"
+        message = f"immediately after its start, a timer of {milliseconds} ms has {remaining} ms left"
         request = ("API.TIMER", milliseconds)
         raise differing(request, remaining, milliseconds, cell.runner.target.name, message, reader="a model")
-    # The data of the timer, the data of the earlier timer when it is stopped, and that a stopped timer is gone.
+    # The timer's data, the data of the earlier timer when it is stopped, and the error for the stopped timer.
     assert [reply[0], *reply[2:]] == [b"OK", 100, b"OK", 200, b"ERR"], reply
 
 
 def test_timers_fire_in_time(client: Client, with_module: Guest) -> None:
     client.command("API.TICK", 1 << 40)
-    # There is only one other timer, which never ends: if one event fired both, there would be two at once.
+    # The only other timer never ends. If one event fired both timers, the count would rise to two at once.
     client.command("API.TICK", 1)
     await_that(lambda: client.command("API.TICK", -1) == 1, [with_module], "one timer to fire")
     for milliseconds in (1, 20, 5):
@@ -118,7 +118,7 @@ def test_timers_fire_in_time(client: Client, with_module: Guest) -> None:
 def test_a_blocked_client_is_answered_by_a_thread_or_by_its_time_out(client: Client, cell: CellSpec) -> None:
     expect(client, cell, ("API.BLOCK", 0, 10, LEAST), LEAST)
     expect(client, cell, ("GET", "waited"), str(LEAST).encode())
-    # More milliseconds than 32 bits hold: cut to 32 bits, the timeout would be 0.
+    # More milliseconds than 32 bits hold. Truncated to 32 bits, the timeout would be 0.
     expect(client, cell, ("API.BLOCK", 1 << 32, 200, MOST), MOST)
     expect(client, cell, ("API.BLOCK", 10, 1500, 1), b"timed out")
 
@@ -186,16 +186,16 @@ DEFAULTS |= {"several": "first", "text": "default text"}
 
 
 def test_a_modules_parameters_have_their_defaults_and_limits(client: Client, cell: CellSpec) -> None:
-    def told(name: str, value: int | str | bytes) -> list[Reply]:
+    def shown_value(name: str, value: int | str | bytes) -> list[Reply]:
         return [f"moduleapi.{name}".encode(), value if isinstance(value, bytes) else str(value).encode()]
 
     for name, default in DEFAULTS.items():
-        expect(client, cell, ("CONFIG", "GET", f"moduleapi.{name}"), told(name, default))
+        expect(client, cell, ("CONFIG", "GET", f"moduleapi.{name}"), shown_value(name, default))
     for name, value, kept in CONFIGURED:
         reply = client.pipeline([("CONFIG", "SET", f"moduleapi.{name}", value)])[0]
         assert (reply == b"OK") == (kept is not None), f"{name} {value!r}: {reply!r}"
         if kept is not None:
-            expect(client, cell, ("CONFIG", "GET", f"moduleapi.{name}"), told(name, kept))
+            expect(client, cell, ("CONFIG", "GET", f"moduleapi.{name}"), shown_value(name, kept))
 
 
 def test_clocks_advance_and_random_bytes_differ(client: Client) -> None:

@@ -1,6 +1,6 @@
-"""A node on the cluster's bus that is not a server: it writes packets, and reads those of servers, byte by byte. The
-layout of packets is the same since Redis 7.0: cluster.h, and cluster_legacy.h of Valkey. Numbers are in network order
-on every machine.
+"""A node on the cluster's bus that is not a server. It writes packets, and reads those of servers, byte by byte. The
+layout of packets has been the same since Redis 7.0 (cluster.h, and Valkey's cluster_legacy.h). Numbers are in network
+order on every machine.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def parsed(content: bytes) -> Packet:
     )
 
 
-def told(nodes: Iterable[About]) -> bytes:
+def gossip_section(nodes: Iterable[About]) -> bytes:
     """The bytes of a packet's gossip."""
     return b"".join(
         GOSSIP.pack(
@@ -225,7 +225,7 @@ def received(link: socket.socket) -> Packet:
     """The next packet of a link. Raises EOFError at its end, and TimeoutError."""
     start = _exactly(link, 8)
     length = struct.unpack("!I", start[4:])[0]
-    assert HEADER.size <= length <= LONGEST_PACKET, f"a packet says that it has {length} bytes"
+    assert HEADER.size <= length <= LONGEST_PACKET, f"a packet's length field says {length} bytes"
     return parsed(start + _exactly(link, length - len(start)))
 
 

@@ -40,17 +40,17 @@ def test_both_ends_of_a_connection_tell_the_same_ports(
         listed = client.command("CLIENT", "LIST")
         assert isinstance(listed, bytes)
         (line,) = [each for each in listed.decode().splitlines() if "name=it" in each]
-        told = dict(word.partition("=")[::2] for word in line.split())
-        assert told["addr"] == written(address, own_port)
+        fields = dict(word.partition("=")[::2] for word in line.split())
+        assert fields["addr"] == written(address, own_port)
         # Since 6.2 the server also reports its own end.
-        assert told.get("laddr", written(address, port)) == written(address, port)
+        assert fields.get("laddr", written(address, port)) == written(address, port)
         accepted = f"Accepted {address}:{own_port}\n".encode()
         if cell.machine is not None:
             # The log line arrives later.
             link.await_that(
-                lambda: accepted in guest.evidence.log.read_bytes(), [guest], f"the log to say {accepted!r}"
+                lambda: accepted in guest.evidence.log.read_bytes(), [guest], f"the log to contain {accepted!r}"
             )
-        assert accepted in guest.evidence.log.read_bytes(), f"the log does not say {accepted!r}"
+        assert accepted in guest.evidence.log.read_bytes(), f"the log does not contain {accepted!r}"
         with guest.client() as other:
             assert other.command("CLIENT", "KILL", "ADDR", written(address, own_port)) == 1
 

@@ -107,10 +107,10 @@ def test_a_stream_comes_again_from_every_offset(primary: tuple[Guest, int, float
                 arrived.append(sent[-1])
         assert arrived == expected
         whole = b"".join(sent)
-        told = info_fields(client.command("INFO", "replication"))
-        assert int(told["master_repl_offset"]) - begin in {len(whole), len(whole) + len(PING)}
-        kept = int(told["repl_backlog_first_byte_offset"]) - begin - 1
-    assert kept <= len(whole) - 1_000_000, "the primary keeps less than its setting says"
+        replication = info_fields(client.command("INFO", "replication"))
+        assert int(replication["master_repl_offset"]) - begin in {len(whole), len(whole) + len(PING)}
+        kept = int(replication["repl_backlog_first_byte_offset"]) - begin - 1
+    assert kept <= len(whole) - 1_000_000, "the primary keeps less than its setting requires"
     starts = {0, 1, kept - 1, kept, *range(1_000_000, len(whole), 400_000), len(whole) - 5}
     for start in sorted(starts - {-1}, reverse=True):
         with PlayedReplica(port, patience) as replica:
@@ -122,7 +122,9 @@ def test_a_stream_comes_again_from_every_offset(primary: tuple[Guest, int, float
                 break
             assert answer.startswith(b"+CONTINUE"), f"the primary does not continue at byte {start}: {answer!r}"
             again = replica.read(len(whole) - start)
-            assert again == whole[start:], f"from byte {start} on, byte {_first_difference(again, whole[start:])}"
+            assert again == whole[start:], (
+                f"the stream repeated from byte {start} differs at its byte {_first_difference(again, whole[start:])}"
+            )
 
 
 @pytest.mark.parametrize("primary", ["1mb"], indirect=True)
@@ -133,19 +135,19 @@ def test_the_primary_tells_each_offset_that_a_replica_acknowledges(primary: tupl
         for offset in ACKNOWLEDGED:
             replica.send(b"REPLCONF", b"ACK", b"%d" % offset)
 
-            link.await_that(functools.partial(_tells, client, offset), [guest], f"ROLE and INFO to tell {offset}")
+            link.await_that(functools.partial(_reports, client, offset), [guest], f"ROLE and INFO to report {offset}")
 
 
-def _tells(client: Client, offset: int) -> bool:
+def _reports(client: Client, offset: int) -> bool:
     """Whether both replies contain this offset for the only replica."""
     match client.command("ROLE"):
         case [b"master", _, [[_, _, bytes(acknowledged)]]]:
             listed = info_fields(client.command("INFO", "replication"))["slave0"]
             return int(acknowledged) == offset and f"offset={offset}," in f"{listed},"
         case other:
-            raise AssertionError(f"ROLE has one replica, and says {other!r}")
+            raise AssertionError(f"ROLE must list one replica, and replies {other!r}")
 
 
 def _first_difference(one: bytes, other: bytes) -> int:
-    """Where two byte strings begin to differ."""
+    """The offset at which two byte strings begin to differ."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -58,7 +58,7 @@ class PlayedNodes:
             entries=1,
             extensions=1,
             message_flags=bus.EXTENDED,
-            body=bus.told([other]) + bus.host_name(FIRST_HOST),
+            body=bus.gossip_section([other]) + bus.host_name(FIRST_HOST),
         )._replace(**changed)
 
     def of_second(self, kind: int, **changed: Any) -> Packet:
@@ -136,17 +136,17 @@ def test_gossip_says_what_its_sender_was_told(cluster: PlayedNodes) -> None:
     cluster.meet()
     packet = cluster.second.receive(bus.PING, answer=cluster.of_second(bus.PONG))
     ports = dict(zip((FIRST, SECOND), cluster.ports, strict=True))
-    told: list[About] = packet.gossip()
+    entries: list[About] = packet.gossip()
 
     def waits_for_the_first() -> bool:
         # A packet contains entries for random nodes, which may include its receiver.
         cluster.second.send(cluster.of_second(bus.PING))
-        told.extend(cluster.second.receive(bus.PONG).gossip())
-        return any(about.name == FIRST and about.ping_sent for about in told)
+        entries.extend(cluster.second.receive(bus.PONG).gossip())
+        return any(about.name == FIRST and about.ping_sent for about in entries)
 
     # The server sends a PING every second, which the first node does not answer.
-    await_that(waits_for_the_first, [cluster.server.guest], "gossip of a node that has not answered")
-    for about in told:
+    await_that(waits_for_the_first, [cluster.server.guest], "gossip about a node that has not answered")
+    for about in entries:
         port = ports[about.name]
         assert about._replace(flags=0, ping_sent=0, pong_received=0) == About(
             about.name, port, port + BUS_DISTANCE, flags=0
@@ -178,8 +178,8 @@ def test_a_newer_owner_of_slots_is_told_of_and_believed(cluster: PlayedNodes) ->
     stale = frozenset({*SECOND_SLOTS, 0})
     cluster.second.receive(bus.PING, answer=cluster.of_second(bus.PONG, configuration_epoch=3))
     cluster.second.send(cluster.of_second(bus.PING, configuration_epoch=3, slots=stale))
-    told = cluster.second.receive(bus.UPDATE)
-    epoch, name, slots = bus.UPDATED.unpack(told.body)
+    update = cluster.second.receive(bus.UPDATE)
+    epoch, name, slots = bus.UPDATED.unpack(update.body)
     assert (epoch, name.decode()) == (OWN_EPOCH, cluster.server.identifier)
     assert bus.slots_of(slots) == OWN_SLOTS
     # The server keeps the slots that it already had.

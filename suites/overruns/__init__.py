@@ -1,1 +1,1 @@
-"""Servers whose memory blocks all end before a guard page."""
+"""Servers whose memory blocks all end at a guard page."""

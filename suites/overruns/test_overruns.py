@@ -1,5 +1,5 @@
-"""A server whose memory blocks all end before a guard page stores, changes, shows, saves and loads the same as any
-other. The C library's blocks are longer than requested, which hides accesses slightly beyond the end. Here they fault.
+"""A server whose memory blocks all end at a guard page stores, changes, shows, saves and loads data as any other does.
+The C library's blocks are longer than requested, which hides accesses slightly beyond the end. Here they fault.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def test_requests_are_answered_as_in_the_native_build(guarded: PairedServers) ->
 
 def test_the_data_set_is_stored_saved_loaded_and_freed(cell: CellSpec, start_guest: StartGuest, family: str) -> None:
     if cell.tier == "quick" and not cell.patient:
-        pytest.skip("it takes an emulated machine half a minute: from the tier full on")
+        pytest.skip("it takes an emulated machine half a minute: only in the tiers full and thorough")
     guest = start_guest(preload=cell.preload, options=server.OPTIONS)
     server.write(guest, family)
     stored = server.snapshot(guest)
@@ -195,7 +195,7 @@ def test_the_data_set_is_stored_saved_loaded_and_freed(cell: CellSpec, start_gue
 
 
 def test_a_sentinel_fails_over(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> None:
-    """It copies the addresses of the servers that it watches. These run natively: only its memory is guarded."""
+    """The sentinel copies the addresses of the servers that it watches. They run natively, without guard pages."""
     primary, port = link.on_a_port(start_guest, ports, ORACLE, *link.WITHOUT_DELAY)
     replica, replica_port = link.on_a_port(start_guest, ports, ORACLE, *link.WITHOUT_DELAY)
     link.join(replica, primary, port=port)
@@ -210,7 +210,7 @@ def test_a_sentinel_fails_over(cell: CellSpec, start_guest: StartGuest, ports: P
             return client.pipeline([("SENTINEL", what, "watched")])[0]
 
     link.await_that(lambda: len(asked("REPLICAS")) == 1, everybody, "the sentinel to know the replica")
-    # It refuses until it knows how the replica is.
+    # It refuses until it knows the replica's state.
     link.await_that(lambda: isinstance(asked("FAILOVER"), bytes), everybody, "the sentinel to fail over")
     due = [b"127.0.0.1", str(replica_port).encode()]
     link.await_that(lambda: asked("GET-MASTER-ADDR-BY-NAME") == due, everybody, "the sentinel to know the new primary")

@@ -1,8 +1,8 @@
 """A server's child processes write the stored data: by BGSAVE, BGREWRITEAOF and a transfer without a file.
 
 A child is a separate process: a fault ends only the child, and the server continues. The quick tier tests each of the
-three here; `replication` tests the transfer between all machines. Only files of many megabytes need some of the system
-calls.
+three here; `replication` tests the transfer between all machines. Some of the system calls occur only for files of many
+megabytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from suites.persistence.conftest import Written
 
 PIECE = 4 << 20
-"""Bytes of a file after which a child has the kernel write them to the disk (server.h, REDIS_AUTOSYNC_BYTES)."""
+"""Number of bytes after which a child makes the kernel write them to the disk (server.h, REDIS_AUTOSYNC_BYTES)."""
 SWITCH = "rdb-save-incremental-fsync"
 READER = "native"
 """The target whose reader judges the children's files."""
@@ -70,7 +70,7 @@ def test_what_a_child_saves_of_a_pending_entry_is_what_was_claimed(cell: CellSpe
 def test_what_a_child_writes_of_a_streams_history_is_what_was_set(
     cell: CellSpec, start_guest: StartGuest, *, rewrites: bool
 ) -> None:
-    """The numbers exceed 32 bits; real streams would take years to reach them."""
+    """The numbers exceed 32 bits. A real stream would take years to reach them."""
     if cell.version < (7,):
         pytest.skip("streams keep their history since 7.0")
     appends = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no"] if rewrites else []
@@ -112,12 +112,12 @@ def test_what_a_child_saves_of_a_keys_use_is_loaded_again(
         assert client.command("RESTORE", "key", 0, payload, option, used) == b"OK"  # type: ignore[arg-type]
         (saved,) = rdb.read(server.saved_by_a_child(guest)).hints
         assert client.command("DEBUG", "RELOAD") == b"OK"
-        told: Any = client.command("OBJECT", option, "key")
+        value: Any = client.command("OBJECT", option, "key")
     # The idle time grows during the test. Before 7.0 it may instead be half the period of the 24-bit clock.
     least = used if policy == "lfu" or cell.version >= (7,) else 1 << 23
     most = used + 600 if policy == "lru" else used
     assert least <= saved <= most
-    assert least <= told <= most
+    assert least <= value <= most
 
 
 def test_packed_numbers_that_a_child_rewrites_are_what_was_stored(cell: CellSpec, start_guest: StartGuest) -> None:
@@ -180,8 +180,8 @@ def test_what_a_child_sends_without_a_file_is_what_was_stored(
 
 
 def test_what_a_child_saves_is_synchronised_meanwhile(cell: CellSpec, start_guest: StartGuest) -> None:
-    """From the second piece on, the child also waits for the piece before. Three whole pieces need all of these system
-    calls.
+    """From the second piece on, the child also waits for the previous piece. Three whole pieces cause all of these
+    system calls.
     """
     if SWITCH not in cell.abilities.options:
         pytest.skip("a file is saved in pieces since 5.0")

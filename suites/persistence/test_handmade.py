@@ -25,9 +25,9 @@ def test_a_file_made_by_hand_is_taken_as_on_this_machine(
     content: bytes, start_guest: StartGuest, cell: CellSpec
 ) -> None:
     if cell.version < (6, 2):
-        pytest.skip("earlier releases examine nothing: what they do with such files is no property of a machine")
+        pytest.skip("earlier releases check nothing, and their results do not depend on the machine alone")
     if cell.tier in {"quick", "kernel"}:
-        pytest.skip("two starts a file: in the tiers full and thorough")
+        pytest.skip("it starts two servers for each file: only in the tiers full and thorough")
     native, guest = (taken(start_guest, target, content) for target in (ORACLE, ""))
     if isinstance(native, str) or isinstance(guest, str):
         assert guest == native

@@ -124,7 +124,7 @@ def test_a_file_with_a_command_that_lacks_its_words_is_refused(
 ) -> None:
     """DEL does not read the missing words. Other commands read past the end of their words, with undefined results."""
     if cell.tier in {"quick", "kernel"}:
-        pytest.skip("every Redis takes it, on every machine (docs/FOUND.md): nothing to hold up a merge for")
+        pytest.skip("every Redis accepts it, on every machine (docs/FOUND.md), which must not block a merge")
     options = [*server.OPTIONS, "--appendonly", "yes"]
     value = b"written before"
     whole = wire((command("SELECT", "0"), command("SET", "k", value)))
@@ -158,11 +158,11 @@ def test_a_file_of_long_ago_is_loaded_whole(
     encodings.
     """
     if examined and "sanitize-dump-payload" not in cell.abilities.options:
-        pytest.skip("servers examine what they load since 6.2")
+        pytest.skip("servers check what they load since 6.2")
     written_by, _, digits = path.stem.partition("-")
     version = tuple(int(part) for part in digits.split("."))
     if version > cell.version or (written_by != family and version >= (7, 4)):
-        pytest.skip(f"{path.stem} is newer, or of a family that parted")
+        pytest.skip(f"{path.stem} is newer, or of the other family")
     content = path.read_bytes()
     expected = dataset.expected(version, written_by)
     found = rdb.read(content)
@@ -182,7 +182,7 @@ def test_the_servers_own_tool_finds_nothing_wrong_with_a_peers_file(
     writer: str, tool: str, cell: CellSpec, programs: Programs, written: Callable[[str], Written]
 ) -> None:
     if cell.version < (4,) or cell.runner.target.emulator.has_kernel:
-        pytest.skip("before 4.0 the tools are programs of their own; on a machine there is no shell")
+        pytest.skip("before 4.0 the tools are separate programs; an emulated machine has no shell")
     files = written(writer)
     contents = {"dump.rdb": files.rdb} if tool == "check-rdb" else files.append_only[FORMS[1]]
     first, *_ = [programs.file(name, content) for name, content in contents.items()]

@@ -236,7 +236,7 @@ null
 error:"{WRONG_TYPE}"
 """,
 }
-"""What the client prints of the replies to these commands. In JSON's text, the quotes around bytes are escaped."""
+"""The client's output for the replies to these commands. In JSON, quotes and backslashes in texts are escaped."""
 SINCE = {"-3 --csv": (6,), "-3 --no-raw": (6,), "--quoted-json": (7,)}
 """The releases whose client has these options."""
 
@@ -252,14 +252,14 @@ def test_replies_are_printed_as_they_were_stored(programs: Programs, oracle: Gue
     output = programs.run("cli", *address(oracle), *mode.split(), sent=ASKED).text
     expected = PRINTED[mode].lstrip()
     if cell.version < (6,):
-        # The words changed with RESP3.
+        # The client's words changed with RESP3.
         expected = expected.replace("(empty array)", "(empty list or set)").replace("NULL", "NIL")
     assert output == expected, output
 
 
 def without_order(output: bytes) -> bytes:
-    """The lines in a fixed order. On big-endian machines the client's table of types has another order, because SipHash
-    is another function there (docs/found/siphash-byte-order.md).
+    """The lines in a fixed order. On big-endian machines the client's table of types has a different order, because
+    SipHash is a different function there (docs/found/siphash-byte-order.md).
     """
     return b"\n".join(sorted(output.splitlines()))
 
@@ -279,7 +279,7 @@ def test_a_command_line_does_what_it_does_on_this_machine(
         )
 
 
-# `quit` ends the session: if the end of the script did, SIGPIPE would sometimes end the client, on every machine.
+# `quit` ends the session. If the end of the script did, SIGPIPE would sometimes end the client, on every machine.
 @pytest.mark.parametrize("mode", ["--ldb", "--ldb-sync-mode"])
 def test_a_script_is_debugged_as_on_this_machine(programs: Programs, oracle: Guest, family: str, mode: str) -> None:
     programs.file("script", DEBUGGED)
@@ -323,7 +323,7 @@ def test_a_file_that_the_client_fetches_holds_what_was_stored(
 ) -> None:
     filled(oracle, family)
     with server.client(oracle) as client:
-        # The server must not wait for another replica: there is none.
+        # There is no second replica, so the server must not wait for one.
         client.pipeline([["CONFIG", "SET", "repl-diskless-sync-delay", 0]])
     path = programs.file("fetched.rdb", b"")
     result = programs.run("cli", *address(oracle), "--rdb", str(path))

@@ -1,4 +1,4 @@
-"""The client makes native servers a cluster, checks it, and moves slots with their keys."""
+"""The client makes a cluster of native servers, checks it, and moves slots with their keys."""
 
 from __future__ import annotations
 
@@ -120,11 +120,13 @@ def test_what_is_broken_is_fixed(cluster: MadeCluster, programs: Programs) -> No
         assert programs.run("cli", "--cluster", "check", address).code == 1
         # The exit status of `fix` reports the problems that it found, not those that remain.
         programs.run("cli", "--cluster", "fix", address, sent=b"yes\n" * 3)
-        await_that(lambda: programs.run("cli", "--cluster", "check", address).code == 0, cluster.guests, "all to agree")
+        await_that(
+            lambda: programs.run("cli", "--cluster", "check", address).code == 0, cluster.guests, "all nodes to agree"
+        )
         assert sum(cluster.counts()) == SLOTS
         assert cluster.found() == {number: number for number in range(KEYS)}
 
-    # A slot whose move has begun but not ended.
+    # A slot whose migration has begun but not ended.
     slot = next(slot_of(b"%d" % number) for number in range(KEYS) if slot_of(b"%d" % number) in own_slots(second))
     first.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", second.identifier)
     second.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", first.identifier)

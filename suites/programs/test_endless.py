@@ -1,4 +1,4 @@
-"""The client's modes that only the server ends print the server's events, on every machine."""
+"""The client's modes that run until the server ends print the server's events, on every machine."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def test_statistics_are_those_of_the_server(programs: Programs, native: Guest) -
     with server.client(native) as client:
         client.pipeline([("CONFIG", "RESETSTAT"), *(("SET", number, "v" * 100_000) for number in range(20))])
 
-    def told_twice(client: Client) -> bool:
+    def reported_twice(client: Client) -> bool:
         nonlocal own
         counts = info_fields(client.command("INFO", "commandstats")).get("cmdstat_info", "calls=0,")
-        told = int(counts.removeprefix("calls=").partition(",")[0]) - own >= 2
+        twice = int(counts.removeprefix("calls=").partition(",")[0]) - own >= 2
         own += 1
-        return told
+        return twice
 
-    refuse = in_turn(native, (told_twice, [("ACL", "SETUSER", "default", "-info")]))
+    refuse = in_turn(native, (reported_twice, [("ACL", "SETUSER", "default", "-info")]))
     words = [*address(native), "--stat", "-i", "0.05"]
     output = programs.run("cli", *words, meanwhile=refuse).text
     with server.client(native) as client:
@@ -123,15 +123,15 @@ BEYOND = (1 << 40) + 1
 
 
 def watching(programs: Programs, port: int, target: str) -> dict[bytes, bytes]:
-    """Run a sentinel with the file sentinel.conf. Returns what it reports about the watched primary before the test
-    sets another time.
+    """Run a sentinel with the file sentinel.conf. Returns the watched primary's fields before the test sets another
+    time.
     """
     replies: list[Reply] = []
 
     timeout = programs.cell.runner.target.host_deadline_seconds(SECONDS)
 
     def ask() -> None:
-        # The sentinel does not listen yet, or no longer.
+        # The sentinel may not listen yet, or no longer.
         with (
             contextlib.suppress(ConnectionError),
             Client(socket.create_connection(("127.0.0.1", port), timeout=timeout)) as client,
@@ -151,8 +151,8 @@ def test_a_sentinel_writes_what_it_is_told(programs: Programs, ports: Ports) -> 
     for target in (ORACLE, programs.target):
         port = ports.free()
         file = programs.file("sentinel.conf", f"port {port}\n{WATCHED}".encode())
-        told = watching(programs, port, target)
-        assert (told[b"down-after-milliseconds"], told[b"failover-timeout"]) == (b"2147483647", b"70000")
+        fields = watching(programs, port, target)
+        assert (fields[b"down-after-milliseconds"], fields[b"failover-timeout"]) == (b"2147483647", b"70000")
         lines = sorted(line for line in file.read_text("utf-8").splitlines() if line and line[0] != "#")
         kept.append([re.sub(rf"\b({port}|[0-9a-f]{{40}})\b", "...", line) for line in lines])
     (written,) = [line.rpartition(" ")[2] for line in kept[1] if line.startswith("sentinel failover-timeout ")]
@@ -165,5 +165,5 @@ def test_a_sentinel_reads_what_it_wrote(programs: Programs, ports: Ports) -> Non
     port = ports.free()
     programs.file("sentinel.conf", f"port {port}\n{WATCHED}".encode())
     watching(programs, port, programs.target)
-    told = watching(programs, port, programs.target)[b"failover-timeout"]
-    assert told == b"%d" % BEYOND, f"a time of {BEYOND} ms is read as {told.decode()} ms"
+    timeout = watching(programs, port, programs.target)[b"failover-timeout"]
+    assert timeout == b"%d" % BEYOND, f"a time of {BEYOND} ms is read as {timeout.decode()} ms"

@@ -35,7 +35,7 @@ WHOLE = [
     "idle times",
     "sizes of tables",
 ]
-"""Files that are cut at every byte: one for each way in which the tool reads values."""
+"""Files that are cut at every byte, one for each way in which the tool reads values."""
 DAMAGES = ["none", "the last byte", "the second half", "a byte in the middle", "the version"]
 APPEND_ONLY_DAMAGES = ["none", "the last byte", "the second half", "a command in the middle"]
 
@@ -91,7 +91,7 @@ def test_a_snapshot_that_ends_anywhere_is_checked(programs: Programs, cell: Cell
     for end in range(9, len(content)):
         programs.file("dump.rdb", content[:end])
         output = programs.same("check-rdb", "dump.rdb", shown=without_processes)
-        assert b"RDB looks OK" not in output, f"the first {end} of {len(content)} bytes are taken for a whole file"
+        assert b"RDB looks OK" not in output, f"the first {end} of {len(content)} bytes are accepted as a whole file"
 
 
 CHECK_SECONDS = 2.0
@@ -99,9 +99,9 @@ CHECK_SECONDS = 2.0
 
 
 def test_a_module_s_value_that_ends_anywhere_is_refused(programs: Programs, cell: CellSpec) -> None:
-    """The tool of every release never ends if the next part of a value is missing (docs/FOUND.md)."""
+    """In every release, the tool never ends if the next part of a value is missing (docs/FOUND.md)."""
     if cell.version < (6, 2):
-        pytest.skip("earlier releases examine little")
+        pytest.skip("earlier releases check little")
     whole = FILES["a value of a module"]
     # The file ends before the first part, after it, or within it.
     for end in (23, 25, 24):
@@ -136,14 +136,14 @@ def test_an_append_only_file_is_checked_and_repaired(
 
     programs.same("check-aof", f"files/{first}", before=renew)
     programs.same("check-aof", "--fix", f"files/{first}", sent=b"y\n", before=renew)
-    # The last run began with the files that the native repair left; now those that the target left are there.
+    # The last run began with the original files, so its result, the target's repair, is in place now.
     assert repaired[3] == (folder / last).read_bytes()
     assert (repaired[3] == files[last]) == (damage == "none")
     assert programs.run("check-aof", f"files/{first}").code == 0
 
 
 def timed(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> tuple[Path, bytes, bytes]:
-    """A file with these times, its content, and the content that must remain after a cut at one time."""
+    """A file with these timestamps, its content, and the content that must remain after a cut at one time."""
     if cell.version < (7,):
         pytest.skip("files have timestamps since 7.0")
     parts = [b"#TS:%d\r\n" % one + Client.pack([("SET", "k", one)]) for one in moments]
@@ -154,7 +154,7 @@ def timed(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -
 
 
 def expect_cut(programs: Programs, cell: CellSpec, moments: list[int], moment: int) -> None:
-    """Cut a file with these times at one time. Compare the tool's output, and the content that remains."""
+    """Cut a file with these timestamps at one time. Compare the tool's output, and the content that remains."""
     path, whole, due = timed(programs, cell, moments, moment)
     programs.same(
         "check-aof", "--truncate-to-timestamp", str(moment), "timed.aof", before=lambda: path.write_bytes(whole)
@@ -169,7 +169,7 @@ def test_a_file_is_cut_at_a_moment(programs: Programs, cell: CellSpec, moment: i
 
 @pytest.mark.parametrize("moment", [0, *NEAR_MOMENTS])
 def test_what_was_written_after_a_moment_is_cut(programs: Programs, cell: CellSpec, moment: int) -> None:
-    """The tool's output is not compared, so that a wrong number in it does not hide a cut at a wrong place."""
+    """The tool's output is not compared, so that a wrong number in it does not hide a cut at the wrong place."""
     path, _, due = timed(programs, cell, NEAR_MOMENTS, moment)
     programs.run("check-aof", "--truncate-to-timestamp", str(moment), "timed.aof")
     assert path.read_bytes() == due

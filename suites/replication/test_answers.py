@@ -1,5 +1,5 @@
 """A replica whose primary replies with nonsense keeps its keys until it receives others, and follows the next primary.
-The test plays the primary, so that it controls the content and time of each reply.
+The test plays the primary, and so controls the content and time of each reply.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Primary:
 
 def request(received: bytes) -> tuple[list[bytes], bytes] | None:
     """The words of the first request, and the bytes after it; None while the request is incomplete. A replica sends
-    SYNC as a line of text, and empty lines while it loads.
+    SYNC as a line of text, and sends empty lines while it loads.
     """
     received = received.lstrip(b"\r\n")
     line, end, rest = received.partition(b"\r\n")
@@ -189,7 +189,7 @@ def after(talk: Talk, start_guest: StartGuest, target: str) -> list[str]:
         else:
             link.await_that(primary.ended.is_set, [replica], "the connection to end")
         if talk.stays and "SYNC" not in talk.answers:
-            link.await_that(lambda: "REPLCONF ACK" in primary.asked, [replica], "the replica to tell its place")
+            link.await_that(lambda: "REPLCONF ACK" in primary.asked, [replica], "the replica to report its offset")
         asked = list(dict.fromkeys(primary.asked))
         client.command("REPLICAOF", "NO", "ONE")
         assert client.command("GET", "k") == talk.left

@@ -30,7 +30,7 @@ CHANNELS = {
 }
 """Family -> the setting that gives the file a connection of its own, and a text that the primary then logs."""
 KEYS = 2000
-"""Number of keys of a thousand bytes: twice as many as fit into memory in the eviction test."""
+"""Number of keys of a thousand bytes: twice as many as the memory limit of the eviction test allows."""
 BATCH = 100
 
 
@@ -60,7 +60,7 @@ def test_a_full_synchronisation_carries_the_whole_data_set(
         pytest.skip("a replica loads from its socket since 6.0")
     own_channel = transfer == "by a channel of its own"
     if own_channel and cell.version < (8,):
-        pytest.skip("a file has a channel of its own since release 8 of both families")
+        pytest.skip("a file has a separate channel since release 8 of both families")
     options = TRANSFERS[transfer] if cell.version >= (2, 8, 18) else []
     setting, logged = CHANNELS[family]
     if cell.version >= (8,):
@@ -109,7 +109,7 @@ def test_a_replica_that_comes_back_from_its_file_goes_on_where_it_was(
 ) -> None:
     """The file's auxiliary fields contain the primary's id and offset, which avoid a full synchronisation."""
     if cell.version < (4,):
-        pytest.skip("a file has the place in the primary's stream since 4.0")
+        pytest.skip("a file has the primary's offset since 4.0")
     primary, replica = pair(start_guest, cell, companion, role)
     link.join(replica, primary)
     server.write(primary, family)
@@ -194,9 +194,7 @@ PACKED_TAIL = bytes.fromhex("ca3f000000 a4") + b"text"
 
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_group_remembers_arrives(companion: str, role: str, cell: CellSpec, start_guest: StartGuest) -> None:
-    """A primary replicates groups with commands that it makes itself. The numbers would take real streams years to
-    reach.
-    """
+    """A primary replicates groups with commands of its own. A real stream would take years to reach these numbers."""
     if cell.version < (7,):
         pytest.skip("groups count what was read since 7.0")
     primary, replica = pair(start_guest, cell, companion, role)
@@ -226,7 +224,7 @@ def test_what_a_group_remembers_arrives(companion: str, role: str, cell: CellSpe
 def test_a_file_that_was_for_a_replica_alone_is_removed(
     companion: str, family: str, cell: CellSpec, start_guest: StartGuest
 ) -> None:
-    """A server without persistence also keeps no file of a synchronisation."""
+    """A server without persistence does not keep the file of a synchronisation either."""
     if cell.version < (6,):
         pytest.skip("rdb-del-sync-files came with 6.0")
     primary = start_guest(options=[*OPTIONS, "--rdb-del-sync-files", "yes", "--repl-diskless-sync", "no"])

@@ -71,7 +71,7 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
             (of_replica,) = table(sentinel, "REPLICAS")
             return int(of_replica["slave-repl-offset"])
 
-        link.await_that(lambda: offset() > 0, everybody, "the sentinel to know how far the replica is")
+        link.await_that(lambda: offset() > 0, everybody, "the sentinel to know the replica's offset")
         assert OFFSET < offset() < OFFSET + (1 << 20)
     with server.client(primary) as client:
         client.command("CLIENT", "PAUSE", SILENCE_MILLISECONDS)
@@ -89,7 +89,7 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
             return client.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "watched")
 
     due = [b"127.0.0.1", str(replica_port).encode()]
-    link.await_that(lambda: address() == due, [replica, sentinel], "the sentinel to tell the new primary")
+    link.await_that(lambda: address() == due, [replica, sentinel], "the sentinel to report the new primary")
     assert own_view(sentinel)["config-epoch"] == str(EPOCH + 1)
     with server.client(replica) as client:
         assert client.command("GET", "noise") == dataset.noise(300)
@@ -99,11 +99,11 @@ def test_a_sentinel_replaces_a_primary_that_is_silent(
 def test_sentinels_of_different_machines_vote(
     companion: str, leads: str, cell: CellSpec, start_guest: StartGuest, ports: Ports
 ) -> None:
-    """Three sentinels, of which two votes decide. One or two of them run on the peer."""
+    """Three sentinels, two of whose votes decide. One or two of them run on the peer."""
     if cell.version < (5,):
         pytest.skip("SENTINEL REPLICAS came with 5.0")
     if cell.tier == "quick" and not cell.patient:
-        pytest.skip("it waits some 15 s for time-outs: in the tiers full and thorough")
+        pytest.skip("it waits about 15 s for time-outs: only in the tiers full and thorough")
     machines = ["", "", companion] if leads == "own" else [companion, companion, ""]
     primary, port = link.on_a_port(start_guest, ports, machines[0], *link.WITHOUT_DELAY)
     replica, replica_port = link.on_a_port(start_guest, ports, machines[2], *link.WITHOUT_DELAY)
@@ -127,7 +127,7 @@ def test_sentinels_of_different_machines_vote(
         client.command("CLIENT", "PAUSE", SILENCE_MILLISECONDS)
     watching = [guest for guest, _ in sentinels]
 
-    def told() -> bool:
+    def reported() -> bool:
         due = [b"127.0.0.1", str(replica_port).encode()]
         for guest in watching:
             with server.client(guest) as client:
@@ -135,7 +135,7 @@ def test_sentinels_of_different_machines_vote(
                     return False
         return True
 
-    link.await_that(told, [replica, *watching], "every sentinel to tell the new primary")
+    link.await_that(reported, [replica, *watching], "every sentinel to report the new primary")
     epochs = {own_view(guest)["config-epoch"] for guest in watching}
     assert len(epochs) == 1, f"the sentinels report the epochs {epochs}"
     # An election that no candidate wins is repeated in the next epoch.

@@ -1,4 +1,4 @@
-"""Strings of every header's length survive DUMP and RESTORE, on the same server and on the other one."""
+"""Strings with every size of header survive DUMP and RESTORE, on the same server and on the other one."""
 
 from __future__ import annotations
 

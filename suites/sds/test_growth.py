@@ -1,4 +1,4 @@
-"""Strings grow and shrink across headers: the bytes move by the difference of the header sizes, and stay the same."""
+"""Strings grow and shrink across header sizes. The bytes move by the difference of the sizes, but do not change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_setrange_beyond_the_end_fills_the_gap_with_zeros(both: PairedServers, g
         text, last = both.some_bytes(length), both.some_bytes(1)
         grown = text + b"\0" * (more - 1) + last
         requests: list[list[Any]] = [["SET", "k", text], ["SETRANGE", "k", len(grown) - 1, last], ["GET", "k"]]
-        both.expect(requests, [len(grown), grown], f"{length} bytes, then one {more} further on")
+        both.expect(requests, [len(grown), grown], f"{length} bytes, then one {more} bytes further")
 
 
 @pytest.mark.parametrize("length", [31, 32, 45, 255, 256, 65535, 65536])
@@ -58,7 +58,7 @@ def test_a_string_built_byte_by_byte_passes_every_short_header(both: PairedServe
 
 
 def test_a_string_that_doubles_passes_every_header(both: PairedServers) -> None:
-    """Free space grows with the string, so that its header can be larger than its length requires."""
+    """Free space grows with the string, so its header can be larger than its length requires."""
     text = b""
     both.ask([["DEL", "k"]])
     while len(text) < 200_000 * both.effort:
@@ -70,9 +70,7 @@ def test_a_string_that_doubles_passes_every_header(both: PairedServers) -> None:
 
 @pytest.mark.parametrize("length", [32 * 1024 - 1, 32 * 1024, 32 * 1024 + 1, 40_000, 65_535, 65_536, 100_000])
 def test_a_large_argument_gives_back_the_room_it_was_read_with(both: PairedServers, length: int) -> None:
-    """The argument takes over the string of the query buffer. Storing it trims the free space, and thereby
-    the header.
-    """
+    """The argument reuses the query buffer's string. Storing it trims the free space, and with it the header."""
     text, more = both.some_bytes(length), both.some_bytes(7)
     requests: list[list[Any]] = [["SET", "k", text], ["GET", "k"], ["APPEND", "k", more], ["GET", "k"]]
     both.expect(requests, [text, length + 7, text + more], f"{length} bytes")

@@ -1,4 +1,4 @@
-"""Limits of length: servers refuse excessive lengths at once; the thorough tier makes strings of the largest sizes."""
+"""Limits of length. Servers refuse excessive lengths at once. Tier thorough makes strings of the largest sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADER_LIMIT = 2**32
 """From this length on a string needs the 17-byte header, which 32-bit machines do not have."""
 PATIENCE = 30
 COPIES = 3
-"""A growing string can exist twice, and the other server has a copy too."""
+"""While a string grows it can exist twice, and the other server has a copy too."""
 
 
 def _needs_memory(length: int) -> None:
@@ -52,14 +52,14 @@ def _needs_memory(length: int) -> None:
 def test_what_would_be_too_long_is_refused_and_changes_nothing(
     both: PairedServers, request_: list[str | int], cell: CellSpec, release: Release
 ) -> None:
-    """The message is the oracle's for the smallest excessive length, or one from harness/protocol/refusals.toml.
+    """The message equals the oracle's for the smallest excessive length, or is in harness/protocol/refusals.toml.
 
     The oracle receives no larger length: SETRANGE at 2^63 - 1 ends a 64-bit server up to Redis 6.0 (docs/FOUND.md).
     """
     name, _, number, *_ = request_
     least = number if number == -1 else LARGEST * 8 if name == "SETBIT" else LARGEST
     (words,) = both.oracle.pipeline([[name, "k", least, 1]])
-    assert isinstance(words, ReplyError), f"the native build takes {name} at {least}"
+    assert isinstance(words, ReplyError), f"the native build accepts {name} at {least}"
     refusal, value = both.guest.pipeline([["SET", "k", "value"], request_, ["GET", "k"]])[1:]
     assert isinstance(refusal, ReplyError), f"{request_}: answered {refusal!r:.100}"
     sent = command(*(str(word).encode() for word in request_))

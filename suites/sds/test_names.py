@@ -1,4 +1,4 @@
-"""Keys, fields and members of every header's length: servers choose special headers for these strings.
+"""Keys, fields and members with every size of header. Servers choose special headers for these strings.
 
 Some of them contain more than a string. Valkey 8 puts a key, and its expiry, into one block with the value's object,
 and Valkey 9 a hash's field with its value; bits of the header (auxiliary bits) describe the content.

@@ -1,4 +1,4 @@
-"""Values of every header's length, sent at every offset in the query buffer, come back complete, as do their parts."""
+"""Values with every size of header, sent at every offset in the query buffer, come back complete. So do their parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EMBSTR_LIMITS = [38, 39, 40, 43, 44, 45, 46]
 """The limit is 39 up to 3.0, whose header has 8 bytes, and 44 since 3.2 (OBJ_ENCODING_EMBSTR_SIZE_LIMIT).
-Valkey 8.1 counts the key as well: 40 of a key of one byte, and 44 on 32-bit machines."""
+Valkey 8.1 also counts the key: with a key of one byte the limit is 40, and 44 on 32-bit machines."""
 
 
 @pytest.mark.parametrize("header", LENGTHS_BY_HEADER)
@@ -36,7 +36,7 @@ def test_every_part_of_a_value_begins_where_it_was_asked_for(both: PairedServers
         text = both.some_bytes(length)
         ends = sorted({min(length, near) for near in (0, 1, 30, 31, 32, 44, 45, 254, 255, 256, 65534, 65535, length)})
         ranges = [(first, last) for first in (0, 1, 2, 3, 7) for last in ends]
-        # Reversed ranges from the end are left out: releases differ in which end they clamp first.
+        # Reversed ranges from the end are omitted, because releases differ in which end they clamp first.
         ranges += [(-last - 1, -1 - first) for first in (0, 1, 5) for last in ends if last >= first]
         requests: list[list[Any]] = [["SET", "k", text], *(["GETRANGE", "k", first, last] for first, last in ranges)]
         both.expect(requests, [part_of(text, first, last) for first, last in ranges], f"{length} bytes")

@@ -1,6 +1,6 @@
-"""Many simultaneous clients get the same replies as a single one, and I/O threads serve them and the suites before.
-These tests come last in a cell, because the counters cover everything before. The tests of other suites have one client
-and two threads; many clients have more threads.
+"""Many simultaneous clients get the same replies as a single one, and I/O threads serve them and the earlier suites.
+These tests come last in a cell, because the counters cover everything before them. Other suites have one client and two
+threads; the tests with many clients have more threads.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ BATCH = 200
 LARGE_LENGTHS = [16383, 16384, 32767, 32768, 1 << 18]
 """Lengths around the limit of a single read, around the size from which a request has its own buffer, and beyond."""
 LEAST_SHARE = 0.5
-"""The smallest share of reads and writes that I/O threads must serve: the main thread may serve administrative
-commands.
-"""
+"""Minimum share of reads and writes that I/O threads must serve. The main thread may serve administrative commands."""
 LEAST_SHARE_OF_FEW = 0.01
-"""The same for a new server with many clients: its threads sleep at first, and there are few reads."""
+"""The same for a new server with many clients. Its threads sleep at first, and there are few reads."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Certificates that each run makes for itself: an authority, and keys with and without its signature."""
+"""Certificates that each run creates: an authority, and keys with and without its signature."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 ADDRESS = "127.0.0.1"
 AUTHORITY = "authority.crt"
 STRANGER = "stranger"
-"""The name of a key that a different authority has signed."""
+"""The name of a key that a different authority signed."""
 VALID_DAYS = 3
 
 

@@ -26,9 +26,7 @@ RECORD = 16384
 """Maximum number of bytes in a TLS record (RFC 8446, 5.1)."""
 LENGTHS = [0, 1, 2, 3, 7, 255, 4095, RECORD - 9, RECORD - 1, RECORD, RECORD + 1, 3 * RECORD + 5, 300_001]
 WAITING = 8
-"""Number of large replies that a client does not read at once, so that the server must retry writes to a full
-socket.
-"""
+"""Number of large replies that a client leaves unread, so that the server must retry writes to a full socket."""
 LARGE = 700_001
 
 

@@ -33,7 +33,7 @@ OPTIONS = [*server.OPTIONS, "--repl-diskless-sync-delay", "0", "--tls-replicatio
 def test_a_replica_follows_over_tls(
     companion: str, transfer: str, role: str, cell: CellSpec, family: str, start_guest: StartGuest, ports: Ports
 ) -> None:
-    """The primary has no other port, so only TLS can have carried the data."""
+    """The primary has no other port, so the data must have crossed TLS."""
     targets = ("", companion) if role == "primary" else (companion, "")
     more = [*OPTIONS, *TRANSFERS[transfer]]
     primary, port = tls_server.start(start_guest, ports, *more, target=targets[0])

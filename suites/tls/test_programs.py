@@ -1,5 +1,5 @@
-"""The release's client and benchmark on the target use TLS with a server on the target. The tests check the stored data
-through the server's Unix socket, and compare the output with that of a native run.
+"""The release's client and benchmark connect over TLS to a server. All run on the target. The tests check the stored
+data through the server's Unix socket, and compare the output with that of a native run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_the_client_stores_and_fetches(
     assert programs.same("cli", *over_tls, "--raw", "GET", "large") == large + b"\n"
     with server.client(guest) as plain:
         plain.command("FLUSHALL")
-        # The server must not wait for another replica: there is none.
+        # There is no second replica, so the server must not wait for one.
         plain.pipeline([("CONFIG", "SET", "repl-diskless-sync-delay", 0)])
     items = [item for item in dataset.items(cell.version, family) if item.key.database == 0]
     requests = [command for item in items for command in item.commands]

@@ -1,4 +1,4 @@
-"""The expected output of the drivers for containers: judges that remember the elements."""
+"""Judges of the drivers for containers. They remember the elements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Intset:
         changed = (value in self.values) == (verb == "remove")
         self.values = self.values | {value} if verb == "add" else self.values - {value}
         if verb == "remove":
-            # An intset that has been widened stays wide.
+            # A widened intset stays wide.
             return self._removed(values, changed)
         return exactly(values, [str(int(changed)), self._blob()])
 
@@ -195,7 +195,7 @@ class Rax:
             return self._walk(verb, int(word), values)
         if verb == "stroll":
             there = [["1", hexadecimal(name), str(number)] for name, number in self.values.items()]
-            return "" if values in there else f"it is {shown(values)}, which is no key and its number"
+            return "" if values in there else f"it is {shown(values)}, which is not a key with its number"
         if verb == "draw":
             return _drawn(int(word), values)
         if verb == "seek":
@@ -264,7 +264,7 @@ WORDS = ["o", "gr", "grape", "grapefruit", "graph", "green", "orange", "organ", 
 
 
 def _drawn(count: int, values: list[str]) -> str:
-    """Judge the drawing of a tree with the first `count` words."""
+    """Judge the drawing of a tree that has the first `count` words as its keys."""
     expected = {word: number for number, word in enumerate(WORDS[:count], 1)}
     if not values:
         return "nothing was drawn"
@@ -272,9 +272,9 @@ def _drawn(count: int, values: list[str]) -> str:
     try:
         found, rest = keys_of_drawing(text)
     except ValueError as error:
-        return f"it is no drawing: {error}: {text!r}"
+        return f"the drawing cannot be read: {error}: {text!r}"
     if rest != "\n":
-        return f"behind the drawing is {rest!r}"
+        return f"after the drawing is {rest!r}"
     return "" if found == expected else f"it draws {found}, the model has {expected}"
 
 

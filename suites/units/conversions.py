@@ -9,7 +9,7 @@ from suites.units.values import bits_of, double_of, everywhere, exactly, hexadec
 
 
 def endianconv(endianness: Endianness, key: str, values: list[str]) -> str:
-    """The macros reverse bytes on big-endian machines only: of memory, or of a number."""
+    """The macros reverse the bytes of memory or of a number, but only on big-endian machines."""
     what, size = key.split()
     if what == "size":
         data = pattern(int(size), 3)
@@ -21,14 +21,14 @@ def endianconv(endianness: Endianness, key: str, values: list[str]) -> str:
 
 
 def string2ll(key: str, values: list[str]) -> str:
-    """Accepts the one usual form of a 64-bit integer, and refuses all other text."""
+    """Accepts only the canonical text of a 64-bit integer."""
     text = key.removeprefix("text ")
     fits = re.fullmatch(r"0|-?[1-9][0-9]*", text) and -(1 << 63) <= int(text) < 1 << 63
     return everywhere(values, text if fits else "x")
 
 
 def ll2string(key: str, values: list[str]) -> str:
-    """The usual form of an integer."""
+    """The canonical text of an integer."""
     return everywhere(values, hexadecimal(key.removeprefix("number ").encode()))
 
 

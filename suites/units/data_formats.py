@@ -12,15 +12,15 @@ def lzf(key: str, values: list[str]) -> str:
     data = bytes((i % period * 31 + (i >> 3 if i % 7 == 6 else 0)) & 255 for i in range(length))
     complaint = everywhere(values[1::2], digest(data))
     if complaint:
-        return f"what was compressed and decompressed: {complaint}"
+        return f"the data after compression and decompression: {complaint}"
     # Compression may choose any matches, but they must be correct.
     for offset, packed in enumerate(values[::2]):
         try:
             found = encodings.lzf(bytes.fromhex(packed[1:]))
         except (encodings.EncodingError, IndexError) as error:
-            return f"at offset {offset} what was compressed is no LZF: {error}"
+            return f"at offset {offset} the compressed data is not LZF: {error}"
         if found != data:
-            return f"at offset {offset} what was compressed is {found.hex():.80}; it should be {data.hex():.80}"
+            return f"at offset {offset} the compressed data contains {found.hex():.80}, expected {data.hex():.80}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The judge of each unit, and the wrong line of its output that is reported."""
+"""The judge of each unit, and the choice of the wrong line that is reported."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def units() -> list[str]:
 def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple[str, str] | None:
     """The line to report from a unit's output, and its complaint; None if all lines are correct.
 
-    A reversed byte order is one fault in every line, and so are words of the wrong byte order and a size that wraps.
-    Any other wrong line takes precedence, so that no fault hides it.
+    A reversed byte order is one fault that affects every line, and so are words of the wrong byte order and a size that
+    wraps. Any other wrong line takes precedence, so that such a fault does not hide it.
     """
     judge = judge_of(unit, endianness)
     alike = None
@@ -48,12 +48,12 @@ def wrong_line(unit: str, endianness: Endianness, lines: Sequence[str]) -> tuple
 
 
 def _on_all(judge: Judge) -> Callable[[Endianness], Judge]:
-    """A judge that keeps nothing between lines, and expects the same of all machines."""
+    """A judge without state that expects the same results on all machines."""
     return lambda _: judge
 
 
 def _by_order(judge: Callable[[Endianness, str, list[str]], str]) -> Callable[[Endianness], Judge]:
-    """A judge that keeps nothing between lines, and knows the byte order of the machine."""
+    """A judge without state that knows the machine's byte order."""
     return lambda endianness: partial(judge, endianness)
 
 

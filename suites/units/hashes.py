@@ -31,7 +31,7 @@ def siphash(endianness: Endianness, key: str, values: list[str], *, nocase: bool
     hashed = checksums.siphash(text, SIPHASH_KEY)
     complaint = number_everywhere(values, hashed, size_bytes=8)
     if complaint and endianness is Endianness.BIG:
-        # Servers read lowered text byte by byte, and its key in words.
+        # Servers read lower-case text byte by byte, but its key in words.
         other = checksums.siphash(text, SIPHASH_KEY, key_words="big", data_words="little" if nocase else "big")
         if not everywhere(values, str(other)):
             return f"{BIG_WORDS}: it is {other}; the model says {hashed}"
@@ -45,8 +45,8 @@ def murmurhash2(endianness: Endianness, key: str, values: list[str]) -> str:
 
 def crc64(key: str, values: list[str]) -> str:
     """The checksum of one call, or of a call that continues from an earlier checksum."""
-    goes_on = key.endswith("from 1")
-    return everywhere(values, str(checksums.crc64(_input(key), CRC64_START if goes_on else 0)))
+    continues = key.endswith("from 1")
+    return everywhere(values, str(checksums.crc64(_input(key), CRC64_START if continues else 0)))
 
 
 def bitpos(key: str, values: list[str]) -> str:

@@ -1,5 +1,5 @@
-"""The expected results of the servers' own integrity checks: whether bytes are a valid container, judged by its head or
-by all entries.
+"""The expected results of the servers' own integrity checks: whether bytes are a valid container, according to its head
+or to all entries.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def _intset_head(blob: bytes) -> bool:
 
 
 def intset_wraps(blob: bytes) -> bool:
-    """Whether an intset has the size that its head says only in 32-bit arithmetic."""
+    """Whether an intset matches the size in its head only in 32-bit arithmetic."""
     width, count = struct.unpack_from("<II", blob) if len(blob) >= 8 else (0, 0)
     return width in {2, 4, 8} and len(blob) == (8 + width * count) % 2**32 != 8 + width * count
 
 
 def ziplist_wraps(blob: bytes) -> bool:
-    """Whether a ziplist has a string so long that the sum of its length and its header wraps in 32 bits."""
+    """Whether a ziplist has a string for which the sum of its length and its header wraps in 32 bits."""
     places = (at + 1 for at, byte in enumerate(blob) if byte == 0x80)
     return any(int.from_bytes(blob[at : at + 4]) > 2**32 - len(blob) for at in places)
 

@@ -47,5 +47,5 @@ def syncio(key: str, values: list[str]) -> str:
 def rdb_counts(key: str, values: list[str]) -> str:
     """The report of the RDB checker begins with the three counts of the key."""
     text = bytes.fromhex(values[0][1:]).decode() if len(values) == 1 else ""
-    told, counted = re.findall(r"[0-9]+", text)[:3], key.split()[1:]
-    return "" if told == counted else f"it says {text!r}"
+    reported, counted = re.findall(r"[0-9]+", text)[:3], key.split()[1:]
+    return "" if reported == counted else f"it reports {text!r}"

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 NO_ROOM = "no room for "
-"""How a driver begins a line about memory that it could not have."""
+"""The beginning of a driver's line about memory that it could not allocate."""
 
 
 def test_unit(unit: str, unit_lines: Callable[[str], list[str]], cell: CellSpec) -> None:
     lines = unit_lines(unit)
     lacking = [line for line in lines if line.startswith(NO_ROOM)]
-    # An emulated machine has some 256 MiB. Everywhere else, an argument that needs room without filling it gets it.
+    # An emulated machine has about 256 MiB. Everywhere else, a driver can allocate memory that it does not fill.
     assert not lacking or cell.runner.target.emulator.has_kernel, f"{unit}: {'; '.join(lacking)}"
     lines = [line for line in lines if line not in lacking]
     assert lines, f"{unit} wrote nothing"

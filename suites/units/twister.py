@@ -1,4 +1,4 @@
-"""The Mersenne Twister of 64 bits, and the judge of a server's own.
+"""The 64-bit Mersenne Twister, and the judge of a server's implementation.
 
 T. Nishimura, Tables of 64-bit Mersenne Twisters (2000); the parameters are those of the C++ standard, [rand.predef].
 """
@@ -17,7 +17,7 @@ _SIZE, _SHIFT, _LOW = 312, 156, 31
 _MATRIX = 0xB5026F5AA96619E9
 _FACTOR = 6364136223846793005
 _FIRST = 19650218
-"""The seed of a state into which keys are then mixed."""
+"""The seed of the state into which several keys are mixed."""
 _KEYED, _LAST = 3935559000370003845, 2862933555777941757
 
 

@@ -1,4 +1,4 @@
-"""The format of values in the drivers' output, and complaints about those that differ from the model's."""
+"""The format of values in the drivers' output, and complaints about values that differ from the model's."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def everywhere(values: Sequence[str], expected: str) -> str:
 
 
 def number_everywhere(values: Sequence[str], number: int, *, size_bytes: int) -> str:
-    """Like `everywhere`, for a number of that size; a reversed byte order in all values has its own complaint."""
-    turned = int.from_bytes(number.to_bytes(size_bytes, "little"), "big")
+    """Like `everywhere`, for a number of that size. A reversed byte order in all values has its own complaint."""
+    reversed_number = int.from_bytes(number.to_bytes(size_bytes, "little"), "big")
     complaint = everywhere(values, str(number))
-    if complaint and turned != number and not everywhere(values, str(turned)):
-        return f"{OPPOSITE}: it is {turned}; the model says {number}"
+    if complaint and reversed_number != number and not everywhere(values, str(reversed_number)):
+        return f"{OPPOSITE}: it is {reversed_number}; the model says {number}"
     return complaint
 
 

@@ -26,15 +26,15 @@ class Pairs:
         if verb == "pairs":
             return self._begin(int(words[0]), words[1:], values)
         if verb == "room":
-            # A ziplist may grow to 2^30 bytes, including those that it has.
+            # A ziplist may grow to 2^30 bytes in total.
             return exactly(values, ["1", "1", "0", "1", "0"])
         only_keys = words[-1] == "keys"
         drawn = values if only_keys else values[::2]
         count = min(int(words[0]), len(self.keys)) if verb == "distinct" else int(words[0])
         if len(drawn) != count:
-            return f"it draws {len(drawn)}, the model {count}"
-        if strange := [text for text in drawn if text not in self.keys]:
-            return f"{strange[0]} is no key"
+            return f"it draws {len(drawn)} pairs, the model says {count}"
+        if unknown := [text for text in drawn if text not in self.keys]:
+            return f"{unknown[0]} is not a key"
         places = [self.keys.index(text) for text in drawn]
         if verb == "distinct" and places != sorted(set(places)):
             return f"the keys are not distinct, or not in the list's order: {shown(drawn)}"

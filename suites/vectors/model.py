@@ -31,7 +31,7 @@ def blob(vector: Vector) -> bytes:
 
 
 def turned(content: bytes, size: int) -> bytes:
-    """The content with the bytes of each of its words in the opposite order. `size`: of a word, in bytes."""
+    """The content with the bytes of each of its words in reverse order. `size`: the size of a word in bytes."""
     return b"".join(content[at : at + size][::-1] for at in range(0, len(content), size))
 
 

@@ -1,4 +1,4 @@
-"""A vector set that one machine saved is the same set on every other machine."""
+"""A vector set that one machine saved is the same on every other machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ATTRIBUTED = (0, 5)
 
 
 class Carried(NamedTuple):
-    """A set, by the options with which VADD makes it."""
+    """A set, and the options with which VADD makes it."""
 
     option: str
     reduced: int = 0
@@ -64,12 +64,12 @@ def making(name: str) -> list[tuple[Any, ...]]:
 
 
 def check_set(client: Client, name: str, writer: str, cell: CellSpec) -> None:
-    """Require that a server of the cell's target has a set that another target, the writer, saved: its elements, their
-    vectors and attributes, and the results of a search.
+    """Require that a server of the cell's target has the set that another target, the writer, saved. The test compares
+    elements, vectors, attributes, and the results of a search.
     """
     reader = cell.runner.target
     machine = reader if writer == reader.name else cell.peers[writer].runner.target
-    # A known bug is one between machines of different byte orders: the message tells it from others.
+    # A known bug occurs only between machines of different byte orders. The message distinguishes it from other bugs.
     order = "the same" if machine.endianness == reader.endianness else "the other"
     saved = f"a set that {writer}, of {order} byte order, saved"
     option, reduced = SETS[name]
@@ -138,7 +138,7 @@ class Piece(NamedTuple):
     form: str
     """The number's format character in `struct`."""
     word: int
-    """The size in bytes of what the server holds in its memory as one number: signs are bits of words of 8 bytes."""
+    """The size in bytes of the words that the server holds in memory. Signs are bits of words of 8 bytes."""
     numbers: list[float]
     tolerance: float
 
@@ -211,7 +211,7 @@ def test_the_commands_of_a_peers_append_only_file_make_the_same_sets(
 @pytest.fixture
 def _past_quick(cell: CellSpec) -> None:
     if cell.tier in {"quick", "kernel"}:
-        pytest.skip("Redis 8.0 crashes on every machine (docs/FOUND.md): nothing to hold up a merge for")
+        pytest.skip("Redis 8.0 crashes on every machine (docs/FOUND.md), which must not block a merge")
 
 
 @pytest.mark.usefixtures("_past_quick")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from suites._shared.paired_servers import PairedServers
     from suites.vectors.model import Vector
 
-# The server adds 8, 4 or 1 components at a time; a word of signs has 64.
+# The server adds 8, 4 or 1 components at a time. A word of signs has 64.
 DIMENSIONS = [1, 3, 4, 7, 8, 9, 33, 64, 65, 300]
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -134,12 +134,12 @@ def test_a_set_tells_its_settings(both: PairedServers, kind: Quantisation) -> No
     both.ask(
         [["VADD", "k", "REDUCE", 5, *values(one), n, kind.option, "M", 7, "EF", 50] for n, one in enumerate(vectors)]
     )
-    told = about(both)
+    information = about(both)
     expected = {b"quant-type": kind.name.encode(), b"hnsw-m": 7, b"vector-dim": 5, b"projection-input-dim": 9}
     expected |= {b"size": 20, b"attributes-count": 0, b"hnsw-max-node-uid": 20}
-    assert {name: told[name] for name in expected} == expected
+    assert {name: information[name] for name in expected} == expected
     # Levels are random: each has about a quarter of the elements of the level below.
-    assert 0 <= told[b"max-level"] <= 16
+    assert 0 <= information[b"max-level"] <= 16
 
 
 @every_kind

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from harness.run.cell_spec import CellSpec
     from harness.run.extra_servers import StartGuest
 
-# With 32 bits an effort of 2^30 also wraps. It is not sent, because the server would overwrite its heap, and all later
-# results would mean nothing.
+# With 32 bits an effort of 2^30 also wraps. It is not sent, because the server would overwrite its heap and so make all
+# later results meaningless.
 WRAPPING: dict[str, list[Any]] = {
     "effort": ["VSIM", "k", "ELE", "0", "EF", 1 << 62],
     "dimension": ["VADD", "new", "VALUES", (1 << 63) - 1, 1, "0"],
@@ -26,7 +26,7 @@ def test_a_size_that_wraps_is_refused(name: str, cell: CellSpec, start_guest: St
     """The oracle does not receive the request, because it may crash."""
     request = WRAPPING[name]
     if cell.tier in {"quick", "kernel"}:
-        pytest.skip("Redis 8.0 crashes on every machine (docs/FOUND.md): nothing to hold up a merge for")
+        pytest.skip("Redis 8.0 crashes on every machine (docs/FOUND.md), which must not block a merge")
     with server.client(start_guest()) as client:
         client.pipeline([["VADD", "k", "VALUES", 1, 1, number] for number in range(30)])
         reply, *after = client.pipeline([request, ["VCARD", "k"], ["DEL", "k"], ["VCARD", "k"]])

@@ -40,7 +40,7 @@ def similarities(vectors: dict[bytes, Vector], query: Vector, kind: Quantisation
 def expect_nearest(
     both: PairedServers, request: list[Any], due: dict[bytes, float], kind: Quantisation, *, count: int = DEFAULT_COUNT
 ) -> None:
-    """Require the most similar elements of `due`, at most `count`: nearest first, with their similarities."""
+    """Require the most similar elements, at most `count`, nearest first and with the similarities in `due`."""
     (reply,) = both.guest.pipeline([[*request, "WITHSCORES"]])
     check_nearest(both, request, reply, due, kind, count=count)
 
@@ -54,7 +54,7 @@ def check_nearest(
     right = (
         len(found) == len(ranks) == len(dict(found))
         and [score for _, score in found] == sorted((score for _, score in found), reverse=True)
-        # Elements with almost the same similarity may change places.
+        # Elements with almost the same similarity may be in either order.
         and all(abs(score - best) <= kind.tolerance for (_, score), (_, best) in zip(found, ranks, strict=True))
         and all(name in due and abs(score - due[name]) <= kind.tolerance for name, score in found)
     )

@@ -1,7 +1,7 @@
 """Requests whose replies must not depend on the width of `long`, `size_t` and `time_t`, or on the sign of `char`. They
-are groups of (first release, requests). A request that a target refuses because its number does not fit a 32-bit `long`
-changes nothing that another request reads. The groups cover every number in harness/protocol/refusals.toml. The
-expected replies are the native build's; where the documentation fixes a reply, test_width.py states it.
+are groups of (first release, requests). A target may refuse a request because its number does not fit a 32-bit `long`;
+no other request reads what such a request changes. The groups cover every number in harness/protocol/refusals.toml. The
+expected replies are those of the native build. If the documentation specifies a reply, test_width.py states it.
 """
 
 from __future__ import annotations
@@ -165,14 +165,14 @@ def _how_many() -> list[tuple[tuple[int, ...], Requests]]:
         popping_many += [(name, 1, "none", "LIMIT", n) for name in ("SINTERCARD", "ZINTERCARD")]
         for name, where in (("LMPOP", "LEFT"), ("ZMPOP", "MIN")):
             popping_many += [(name, n, "none", where), (name, 1, "none", where, "COUNT", n)]
-            # Blocking commands take time: two numbers suffice.
+            # Blocking commands take time, so two numbers must be enough.
             if n in {1 << 31, 1 << 62}:
                 popping_many += [
                     (f"B{name}", "0.01", n, "none", where),
                     (f"B{name}", "0.01", 1, "none", where, "COUNT", n),
                 ]
         popping_many += [("SORT_RO", "none", "LIMIT", n, n)]
-    # WAIT for more replicas than exist would wait.
+    # WAIT for more replicas than exist would block.
     waiting: Requests = [("WAIT", n, 1) for n in SIGNED if n <= 0]
     return [
         ((2, 8, 19), old),

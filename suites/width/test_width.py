@@ -64,8 +64,8 @@ def error_of(reply: Reply) -> str | None:
 def test_an_index_far_beyond_a_list_is_refused_and_changes_nothing(
     both: PairedServers, cell: CellSpec, release: Release
 ) -> None:
-    """The reply does not depend on the width. There is no comparison with the oracle, because it may cut the
-    index too.
+    """The reply does not depend on the width. The test does not compare it with the oracle's, because the oracle may
+    also truncate the index.
     """
     elements = [b"a", b"b", b"c"]
     both.ask([("RPUSH", "l", *elements)])

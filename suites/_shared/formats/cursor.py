@@ -28,7 +28,7 @@ class CutPart(NamedTuple):
     start: int
     end: int
     what: str
-    """A name for people: `double`, `length or number`, `listpack`."""
+    """A readable name: `double`, `length or number`, `listpack`."""
 
 
 class Cursor:
@@ -46,7 +46,7 @@ class Cursor:
         """The next bytes. Raises RdbError when fewer are left."""
         piece = self.content[self.at : self.at + count]
         if len(piece) < count:
-            raise RdbError(f"at {self.at}: {count} bytes are due, {len(piece)} are left of {len(self.content)}")
+            raise RdbError(f"at {self.at}: {count} bytes are expected, {len(piece)} of {len(self.content)} are left")
         self.at += count
         return piece
 
@@ -66,7 +66,7 @@ class Cursor:
         start = self.at
         value, encoded = self._length()
         if encoded:
-            raise RdbError(f"at {self.at}: a length is due, found the special encoding {value}")
+            raise RdbError(f"at {self.at}: expected a length, found the special encoding {value}")
         self.parts.append(CutPart(start, self.at, "length or number"))
         return value
 
@@ -83,7 +83,7 @@ class Cursor:
             return int.from_bytes(self.take(8), "big"), False
         if kind == 3:
             return first & 63, True
-        raise RdbError(f"at {self.at - 1}: no length begins with {first:#x}")
+        raise RdbError(f"at {self.at - 1}: {first:#x} does not begin a length")
 
     def text(self, what: str = "string") -> bytes:
         """A string: plain, an integer in 1, 2 or 4 bytes, or compressed. `what` names its content."""
@@ -98,11 +98,11 @@ class Cursor:
         if not encoded:
             return self.named(value, what)
         if value != 3:
-            raise RdbError(f"at {self.at}: no string has the encoding {value}")
+            raise RdbError(f"at {self.at}: unknown string encoding {value}")
         packed, whole = self.length(), self.length()
         found = lzf(self.named(packed, f"compressed {what}"))
         if len(found) != whole:
-            raise RdbError(f"at {self.at}: {len(found)} bytes unpacked where {whole} are due")
+            raise RdbError(f"at {self.at}: {len(found)} bytes decompressed, {whole} expected")
         return found
 
     def milliseconds(self, what: str = "time") -> int:

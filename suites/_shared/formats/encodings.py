@@ -39,7 +39,7 @@ def lzf(data: bytes) -> bytes:
         control = data[at]
         at += 1
         if control < 32:
-            demand(at + control < len(data), "a literal run passes the end")
+            demand(at + control < len(data), "a literal run extends past the end")
             out += data[at : at + control + 1]
             at += control + 1
             continue
@@ -49,7 +49,7 @@ def lzf(data: bytes) -> bytes:
             at += 1
         distance = ((control & 31) << 8 | data[at]) + 1
         at += 1
-        demand(distance <= len(out), "a match begins before the beginning")
+        demand(distance <= len(out), "a match begins before the start of the output")
         begin, count = len(out) - distance, length + 2
         # A match that is longer than its distance repeats its own output.
         out += (out[begin : begin + count] * (count // distance + 1))[:count]
@@ -59,14 +59,14 @@ def lzf(data: bytes) -> bytes:
 def messagepack(values: list[bytes | float]) -> bytes:
     """Strings and numbers, each in the shortest form of the MessagePack specification, concatenated.
 
-    As in lua-cmsgpack, whole numbers are integers, and other numbers have single precision if that is exact.
+    As in lua-cmsgpack, whole numbers become integers. Other numbers get single precision if that is exact.
     """
     return b"".join(_messagepack(value) for value in values)
 
 
 def _messagepack(value: bytes | float) -> bytes:
     if isinstance(value, bytes):
-        demand(len(value) < 32, "only short strings are known here")
+        demand(len(value) < 32, "this encoder supports only strings of fewer than 32 bytes")
         return bytes([0xA0 | len(value)]) + value
     if not value.is_integer() or abs(value) >= 1 << 63:
         single = abs(value) < 1 << 127 and struct.unpack(">f", struct.pack(">f", value))[0] == value
@@ -91,25 +91,26 @@ def ziplist(blob: bytes, *, uncounted: bool = False) -> list[bytes]:
     entries = []
     at, last, before = 10, 10, 0
     while at < len(blob) - 1:
-        demand(blob[at] != 255, f"it ends at {at}")
+        demand(blob[at] != 255, f"it ends too early, at {at}")
         last = at
         previous, at = (blob[at], at + 1) if blob[at] < 254 else (_unsigned(blob, at + 1, 4), at + 5)
         demand(
-            previous == before, f"the entry at {last} says {previous} bytes of the one before it, which has {before}"
+            previous == before,
+            f"the entry at {last} gives {previous} as the length of the entry before it, which has {before} bytes",
         )
         content, at = _ziplist_content(blob, at)
         entries.append(content)
         before = at - last
     demand(at == len(blob) - 1, "an entry passes the end")
-    demand(tail == last, f"the last entry is at {last}, it says {tail}")
+    demand(tail == last, f"the last entry is at {last}, but the header says {tail}")
     _demand_count(count, len(entries), uncounted=uncounted)
     return entries
 
 
 def _demand_count(said: int, counted: int, *, uncounted: bool) -> None:
-    """The count of a list has 16 bits. 65535 means 65535 or more."""
+    """Check a list's count, which has 16 bits. 65535 means 65535 or more."""
     right = said == min(counted, 65535) or (uncounted and said == 65535)
-    demand(right, f"it has {counted} entries, it says {said}")
+    demand(right, f"it has {counted} entries, but its count is {said}")
 
 
 _ZIPLIST_INTEGERS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
@@ -121,7 +122,7 @@ def _ziplist_content(blob: bytes, at: int) -> tuple[bytes, int]:
         if head in _ZIPLIST_INTEGERS:
             size = _ZIPLIST_INTEGERS[head]
             return b"%d" % _signed(blob, at + 1, size), at + 1 + size
-        demand(0xF1 <= head <= 0xFD, f"no encoding has the byte {head:#x}")
+        demand(0xF1 <= head <= 0xFD, f"unknown encoding byte {head:#x}")
         return b"%d" % (head - 0xF1), at + 1
     # Lengths of strings are the only big-endian numbers.
     if head >> 6 == 0:
@@ -149,7 +150,7 @@ def listpack(blob: bytes, *, uncounted: bool = False) -> list[bytes]:
         entries.append(content)
         back = _backlen(at - start)
         found = blob[at : at + len(back)]
-        demand(found == back, f"the entry at {start} has {at - start} bytes, behind it stands {found.hex()}")
+        demand(found == back, f"the entry at {start} has {at - start} bytes, but the length after it is {found.hex()}")
         at += len(back)
     demand(at == len(blob) - 1, "an entry passes the end")
     _demand_count(count, len(entries), uncounted=uncounted)
@@ -173,7 +174,7 @@ def _listpack_content(blob: bytes, at: int) -> tuple[bytes, int]:
     elif head == 0xF0:
         length, at = _unsigned(blob, at + 1, 4), at + 5
     else:
-        demand(head in _LISTPACK_INTEGERS, f"no encoding has the byte {head:#x}")
+        demand(head in _LISTPACK_INTEGERS, f"unknown encoding byte {head:#x}")
         size = _LISTPACK_INTEGERS[head]
         return b"%d" % _signed(blob, at + 1, size), at + 1 + size
     return blob[at : at + length], at + length
@@ -205,7 +206,7 @@ def zipmap(blob: bytes, *, uncounted: bool = False, shortest: bool = False) -> d
         at += length + free
     demand(at == len(blob) - 1, "bytes follow the end")
     right = blob[0] == min(len(found), 254) or (uncounted and blob[0] == 254)
-    demand(right, f"it has {len(found)} pairs, it says {blob[0]}")
+    demand(right, f"it has {len(found)} pairs, but its count is {blob[0]}")
     return found
 
 
@@ -213,7 +214,7 @@ def _zipmap_length(blob: bytes, at: int, *, shortest: bool) -> tuple[int, int]:
     if blob[at] < 254:
         return blob[at], at + 1
     length = _unsigned(blob, at + 1, 4)
-    demand(length >= 254 or not shortest, f"the length {length} has five bytes")
+    demand(length >= 254 or not shortest, f"the length {length} takes five bytes")
     return length, at + 5
 
 

@@ -48,8 +48,8 @@ class Bytes(NamedTuple):
     parts: list[CutPart]
 
 
-class Parting(NamedTuple):
-    """The place where a record differs from the right one."""
+class Divergence(NamedTuple):
+    """The place where a record differs from the expected one."""
 
     offset: int
     what: str
@@ -64,22 +64,22 @@ def _part_at(parts: list[CutPart], offset: int) -> str:
     return next((part.what for part in parts if part.start <= offset < part.end), "type")
 
 
-def _parting(wrong: Bytes, start: int, end: int, right: bytes) -> Parting:
-    """The place of the first difference between two records; `start` and `end` delimit the wrong one."""
+def _divergence(wrong: Bytes, start: int, end: int, right: bytes) -> Divergence:
+    """The place of the first difference from the expected record; `start` and `end` delimit the wrong one."""
     at = start + max(parted(right, wrong.content[start:end]), 0)
     window = wrong.content[max(start, at - _AROUND_BYTES) : min(end, at + _AROUND_BYTES)]
     due = excerpt(right, at - start)
-    return Parting(at, _part_at(wrong.parts, at), due, excerpt(wrong.content[:end], at), window)
+    return Divergence(at, _part_at(wrong.parts, at), due, excerpt(wrong.content[:end], at), window)
 
 
-def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Parting:
+def _record(found: Rdb, key: Key, right: bytes | None, content: bytes) -> Divergence:
     """The place in a key's record. `right`: the same key's bytes from another machine, if they are comparable."""
     place = found.places.get(key)
     if place is None:
-        return Parting(-1, "", "", "", b"")
+        return Divergence(-1, "", "", "", b"")
     if right is None:
-        return Parting(place.start, "", "", excerpt(content, place.start), b"")
-    return _parting(Bytes(content, found.parts), place.start, place.end, right)
+        return Divergence(place.start, "", "", excerpt(content, place.start), b"")
+    return _divergence(Bytes(content, found.parts), place.start, place.end, right)
 
 
 def _bytes_of(content: bytes, found: Rdb, key: Key, kind: int | None) -> bytes | None:
@@ -113,7 +113,7 @@ def _making(version: tuple[int, ...], family: str, key: Key, *, then: tuple[Any,
 
 
 def _fail(
-    message: str, at: Parting, record: str, where: str, writer: str, reader: str, again: Reproduction | None
+    message: str, at: Divergence, record: str, where: str, writer: str, reader: str, again: Reproduction | None
 ) -> NoReturn:
     function = WRITERS.get(at.what, "") if reader == READER else ""
     raise DifferenceError(
@@ -133,7 +133,7 @@ def _fail(
 
 
 def message_of(lines: list[str]) -> str:
-    """The first of several keys."""
+    """The message about several keys, which shows the first ones."""
     return f"{len(lines)} keys differ: " + "; ".join(lines[:SHOWN])
 
 
@@ -151,7 +151,7 @@ def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int,
     if not lines:
         return found
     if broken is not None and (found is None or broken.record in {"", rdb.CHECKSUM}):
-        at = Parting(broken.at, broken.record, "", excerpt(content, max(broken.at, 0)), b"")
+        at = Divergence(broken.at, broken.record, "", excerpt(content, max(broken.at, 0)), b"")
         _fail(lines[0], at, "", FILE, writer, READER, None)
     # The reader stopped in the last record.
     wrong = [key for key in expected.keys() | found.entries.keys() if expected.get(key) != found.entries.get(key)]
@@ -163,7 +163,7 @@ def check_file(content: bytes, other: bytes, *, writer: str, version: tuple[int,
         # If there are no bytes to compare with, the place is where the reader stopped.
         there = max(broken.at, 0)
         window = content[there : there + _AROUND_BYTES]
-        at = Parting(there, _part_at(found.parts, there), "", excerpt(content, there), window)
+        at = Divergence(there, _part_at(found.parts, there), "", excerpt(content, there), window)
     requests = _making(version, family, key, then=("SAVE",))
     again = Reproduction(
         target=writer, requests=requests, wrong=at.window.hex(), file=FILE, options=tuple(server.OPTIONS)
@@ -195,7 +195,7 @@ def check_dump(payload: bytes, other: bytes, key: Key, *, writer: str, version: 
     if value == due:
         return stored
     comparable = payload[0] == other[0] and payload[0] in records.ORDERED_TYPES
-    at = _parting(Bytes(payload, parts), 0, len(payload), other if comparable else payload)
+    at = _divergence(Bytes(payload, parts), 0, len(payload), other if comparable else payload)
     again = Reproduction(
         target=writer, requests=_making(version, family, key, then=("DUMP", key.name)), wrong=at.window.hex()
     )
@@ -221,8 +221,8 @@ def check_same(content: bytes, other: bytes, *, writer: str, other_writer: str) 
     key = wrong[0]
     place, other_place = own_file.places[key], other_file.places.get(key)
     right = other[other_place.start : other_place.end] if other_place else b""
-    at = _parting(Bytes(content, own_file.parts), place.start, place.end, right)
-    named = f"{len(wrong)} values are not the same bytes: {', '.join(str(one) for one in wrong[:SHOWN])}"
+    at = _divergence(Bytes(content, own_file.parts), place.start, place.end, right)
+    named = f"the bytes of {len(wrong)} values differ: {', '.join(str(one) for one in wrong[:SHOWN])}"
     _fail(named, at, records.record_of(own_file.types[key], key), FILE, writer, other_writer, None)
 
 
@@ -269,7 +269,7 @@ def check_loaded(
 
 
 def check_copies(expected: dict[Key, KeyEntry], copied: dict[Key, KeyEntry], primary: Guest, replica: Guest) -> None:
-    """Require that a replica has the data of its primary. Raises DifferenceError, with the bytes of DUMP."""
+    """Require that a replica has the data of its primary. Raises DifferenceError with the bytes of DUMP."""
     lines = differences(expected, copied)
     if not lines:
         return
@@ -277,11 +277,11 @@ def check_copies(expected: dict[Key, KeyEntry], copied: dict[Key, KeyEntry], pri
     key = min(wrong, key=lambda one: (one.database, one.name))
     right, payload = (_dumped(guest, key) for guest in (primary, replica))
     record = f"key {key.name[:60].decode('latin-1')!r} of database {key.database}"
-    at = Parting(-1, "", "", "", b"")
+    at = Divergence(-1, "", "", "", b"")
     if right is not None and payload is not None:
         record = records.record_of(right[0], key)
         if right[0] == payload[0] and right[0] in records.ORDERED_TYPES:
-            at = _parting(Bytes(right, rdb.read_dump(right)[2]), 0, len(right), payload)
+            at = _divergence(Bytes(right, rdb.read_dump(right)[2]), 0, len(right), payload)
             at = at._replace(expected=at.actual, actual=at.expected)
     names = [guest.runner.target.name for guest in (primary, replica)]
     where = f"reply to DUMP {key.name[:60].decode('latin-1')!r}"

@@ -94,19 +94,21 @@ def read(content: bytes) -> Rdb:
             _checksum(content[: cursor.at], cursor.named(8, CHECKSUM))
     if cursor.at != len(content):
         raise RdbError(f"{len(content) - cursor.at} bytes follow the end")
-    for database, told in found.sizes.items():
+    for database, declared in found.sizes.items():
         entries = [entry for key, entry in found.entries.items() if key.database == database]
         counted = len(entries), sum(entry.expires is not None for entry in entries)
-        if told[:2] != counted:
-            wrong = RdbError(f"database {database} has (keys, keys that expire) {counted}, the file says {told[:2]}")
-            wrong.at, wrong.record = told.at, f"number of keys of database {database}"
+        if declared[:2] != counted:
+            wrong = RdbError(
+                f"database {database} has (keys, keys that expire) {counted}, but the file says {declared[:2]}"
+            )
+            wrong.at, wrong.record = declared.at, f"number of keys of database {database}"
             raise wrong
     return found
 
 
 @contextlib.contextmanager
 def _refusing(cursor: Cursor, found: Rdb | None = None) -> Iterator[None]:
-    """Turn a decoder's error into an RdbError about the part that was read last."""
+    """Convert a decoder's error into an RdbError about the part that was read last."""
     try:
         yield
     except (ValueError, IndexError, struct.error) as error:
@@ -117,9 +119,11 @@ def _refusing(cursor: Cursor, found: Rdb | None = None) -> Iterator[None]:
 
 
 def _checksum(content: bytes, stored: bytes) -> None:
-    due = crc64(content)
-    if stored not in {due.to_bytes(8, "little"), bytes(8)}:
-        raise RdbError(f"the checksum of the {len(content)} bytes is {due:016x}, the file says {stored[::-1].hex()}")
+    computed = crc64(content)
+    if stored not in {computed.to_bytes(8, "little"), bytes(8)}:
+        raise RdbError(
+            f"the checksum of the {len(content)} bytes is {computed:016x}, the file says {stored[::-1].hex()}"
+        )
 
 
 def _body(cursor: Cursor, found: Rdb) -> None:
@@ -144,7 +148,7 @@ def _body(cursor: Cursor, found: Rdb) -> None:
             key = Key(database, cursor.text("key's name"))
             cursor.record = record_of(code, key)
             if key in found.entries:
-                raise RdbError(f"at {cursor.at}: {key} comes twice")
+                raise RdbError(f"at {cursor.at}: {key} occurs twice")
             start = cursor.at
             found.places[key] = RdbPlace(begin, len(cursor.content))
             found.entries[key] = KeyEntry(value_of(code, cursor), expires)

@@ -27,7 +27,7 @@ EXPIRY = "time of expiry"
 def value_of(kind: int, cursor: Cursor) -> Value:
     """The value that follows its type and its key's name."""
     if kind not in _READERS:
-        raise RdbError(f"at {cursor.at}: no type has the number {kind}")
+        raise RdbError(f"at {cursor.at}: unknown type {kind}")
     return _READERS[kind](cursor)
 
 
@@ -38,13 +38,13 @@ def _texts(cursor: Cursor, per_item: int = 1) -> list[bytes]:
 def _pairs(flat: list[bytes]) -> dict[bytes, bytes]:
     found = dict(zip(flat[::2], flat[1::2], strict=True))
     if len(found) * 2 != len(flat):
-        raise RdbError("a field or member comes twice")
+        raise RdbError("a field or member occurs twice")
     return found
 
 
 def _members(items: list[bytes]) -> Members:
     if len(set(items)) != len(items):
-        raise RdbError("a member comes twice")
+        raise RdbError("a member occurs twice")
     return Members(frozenset(items))
 
 
@@ -64,10 +64,10 @@ def _intset(cursor: Cursor) -> Members:
     blob = cursor.text("intset")
     width, count = struct.unpack_from("<II", blob)
     if width not in {2, 4, 8} or len(blob) != 8 + width * count:
-        raise RdbError(f"an intset of {len(blob)} bytes says {count} integers of {width} bytes")
+        raise RdbError(f"an intset of {len(blob)} bytes declares {count} integers of {width} bytes")
     values = [int.from_bytes(blob[at : at + width], "little", signed=True) for at in range(8, len(blob), width)]
     if sorted(set(values)) != values:
-        raise RdbError(f"an intset is not in order: {values[:10]}")
+        raise RdbError(f"an intset is not sorted: {values[:10]}")
     return _members([b"%d" % value for value in values])
 
 
@@ -80,7 +80,7 @@ def _quicklist2(cursor: Cursor) -> Sequence:
     for _ in range(cursor.length()):
         container = cursor.length()
         if container not in {1, 2}:
-            raise RdbError(f"at {cursor.at}: no node has the container {container}")
+            raise RdbError(f"at {cursor.at}: unknown container {container} of a node")
         node = cursor.text("string" if container == 1 else "listpack")
         items += [node] if container == 1 else listpack(node)
     return Sequence(tuple(items))
@@ -135,8 +135,8 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _module_name(number: int) -> tuple[str, int]:
-    """The name of a type number: nine letters of six bits each, the first one uppermost, then ten bits of encoding
-    version.
+    """The name and version in a type number: nine letters of six bits, most significant first, then ten bits of
+    encoding version.
     """
     name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
     return name, number & 1023
@@ -155,7 +155,7 @@ def _module_items(cursor: Cursor) -> tuple[int | float | bytes, ...]:
         elif code == 5:
             items.append(cursor.text("module's text"))
         else:
-            raise RdbError(f"at {cursor.at}: a module saves nothing with the number {code}")
+            raise RdbError(f"at {cursor.at}: unknown opcode {code} in a module's value")
     return tuple(items)
 
 
@@ -168,7 +168,7 @@ def auxiliary_of_a_module(cursor: Cursor) -> Foreign:
     """The module's type number, the time at which to read the data, and the items."""
     name, encoding = _module_name(cursor.length())
     if cursor.length() != 2:
-        raise RdbError(f"at {cursor.at}: a whole number is due, which says when auxiliary data is to be read")
+        raise RdbError(f"at {cursor.at}: expected the number that says when to read auxiliary data")
     when = cursor.length()
     return Foreign(name, encoding, _module_items(cursor), when)
 

@@ -30,7 +30,7 @@ def read(cursor: Cursor, layout: int) -> Stream:
         master = int.from_bytes(first[:8], "big"), int.from_bytes(first[8:], "big")
         entries += _node(master, listpack(cursor.text("listpack")))
     count = cursor.length()
-    demand(count == len(entries), f"{len(entries)} entries where {count} are due")
+    demand(count == len(entries), f"{len(entries)} entries, {count} expected")
     last = cursor.length(), cursor.length()
     greatest, added = (0, 0), 0
     if layout > 1:
@@ -47,7 +47,7 @@ def read(cursor: Cursor, layout: int) -> Stream:
 def _node(master: Identifier, items: list[bytes]) -> list[_Entry]:
     alive, deleted, width = int(items[0]), int(items[1]), int(items[2])
     fields = items[3 : 3 + width]
-    demand(items[3 + width] == b"0", "no terminator behind the master entry")
+    demand(items[3 + width] == b"0", "no terminator after the master entry")
     at = 4 + width
     found: list[_Entry] = []
     gone = 0
@@ -61,7 +61,7 @@ def _node(master: Identifier, items: list[bytes]) -> list[_Entry]:
             size = 2 * int(items[at])
             flat = items[at + 1 : at + 1 + size]
             at += 1 + size
-        demand(int(items[at]) == at - start, f"an entry of {at - start} elements says {items[at]!r}")
+        demand(int(items[at]) == at - start, f"an entry of {at - start} elements declares {items[at]!r}")
         at += 1
         if flags & _DELETED:
             gone += 1
@@ -69,7 +69,10 @@ def _node(master: Identifier, items: list[bytes]) -> list[_Entry]:
             # Both are stored as differences of 64 bits, which wrap.
             one = (master[0] + milliseconds) % (1 << 64), (master[1] + sequence) % (1 << 64)
             found.append((one, tuple(flat)))
-    demand((alive, deleted) == (len(found), gone), f"{len(found)} and {gone} deleted; it says {alive} and {deleted}")
+    demand(
+        (alive, deleted) == (len(found), gone),
+        f"{len(found)} entries and {gone} deleted; the node says {alive} and {deleted}",
+    )
     return found
 
 
@@ -95,11 +98,11 @@ def _group(cursor: Cursor, layout: int) -> ConsumerGroup:
         consumers[name] = tuple(_identifier(cursor) for _ in range(cursor.length()))
     listed = [one for ids in consumers.values() for one in ids]
     if len(listed) != len(pending) or set(listed) != pending.keys():
-        raise EncodingError("the group and its consumers do not tell the same pending entries")
+        raise EncodingError("the group and its consumers do not list the same pending entries")
     return ConsumerGroup(
         last=last,
         pending={name: tuple(pending[one] for one in ids) for name, ids in consumers.items()},
-        # The number is signed, but saved as a length.
+        # The number is signed, but is saved as a length.
         read=read - (1 << 64) if read >> 63 else read,
         seen=seen,
     )

@@ -125,7 +125,7 @@ def _item(
 
 def _strings() -> list[DatasetItem]:
     found = [_item(f"integer:{n}", Text(b"%d" % n), ("SET", n)) for n in INTEGERS]
-    # A few lengths of incompressible bytes suffice: more would inflate the golden files.
+    # A few lengths of incompressible bytes are enough. More would inflate the golden files.
     noisy = [length for length in LENGTHS if length <= 4096] + [16384]
     found += [_item(f"noise:{length}", Text(noise(length)), ("SET", noise(length))) for length in noisy]
     phrases = [(b"plumb line " * (length // 11 + 1))[:length] for length in LENGTHS]

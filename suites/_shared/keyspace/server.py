@@ -159,8 +159,8 @@ def _await_persistence(
 
 
 def append_only_files(guest: Guest) -> dict[str, bytes]:
-    """The append-only file, or since 7.0 the append-only files, by name in the working folder: with everything that the
-    server has answered.
+    """The append-only file, or since 7.0 the append-only files, by name in the working folder. They contain every write
+    that the server has acknowledged.
     """
     with client(guest) as connection:
         _await_empty_buffer(guest, connection)
@@ -178,7 +178,7 @@ def _await_empty_buffer(guest: Guest, connection: Client) -> None:
     """Wait until the append-only file has been written.
 
     With `appendfsync everysec`, a server postpones writing for up to two seconds while another thread synchronises the
-    file (src/aof.c, flushAppendOnlyFile), and answers nevertheless.
+    file, but still replies to clients (src/aof.c, flushAppendOnlyFile).
     """
 
     def is_empty(fields: list[bytes]) -> bool:
@@ -189,7 +189,7 @@ def _await_empty_buffer(guest: Guest, connection: Client) -> None:
 
 
 def _list(reply: Any) -> list[Any]:
-    assert isinstance(reply, list), f"a list is due, got {reply!r:.100}"
+    assert isinstance(reply, list), f"expected a list, got {reply!r:.100}"
     return reply
 
 

@@ -84,7 +84,7 @@ class Stream:
     deleted: Identifier = field(default=(0, 0), compare=False)
     """The greatest deleted identifier (since 7.0)."""
     added: int = field(default=0, compare=False)
-    """Number of entries that were ever added (since 7.0)."""
+    """Number of entries added in the stream's lifetime (since 7.0)."""
 
 
 @dataclass(frozen=True)
