@@ -1,1 +1,1 @@
-"""Chaos: faults are injected into checks of a clean server, and whatever comes of them must not be believed."""
+"""Chaos tests: inject faults into checks of a clean server, and require that no wrong result is accepted."""

@@ -1,6 +1,6 @@
-"""`python -m tests.chaos --faults 200 --cuts 100000 --seed 1`: chaos by hand, for as long as it takes.
+"""`python -m tests.chaos --faults 200 --cuts 100000 --seed 1` runs chaos tests by hand, without a time limit.
 
-Prints a line a fault and a table at the end; exit 1 if anything was believed that must not be.
+It prints a line for each fault, and a table at the end. The exit status is 1 if a wrong result was accepted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.chaos.rounds import Chaos, rounds
 @click.command()
 @click.option("--faults", default=200, show_default=True, help="How many faults to inject into checks.")
 @click.option("--cuts", default=20_000, show_default=True, help="How many times to cut a run's evidence.")
-@click.option("--seed", default=1, show_default=True, help="What decides which, where and when.")
+@click.option("--seed", default=1, show_default=True, help="Seed that determines the faults, their places and times.")
 def main(faults: int, cuts: int, seed: int) -> None:
     """Inject faults into checks of a clean server, and cut the files that they recorded."""
     with tempfile.TemporaryDirectory(prefix="plumbline-chaos-", ignore_cleanup_errors=True) as folder:

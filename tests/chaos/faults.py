@@ -1,7 +1,7 @@
 """The faults: damage to a running check, to its environment, or to a cache before the check begins.
 
-Each is one function; those of a running check are told its process and its run folder, and are called when its cell has
-recorded some of its tests. All draw from a seeded generator, so that a round can be repeated.
+Each fault is one function. A fault of a running check gets the check's process and run folder, and is called when the
+cell has recorded some of its tests. All draw from a seeded generator, so that a round can be repeated.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ LIVE: dict[str, LiveFault] = {
     "guest's folder removed": lambda _, run, __: _remove_folders(run),
     "cell's folder removed": lambda _, run, __: shutil.rmtree(run / CELL, ignore_errors=True),
 }
-"""What is done to a check that runs."""
+"""Faults of a running check."""
 
 
 def _add_noise(run: Path, draw: random.Random) -> None:
@@ -129,7 +129,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
     "another emulator's policy": {"QEMU_ALIGNMENT": "demand=none", "QEMU_FAULT_LOG": "/dev/null"},
     "another language": {"LC_ALL": "tr_TR.UTF-8", "LANG": "C", "PYTHONIOENCODING": "ascii"},
 }
-"""What surrounds a check from its beginning: it may be refused, or change nothing."""
+"""Environments in which a check begins. Plumbline may refuse them; otherwise they must not change the result."""
 
 LIMITS: dict[str, Callable[[], None]] = {
     "few descriptors": _limit(resource.RLIMIT_NOFILE, 40),
@@ -137,7 +137,7 @@ LIMITS: dict[str, Callable[[], None]] = {
     "small files, later": _limit(resource.RLIMIT_FSIZE, 120_000),
     "closed standard output": lambda: os.close(1),
 }
-"""What its process may do."""
+"""Limits of a check's process."""
 
 
 def _half(path: Path, draw: random.Random) -> None:
@@ -146,7 +146,7 @@ def _half(path: Path, draw: random.Random) -> None:
 
 
 def _flip(path: Path, draw: random.Random) -> None:
-    """One bit, and the time of change put back."""
+    """Flip one bit, and restore the modification time."""
     status = path.stat()
     content = bytearray(path.read_bytes())
     content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
@@ -160,7 +160,7 @@ CACHE: dict[str, Callable[[Path, random.Random], None]] = {
     "gone": lambda path, _: path.unlink(),
     "one bit flipped": _flip,
 }
-"""What is done to a file of the cache before a check."""
+"""Damage to a file of the cache before a check."""
 
 CACHED = ("server", "oracle", "emulator", "canary")
-"""Which file."""
+"""The damaged files."""

@@ -33,15 +33,15 @@ SERVER = "redis-7.0.15"
 WORDS = ("--target", "armv5", "--suite", "bitops", "--test", "getbit", "--test", "bitpos", "--seed", "1", "--offline")
 SECONDS = 600.0
 LINES = 14
-"""So many lines of events the cell writes at least: the fault comes after one of them."""
+"""Number of event lines that the cell always writes. The fault is injected after one of them."""
 GONE_SECONDS = 20.0
 NEEDED = ("archives", "builds", "canaries", "emulators", "guest-roots", "sources")
-"""What a check of the cache's kinds takes."""
+"""The kinds of cache entries that a check uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a round came to."""
+    """The result of a round."""
 
     fault: str
     code: int
@@ -55,7 +55,7 @@ Counts = dict[str, tuple[str, int, int, int]]
 
 
 class Chaos:
-    """Rounds in a folder, with a cache that may be damaged."""
+    """Rounds in a folder, with a cache that faults may damage."""
 
     def __init__(self, folder: Path, *, seed: int) -> None:
         self.folder = folder
@@ -85,10 +85,10 @@ class Chaos:
             "emulator": cell.runner.program,
             "canary": canary.canary,
         }
-        """What of the cache a check really takes."""
+        """The files of the cache that a check reads."""
 
     def live(self, name: str) -> Outcome:
-        """A fault in the midst of a check, after some of its tests."""
+        """A fault during a check, after some of its tests."""
         run = self._fresh()
         after = self.draw.randrange(1, LINES)
         with self._started(run, {}) as plumb:
@@ -97,14 +97,14 @@ class Chaos:
         return self._outcome(name, plumb.returncode, run)
 
     def surrounded(self, name: str) -> Outcome:
-        """A check in an environment that would change it."""
+        """A check in an environment that could change its result."""
         run = self._fresh()
         with self._started(run, faults.ENVIRONMENTS[name]) as plumb:
             pass
         return self._outcome(name, plumb.returncode, run)
 
     def limited(self, name: str) -> Outcome:
-        """A check whose process may do less."""
+        """A check whose process has a limit."""
         run = self._fresh()
         with self._started(run, {}, before=faults.LIMITS[name]) as plumb:
             pass
@@ -127,14 +127,14 @@ class Chaos:
             return self._outcome(f"{what} {how}", plumb.returncode, run)
         finally:
             if not entry.is_dir():
-                # The entry could not be made again: the next round gets it back.
+                # The entry could not be repaired, so it is restored for the next round.
                 shutil.copytree(kept, entry, symlinks=True)
                 seal = Cache.default().root / entry.parent.name / f"{entry.name}.seal"
                 shutil.copy2(seal, entry.with_name(f"{entry.name}.seal"))
             shutil.rmtree(kept)
 
     def damaged_entries(self) -> list[str]:
-        """The cache entries that differ from their seals after all rounds."""
+        """The cache entries that do not match their seals after all rounds."""
         return Cache(self.cache).damage(read_again=True)
 
     def cuts(self, most: int) -> Iterator[str]:
@@ -155,7 +155,7 @@ class Chaos:
             if _passes(run, known):
                 yield f"{path.relative_to(run)} removed"
             path.write_bytes(content)
-        assert _passes(run, known), "whole again, it does not pass"
+        assert _passes(run, known), "the restored run does not pass"
 
     def _give_objects(self) -> None:
         """Provide ccache's objects, so that a new build of a server does not compile for a minute."""
@@ -226,7 +226,7 @@ class Chaos:
 
 
 def counts(document: dict[str, Any]) -> Counts:
-    """What each cell of a judgement came to."""
+    """The verdict and the numbers of tests of each cell of a judgement."""
     return {
         f"{cell['target']}/{cell['suite']}": (cell["verdict"], cell["passed"], cell["failed"], cell["skipped"])
         for cell in document.get("cells", [])
@@ -234,7 +234,7 @@ def counts(document: dict[str, Any]) -> Counts:
 
 
 def rounds(chaos: Chaos, number: int) -> Iterator[Outcome]:
-    """So many faults, every kind in turn, in an order that the seed decides."""
+    """The given number of faults, one of each kind in turn, in an order that the seed determines."""
     kinds: list[Callable[[], Outcome]] = [
         *((lambda name=name: chaos.live(name)) for name in faults.LIVE),
         *((lambda name=name: chaos.surrounded(name)) for name in faults.ENVIRONMENTS),

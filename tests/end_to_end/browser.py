@@ -37,9 +37,10 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 def look(
     page: Path | str, *, size: tuple[int, int] = DESKTOP, dark: bool = False, shot: Path | None = None
 ) -> tuple[str, list[str]]:
-    """The document as rendered, and the console's lines; with `shot`, a picture of the window, and no document.
+    """The rendered document, and the console's lines. With `shot`, a screenshot of the window and no document.
 
-    A page that is an address may load parts of itself later: a budget of virtual time lets its timers and requests end.
+    A page given as an address may load parts of itself later. A budget of virtual time lets its timers and requests
+    end.
     """
     browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OF = ("--base", "HEAD", "--server")
 UNITS = ("--suite", "units")
-"""The quickest suite that finds the planted bugs."""
+"""The fastest suite that finds the planted bugs."""
 
 
 def git(folder: Path, *words: str) -> None:
@@ -27,8 +27,8 @@ def git(folder: Path, *words: str) -> None:
 
 
 def commit(folder: Path) -> None:
-    """Commit all changes. The time makes a different commit of the same tree, with a different seed and different kept
-    cells.
+    """Commit all changes. The time in the message makes each commit of the same tree different, so that its seed and
+    its kept cells also differ.
     """
     git(folder, "add", "--all", "--force")
     git(folder, "commit", "--quiet", "--message", f"more at {time.time_ns()}")

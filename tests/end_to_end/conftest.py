@@ -1,4 +1,4 @@
-"""What several files of end-to-end tests begin with."""
+"""Fixtures that several files of end-to-end tests share."""
 
 from __future__ import annotations
 

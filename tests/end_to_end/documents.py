@@ -1,7 +1,7 @@
-"""Follows a document to the letter: types its commands, and compares their output with the document.
+"""Follows a document exactly: types its commands, and compares their output with the document.
 
-A fenced block of `sh` is typed line by line; `# exit N` behind a command is what it must exit with, else 0. A block of
-`text` that follows must be found in the output of the block before: its lines in order, `…` for anything.
+A fenced block of `sh` is typed line by line. `# exit N` after a command is its expected exit status; the default is 0.
+The output of that block must contain the lines of a following `text` block in order; `…` stands for any text.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _EXIT = re.compile(r"\s+# exit (\d+)$")
 
 
 def follow(document: Path, folder: Path, *, stand_ins: Mapping[str, str] | None = None) -> None:
-    """Raises AssertionError at the first command or line that is not as the document says.
+    """Raise AssertionError at the first command or line that differs from the document.
 
-    `stand_ins`: target of the document -> the one on which its commands run here.
+    `stand_ins`: target in the document -> the target on which its commands run here.
     """
     text = document.read_text("utf-8")
     for target, stand_in in (stand_ins or {}).items():
@@ -43,7 +43,7 @@ def follow(document: Path, folder: Path, *, stand_ins: Mapping[str, str] | None 
 
 
 def first_absent(shown: str, output: str) -> str:
-    """The first of the lines that the output does not contain after the lines before it; empty if it contains all in
+    """The first line that the output does not contain after the lines before it; empty if it contains all lines in
     order.
     """
     lines = iter(output.splitlines())

@@ -1,7 +1,7 @@
-"""A browser that is driven as a person drives one: a window of any width, keys, a click, a printer.
+"""A browser that a test drives as a person would: a window of any width, keys, a click, a printer.
 
-It speaks the DevTools protocol over a pipe: messages in JSON that end with a zero byte, on file descriptors 3 and 4 of
-the browser (chromium's --remote-debugging-pipe). tests.end_to_end.browser suffices where nobody touches a page.
+It uses the DevTools protocol over a pipe: JSON messages that end with a zero byte, on the browser's file descriptors 3
+and 4 (Chromium's --remote-debugging-pipe). tests.end_to_end.browser is enough for a test without input.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXTS = {"Enter": "\r", " ": " "}
 
 
 class DrivenBrowser:
-    """One window. A context manager: the browser ends with it."""
+    """A browser with one window. It is a context manager that ends the browser."""
 
     def __init__(self) -> None:
         found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
@@ -38,7 +38,7 @@ class DrivenBrowser:
         profile = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="plumb-browser-"))
         (to_read, self._out), (self._in, to_write) = os.pipe(), os.pipe()
         words = [found, *OPTIONS, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
-        # Python chooses the numbers of its descriptors, and the protocol wants these two.
+        # Python chooses the numbers of its descriptors, but the protocol requires these two.
         script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
         self._process = subprocess.Popen(
             ["timeout", "--kill-after=5", str(BROWSER_SECONDS), "bash", "-c", script, "bash", *words],
@@ -63,7 +63,7 @@ class DrivenBrowser:
     def __exit__(self, *_: object) -> None:
         self._session = ""
         with contextlib.suppress(AssertionError, OSError):
-            # One that is killed leaves processes that still write into its profile.
+            # A killed browser leaves processes that still write to its profile.
             self.call("Browser.close")
         self._process.wait(BROWSER_SECONDS)
         for end in (self._out, self._in):
@@ -71,7 +71,7 @@ class DrivenBrowser:
         self._ends.close()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call a method of the protocol: its result."""
+        """Call a method of the protocol, and return its result."""
         self._number += 1
         session = {"sessionId": self._session} if self._session else {}
         message = {"id": self._number, "method": method, "params": parameters, **session}
@@ -94,15 +94,15 @@ class DrivenBrowser:
         return read
 
     def open(self, page: Path, *, size: tuple[int, int] = DESKTOP, dark: bool = False, fragment: str = "") -> None:
-        """Load a page into a window of this size, and wait until it is there."""
+        """Load a page into a window of this size, and wait until it is loaded."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=False
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        # A link then shows its place at once, and not some frames later.
+        # With this setting a link shows its target at once, not some frames later.
         still = {"name": "prefers-reduced-motion", "value": "reduce"}
         self.call("Emulation.setEmulatedMedia", media="", features=[scheme, still])
-        # The same page with another fragment would not be loaded again.
+        # The browser would not reload the same page for a different fragment.
         for address in ("about:blank", f"{page.resolve().as_uri()}{f'#{fragment}' if fragment else ''}"):
             self._events.clear()
             self.call("Page.navigate", url=address)
@@ -124,10 +124,10 @@ class DrivenBrowser:
             self.call("Input.dispatchKeyEvent", type="keyUp", **about)
 
     def printed(self) -> None:
-        """Show the page from now on as a printer gets it."""
+        """Show the page as a printer would get it, from now on."""
         self.call("Emulation.setEmulatedMedia", media="print")
 
     def shot(self, path: Path, *, whole: bool = False) -> None:
-        """Take a picture of the window, or of the whole page."""
+        """Take a screenshot of the window, or of the whole page."""
         taken = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(taken["data"]))

@@ -23,7 +23,7 @@ class ExpressionError(Exception):
 
 
 def expand(text: str, contexts: dict[str, Any], functions: dict[str, Callable[..., Any]] | None = None) -> Any:
-    """A value of a workflow file: text with expressions in it, or one expression alone, whose value keeps its type."""
+    """A value of a workflow file: a text with expressions, or a single expression, whose value keeps its type."""
     whole = _EMBEDDED.fullmatch(text.strip())
     if whole and whole[1].count("${{") == 0:
         return evaluate(whole[1], contexts, functions)
@@ -35,12 +35,12 @@ def evaluate(text: str, contexts: dict[str, Any], functions: dict[str, Callable[
     reader = _Reader(text, contexts, {**_FUNCTIONS, **(functions or {})})
     value = reader.either()
     if reader.tokens:
-        raise ExpressionError(f"'{text.strip()}' goes on after its end: {reader.tokens[0]}")
+        raise ExpressionError(f"'{text.strip()}' continues after its end: {reader.tokens[0]}")
     return value
 
 
 def text_of(value: Any) -> str:
-    """As GitHub writes a value into text."""
+    """A value as text, in GitHub's form."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -51,9 +51,7 @@ def text_of(value: Any) -> str:
 
 
 def is_true(value: Any) -> bool:
-    """Whether GitHub treats a value as true in a condition: objects are true, and so is every text except the empty
-    one.
-    """
+    """Whether GitHub treats a value as true in a condition. Objects are true, and so is any text that is not empty."""
     return isinstance(value, (dict, list)) or bool(value)
 
 
@@ -181,4 +179,4 @@ class _Reader:
 
 
 class Strict(dict[str, Any]):
-    """A context whose names are all declared, so that any other name is an error: inputs, steps, needed jobs."""
+    """A context that declares all of its names, such as inputs, steps or needed jobs. Any other name is an error."""

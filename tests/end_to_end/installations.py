@@ -26,19 +26,19 @@ RUN_SECONDS = 900.0
 
 
 class Installation(NamedTuple):
-    """An environment with Plumbline in it."""
+    """An environment in which Plumbline is installed."""
 
     packages: Path
     """Its site-packages."""
     programs: Path
     """Its folder of programs."""
     here: Path
-    """A folder of the user's, empty at first."""
+    """The user's folder, which is empty at first."""
 
     def run(self, program: str, *words: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment in the user's folder, without the environment of the tests.
+        """Run a program of the environment in the user's folder, without the tests' environment variables.
 
-        `cache`: another cache than the tests'.
+        `cache`: a cache other than that of the tests.
         """
         kept = ("HOME", "PLUMBLINE_CACHE", "XDG_CACHE_HOME", "TMPDIR")
         return subprocess.run(
@@ -67,8 +67,8 @@ def built_wheel(folder: Path, checkout: Path = ROOT) -> Path:
 def install(folder: Path, wheel: Path, *others: Path) -> Installation:
     """An environment with the wheel, its requirements, and other wheels.
 
-    That is taken from the environment of the tests, which is locked: an installation needs no network. A package that
-    Plumbline uses and does not require is missing.
+    The requirements come from the tests' environment, which is locked, so an installation needs no network. A package
+    that Plumbline uses but does not require is missing.
     """
     venv.create(folder / "venv", with_pip=False)
     packages = folder / "venv" / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"

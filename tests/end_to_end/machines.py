@@ -1,4 +1,4 @@
-"""What an end-to-end test needs to run its own programs on a target: emulator, toolchain, cache."""
+"""Emulators, toolchains and the cache, for end-to-end tests that run their own programs on a target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Toolchain
 
 CATALOG = Catalog()
-"""That of all tests: to read its files takes 50 ms each time."""
+"""The catalog of all tests. Reading its files takes 50 ms each time."""
 REQUIRED = [target.name for target in CATALOG.targets.values() if "required" in target.groups]
 OTHERS = [
     "mips",
@@ -42,26 +42,26 @@ OTHERS = [
     "powerpc64le",
     "loongarch64",
 ]
-"""The other strict or big-endian targets: `ci/test --all` runs them. Each costs a compiler of 150 MB and a minute of
+"""The other strict or big-endian targets, which `ci/test --all` runs. Each needs a compiler of 150 MB and a minute of
 building."""
 STATIC = ["armeb", "aarch64_be"]
-"""Targets of which tests make the canary's accesses and every encoding alone. Their programs are Clang's, and static:
-other tests' programs are for shared C libraries or GCC's options."""
+"""Targets on which tests make only the canary's accesses and every encoding. Clang compiles their programs, and links
+them statically. Other tests' programs need shared C libraries or GCC's options."""
 COMPILE_SECONDS = 600
-"""The first program for a target has Zig compile its C library."""
+"""The time limit of a compilation. For a target's first program, Zig also compiles its C library."""
 KERNELS = ["versatile", "sun4u"]
 """The machines with a real kernel that `ci/test` runs; `ci/test --all` runs every one."""
 
 
 def beyond(*values: object) -> Any:
-    """A test's parameters that only `ci/test --all` has the time for."""
+    """A test's parameters that only `ci/test --all` runs, because they take too long."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 TESTED = [*REQUIRED, *(beyond(name) for name in OTHERS)]
-"""What tests run under user-mode emulation."""
+"""The targets that tests run under user-mode emulation."""
 MISALIGNING = [*REQUIRED, *(beyond(name) for name in OTHERS if name != "m68k")]
-"""Those of them to which data can be misaligned: the 68040 takes any address."""
+"""The targets among them that have misaligned data. The 68040 is excluded, because it accepts any address."""
 
 
 def quiet_workbench() -> Workbench:
@@ -94,7 +94,7 @@ def build(tree: SourceTree, target: str) -> Build:
 
 
 def key_of_file(source: Path, *more: str) -> str:
-    """What a program compiled from one file is kept by."""
+    """The cache key of a program that is compiled from one file."""
     return key_of([sha256_of(source), *more])
 
 
@@ -105,12 +105,12 @@ def release(name: str) -> Path:
 
 @cache
 def emulators_source() -> Path:
-    """The pinned emulator's source tree. To read all of it again, which proves that it is whole, takes 3 s."""
+    """The pinned emulator's source tree. Reading all of it again to verify it takes 3 s."""
     return unpacked_source(quiet_workbench().fetcher, pinned_qemu())
 
 
 def compiled(target: str, source: Path, folder: Path) -> Path:
-    """A test's program in C, compiled for a target as servers are."""
+    """A test's C program, compiled for a target in the same way as servers."""
     found = CATALOG.targets[target]
     made = folder / source.stem
     flags = [*toolchain.compiler_flags(found, "O2"), "-Wall", "-Werror"]

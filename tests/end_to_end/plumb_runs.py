@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RUN_SECONDS = 1800.0
-"""Deadline of a whole check: the first one builds emulators."""
+"""Deadline of a whole check. The first check builds emulators."""
 GONE_SECONDS = 20.0
 
 PLUMB = [sys.executable, "-m", "harness.cli"]
@@ -53,7 +53,7 @@ def document(finished: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(*words: object) -> Iterator[subprocess.Popen[str]]:
-    """`plumb` in the background; killed at the end if it still runs."""
+    """Run `plumb` in the background, and kill it at the end if it is still running."""
     with subprocess.Popen(
         [*PLUMB, *map(str, words)],
         cwd=ROOT,
@@ -69,9 +69,9 @@ def running(*words: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def processes_of(folder: Path, *, named: str = "") -> list[psutil.Process]:
-    """Live processes that work in a folder, or whose command line mentions it; `plumb` itself left out.
+    """Live processes that work in a folder, or whose command line mentions it, except `plumb` itself.
 
-    A server that is not emulated writes a title of its own over its command line.
+    A server that is not emulated overwrites its command line with its own title.
     """
     found = []
     for process in psutil.process_iter():
@@ -79,7 +79,7 @@ def processes_of(folder: Path, *, named: str = "") -> list[psutil.Process]:
             words = process.cmdline()
             works_there = Path(process.cwd()).is_relative_to(folder)
             ours = (works_there or any(str(folder) in word for word in words)) and "harness.cli" not in words
-            # A process that is ending has no command line any more.
+            # An ending process no longer has a command line.
             if ours and named in "".join(words[:1]) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found

@@ -1,7 +1,7 @@
-"""Builds what several end-to-end tests need before the first test, and prints what it builds and why.
+"""Before the first test, builds everything that several end-to-end tests need, and prints each build and its reason.
 
-`ci/test` calls it: inside tests nobody would see it, and several would wait for one. `--all` adds what the extended
-tests need. What is in the cache already takes no time.
+`ci/test` calls it. Inside tests nobody would see the builds, and several tests would wait for one of them. `--all` adds
+the builds for the extended tests. Builds that are in the cache take no time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SERVERS = {
 }
 """Server -> why it is built, and for which targets."""
 AT_A_TIME = 2
-"""How many builds run side by side; each has as many compilers as there are processors."""
+"""Number of builds that run at the same time. Each runs as many compilers as there are processors."""
 
 
 def steps(
@@ -79,7 +79,7 @@ def steps(
 
 
 def main() -> None:
-    """Build it all."""
+    """Build everything."""
     progress = Progress()
     todo = steps(Catalog(), Cache.default(), progress, everything="--all" in sys.argv[1:])
 
@@ -88,7 +88,7 @@ def main() -> None:
         progress.say(f"before the tests, {number + 1} of {len(todo)}: {why}")
         build()
 
-    # A build unpacks, configures and links with one processor. Another one uses the rest.
+    # A build unpacks, configures and links on one processor. Another build uses the others.
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         for taken in [pool.submit(take, number) for number in range(len(todo))]:
             taken.result()

@@ -1,7 +1,8 @@
-"""The programs that trace a command, as an AArch64 host has them: its registers, its numbers of system calls.
+"""The programs that trace a command work on an AArch64 host, with its registers and system call numbers.
 
-No such host is here. The starter runs under the emulator. What needs ptrace(2) and seccomp(2) runs on Debian's own
-kernel for AArch64, in a machine that QEMU emulates. Its emulator is a program that prints its arguments.
+The tests need no such host. The starter runs under the emulator. Programs that need ptrace(2) and seccomp(2) run on
+Debian's kernel for AArch64, in a machine that QEMU emulates. There, a program that prints its arguments stands in for
+the emulator.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ REGISTERS = r"""
 #include <stdio.h>
 #include <sys/syscall.h>
 
-/* A call that the kernel refuses for its arguments, by registers alone: a compiler takes for granted that it keeps all
- * but x0. */
+/* A call that the kernel refuses because of its arguments, made with registers alone. A compiler assumes that the call
+ * preserves all registers except x0. */
 int main(int count, char **words, char **environment)
 {
     static char big[1 << 18];
@@ -146,7 +147,7 @@ def cross(name: str, source: Path | str, into: Path, *flags: str) -> Path:
     return into / name
 
 
-def test_the_starter_of_an_aarch64_host_becomes_the_emulator(tmp_path: Path) -> None:
+def test_the_starter_of_an_aarch64_host_executes_the_emulator(tmp_path: Path) -> None:
     place, home = tmp_path / "p", tmp_path / "h"
     for folder in (place, home / "guest-1"):
         folder.mkdir(parents=True)
@@ -194,7 +195,7 @@ def kernel_and_shell() -> Path:
 
 
 def booted(tmp_path: Path, files: Mapping[str, bytes]) -> str:
-    """What a machine shows that has these files, and runs /init on Debian's kernel for AArch64."""
+    """The console output of a machine that has these files, and runs /init on Debian's kernel for AArch64."""
     (tmp_path / "initrd").write_bytes(cpio(files))
     (kernel,) = (kernel_and_shell() / "boot").glob("vmlinuz-*")
     machine = ["-M", "virt", "-cpu", "cortex-a57", "-m", "512", "-nographic", "-no-reboot", "-nic", "none"]

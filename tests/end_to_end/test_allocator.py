@@ -1,4 +1,4 @@
-"""The adversarial allocator keeps its promises on every target, and no more than those."""
+"""On every target, the adversarial allocator guarantees what it promises and nothing more."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ every_target = pytest.mark.parametrize("target", PROMISED)
 
 @cache
 def program(target: str) -> Path:
-    """The program that asks, compiled for a target."""
+    """The program that queries the allocator, compiled for a target."""
     catalog = Catalog()
     found = catalog.targets[target]
     compiler = toolchain.tool(catalog.toolchain_of(found), "gcc")
@@ -50,7 +50,7 @@ def program(target: str) -> Path:
 
 
 def ask(target: str, *words: str, chosen: Allocator = "guard", log: Path | None = None) -> Result:
-    """Ask an allocator on a target."""
+    """Query an allocator on a target."""
     catalog = Catalog()
     found = catalog.targets[target]
     preload = allocator.preloaded(Cache.default(), found, catalog.toolchain_of(found), chosen)
@@ -59,7 +59,7 @@ def ask(target: str, *words: str, chosen: Allocator = "guard", log: Path | None 
 
 
 def answer(result: Result) -> str:
-    """What it printed, without the allocator's own line."""
+    """The program's output, without the allocator's own line."""
     return re.sub(r"plumbline-guard: .*\n", "", result.text)
 
 
@@ -73,7 +73,7 @@ def test_blocks_have_the_promised_alignment_and_no_more(target: str) -> None:
 @pytest.mark.parametrize(
     ("size", "least"), [(1, 1), (2, 2), (3, 2), (5, 4), (8, 8), (15, 8), (16, 16), (100, 16), (9000, 16)]
 )
-def test_the_natural_allocator_aligns_as_an_object_of_the_size_can_ask_for(size: int, least: int) -> None:
+def test_the_natural_allocator_aligns_as_an_object_of_the_size_may_require(size: int, least: int) -> None:
     for target in ("native", "sparc32plus"):
         expected = min(least, PROMISED[target])
         assert answer(ask(target, "least", str(size), chosen="guard-natural")) == str(expected), target
@@ -81,7 +81,7 @@ def test_the_natural_allocator_aligns_as_an_object_of_the_size_can_ask_for(size:
 
 @every_target
 @pytest.mark.parametrize("question", ["inside", "contents", "aligned", "together"])
-def test_it_is_an_allocator(target: str, question: str) -> None:
+def test_it_behaves_as_an_allocator(target: str, question: str) -> None:
     for chosen in allocator.FLAGS:
         result = ask(target, question, chosen=chosen)
         assert result.code == 0, f"{chosen}: status {result.code}: {result.text}"
@@ -89,8 +89,8 @@ def test_it_is_an_allocator(target: str, question: str) -> None:
 
 @every_target
 @pytest.mark.parametrize("size", [32, 1024, 4096, 65536])
-def test_one_byte_beyond_a_block_is_a_fault_where_blocks_are(target: str, size: int, tmp_path: Path) -> None:
-    """With libc the same program ends well."""
+def test_one_byte_beyond_a_block_faults(target: str, size: int, tmp_path: Path) -> None:
+    """With libc's allocator the same program succeeds."""
     assert ask(target, "beyond", str(size), chosen="libc").code == 0
     log = tmp_path / "faults.jsonl"
     result = ask(target, "beyond", str(size), log=log)
@@ -103,7 +103,7 @@ def test_one_byte_beyond_a_block_is_a_fault_where_blocks_are(target: str, size: 
 
 
 @every_target
-def test_a_block_that_was_freed_is_gone_or_spoilt(target: str) -> None:
+def test_a_freed_block_is_unmapped_or_overwritten(target: str) -> None:
     assert ask(target, "freed", "100000", chosen="libc").code == 0
     assert abs(ask(target, "freed", "100000").code) in {signal.SIGSEGV, 128 + signal.SIGSEGV}
     twice = ask(target, "twice", "100")
@@ -112,7 +112,7 @@ def test_a_block_that_was_freed_is_gone_or_spoilt(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["native", "armv5", "sparc64"])
-def test_more_blocks_than_guard_pages_all_keep_their_content(target: str) -> None:
-    """Then there are places without a guard page, and the program ends well though it reads beyond a block."""
+def test_more_blocks_than_guard_pages_keep_their_content(target: str) -> None:
+    """Some blocks then have no guard page, and the program succeeds although it reads beyond a block."""
     result = ask(target, "many")
     assert result.code == 0, result.text

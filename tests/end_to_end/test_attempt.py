@@ -1,4 +1,4 @@
-"""Consecutive streams on real servers do not affect each other, and every death and every lost reply is noticed."""
+"""Consecutive streams on real servers do not affect each other, and every death and every lost reply is detected."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ CONFIG GET notify-keyspace-events
 ACL USERS
 CLIENT GETNAME
 """
-"""What a stream finds: data, encodings, the protocol's version, functions, settings, users."""
+"""Commands that show a stream's initial state: data, encodings, protocol version, functions, settings, users."""
 UNKEPT = ("ACL", "CLIENT")
-"""Commands that a client does not remain after."""
+"""Commands after which a client is not reused."""
 
 
 def started(folder: Path, sockets: Path) -> Guest:
@@ -58,7 +58,7 @@ def started(folder: Path, sockets: Path) -> Guest:
 
 
 Pair = tuple[Guest, Guest, Emptying]
-"""Two servers, of which the first one is taken for the guest."""
+"""Two servers. The first one plays the guest."""
 
 
 @contextlib.contextmanager
@@ -116,7 +116,7 @@ def connections_made(guest: Guest) -> int:
         "SET k v\n@2 HELLO 3\n@2 MULTI\n@2 BLPOP l 0\n",
     ],
 )
-def test_a_stream_finds_nothing_of_the_one_before(pair: Pair, left: str) -> None:
+def test_a_stream_finds_nothing_of_the_previous_one(pair: Pair, left: str) -> None:
     kept = "".join(line + "\n" for line in PROBE.splitlines() if not line.startswith(UNKEPT))
     for probe in (kept, PROBE):
         _, expected = tried(pair, probe)
@@ -126,20 +126,20 @@ def test_a_stream_finds_nothing_of_the_one_before(pair: Pair, left: str) -> None
         assert replies == expected
 
 
-def test_a_client_remains_for_the_streams_that_leave_it_as_it_was(pair: Pair) -> None:
+def test_a_client_is_reused_after_streams_that_leave_it_unchanged(pair: Pair) -> None:
     guest = pair[0]
     tried(pair, PROBE)
     before = connections_made(guest)
     for _ in range(5):
         tried(pair, "SET k v\nHELLO 3\nMULTI\n")
-    # One that asks for it, and one that remains.
+    # The client that ran CLIENT ID, and the reused one.
     assert connections_made(guest) == before + 2
     for _ in range(5):
         tried(pair, "CLIENT ID\n")
     assert connections_made(guest) == before + 2 + 1 + 5
 
 
-def test_a_client_that_remains_is_answered_as_a_new_one(pair: Pair) -> None:
+def test_a_reused_client_gets_the_replies_of_a_new_one(pair: Pair) -> None:
     guest, oracle, emptying = pair
     drawn, release = random.Random(11), release_of(guest.build.server_binary, guest.version)
     kept = 0
@@ -147,7 +147,7 @@ def test_a_client_that_remains_is_answered_as_a_new_one(pair: Pair) -> None:
         failure, replies = attempt(guest, oracle, stream, emptying, checkpoint=True)
         assert failure is None
         kept += leaves_client(guest, stream)
-        # Nobody knows how it uses the servers, and it takes new clients.
+        # The emptying does not know how the servers are used, so it takes new clients.
         _, of_new = attempt(guest, oracle, stream, Emptying(), checkpoint=False)
         for server in (guest, oracle):
             emptying.sent(server, stream)
@@ -155,7 +155,7 @@ def test_a_client_that_remains_is_answered_as_a_new_one(pair: Pair) -> None:
     assert kept > 150
 
 
-def test_servers_look_at_the_time_often_only_for_a_stream_that_waits_for_it(pair: Pair) -> None:
+def test_servers_run_their_timers_often_only_for_a_stream_that_waits(pair: Pair) -> None:
     for text, often in (("PING", b"50"), ("BLPOP l 0.002", b"500"), ("PING", b"50"), ("@2 BLPOP l 0.002", b"500")):
         failure, replies = tried(pair, f"{text}\nCONFIG GET hz\n")
         assert failure is None
@@ -165,8 +165,10 @@ def test_servers_look_at_the_time_often_only_for_a_stream_that_waits_for_it(pair
         assert replies[0] == [b"hz", b"50"]
 
 
-def test_what_a_redirected_message_tears_is_no_difference_between_correct_servers(pair: Pair) -> None:
-    """`plumb fuzz` called redis-7.0.15 faulty: EXEC had an entry of ACL LOG, which differs by the clock and client."""
+def test_a_redirected_message_within_a_reply_is_no_difference_between_correct_servers(pair: Pair) -> None:
+    """Regression: `plumb fuzz` reported a fault in redis-7.0.15. EXEC had returned an ACL LOG entry, which depends on
+    the clock and the client.
+    """
     text = """HELLO 3
 @2 HELLO 3
 @2 AUTH plumb no
@@ -187,7 +189,7 @@ EXEC
         assert failure is None
 
 
-def test_an_end_is_that_of_the_command_that_brings_it(mortal_pair: Pair) -> None:
+def test_a_server_end_is_attributed_to_the_command_that_causes_it(mortal_pair: Pair) -> None:
     assert tried(mortal_pair, "SET k v\n")[0] is None
     failure, replies = tried(mortal_pair, "SET k w\n\nDEBUG SEGFAULT\n")
     assert failure is not None
@@ -234,7 +236,7 @@ HASH = "HSET h f v\nGET k\n"
         (lambda write, reply: reply.replace(b"+RESET", b"+OTHER") if b"RESET" in write else reply, "RESET", "b'OTHER'"),
     ],
 )
-def test_what_is_spoilt_is_seen(
+def test_a_changed_reply_is_detected(
     mortal_pair: Pair,
     monkeypatch: pytest.MonkeyPatch,
     spoil: Callable[[bytes, bytes], bytes | None],
@@ -251,7 +253,7 @@ def test_what_is_spoilt_is_seen(
 
 
 @pytest.mark.parametrize(("text", "database"), [(HASH, 0), (f"{HASH}SELECT 1\n", 1)])
-def test_a_key_that_the_guest_alone_has_is_seen(
+def test_a_key_that_only_the_guest_has_is_detected(
     mortal_pair: Pair, monkeypatch: pytest.MonkeyPatch, text: str, database: int
 ) -> None:
     guest = mortal_pair[0]

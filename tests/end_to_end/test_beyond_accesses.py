@@ -1,4 +1,4 @@
-"""What an address breaks beyond the canaries' loads and stores: jumps, traps, stacks, the kernel's helpers."""
+"""Misaligned addresses in places other than the canaries' loads and stores: jumps, traps, stacks, kernel helpers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ pytestmark = pytest.mark.end_to_end
 SOURCE = ROOT / "tests" / "data" / "faults" / "beyond.c"
 CATALOG = machines.CATALOG
 BUS_ADRERR = 2
-"""The si_code of an address that does not exist, by the kernel's asm-generic/siginfo.h."""
+"""The si_code of an address that does not exist (the kernel's asm-generic/siginfo.h)."""
 SEGV_MAPERR = 1
 SEGV_ACCERR = 2
-"""Those of an address that is not mapped, and of one that may not be accessed so."""
+"""The si_code of an address that is not mapped, and of one that forbids the access."""
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the program is compiled, once for each target."""
+    """The folder in which the program is compiled, once for each target."""
     return tmp_path_factory.mktemp("beyond")
 
 
@@ -62,7 +62,7 @@ class Ran:
 
     @property
     def function(self) -> str:
-        """The function that the only fault is in."""
+        """The function of the only fault."""
         (fault,) = self.log.faults
         return symbols.Symbols(self.tools.prefix, str(self.program)).frames(fault.maps, fault.pc)[0].function
 
@@ -82,7 +82,7 @@ def test_a_call_to_a_misaligned_function_is_a_bus_error_with_a_record(
     ran = Ran(programs, tmp_path, target, "signal", "jump")
     assert ran.code == -signal.SIGBUS, ran.text
     (fault,) = ran.log.faults
-    # Linux arch/loongarch/kernel/traps.c, do_ade(): the misaligned address is not that of data.
+    # Linux arch/loongarch/kernel/traps.c, do_ade(): the misaligned address is not a data address.
     code = BUS_ADRERR if target == "loongarch64" else fault_log.BUS_ADRALN
     assert (fault.signal, fault.code) == (signal.SIGBUS, code)
     # An instruction of m68k may begin at any even address.
@@ -107,7 +107,7 @@ def test_a_breakpoint_in_a_child_has_a_record(target: str, tmp_path: Path, progr
     ("target", "aligned", "offsets"),
     [("sparc64", [0, 8], [1, 3, 4]), ("sparc32plus", [0, 4], [2])],
 )
-def test_a_window_that_is_spilled_to_a_misaligned_stack_is_a_bus_error(
+def test_spilling_a_window_to_a_misaligned_stack_is_a_bus_error(
     target: str, aligned: list[int], offsets: list[int], tmp_path: Path, programs: Path
 ) -> None:
     for offset in aligned:
@@ -128,7 +128,7 @@ def test_a_window_that_is_spilled_to_a_misaligned_stack_is_a_bus_error(
     audited = tmp_path / "audited"
     audited.mkdir()
     ran = Ran(programs, audited, target, "audit", "spill", "2")
-    # Its registers come back from there.
+    # The registers are restored from there.
     assert (ran.code, [(one.event, one.access) for one in ran.log.faults]) == (
         0,
         [("access", "store"), ("access", "load")],
@@ -136,7 +136,7 @@ def test_a_window_that_is_spilled_to_a_misaligned_stack_is_a_bus_error(
 
 
 @pytest.mark.parametrize(("by", "lives"), [(8, False), (9, False), (16, True)])
-def test_a_stack_pointer_that_moves_within_a_block_is_looked_at_again(
+def test_a_stack_pointer_that_moves_within_a_block_is_checked_again(
     by: int, lives: bool, tmp_path: Path, programs: Path
 ) -> None:
     ran = Ran(programs, tmp_path, "aarch64", "signal", "stack", str(by))
@@ -149,7 +149,7 @@ def test_a_stack_pointer_that_moves_within_a_block_is_looked_at_again(
 @pytest.mark.parametrize(
     ("policy", "words", "expected"),
     [
-        # __kuser_cmpxchg64 is LDM and STM before ARMv6 (Linux entry-armv.S): a word's alignment will do.
+        # Before ARMv6, __kuser_cmpxchg64 is LDM and STM (Linux entry-armv.S): a word's alignment is enough.
         ("signal", ("atomic8", "4"), "sum 4294967296, memory 4294967296"),
         ("signal", ("atomic8", "2"), "SIGBUS multi"),
         ("fixup", ("atomic8", "2"), "sum 4294967296, memory 4294967296"),
@@ -173,7 +173,7 @@ def test_the_kernels_helpers_of_armv5_follow_the_policy(
         assert ran.code == -signal.SIGBUS, ran.text
         assert (f"SIGBUS {shape(ran)[1]}", shape(ran)[3]) == (expected, int(words[-1]))
         if words[0] == "exchange4":
-            assert ran.function == "exchange4", "the place is the call, not what follows it"
+            assert ran.function == "exchange4", "the place must be the call, not the code after it"
         return
     assert (ran.code, ran.text.splitlines()[0]) == (0, expected)
     stores = [fault for fault in ran.log.faults if fault.access == "store"]
@@ -181,7 +181,9 @@ def test_the_kernels_helpers_of_armv5_follow_the_policy(
 
 
 @pytest.mark.parametrize("target", ["armv5", "armv6"])
-def test_the_kernels_exchange_answers_in_r0_and_the_carry_flag(target: str, tmp_path: Path, programs: Path) -> None:
+def test_the_kernels_exchange_returns_its_result_in_r0_and_the_carry_flag(
+    target: str, tmp_path: Path, programs: Path
+) -> None:
     # Linux Documentation/arch/arm/kernel_user_helpers.rst, kuser_cmpxchg.
     ran = Ran(programs, tmp_path, target, "signal", "compared", "5")
     assert (ran.code, ran.text.splitlines()[0]) == (0, "r0 0, carry 1, memory 7")
@@ -193,7 +195,7 @@ def test_the_kernels_exchange_answers_in_r0_and_the_carry_flag(target: str, tmp_
 
 @pytest.mark.parametrize("target", ["armv5", "armv6"])
 @pytest.mark.parametrize(("readable", "code"), [("0", SEGV_MAPERR), ("1", SEGV_ACCERR)])
-def test_an_exchange_where_nothing_may_be_written_is_the_callers_fault(
+def test_an_exchange_at_a_read_only_address_is_the_callers_fault(
     target: str, readable: str, code: int, tmp_path: Path, programs: Path
 ) -> None:
     ran = Ran(programs, tmp_path, target, "signal", "forbidden", readable)
@@ -203,7 +205,7 @@ def test_an_exchange_where_nothing_may_be_written_is_the_callers_fault(
 
 
 @pytest.mark.parametrize("target", ["armv5", "armv6"])
-def test_threads_count_by_the_kernels_exchange_and_have_variables_of_their_own(
+def test_threads_count_with_the_kernels_exchange_and_have_their_own_variables(
     target: str, tmp_path: Path, programs: Path
 ) -> None:
     ran = Ran(programs, tmp_path, target, "signal", "threads", "4")

@@ -1,4 +1,4 @@
-"""Campaigns with real cells, and a long one whose machines fail all the time."""
+"""Campaigns with real cells, and a long one whose machines fail continually."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ TARGETS = ("--target", "armv5", "--target", "aarch64", "--server", "redis-3.2.6"
 SELECTED = (*TARGETS, "--suite", "bitops", "--suite", "sds", "--test", "bitfield", "--test", "limit")
 
 
-def told(document: dict[str, Any]) -> dict[str, Any]:
-    """What a judgement says of the server, however long it took and wherever its evidence is."""
+def comparable(document: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a judgement that depend neither on durations nor on the place of the evidence."""
     cells = {(one["target"], one["suite"]): (one["verdict"], one["passed"], one["failed"]) for one in document["cells"]}
-    # The title is that of one target, and a fault in a loop occurs more or less often.
+    # The title belongs to one target, and the number of faults in a loop varies.
     # A finding that was counted twice has twice as many witnesses.
     findings = {
         one["id"]: (sorted(one["targets"]), one["known"], len(one["witnesses"])) for one in document["findings"]
@@ -46,26 +46,26 @@ def told(document: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": document["verdict"], "cells": cells, "findings": findings, "remarks": set(document["remarks"])}
 
 
-def test_a_check_on_workers_says_what_the_same_check_says_alone(tmp_path: Path) -> None:
+def test_a_check_on_workers_has_the_result_of_the_same_check_alone(tmp_path: Path) -> None:
     known = write(tmp_path / "known.toml", "findings = []\n")
     common = ("check", *SELECTED, "--seed", 7, "--known", known, "--json")
     alone = plumb_runs.run(*common, "--run", tmp_path / "alone")
     spread = plumb_runs.run(*common, "--run", tmp_path / "spread", "--on", "local:2")
     assert (spread.returncode, alone.returncode) == (1, 1), spread.stderr
-    assert told(plumb_runs.document(spread)) == told(plumb_runs.document(alone))
-    assert told(plumb_runs.document(alone))["findings"], "nothing to compare"
+    assert comparable(plumb_runs.document(spread)) == comparable(plumb_runs.document(alone))
+    assert comparable(plumb_runs.document(alone))["findings"], "nothing to compare"
     # The reproducers are at the paths in the commands.
     for finding in plumb_runs.document(spread)["findings"]:
         assert str(tmp_path / "spread" / "jobs") in finding["replay"]
-    # What has arrived is not run again, and says the same.
+    # Cells that have arrived are not run again, and have the same result.
     again = plumb_runs.run(*common, "--run", tmp_path / "spread", "--on", "local:2")
-    assert told(plumb_runs.document(again)) == told(plumb_runs.document(spread))
+    assert comparable(plumb_runs.document(again)) == comparable(plumb_runs.document(spread))
     assert "running" not in again.stderr
     status = plumb_runs.document(plumb_runs.run("campaign", "status", tmp_path / "spread", "--json"))
     assert (status["arrived"], status["goes_on"]) == (status["jobs"], False)
 
 
-def test_what_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: Path) -> None:
+def test_a_stream_that_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--target", "sparc64", "--server", "redis-7.0.15", "--test", "streams", "--seed", 1)
     common = ("fuzz", *words, "--time", "5s", "--corpus", tmp_path / "corpora", "--on", "local:1")
     finished = plumb_runs.run(*common, "--run", tmp_path / "run")
@@ -76,10 +76,10 @@ def test_what_a_fuzzing_job_found_on_one_target_is_tried_on_the_other(tmp_path: 
     first, second = (
         corpus_folder.tried(campaign.run_of(entry.job) / LEARNED / f"redis-7.0.15-{entry.target}") for entry in learned
     )
-    # Jobs draw different streams: the second job received the streams that both tried.
+    # Jobs draw different streams, so a stream that both tried was sent to the second job.
     given = [name for name in first.keys() & second.keys() if second[name].new]
-    assert given, "nothing that the first target found shows anything on the second"
-    # The first job tries the second one's own streams next time: on a slow machine there may be none.
+    assert given, "no stream of the first target shows anything on the second"
+    # The first job tries the second job's streams in the next run. On a slow machine there may be none.
     theirs = tmp_path / "corpora" / f"redis-7.0.15-{learned[0].target}"
     untried = [entry.name for entry in corpus_folder.entries(theirs) if corpus_folder.features_of(entry) is None]
     assert set(untried) == {name for name in second.keys() - first.keys() if second[name].new}
@@ -95,7 +95,7 @@ def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp
     one, other = plumb_runs.document(alone), plumb_runs.document(spread)
     campaign = CampaignFolder.read(tmp_path / "run")
     assert len(campaign.arrived()) == 2
-    # Another machine has no such path: the source goes with the job.
+    # Another machine does not have this path, so the source is sent with the job.
     assert all(job.tree and server not in job.words for job in campaign.jobs.values())
 
     def rows(measured: dict[str, Any], name: str) -> list[tuple[str, ...]]:
@@ -103,7 +103,7 @@ def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp
 
     for name in ("costs", "differences"):
         assert rows(one, name) == rows(other, name) != []
-    # A worker's count repeats within the noise of two rounds.
+    # A worker's count is reproducible within the noise of two rounds.
     for here, there in zip(one["costs"], other["costs"], strict=True):
         assert there["instructions"]["value"] == pytest.approx(here["instructions"]["value"], rel=0.01)
     assert {name: one[name] for name in ("servers", "against", "limit", "optimisation", "no_figures")} == {
@@ -111,7 +111,7 @@ def test_a_measurement_on_workers_has_the_rows_of_the_same_measurement_alone(tmp
     }
 
 
-def test_a_worker_that_joins_with_an_empty_cache_takes_what_others_have_built(
+def test_a_worker_that_joins_with_an_empty_cache_uses_the_builds_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = write(tmp_path / "known.toml", "findings = []\n")
@@ -134,7 +134,7 @@ def test_a_worker_that_joins_with_an_empty_cache_takes_what_others_have_built(
     assert "judging" in report.messages, "the messages are cut"
 
 
-def test_the_commands_of_a_cluster_carry_jobs_out_and_end_with_a_signal(tmp_path: Path) -> None:
+def test_the_commands_of_a_cluster_run_jobs_and_end_at_a_signal(tmp_path: Path) -> None:
     assert plumb_runs.run("campaign", "keys", tmp_path / "keys").returncode == 0
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -162,29 +162,29 @@ def test_the_commands_of_a_cluster_carry_jobs_out_and_end_with_a_signal(tmp_path
 
 
 def below(pid: int) -> list[psutil.Process]:
-    """All processes of a command."""
+    """All processes that a command has started."""
     return list(psutil.Process(pid).children(recursive=True))
 
 
 def emulators(pid: int) -> list[psutil.Process]:
-    """The emulators of a command."""
+    """The emulators that a command has started."""
     found = []
     for one in below(pid):
-        # It may have ended since it was listed.
+        # The process may have ended since it was listed.
         with contextlib.suppress(psutil.NoSuchProcess):
             if one.name().startswith("qemu-"):
                 found.append(one)
     return found
 
 
-def test_a_campaign_whose_process_is_killed_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
+def test_a_campaign_whose_process_is_killed_leaves_no_process_and_can_continue(tmp_path: Path) -> None:
     run = tmp_path / "run"
     selected = ("--target", "aarch64", "--suite", "sds", "--server", "redis-7.0.15", "--seed", "7")
     common = ("check", *selected, "--run", run, "--on", "local:1")
     with plumb_runs.running(*common) as plumb:
         assert plumb_runs.wait_for(lambda: emulators(plumb.pid), seconds=plumb_runs.RUN_SECONDS)
         every = below(plumb.pid)
-        # The supervisor and the command: neither of them can clean up.
+        # Kill both the supervisor and the command, so that neither can clean up.
         os.kill(plumb.pid, signal.SIGKILL)
         every[0].kill()
     assert len(every) > 5
@@ -215,7 +215,7 @@ def test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict(tmp_p
                     os.kill(hung[0], signal.SIGSTOP)
 
         campaigns.drive(campaign, local, watch=hang_once)
-        # What was not yet killed was not needed: the campaign has ended.
+        # The campaign may end before all of them are killed.
         saboteur.done.set()
         saboteur.join()
     checked(campaign, jobs, finds)

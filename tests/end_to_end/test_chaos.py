@@ -1,4 +1,4 @@
-"""Some seeded rounds of chaos: `python -m tests.chaos` runs for hours (docs/RELIABILITY.md)."""
+"""A few seeded rounds of chaos. `python -m tests.chaos` runs for hours (docs/RELIABILITY.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.end_to_end
 
 
 @pytest.mark.parametrize(("seed", "faults", "cuts"), [(1, 3, 60), pytest.param(2, 100, 20_000, marks=pytest.mark.slow)])
-def test_nothing_is_believed_that_was_interfered_with(tmp_path: Path, seed: int, faults: int, cuts: int) -> None:
+def test_no_wrong_result_is_accepted_after_a_fault(tmp_path: Path, seed: int, faults: int, cuts: int) -> None:
     chaos = Chaos(tmp_path, seed=seed)
     believed = [each for each in rounds(chaos, faults) if each.lies]
     assert believed == []

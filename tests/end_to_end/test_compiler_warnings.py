@@ -1,4 +1,4 @@
-"""Warnings of real compilers for a tree with planted casts and shifts that are right only on the host."""
+"""Real compilers warn about planted casts and shifts that are right only on the host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ unsigned long long planted(char *place) {
 """
 
 
-def test_a_32_bit_machine_that_insists_on_alignment_has_warnings_that_this_one_has_not(tmp_path: Path) -> None:
+def test_a_32_bit_machine_with_strict_alignment_has_warnings_that_the_host_does_not_have(tmp_path: Path) -> None:
     catalog, cache = Catalog(), Cache.default()
     release = Fetcher(cache, fakes.quiet()).server(catalog.servers["redis-7.0.15"])
     shutil.copytree(release.path, tmp_path / release.name)

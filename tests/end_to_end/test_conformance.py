@@ -1,6 +1,6 @@
-"""The emulator does what is prescribed for every access of every target, at every offset, under every policy.
+"""The emulator does what the model prescribes for every access of every target, at every offset, under every policy.
 
-And it is noticed when it does not: each way of breaking it fails.
+The tests also prove that they detect a wrong emulator: each way of breaking it makes them fail.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ CELLS = [
     for name in [*machines.REQUIRED, *machines.OTHERS, *machines.STATIC]
     for policy in [*CATALOG.policies, *AUDITS]
     if policy in AUDITS or rules.applies(CATALOG.policies[policy], CATALOG.targets[name])
-    # There the C library is a part of the program, whose own accesses `strict` judges.
+    # There the C library is a part of the program, so `strict` judges its accesses too.
     if not (name in machines.STATIC and policy in {"strict", rules.audit_name("strict")})
 ]
 
 
 @cache
 def emulators_of(group: tuple[str, ...]) -> dict[str, Path]:
-    """Those of several targets, built together if they are not in the cache."""
+    """The emulators of several targets, built together if they are not in the cache."""
     kept = Cache.default()
     return Emulators(kept, Fetcher(kept, Progress()), Progress()).prepare(
         [CATALOG.targets[one].emulator for one in group]
@@ -67,7 +67,7 @@ def prepared(name: str, policy: Policy) -> tuple[Path, Runner, str]:
 
 
 def disagreements(program: Path, runner: Runner, triple: str, log: Path) -> list[str]:
-    """What is not as prescribed for the runner's policy, whatever the emulator was really told."""
+    """The deviations from the runner's policy, whatever options the emulator really got."""
     try:
         performed = canary.performed(program, runner, log, triple)
     except InfrastructureError as error:
@@ -103,14 +103,14 @@ def broken(prescribed: Policy, target: Target, runner: Runner) -> list[Policy]:
 
 @pytest.mark.parametrize("name", machines.MISALIGNING)
 @pytest.mark.parametrize("policy", ["signal", "fixup", "warn", "strict", rules.AUDIT])
-def test_an_emulator_that_is_told_one_thing_wrong_is_noticed(name: str, policy: str, tmp_path: Path) -> None:
+def test_an_emulator_with_one_wrong_option_is_detected(name: str, policy: str, tmp_path: Path) -> None:
     target = CATALOG.targets[name]
     prescribed = rules.policy_for(CATALOG.policies, policy, target)
     program, runner, triple = prepared(name, prescribed)
     for number, wrong in enumerate(broken(prescribed, target, runner)):
         sabotaged = msgspec.structs.replace(runner, options=with_alignment(runner.options, wrong))
         found = disagreements(program, sabotaged, triple, tmp_path / f"{number}.jsonl")
-        assert found, f"told '{alignment_option(wrong)}' instead of '{alignment_option(prescribed)}', nobody noticed"
+        assert found, f"'{alignment_option(wrong)}' instead of '{alignment_option(prescribed)}' was not detected"
 
 
 @pytest.mark.parametrize("name", machines.TESTED)
@@ -126,8 +126,8 @@ def test_every_access_that_must_raise_a_signal_kills_a_process_without_a_handler
     assert set(canary.deaths(canary.emulated(program, harmless), cases).values()) <= {"lived"}
 
 
-def test_the_program_tells_of_each_access_as_soon_as_it_has_made_it() -> None:
-    """Each line restarts the deadline. A socket of this kind keeps separate writes apart."""
+def test_the_program_reports_each_access_immediately() -> None:
+    """Each line restarts the deadline. A socket of this kind preserves the boundaries of writes."""
     target = CATALOG.targets["armv5"]
     program, runner, _ = prepared("armv5", CATALOG.policies["signal"])
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -154,20 +154,20 @@ def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:
     assert outcomes["solaris-8i"]["cas"] == outcomes["solaris-8s"]["cas"]
 
 
-def test_an_access_that_never_ends_is_told_and_soon() -> None:
-    """As with ARMv5's kernel in mode 0, where the same fault recurs without end."""
+def test_an_access_that_never_ends_is_reported_soon() -> None:
+    """As in mode 0 of ARMv5's kernel, where the same fault recurs forever."""
     target = CATALOG.targets["armv5"]
     ldr = next(one for one in access_table.plain_accesses(target) if one.name == "ldr")
-    # Endless unless the address is a multiple of 4.
+    # The loop is endless unless the address is a multiple of 4.
     code = ["tst %0, #3", "1: bne 1b", *ldr.code]
     accesses = [msgspec.structs.replace(ldr, name="endless", code=code), ldr]
     program = canary.compile_canary(Cache.default(), target, CATALOG.toolchain_of(target), accesses=accesses)
     before = os.times()
     outcomes = canary.perform_all(canary.emulated(program, machines.runner("armv5", "unchecked")), target, accesses)
     after = os.times()
-    # The canary's timer counts both: a loop in the emulator spends a little of its time in the kernel.
+    # The canary's timer counts user and system time: a loop in the emulator spends a little of its time in the kernel.
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
     assert outcomes["endless"] == ["forever" if offset % 4 else "done" for offset in range(16)]
     assert outcomes["ldr"] == ["done"] * 16
-    # Twice a quarter of a second, and 60 ms at each of the ten other offsets; 12 quarters would be 3 s.
+    # Two offsets take a quarter of a second, and each of the ten others 60 ms. Twelve quarters would be 3 s.
     assert 1.0 < seconds < 2.0

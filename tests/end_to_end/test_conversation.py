@@ -1,4 +1,4 @@
-"""Two clients of a real server take turns: the replies and messages of each do not depend on the server's speed."""
+"""Two clients of a real server take turns. The replies and messages of each do not depend on the server's speed."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def replies_to(server: Guest, text: str) -> list[Reply]:
     return replies
 
 
-def test_a_blocked_client_is_answered_when_the_other_one_pushes(server: Guest) -> None:
+def test_a_blocked_client_gets_its_reply_when_the_other_one_pushes(server: Guest) -> None:
     for _ in range(20):
         assert replies_to(server, "@2 BLPOP l 0\nLPUSH l a\n@2 LLEN l\n") == [[b"l", b"a"], 1, 0]
 
 
 @pytest.mark.parametrize("sent", ["", "@2 BLPOP elsewhere 0\n"], ids=["unknown", "two-clients"])
-def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(server: Guest, sent: str) -> None:
-    """A recorder closes a connection some time after its client has, on a busy machine."""
+def test_a_blocked_client_of_an_earlier_stream_does_not_count_in_this_one(server: Guest, sent: str) -> None:
+    """On a busy machine, a recorder closes a connection some time after its client has closed it."""
     emptying = Emptying()
     emptying.empty(server)
     with contextlib.ExitStack() as connections:
@@ -85,7 +85,7 @@ def test_a_blocked_client_of_an_earlier_stream_is_not_taken_for_one_of_this(serv
         closing.join()
 
 
-def test_a_reply_is_not_asked_for_that_the_servers_own_messages_would_tear(server: Guest) -> None:
+def test_no_command_is_sent_whose_reply_the_servers_own_messages_would_split(server: Guest) -> None:
     begins = "CONFIG SET notify-keyspace-events KEA\nXADD x 1-1 f v\nXGROUP CREATE x g 0\n@2 PSUBSCRIBE __key*\n"
     torn = "@2 XREADGROUP GROUP g c STREAMS x >\n@2 MULTI\n@2 PING\nCONFIG SET notify-keyspace-events ''\n"
     in_resp3 = replies_to(server, f"@2 HELLO 3\n{begins}{torn}")
@@ -96,12 +96,12 @@ def test_a_reply_is_not_asked_for_that_the_servers_own_messages_would_tear(serve
     assert alone[1:] == [b"OK", b"QUEUED", [b"OK"]]
 
 
-def test_what_a_blocked_client_sends_is_not_sent(server: Guest) -> None:
+def test_a_blocked_client_sends_nothing(server: Guest) -> None:
     text = "@2 BLMPOP 0 1 l LEFT\n@2 PING\nGET k\nCLIENT UNBLOCK <client-2>\n@2 PING\n@2 XREAD BLOCK 0 STREAMS x $\n"
     assert replies_to(server, text) == [None, UNSENT, None, 1, b"PONG", UNANSWERED]
 
 
-def test_in_a_transaction_nobody_is_blocked(server: Guest) -> None:
+def test_a_transaction_does_not_block_its_client(server: Guest) -> None:
     text = "@2 MULTI\n@2 BLPOP l 0\n@2 SUBSCRIBE c\n@2 EXEC\n"
     assert replies_to(server, text) == [b"OK", b"QUEUED", UNSENT, [None]]
 
@@ -111,14 +111,14 @@ def test_a_change_by_the_other_breaks_a_watch(server: Guest) -> None:
     assert replies_to(server, text) == [b"OK", b"OK", b"OK", b"QUEUED", None]
 
 
-def test_what_a_client_hears_comes_with_its_last_reply(server: Guest) -> None:
+def test_a_clients_messages_come_with_its_last_reply(server: Guest) -> None:
     text = "@2 SUBSCRIBE c d\nPUBLISH c x\nPUBLISH e y\n@2 UNSUBSCRIBE d\nPUBLISH d z\n@2 PING\n"
     confirmed = [[b"subscribe", b"c", 1], [b"subscribe", b"d", 2]]
     heard = [[b"message", b"c", b"x"], [b"pong", b""]]
     assert replies_to(server, text) == [confirmed, 1, 0, [[b"unsubscribe", b"d", 1]], 0, heard]
 
 
-def test_keys_that_are_no_longer_valid_are_heard_of(server: Guest) -> None:
+def test_a_client_receives_invalidation_messages(server: Guest) -> None:
     text = "@2 HELLO 3\n@2 CLIENT TRACKING ON\n@2 GET k\nSET k 1\n@2 PING\n"
     assert replies_to(server, text)[2:] == [None, b"OK", [[b"invalidate", [b"k"]], b"PONG"]]
 
@@ -151,13 +151,13 @@ PING
     assert replies[11:] == [1, heard]
 
 
-def test_what_a_disconnected_client_heard_is_the_same_however_late_it_is_closed(server: Guest) -> None:
+def test_a_disconnected_clients_messages_do_not_depend_on_when_it_is_closed(server: Guest) -> None:
     text = "@2 SUBSCRIBE c\nPUBLISH c x\nCLIENT KILL ID <client-2>\n@2 PING\nPING\n"
     heard = [[b"message", b"c", b"x"], CLOSED]
     for _ in range(20):
         assert replies_to(server, text)[1:] == [1, 1, heard, b"PONG"]
 
 
-def test_a_server_that_ends_is_no_closed_connection(server: Guest) -> None:
+def test_the_end_of_a_server_is_not_taken_for_a_closed_connection(server: Guest) -> None:
     with pytest.raises((ServerGoneError, OSError)):
         replies_to(server, "GET k\n@2 SHUTDOWN NOSAVE\n@2 PING\n")

@@ -1,6 +1,6 @@
-"""plumb deb builds source packages for a target, and reports the results of their tests, and how far a build came.
+"""plumb deb builds source packages for a target, and reports the results of their tests, or the step that failed.
 
-The packages are made here by dpkg-source, and lie in the cache as apt would leave them. One test asks the archive.
+The tests make the packages with dpkg-source, and store them in the cache as apt would. One test uses the archive.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ add_test(NAME clean COMMAND odd clean)
 
 
 def package(files: Mapping[str, str], *, broken: bool = False) -> str:
-    """Make a source package of these files, and leave it in the cache: its name and version."""
+    """Make a source package of these files in the cache. Returns its name and version."""
     version = f"1.0.{int(key_of([*files, *files.values(), str(broken)]), 16) % 10**9}"
 
     def make(into: Path) -> None:
@@ -65,7 +65,7 @@ def package(files: Mapping[str, str], *, broken: bool = False) -> str:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_text(text, "utf-8")
             (tree / name).chmod(0o755 if name == "configure" else 0o644)
-            # dpkg-source keeps times up to that of the changelog.
+            # dpkg-source preserves times up to that of the changelog.
             stamp = PATCHED if name == "configure.ac" else RELEASED
             os.utime(tree / name, (stamp, stamp))
         subprocess.run(["dpkg-source", "--build", tree.name], cwd=into, check=True, capture_output=True)
@@ -121,16 +121,16 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
         ({"Makefile": BUILDS}, "neither a goal `check` nor a goal `test`"),
         ({"Makefile": BUILDS, "odd.c": "int main(void) { return 0 }\n"}, "does not build for the target"),
         ({"configure": "#!/bin/sh\nexit 1\n"}, "could not be configured"),
-        # A build that runs only host programs proves nothing about the target.
+        # A build whose tests run only host programs proves nothing about the target.
         ({"Makefile": f"{BUILDS}check:\n\ttrue\n"}, "no program of armv5 ran below it"),
-        # Nor does one that the build itself runs.
+        # Nor does a program that the build itself runs.
         ({"Makefile": f"{BUILDS}\t./odd\ncheck:\n\ttrue\n"}, "no program of armv5 ran in its tests"),
         # A folder is no test.
         ({"Makefile": f"{BUILDS}\t./odd\n", "test/data": ""}, "neither a goal `check` nor a goal `test`"),
     ],
     ids=["untested", "broken", "unconfigured", "elsewhere", "while it was built", "folder"],
 )
-def test_a_package_of_which_nothing_ran_is_unknown_and_says_why(
+def test_a_package_of_which_nothing_ran_is_unknown_with_a_reason(
     tmp_path: Path, files: dict[str, str], told: str
 ) -> None:
     code, found = built(tmp_path, package(files))
@@ -139,7 +139,7 @@ def test_a_package_of_which_nothing_ran_is_unknown_and_says_why(
     assert any(told in reason for reason in reasons), reasons
 
 
-def test_a_file_that_is_not_what_its_description_says_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_does_not_match_its_description_is_refused(tmp_path: Path) -> None:
     finished = plumb(tmp_path, "deb", "--target", "armv5", "--offline", package({"Makefile": BUILDS}, broken=True))
     assert finished.returncode == ExitCode.INFRASTRUCTURE
     assert "dpkg-source does not unpack bookworm/odd=" in finished.stderr

@@ -1,4 +1,6 @@
-"""`plumb shell` on a real server: gdb stops where it dies, with sources and a stack; Ctrl-C; and nothing is left."""
+"""`plumb shell` on a real server: gdb stops where the server dies, with sources and a stack. Ctrl-C stops the guest.
+No process is left behind.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def reproducer(tmp_path: Path) -> Path:
 
 
 def test_gdb_stops_at_the_access_with_source_and_stack(reproducer: Path) -> None:
-    """No `--server`: the reproducer says which."""
+    """Without `--server`, because the reproducer names the server."""
     ended = run(
         *("shell", "armv5", "--run", reproducer, "--trust", "--running", "--"),
         *("-batch", "-ex", "bt", "-ex", "info source", "-ex", "p server.port"),
@@ -126,7 +128,7 @@ def terminal() -> Iterator[Terminal]:
 
 
 def ping(path: str) -> bytes:
-    """A PING's reply; nothing while the server is stopped, or not yet there."""
+    """The reply to a PING; empty while the server is stopped or does not listen yet."""
     with contextlib.suppress(OSError), connect(Path(path), deadline_seconds=2) as client:
         client.sendall(b"PING\r\n")
         return client.recv(16)
@@ -147,7 +149,7 @@ def test_ctrl_c_stops_the_guest_and_neither_gdb_nor_plumb(terminal: Terminal) ->
     assert wait_for(lambda: ping(path) == b"+PONG\r\n", seconds=SECONDS)
     terminal.type("\x03")
     terminal.expect(r"\(gdb\) ")
-    # At the prompt it means nothing to the guest.
+    # At the prompt, Ctrl-C does not affect the guest.
     terminal.type("\x03")
     terminal.expect(r"Quit")
     terminal.type("quit\n")
@@ -156,7 +158,7 @@ def test_ctrl_c_stops_the_guest_and_neither_gdb_nor_plumb(terminal: Terminal) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_when_plumb_is_killed_gdb_and_guest_go_with_it(terminal: Terminal, number: signal.Signals) -> None:
+def test_killing_plumb_also_ends_gdb_and_the_guest(terminal: Terminal, number: signal.Signals) -> None:
     path = terminal.expect(r"redis-cli -s (/\S+/r)\b")[1]
     folder = str(Path(path).parent)
     assert wait_for(lambda: ping(path) == b"+PONG\r\n", seconds=SECONDS)
@@ -166,5 +168,5 @@ def test_when_plumb_is_killed_gdb_and_guest_go_with_it(terminal: Terminal, numbe
 
 
 def processes(folder: str) -> list[object]:
-    """Gdb and the emulator: the shell's folder is in their command lines."""
+    """The processes of gdb and of the emulator, whose command lines contain the shell's folder."""
     return list(processes_of(Path(folder)))

@@ -32,8 +32,8 @@ def by_id(read: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {finding["id"]: finding for finding in read["findings"]}
 
 
-def test_the_sanitizer_and_the_strict_machine_see_the_same_misbehaviour_of_redis_3_2_6(tmp_path: Path) -> None:
-    """BITOP, BITPOS and MurmurHash2: trapped on ARMv5, reported here, one finding each."""
+def test_the_sanitizer_and_the_strict_machine_find_the_same_bugs_of_redis_3_2_6(tmp_path: Path) -> None:
+    """BITOP, BITPOS and MurmurHash2: trapped on ARMv5, reported by the sanitizer, one finding each."""
     words = ("--target", "native-ubsan", "--target", "armv5", "--server", "redis-3.2.6")
     code, read = check(
         tmp_path / "run", *words, *(f"--test={name}" for name in ("moved_the", "range_at", "numbers_are", "wraps"))
@@ -49,11 +49,11 @@ def test_the_sanitizer_and_the_strict_machine_see_the_same_misbehaviour_of_redis
         witnesses = {(witness["target"], witness["detector"]) for witness in found[name]["witnesses"]}
         assert witnesses == {("armv5", "signal"), ("armv5", "audit"), ("native-ubsan", "ubsan")}
         assert {witness["file"] for witness in found[name]["witnesses"]} == {file}
-    # BITFIELD's 64-bit shift is undefined, and the answers are wrong: two sorts of evidence of one line.
+    # BITFIELD's 64-bit shift is undefined, and its replies are wrong: two kinds of evidence for one line.
     assert found["undefined-shift-getSignedBitfield"]["command"].startswith("BITFIELD ")
 
 
-def test_what_the_sanitizer_reports_is_replayed_and_is_gone_where_it_was_mended(tmp_path: Path) -> None:
+def test_a_sanitizers_finding_is_replayed_and_is_gone_where_it_was_fixed(tmp_path: Path) -> None:
     _, read = check(tmp_path / "run", "--target", "native-ubsan", "--server", "redis-3.2.6", "--test", "bitpos_finds")
     finding = by_id(read)["alignment-redisBitpos-load"]
     words = shlex.split(finding["replay"])[1:]
@@ -62,7 +62,7 @@ def test_what_the_sanitizer_reports_is_replayed_and_is_gone_where_it_was_mended(
 
 
 def test_redis_7_0_15_is_silent_in_bitops_under_the_address_sanitizer_and_valgrind(tmp_path: Path) -> None:
-    # Some requests for every command: this test does not prove that a release is clean, a run of all tests does.
+    # A few requests of each command. Only a run of all tests proves that a release is clean.
     tests = ("moved_the", "every_header", "range_at", "numbers_are", "wraps", "uniform", "setbit")
     words = ("--target", "native-asan", "--target", "native-valgrind")
     code, read = check(tmp_path / "run", *words, *(f"--test={name}" for name in tests))
@@ -70,8 +70,8 @@ def test_redis_7_0_15_is_silent_in_bitops_under_the_address_sanitizer_and_valgri
     assert {"PASS"} == {cell["verdict"] for cell in read["cells"]}
 
 
-def test_a_detector_that_is_told_to_keep_quiet_makes_the_run_unknown(tmp_path: Path) -> None:
-    """Sabotage: the same program without its detector's options or its prefix."""
+def test_a_silenced_detector_makes_the_run_unknown(tmp_path: Path) -> None:
+    """Sabotage: the same program without its detector's options or its command prefix."""
     sabotage = (
         "from harness.analysis.detectors.registry import DETECTORS; "
         "DETECTORS['valgrind'] = DETECTORS['valgrind']._replace(command=()); "

@@ -1,7 +1,8 @@
-"""A tree between two releases is checked as what it is: releases in disguise, and checkouts that a user fetched.
+"""A tree between two releases is treated as the release before it. The tests use disguised releases, and checkouts that
+a user fetched.
 
-A disguise is a release that calls itself 999.999.999 or 255.255.255, with nothing told in its release notes: as
-`unstable` of its time. What it is taken for is known, then.
+A disguised release calls itself 999.999.999 or 255.255.255, and its release notes are empty, as in `unstable`. So the
+tests know which release it must be taken for.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 SERVERS = Catalog().servers
 OF_EVERY_RUN = ("redis-3.2.6", "redis-7.0.15")
-"""Other tests fetch these, too."""
+"""Releases that other tests also fetch."""
 
 
 def chosen(names: Sequence[str], of_every_run: Sequence[str]) -> list[object]:
-    """Releases as parameters: those of every run, and the rest of the slow ones."""
+    """Releases as parameters: those of every run, and the others, which are marked as slow."""
     return [name if name in of_every_run else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
@@ -56,11 +57,11 @@ def disguise(tree: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", chosen(sorted(SERVERS), OF_EVERY_RUN))
-def test_a_release_in_disguise_is_taken_for_what_it_is(tmp_path: Path, name: str) -> None:
+def test_a_disguised_release_is_recognised(tmp_path: Path, name: str) -> None:
     release = SERVERS[name].version.split(".")
     tree = open_tree(disguised(name, tmp_path))
     assert [str(part) for part in tree.version[:2]] == release[:2], tree.development
-    # Plumbline never takes a tree for a later release, so it demands no feature that the tree lacks.
+    # Plumbline never takes a tree for a later release, so it requires no feature that the tree lacks.
     assert tree.version <= tuple(map(int, release))
     assert tree.abilities == open_tree(machines.release(name), digest="not needed").abilities
 
@@ -71,8 +72,8 @@ def test_a_release_in_disguise_is_taken_for_what_it_is(tmp_path: Path, name: str
         ["redis-2.8.17", "redis-3.2.6", "redis-5.0.6", "redis-6.2.14", "redis-7.0.15", "valkey-8.1.1"], ["redis-3.2.6"]
     ),
 )
-def test_a_release_in_disguise_starts_and_is_tested(tmp_path: Path, name: str) -> None:
-    # What a server is started with is the same everywhere; on ARMv5, Valkey rightly does not start (docs/FOUND.md).
+def test_a_disguised_release_starts_and_is_tested(tmp_path: Path, name: str) -> None:
+    # A server starts with the same options everywhere. On ARMv5, a bug keeps Valkey from starting (docs/FOUND.md).
     words = ["--target", "native", "--suite", "bitops", "--test", "getbit", "--seed", "1"]
     finished = run("check", "--server", disguised(name, tmp_path), *words, "--json", "--run", tmp_path / "run")
     assert f"{name} is a development tree (" in finished.stderr
@@ -80,7 +81,7 @@ def test_a_release_in_disguise_starts_and_is_tested(tmp_path: Path, name: str) -
 
 
 def assert_tested(answer: dict[str, object]) -> None:
-    """The server was compiled, started and tested, whatever else was found."""
+    """Assert that the server was compiled, started and tested, whatever was found."""
     assert isinstance(answer["findings"], list)
     assert isinstance(answer["cells"], list)
     kept = [one for one in answer["findings"] if one["id"] == "exit-start" or one["kind"] == "build"]
@@ -90,7 +91,7 @@ def assert_tested(answer: dict[str, object]) -> None:
 
 
 def as_before_2_8_8(folder: Path) -> Path:
-    """A tree whose makefile leaves Lua its own `AR= ar rcu`, and whose sources ask for _BSD_SOURCE alone."""
+    """A tree whose makefile does not override Lua's `AR= ar rcu`, and whose sources request only _BSD_SOURCE."""
     tree = folder / "redis-2.8.17"
     copy_tree(machines.release(tree.name), tree)
     makefile, macros = tree / "deps" / "Makefile", tree / "src" / "fmacros.h"

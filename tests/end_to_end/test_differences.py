@@ -1,4 +1,4 @@
-"""Bytes in the wrong order are placed and shown again; functions that parts are said to come from are in the source."""
+"""Bytes in the wrong order are located and reproduced, and every function that is named as a writer exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.end_to_end.plumb_runs import PLUMB, run
 pytestmark = pytest.mark.end_to_end
 
 
-def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_is_right() -> None:
+def test_a_time_in_the_wrong_byte_order_is_located_reproduced_and_absent_on_a_correct_target() -> None:
     planted = mutations.mutations()["rdb-expiry-byte-order"]
     row = campaign.mutate(quiet_workbench(), planted, targets=["sparc64"])
     assert row.caught
@@ -40,7 +40,7 @@ def test_a_time_in_the_wrong_order_is_placed_and_shown_again_and_gone_where_it_i
     assert run(*words, "--server", planted.server, program=PLUMB).returncode == ExitCode.PASS
 
 
-def test_what_a_loader_gets_wrong_is_shown_again_with_its_file() -> None:
+def test_a_wrongly_loaded_value_is_reproduced_with_its_file() -> None:
     planted = mutations.mutations()["rdb-integer-signedness"]
     row = campaign.mutate(quiet_workbench(), planted, targets=["aarch64"])
     (finding,) = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))["findings"]
@@ -51,7 +51,7 @@ def test_what_a_loader_gets_wrong_is_shown_again_with_its_file() -> None:
 
 
 @pytest.mark.parametrize("server", ["redis-5.0.6", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2"])
-def test_every_function_that_a_part_is_said_to_come_from_is_in_the_source(server: str) -> None:
+def test_every_function_named_as_a_writer_exists_in_the_source(server: str) -> None:
     tree = Fetcher(Cache.default(), fakes.quiet(), offline=False).server(Catalog().servers[server])
     names = ("rdb.c", "intset.c", "t_stream.c")
     source = "".join((tree.path / "src" / name).read_text("latin-1") for name in names)

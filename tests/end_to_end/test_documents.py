@@ -1,4 +1,4 @@
-"""The tutorial and the how-to of bisecting, followed to the letter."""
+"""The tutorial and the how-to for bisecting, followed exactly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-def test_what_a_document_shows_is_missed_if_it_is_not_there() -> None:
+def test_a_line_that_is_missing_from_the_output_is_detected() -> None:
     output = "one  two\nthree 3 four\n"
     assert first_absent("one two\nthree … four\n", output) == ""
     assert first_absent("three … four\none two\n", output) == "one two"
@@ -30,7 +30,7 @@ def test_what_a_document_shows_is_missed_if_it_is_not_there() -> None:
 
 
 def test_the_tutorial(tmp_path: Path) -> None:
-    """In a folder with our commands and an empty runs/, as a fresh clone has."""
+    """In a folder with Plumbline's commands and an empty runs/, like a fresh clone."""
     for name in ("ci", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("requirements.txt", "pyproject.toml"):
@@ -38,9 +38,9 @@ def test_the_tutorial(tmp_path: Path) -> None:
     follow(ROOT / "docs" / "tutorial.md", tmp_path)
 
 
-def test_bisecting_finds_the_commit_that_planted_a_bug_and_skips_one_that_does_not_compile(tmp_path: Path) -> None:
+def test_bisecting_finds_the_commit_of_a_bug_and_skips_one_that_does_not_compile(tmp_path: Path) -> None:
     """Eight commits on a release; the bug comes with the sixth, and the one that git tries first does not compile."""
-    # The release's own name: by it the compiler's cache knows the files that have not changed.
+    # With the release's own name, the compiler's cache knows the files that have not changed.
     top = tmp_path / "redis-7.0.15"
     copy_tree(Fetcher(Cache.default(), Progress()).server(Catalog().servers["redis-7.0.15"]).path, top)
     source = top / "src" / "bitops.c"

@@ -1,4 +1,4 @@
-"""The emulator reports the edges that a program took: exactly those in an independent trace of its blocks."""
+"""The edges that the emulator reports are exactly those in an independent trace of the program's blocks."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def program(name: str) -> Path:
 
 
 def taken(name: str, letters: str, folder: Path, *, log: Path | None = None) -> frozenset[int]:
-    """The edges of one run of the program; with a log, QEMU's own account of the blocks it entered is written there."""
+    """The edges of one run of the program. With a log, QEMU also writes its trace of the entered blocks there."""
     edges = EdgeCoverage(folder / "edges")
-    # Unchained, every block goes through QEMU's main loop, which is where its trace is written.
+    # Without chaining, every block goes through QEMU's main loop, which writes the trace.
     trace = ["-d", "exec,nochain,page", "-D", str(log)] if log else []
     command = machines.runner(name).command(program(name), [letters], coverage=edges.path)
     subprocess.run([command[0], *trace, *command[1:]], check=True, stdout=subprocess.DEVNULL, timeout=60)
@@ -125,7 +125,7 @@ def traced(log: Path) -> frozenset[int]:
 
 
 def number(block: int, multiplier: int) -> int:
-    """A block's number, as toolchains/qemu/overlay/linux-user/coverage.c has it."""
+    """A block's number, as in toolchains/qemu/overlay/linux-user/coverage.c."""
     block = (block ^ block >> 15) * multiplier & 0xFFFFFFFF
     return ((block ^ block >> 13) * multiplier & 0xFFFFFFFF) >> (32 - (SIZE_BYTES.bit_length() - 2))
 
@@ -135,16 +135,16 @@ def number(block: int, multiplier: int) -> int:
 def test_the_edges_are_those_of_the_trace(name: str, letters: str, tmp_path: Path) -> None:
     unchained = taken(name, letters, tmp_path, log=tmp_path / "trace")
     assert unchained == traced(tmp_path / "trace")
-    # Chained blocks, which never come back to the main loop, are seen as well.
+    # Chained blocks, which never return to the main loop, are recorded too.
     assert taken(name, letters, tmp_path) == unchained
     assert len(unchained) > 10
 
 
 @pytest.mark.parametrize("name", machines.TESTED)
-def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(name: str, tmp_path: Path) -> None:
+def test_a_branch_taken_for_the_first_time_is_a_new_edge(name: str, tmp_path: Path) -> None:
     known_edges: set[int] = set()
     new = {}
-    # Each run, with the edges that are new in it.
+    # Each run, and whether it has new edges.
     for run, letters in enumerate(("s", "s", "ss", "sss", "sl", "sl", "psl", "slp")):
         edges = taken(name, letters, tmp_path)
         new[f"{run}: {letters}"] = bool(edges - known_edges)
@@ -152,8 +152,7 @@ def test_a_branch_never_taken_before_is_a_new_edge_and_the_same_again_is_none(na
     assert new == {
         "0: s": True,
         "1: s": False,
-        # GCC tests at the end of a loop whether to repeat it. Clang jumps to a test at the beginning, as for one
-        # letter.
+        # GCC tests the condition of a loop at its end. Clang jumps to a test at the beginning, as for one letter.
         "2: ss": name != "loongarch64",
         "3: sss": False,
         "4: sl": True,
@@ -174,7 +173,7 @@ def test_forked_children_and_threads_are_seen(name: str, letter: str, tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("covered", [False, True], ids=["plain", "coverage"])
 def test_a_program_ends_well_while_its_last_thread_ends(tmp_path: Path, *, covered: bool) -> None:
-    """One run in some hundreds died: the emulator read the translations of a CPU that had just been freed."""
+    """Regression: one run in several hundred crashed, because the emulator read the translations of a freed CPU."""
     edges = EdgeCoverage(tmp_path / "edges")
     command = machines.runner("armv5").command(program("armv5"), ["t"], coverage=edges.path if covered else None)
     with ThreadPoolExecutor(6) as pool:

@@ -1,4 +1,4 @@
-"""The wheel of emulators: with it an installation proves itself without a compiler for QEMU, and without a network."""
+"""With the wheel of emulators, an installation passes its self-test without a network or a compiler for QEMU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory, programs: dict[str, Path
     return install(folder, built_wheel(folder), write_wheel(programs, folder))
 
 
-def test_the_wheels_emulators_prove_themselves_and_the_report_has_their_digests(
+def test_the_wheels_emulators_pass_the_self_test_and_the_report_has_their_digests(
     tmp_path: Path, installed: Installation, programs: dict[str, Path]
 ) -> None:
     ended = installed.run("plumb", *SELF_TEST, cache=tmp_path / "cache")
@@ -56,7 +56,7 @@ def test_the_wheels_emulators_prove_themselves_and_the_report_has_their_digests(
     assert packed == {f"qemu-{qemu}": sha256_of(programs[qemu]) for qemu in TARGETS.values()}
 
 
-def test_a_wheel_of_other_sources_does_not_serve(tmp_path: Path, installed: Installation) -> None:
+def test_a_wheel_of_other_sources_is_not_used(tmp_path: Path, installed: Installation) -> None:
     path = installed.packages / PACKAGE / IDENTITY
     identity = path.read_text("utf-8")
     path.write_text(identity.replace(json.loads(identity)["key"], "0123456789abcdef"), "utf-8")
@@ -69,11 +69,11 @@ def test_a_wheel_of_other_sources_does_not_serve(tmp_path: Path, installed: Inst
     assert re.search(r"the source of qemu\S* is not in the cache", ended.stderr)
 
 
-def test_the_tag_is_of_the_c_library_that_the_programs_ask_for(
+def test_the_wheels_tag_names_the_c_library_that_the_programs_require(
     installed: Installation, programs: dict[str, Path]
 ) -> None:
     (record,) = installed.packages.glob(f"{PACKAGE}-*.dist-info/WHEEL")
     major, minor = c_library(programs.values())
     assert f"Tag: py3-none-manylinux_{major}_{minor}_" in record.read_text("utf-8")
-    # Every later C library has these; the programs were linked with the host's.
+    # Every later C library has these symbols. The programs were linked with the host's C library.
     assert c_library([]) < (major, minor)

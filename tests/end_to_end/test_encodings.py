@@ -1,4 +1,4 @@
-"""Every encoding of an access that a real program contains is made by the target's canary, or exempt for a reason."""
+"""The target's canary makes every access encoding that a real program contains, except those exempt for a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READABLE = [name for name in machines.REQUIRED if name in census.readable()]
 
 
 def made(target: Target) -> set[str]:
-    """What the target's canary program makes, as it is compiled here."""
+    """The encodings that the target's canary program makes, as compiled here."""
     return census.made(target, machines.toolchain_of(target.name), machines.quiet_workbench().cache)
 
 
@@ -72,7 +72,9 @@ def test_a_canary_makes_every_access_of_a_server(name: str) -> None:
         machines.beyond("s390x", "cdsy %r2,%r4,0(%r1)", "cdsy r,r,#(r)"),
     ],
 )
-def test_an_encoding_that_no_canary_makes_is_told(name: str, instruction: str, encoding: str, tmp_path: Path) -> None:
+def test_an_encoding_that_no_canary_makes_is_reported(
+    name: str, instruction: str, encoding: str, tmp_path: Path
+) -> None:
     target = CATALOG.targets[name]
     tools = machines.toolchain_of(name)
     source, program = tmp_path / "other.c", tmp_path / "other.o"

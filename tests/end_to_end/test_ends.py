@@ -25,8 +25,8 @@ pytestmark = pytest.mark.end_to_end
 CHECK = ("check", "--target", "armv5", "--suite", "bitops", "--seed", "1", "--json", "--run")
 
 
-def test_a_part_of_the_tests_is_told_from_the_whole(tmp_path: Path) -> None:
-    """By a part of a name, by a glob, in Python and in Tcl; a suite that has none of them is left out."""
+def test_a_run_of_selected_tests_is_marked_as_incomplete(tmp_path: Path) -> None:
+    """Selects by a part of a name and by a glob, in Python and in Tcl. A suite without such a test is omitted."""
     words = ["--target", "native", "--suite", "bitops", "--suite", "protocol", "--suite", "sds"]
     finished = run("check", *words, "--test", "bitpos", "--test", "*::framing-1.1", "--json", "--run", tmp_path / "run")
     read = document(finished)
@@ -50,9 +50,7 @@ def test_a_part_of_the_tests_is_told_from_the_whole(tmp_path: Path) -> None:
     ("number", "code"),
     [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.INTERRUPTED), (signal.SIGKILL, -9)],
 )
-def test_when_plumb_is_ended_in_the_middle_nothing_of_it_is_left(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_ending_plumb_during_a_run_leaves_no_process_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
         emulated_guest(folder)
@@ -63,7 +61,9 @@ def test_when_plumb_is_ended_in_the_middle_nothing_of_it_is_left(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_cells_that_have_ended_are_judged_although_plumb_was_ended(tmp_path: Path, number: signal.Signals) -> None:
+def test_cells_that_have_ended_are_judged_although_plumb_was_interrupted(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     folder = tmp_path / "run"
 
     def ended() -> list[str]:
@@ -97,10 +97,10 @@ def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("server", ["guest", "oracle"])
-def test_a_server_that_is_killed_or_stopped_from_outside_is_no_finding_but_unknown(
+def test_a_server_killed_or_stopped_from_outside_makes_the_run_unknown(
     tmp_path: Path, server: str, number: signal.Signals
 ) -> None:
-    """Whether it is the one under test or the native build that its answers are compared with."""
+    """Whether it is the server under test or the native build with which its replies are compared."""
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
         guest = emulated_guest(folder)
@@ -113,7 +113,7 @@ def test_a_server_that_is_killed_or_stopped_from_outside_is_no_finding_but_unkno
 
 
 def test_an_oracle_that_crashes_is_one_finding_and_explains_its_test(tmp_path: Path) -> None:
-    """The next test would take its end for its own, and the failed one would be a wrong reply."""
+    """Otherwise the next test would count the end as its own, and the failed test would be a wrong reply."""
     folder = tmp_path / "run"
     with running(*CHECK, folder) as plumb:
         emulated_guest(folder)

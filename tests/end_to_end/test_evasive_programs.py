@@ -1,6 +1,6 @@
-"""Programs that hide what they do: each misaligned access of theirs is a finding, or the verdict is UNKNOWN.
+"""Each misaligned access of a program that hides its actions is a finding, or the verdict is UNKNOWN.
 
-A program of the target executes another one in every way that C has, or makes the access where its emulator could be
+A program of the target executes another one in every way that C offers, or makes the access where its emulator may be
 unable to record it: with its descriptors closed, with SIGBUS blocked or handled, in the background, in a library.
 """
 
@@ -98,7 +98,7 @@ static int loaded(void)
     return load ? load((const char *)words) : 99;
 }
 
-/* As a daemon does: its parent has ended, and it is in a session of its own. */
+/* As in a daemon, the parent has ended, and the process has its own session. */
 static int in_background(void)
 {
     if (fork() == 0) {
@@ -202,11 +202,11 @@ MODES = {
     "jumped": HIDDEN,
     "background": HIDDEN,
 }
-"""What the program does -> the finding."""
+"""Mode of the program -> the finding."""
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_program_that_hides_its_access_is_found_by_it(tmp_path: Path, mode: str) -> None:
+def test_a_program_that_hides_its_access_is_found(tmp_path: Path, mode: str) -> None:
     """The command always succeeds, so only the finding shows the access."""
     traced = TracedRun(tmp_path, "armv5")
     for path in evasive_programs("armv5").iterdir():
@@ -222,12 +222,12 @@ SCRIPTS: dict[str, tuple[Verdict, list[str], str]] = {
     "LD_PRELOAD=./hidden.so ./odd odd; true": (Verdict.FAIL, [EXECUTED], ""),
     'LD_LIBRARY_PATH="$PWD" ./odd odd; true': (Verdict.FAIL, [EXECUTED], ""),
     "make -j2 check": (Verdict.FAIL, [EXECUTED], ""),
-    # A time limit: that the command failed is the finding.
+    # With a time limit, the command's failure is the finding.
     "timeout 0.5 ./odd wait": (Verdict.FAIL, ["wrong-result-sh_c_timeout_0.5_._odd_wait"], ""),
     "timeout -s KILL 0.5 ./odd wait": (Verdict.FAIL, ["wrong-result-sh_c_timeout_s_KILL_0.5_._odd_wait"], ""),
-    # The loader can be named, too.
+    # The command can also name the loader.
     "$LOADER ./odd odd; true": (Verdict.FAIL, [EXECUTED], ""),
-    # A log that lost its end, its fault, or all; of a program that died of the access, and of one that handled it.
+    # A log that lost its end, its fault, or everything: for a program that the access killed, and one that handled it.
     f"./odd odd; truncate --size=-40 {LOG}; true": (
         Verdict.FAIL,
         [EXECUTED],
@@ -249,7 +249,7 @@ SCRIPTS: dict[str, tuple[Verdict, list[str], str]] = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_command_that_hides_what_its_programs_did_does_not_pass(tmp_path: Path, script: str) -> None:
+def test_a_command_that_hides_the_faults_of_its_programs_does_not_pass(tmp_path: Path, script: str) -> None:
     verdict, identities, reason = SCRIPTS[script]
     traced = TracedRun(tmp_path, "armv5")
     for path in evasive_programs("armv5").iterdir():

@@ -1,6 +1,7 @@
 """Every encoding of an instruction set, at every offset and under every policy, does what the manuals prescribe.
 
-And the lists are whole: decoder, disassembler and assembler know no access that is neither made nor explained.
+The lists are complete: the decoder, the disassembler and the assembler know no access that is neither made nor listed
+as omitted.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.end_to_end
 CATALOG = machines.CATALOG
 SWEPT = [name for name in machines.REQUIRED if program.table_of(CATALOG.targets[name]) is not None]
 BEYOND = [name for name in machines.OTHERS if program.table_of(CATALOG.targets[name]) is not None]
-# The 64-bit toolchain also knows the 32-bit instructions: it comes last, and assembles the instructions of all.
+# The 64-bit toolchain comes last. It also knows the 32-bit instructions, and assembles those of all targets.
 ALL_SWEPT = sorted([*SWEPT, *BEYOND], key=lambda name: CATALOG.targets[name].width_bits)
 ISAS = sorted({CATALOG.targets[name].isa for name in SWEPT})
 ISAS_BEYOND = sorted({CATALOG.targets[name].isa for name in BEYOND})
@@ -40,13 +41,13 @@ CELLS = [
     for name in [*SWEPT, *BEYOND, *machines.STATIC]
     for policy in [*CATALOG.policies, rules.AUDIT]
     if policy == rules.AUDIT or rules.applies(CATALOG.policies[policy], CATALOG.targets[name])
-    # Their C library is a part of the program, and `strict` judges its accesses, too.
+    # Their C library is a part of the program, so `strict` judges its accesses too.
     if not (name in machines.STATIC and policy == "strict")
 ]
 
 
 def compiled(name: str, chosen: list[Encoding] | None = None) -> tuple[Path, list[Encoding]]:
-    """The program of a target's encodings, or of some."""
+    """The program with all or some of a target's encodings."""
     target, cache = CATALOG.targets[name], machines.quiet_workbench().cache
     made = program.encodings(target) if chosen is None else chosen
     return program.compile_sweep(cache, target, machines.toolchain_of(name), made), made
@@ -72,8 +73,8 @@ def test_decoder_disassembler_and_assembler_know_no_other_access(isa: str) -> No
     assert decoders.differences(machines.emulators_source(), sweeps) == []
 
 
-def test_a_lost_encoding_a_wrong_text_and_a_wrong_code_are_told() -> None:
-    """As if the table lacked SWAP, the disassembler misread LDSH, and the assembler made a branch of LDSTUB."""
+def test_a_missing_encoding_a_wrong_text_and_a_wrong_code_are_reported() -> None:
+    """Simulates a table without SWAP, a disassembler that misreads LDSH, and LDSTUB assembled as a branch."""
     bench = machines.quiet_workbench()
     whole = decoders.made(bench, CATALOG.targets["sparc64"])
     changed = []
@@ -85,13 +86,13 @@ def test_a_lost_encoding_a_wrong_text_and_a_wrong_code_are_told() -> None:
         elif not one.text.startswith("swap "):
             changed.append((one, instruction))
     found = decoders.differences(machines.emulators_source(), [whole._replace(instructions=changed)])
-    for told in (
+    for expected in (
         "ldstub [%o4 + %o5], %o2: the decoder takes it for None",
         "lduh [ %o4 ], %o2: the assembler makes d4130000 of it, not d4530000",
         "SWAP (insns.decode:684): no encoding makes it; it is ['swap ",
         "LDSTUB (insns.decode:680): no encoding makes it; it is ['ldstub ",
     ):
-        assert [one for one in found if told in one], f"{told}: {found}"
+        assert [one for one in found if expected in one], f"{expected}: {found}"
     assert len(found) == 4
 
 
@@ -115,14 +116,14 @@ def test_an_audit_records_every_encoding_once_as_what_it_is(name: str, tmp_path:
         ("armv5", "demand=arch,assumed=16,vfp=fixup", {"vfp"}),
     ],
 )
-def test_an_emulator_that_does_something_else_is_told(name: str, setting: str, wrong: set[str]) -> None:
+def test_an_emulator_with_a_wrong_policy_is_reported(name: str, setting: str, wrong: set[str]) -> None:
     runner = machines.runner(name)
     at = runner.options.index("-alignment") + 1
     options = [*runner.options[:at], setting, *runner.options[at + 1 :]]
     assert with_alignment(options, runner.policy) == runner.options
     result = swept(msgspec.structs.replace(runner, options=options))
     concerned = [one.name for one in program.encodings(runner.target) if one.access_class in wrong]
-    # Once inside a page, and once at its end.
+    # Once in the middle of a page, and once at its end.
     assert sorted(one.encoding for one in result.disagreements) == sorted(2 * concerned)
 
 
@@ -140,8 +141,8 @@ def test_an_emulator_that_does_something_else_is_told(name: str, setting: str, w
         ("ldrb r2, [r4]", {"unit_bytes": 2, "access_class": "half"}),
     ],
 )
-def test_another_effect_than_the_tables_is_told(text: str, change: dict[str, object]) -> None:
-    """As if the emulator did something else: a register, a byte, an offset or an alignment."""
+def test_an_effect_that_differs_from_the_table_is_reported(text: str, change: dict[str, object]) -> None:
+    """Simulates an emulator that is wrong in a register, a byte, an offset or an alignment."""
     right = [one for one in program.encodings(CATALOG.targets["armv5"]) if one.text == text]
     if "moves" in change:
         kind = type(right[0].moves[0])
@@ -169,7 +170,7 @@ def test_another_effect_than_the_tables_is_told(text: str, change: dict[str, obj
     ],
 )
 def test_another_effect_of_a_68000s_instruction_is_told(text: str, change: dict[str, object]) -> None:
-    """As if the emulator calculated something else with memory, or extended something else."""
+    """Simulates an emulator that calculates or extends memory operands wrongly."""
     right = [one for one in program.encodings(CATALOG.targets["m68k"]) if one.text == text]
     if "moves" in change:
         kind = type(right[0].moves[0])
@@ -184,7 +185,9 @@ def test_another_effect_of_a_68000s_instruction_is_told(text: str, change: dict[
 @pytest.mark.parametrize(
     ("name", "text"), [("armv5", "ldrsh r2, [r4]"), ("armv7", "vst4.16 {d0, d2, d4, d6}, [r4:64]!")]
 )
-def test_without_a_handler_an_encoding_dies_and_is_in_the_fault_log(name: str, text: str, tmp_path: Path) -> None:
+def test_without_a_handler_an_encoding_kills_the_process_and_is_in_the_fault_log(
+    name: str, text: str, tmp_path: Path
+) -> None:
     made, encodings = compiled(name)
     number = next(i for i, one in enumerate(encodings) if one.text == text and one.state != "T16")
     one, log = encodings[number], tmp_path / "faults.jsonl"

@@ -45,7 +45,7 @@ __attribute__((noinline)) static void jumps(void)
     longjmp(back, 1);
 }
 
-/* It waits in its middle, and goes on by a jump: nothing enters it where it begins. */
+/* It waits in its middle, and continues with a jump, so nothing enters it at its beginning. */
 __attribute__((noinline)) int in_the_middle(void)
 {
     if (setjmp(back) == 0) {
@@ -90,7 +90,7 @@ int main(int count, char **words)
     waitpid(child, NULL, 0);
     pthread_create(&thread, NULL, elsewhere, NULL);
     pthread_join(thread, NULL);
-    /* What follows is executed after the reader has looked once. */
+    /* The following code is executed after the reader has read the map once. */
     if (in_the_middle() == 0) {
         return 1;
     }
@@ -100,7 +100,7 @@ int main(int count, char **words)
     if (getchar() != 'y') {
         return 1;
     }
-    /* They live at the same time, so that the emulator has to make room for them. */
+    /* The threads exist at the same time, so that the emulator must enlarge its table. */
     for (int i = 0; i < THREADS; i++) {
         pthread_create(&many[i], NULL, one_of_many, NULL);
     }
@@ -133,12 +133,12 @@ OWN = {
 @cache
 def plugin() -> Path:
     made = compile_blocks(Cache.default(), machines.toolchain_of(ORACLE))
-    assert made is not None, "the emulator's source is in the cache: it was compiled here"
+    assert made is not None, "the emulator was compiled here, so its source is in the cache"
     return made
 
 
 @pytest.mark.parametrize("target", machines.TESTED)
-def test_functions_are_noted_by_who_enters_them_and_when(target: str, tmp_path: Path) -> None:
+def test_functions_are_recorded_for_the_thread_that_enters_them(target: str, tmp_path: Path) -> None:
     source = tmp_path / "functions.c"
     source.write_text(PROGRAM, "utf-8")
     program = machines.compiled(target, source, tmp_path)
@@ -150,7 +150,7 @@ def test_functions_are_noted_by_who_enters_them_and_when(target: str, tmp_path: 
         return code.names_in(noted.take(whose)) & {*OWN, "main"}
 
     def until_it_waits() -> None:
-        """It wrote a line, and is about to read."""
+        """Wait until the program has written a line, and is about to read."""
         deadline = time.monotonic() + 10 * runner.target.slowdown
         while entered("first"):
             assert time.monotonic() < deadline

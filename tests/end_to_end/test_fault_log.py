@@ -1,4 +1,4 @@
-"""The emulator's fault log keeps its records, or says that it could not, whatever the guest does to its descriptors."""
+"""The emulator's fault log keeps its records, or reports a loss, whatever the guest does to its descriptors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ran(
 
 
 @pytest.mark.parametrize("how", ["", "close", "reuse"])
-def test_a_guest_that_closes_or_takes_the_logs_descriptor_is_recorded_all_the_same(
+def test_faults_are_recorded_although_the_guest_closes_or_reuses_the_logs_descriptor(
     target: str, program: Path, tmp_path: Path, how: str
 ) -> None:
     own = tmp_path / "own"
@@ -58,14 +58,14 @@ def test_a_guest_that_closes_or_takes_the_logs_descriptor_is_recorded_all_the_sa
     assert (len(log.faults), log.damage) == (1, [])
     (end,) = log.ends.values()
     assert end == ProcessEnd(event="end", pid=log.faults[0].pid, signal=signal.SIGBUS, status=0)
-    assert not own.exists() or not own.read_bytes(), "a record went into the guest's own file"
+    assert not own.exists() or not own.read_bytes(), "a record was written to the guest's own file"
 
 
-def test_a_record_that_a_file_size_limit_refuses_is_missed_and_kills_nobody(
+def test_a_record_that_exceeds_a_file_size_limit_is_reported_missing_and_kills_no_process(
     target: str, program: Path, tmp_path: Path
 ) -> None:
     result, log = ran(target, program, tmp_path, "limit")
-    assert result.code == -signal.SIGBUS, "the guest died of the limit, not of its own fault"
+    assert result.code == -signal.SIGBUS, "the limit killed the guest, not its own fault"
     assert log.faults == []
     assert log.damage
 
@@ -86,7 +86,7 @@ def test_how_every_process_ended_is_recorded(target: str, program: Path, tmp_pat
     assert sorted((end.signal, end.status) for end in log.ends.values()) == [(0, 7), (signal.SIGABRT, 0)]
 
 
-def test_a_second_death_of_the_same_access_is_recorded_but_not_reported(
+def test_a_second_death_from_the_same_access_is_recorded_but_not_reported(
     target: str, program: Path, tmp_path: Path
 ) -> None:
     fatal = tmp_path / "fatal"
@@ -103,7 +103,7 @@ def test_a_second_death_of_the_same_access_is_recorded_but_not_reported(
     assert [[end.signal for end in log.ends.values()] for _, log in runs] == [[signal.SIGBUS]] * 2
 
 
-def test_a_program_that_survives_its_faults_survives_the_next_time(target: str, program: Path, tmp_path: Path) -> None:
+def test_a_program_that_survives_its_faults_survives_later_runs(target: str, program: Path, tmp_path: Path) -> None:
     fatal = tmp_path / "fatal"
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -113,7 +113,7 @@ def test_a_program_that_survives_its_faults_survives_the_next_time(target: str, 
 
 
 @pytest.mark.parametrize(("hidden", "after"), [(False, "maps"), (True, "no maps")])
-def test_a_crash_handler_finds_no_memory_to_test_where_it_shall_not(
+def test_a_crash_handler_finds_no_memory_to_test_if_the_maps_are_hidden(
     target: str, program: Path, tmp_path: Path, *, hidden: bool, after: str
 ) -> None:
     result, log = ran(target, program, tmp_path, "maps", no_crash_maps=hidden)

@@ -1,4 +1,4 @@
-"""A real kernel's fixups, priced: every one that is made is counted, and the figures are the same on every boot."""
+"""The cost of a real kernel's fixups: every fixup is counted, and the figures are the same on every boot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measured(target: str, server: str) -> FixupCost:
     return json_codec.decode(finished.stdout.encode(), FixupCost)
 
 
-def test_armv5s_fixups_are_counted_dear_and_the_same_on_every_boot() -> None:
+def test_armv5s_fixups_are_counted_are_costly_and_are_the_same_on_every_boot() -> None:
     first, second = measured("armv5-kernel", "redis-3.2.6"), measured("armv5-kernel", "redis-3.2.6")
     assert {one.access_class for one in first.accesses} == {"half", "word", "dword", "multi"}
     for one in first.accesses:
@@ -29,10 +29,10 @@ def test_armv5s_fixups_are_counted_dear_and_the_same_on_every_boot() -> None:
         assert one.aligned < one.copied < one.misaligned, one.access
     assert first.accesses == second.accesses
     bitop, again = (row for tax in (first, second) for row in tax.servers if row.workload == "BITOP")
-    # Two operands are read and one result is written, 200 bytes each, by words.
+    # The server reads two operands and writes one result, each of 200 bytes, word by word.
     assert bitop.fixups is not None
     assert bitop.fixups["word"] >= 1000 * 3 * 200 // 4
     assert bitop.fixups == again.fixups
     assert bitop.share > 0.5
-    # The server's own timer runs a little more or less often.
+    # The number of runs of the server's own timer varies a little.
     assert bitop.instructions == pytest.approx(again.instructions, rel=0.03)

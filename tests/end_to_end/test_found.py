@@ -1,4 +1,4 @@
-"""A bug of docs/found is tried on releases: the one with the bug shows it, the one without it is silent."""
+"""A bug of docs/found is tested on two releases: it occurs on the release with the bug, and not on the other one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fuzzer finds known bugs without a hint, shrinks them, and reports the same for the same seed."""
+"""The fuzzer finds known bugs without hints, shrinks their streams, and reports the same for the same seed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 SMALL = 10
-"""Commands that a failure may take when it has been made small."""
+"""Maximum number of commands in a shrunk failure."""
 MINUTE = 60.0
 
 
 def small_streams(folder: Path) -> list[tuple[Path, Stream]]:
-    """The failing streams that the quick tier shrinks; it keeps further ones unchanged."""
+    """The failing streams that the quick tier has shrunk. It keeps the others unchanged."""
     found = [(path, read_stream(path)) for path in sorted(folder.glob("streams/*.stream"))]
     return found[: SHRUNK["quick"]]
 
 
-def test_redis_3_2_6_dies_of_few_commands_that_can_be_sent_again(tmp_path: Path) -> None:
+def test_redis_3_2_6_dies_of_few_commands_that_can_be_replayed(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--suite", "fuzz", "--server", "redis-3.2.6", "--seed", 1)
     finished = run("check", *words, "--json", "--run", tmp_path / "run")
     read = document(finished)
@@ -47,7 +47,7 @@ def test_redis_3_2_6_dies_of_few_commands_that_can_be_sent_again(tmp_path: Path)
     assert "SIGBUS" in again.stdout
 
 
-def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both_replies(tmp_path: Path) -> None:
+def test_a_missing_byte_swap_is_found_on_a_big_endian_target_with_both_replies(tmp_path: Path) -> None:
     """intset.c without one memrev16ifbe: replies about small sets of integers are wrong."""
     fetched = run("fetch", "--server", "redis-7.0.15").stdout.split(": ", 1)[1].strip()
     tree = tmp_path / "tree"
@@ -62,7 +62,7 @@ def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both
     read = document(finished)
     assert finished.returncode == ExitCode.FINDINGS
     assert all(len(stream) <= SMALL for _, stream in small_streams(tmp_path / "run" / "sparc64" / "fuzz"))
-    # The issue's measure: a planted bug is made small within a minute.
+    # The goal: a planted bug is shrunk within a minute.
     lines = (tmp_path / "run" / "sparc64" / "fuzz" / "streams" / "shrinking.jsonl").read_text("utf-8").splitlines()
     shrunk = [json_codec.decode(line.encode(), Shrinking) for line in lines]
     assert shrunk
@@ -78,7 +78,7 @@ def test_a_missing_byte_swap_is_found_on_a_big_endian_target_and_shown_with_both
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
-def test_the_same_seed_does_the_same_and_another_one_not(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_run_and_a_different_seed_does_not(tmp_path: Path) -> None:
     progress = []
     for number, seed in enumerate((1, 1, 2)):
         folder = tmp_path / str(number)
@@ -88,11 +88,11 @@ def test_the_same_seed_does_the_same_and_another_one_not(tmp_path: Path) -> None
     assert progress[0] == progress[1] != progress[2]
 
 
-def test_fuzzing_ends_in_time_and_goes_on_with_what_it_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzzing_ends_in_time_and_continues_with_its_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Path(run("build", "--target", "native").stdout.split(": ", 1)[1]).parents[2]
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
-    # Its own corpus, and everything else of the user's cache.
+    # A separate corpus, with everything else from the user's cache.
     for place in cache.iterdir():
         if place.name != "corpus":
             (tmp_path / "cache" / place.name).symlink_to(place)
@@ -104,10 +104,10 @@ def test_fuzzing_ends_in_time_and_goes_on_with_what_it_learnt(tmp_path: Path, mo
     words = ("--target", "native", "--count", 20, "--test", "streams", "--seed", 2)
     second = run("fuzz", *words, "--run", tmp_path / "2")
     assert second.returncode == ExitCode.PASS, second.stderr
-    # More than twenty examples can show: it knows the others without sending them.
+    # More streams than twenty examples can show: the fuzzer knows the others without sending them.
     told = (tmp_path / "2" / "native" / "fuzz" / "progress").read_text("utf-8")
     assert int(re.findall(r"(\d+) streams kept", told)[0]) >= len(kept)
-    # In another folder, it begins with nothing.
+    # In another folder, the fuzzer begins without a corpus.
     third = run("fuzz", *words, "--run", tmp_path / "3", "--corpus", tmp_path / "corpora")
     assert third.returncode == ExitCode.PASS, third.stderr
     assert 0 < len(list((tmp_path / "corpora").glob("*/kept-*.stream"))) <= 20

@@ -1,6 +1,4 @@
-"""The measured cost of fuzzed streams for the servers includes all of the streams' effects, and leaves
-nothing behind.
-"""
+"""The measured cost of fuzzed streams for the servers includes all effects of the streams, which leave nothing."""
 
 from __future__ import annotations
 
@@ -22,14 +20,14 @@ pytestmark = pytest.mark.end_to_end
 
 
 def commands_and_keys(server: Guest) -> tuple[int, int]:
-    """How many commands a server has processed, and how many keys it has."""
+    """The number of commands that a server has processed, and the number of its keys."""
     with Client.at_socket(server.upstream, deadline_seconds=10) as client:
         stats, size = client.pipeline([("INFO", "stats"), ("DBSIZE",)])
     assert isinstance(size, int)
     return int(info_fields(stats)["total_commands_processed"]), size
 
 
-def test_both_servers_carry_out_every_command_of_the_writes_and_are_empty(tmp_path: Path) -> None:
+def test_both_servers_execute_every_command_of_the_writes_and_are_then_empty(tmp_path: Path) -> None:
     with both(tmp_path) as (guest, native, _):
         servers = Servers(guest, native)
         streams = streams_of(guest, 1, 4)
@@ -46,7 +44,7 @@ def test_both_servers_carry_out_every_command_of_the_writes_and_are_empty(tmp_pa
         )
         for server, earlier in zip(servers, before, strict=True):
             processed, keys = commands_and_keys(server)
-            # A command within a transaction or a script counts, too; one that is refused for its words does not.
+            # Commands within a transaction or a script also count. A command that is refused for its words does not.
             assert processed - earlier > simple / 2
             assert keys == 0
         assert sum(fuzzed(servers, streams)) > 0

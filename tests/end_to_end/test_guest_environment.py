@@ -1,4 +1,4 @@
-"""Environments have their documented effect on each target, and a check finds a cause of a server's death in one."""
+"""Environments have their documented effect on each target, and a check reports why an environment killed a server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def canary_on(target: str) -> Path:
 
 
 @pytest.mark.parametrize(("environment", "target"), PLACES)
-def test_what_must_die_in_an_environment_dies_there_alone(
+def test_a_program_that_an_environment_must_kill_dies_only_there(
     environment: GuestEnvironment, target: str, tmp_path: Path
 ) -> None:
     program = canary_on(target)
@@ -65,10 +65,10 @@ def test_what_must_die_in_an_environment_dies_there_alone(
 def test_a_thread_has_the_128_kib_that_musl_gives_it(target: str, tmp_path: Path) -> None:
     program, runner = canary_on(target), runner_in(target, "musl-stack")
     most = max(k for k in range(100, 160, 4) if outcome(program, runner, f"stack {k}", tmp_path / str(k)) == LIVED)
-    assert 112 <= most <= 132, "the canary's own calls take a part of it"
+    assert 112 <= most <= 132, "the canary's own calls use a part of the stack"
 
 
-def test_the_record_of_a_forbidden_call_tells_it_and_the_way_to_it(tmp_path: Path) -> None:
+def test_the_record_of_a_forbidden_call_has_its_number_and_its_call_chain(tmp_path: Path) -> None:
     log = tmp_path / fault_log.NAME
     fault_log.open_ledger(log)
     result = process.run(
@@ -104,7 +104,7 @@ def test_a_damaged_filter_is_refused(content: str | None, complaint: str, tmp_pa
     assert complaint in result.text
 
 
-def test_a_call_that_nobody_knows_kills_and_has_no_name(tmp_path: Path) -> None:
+def test_an_unknown_call_kills_the_process_and_has_no_name(tmp_path: Path) -> None:
     calls = tmp_path / "system-calls"
     allowed = [f"{number} call{number} allow" for number in range(1000) if number != 241]
     calls.write_text("\n".join(allowed) + "\n", "ascii")
@@ -116,7 +116,7 @@ def test_a_call_that_nobody_knows_kills_and_has_no_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environment", ["musl-stack", "debian-service"])
-def test_a_replay_believes_no_environment_that_does_nothing(environment: GuestEnvironment, tmp_path: Path) -> None:
+def test_a_replay_rejects_an_environment_without_effect(environment: GuestEnvironment, tmp_path: Path) -> None:
     setup, runner = machines.set_up(("armv5",))["armv5"], runner_in("armv5", environment)
     cache, tools = setup.bench.cache, setup.toolchain
     assert silence_check.why_blind(cache, runner, tools, tmp_path, None) == ""

@@ -1,4 +1,4 @@
-"""The history's site in a real browser: it fits, says nothing on the console, and its links lead to reports."""
+"""The history's site in a real browser: it fits, writes nothing to the console, and its links lead to reports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_renders_without_a_word_on_the_console(index: Path) -> None:
     assert "<script" not in document
 
 
-def test_a_reader_sees_what_is_flaky_what_is_gone_and_when(index: Path) -> None:
+def test_the_history_shows_which_findings_are_flaky_and_when_they_disappeared(index: Path) -> None:
     with DrivenBrowser() as browser:
         browser.open(index)
         rows = browser.ask(
@@ -58,7 +58,9 @@ def test_a_reader_sees_what_is_flaky_what_is_gone_and_when(index: Path) -> None:
             '[...document.querySelectorAll("section[aria-labelledby=verdicts] tbody tr")].map(row => row.innerText)'
         )
     assert len(rows) == 3
-    assert rows[0].startswith("<script>alert(1)</script>"), "what is still there comes first, as text"
+    assert rows[0].startswith("<script>alert(1)</script>"), (
+        "findings that still exist come first, and their titles are text"
+    )
     seldom = states["seldom"]
     assert "flaky" in seldom
     assert "1 of 4" in seldom
@@ -70,7 +72,7 @@ def test_a_reader_sees_what_is_flaky_what_is_gone_and_when(index: Path) -> None:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_it_fits_and_everything_can_be_reached(index: Path, size: tuple[int, int], *, dark: bool) -> None:
+def test_the_page_fits_and_everything_can_be_reached(index: Path, size: tuple[int, int], *, dark: bool) -> None:
     with DrivenBrowser() as browser:
         browser.open(index, size=size, dark=dark)
         assert browser.ask("document.documentElement.scrollWidth - window.innerWidth") == 0
@@ -78,7 +80,7 @@ def test_it_fits_and_everything_can_be_reached(index: Path, size: tuple[int, int
         assert browser.ask("[...document.images].map(one => one.naturalWidth > 0)") == [True]
 
 
-def test_its_links_lead_to_the_reports_of_the_runs(index: Path) -> None:
+def test_the_links_lead_to_the_reports_of_the_runs(index: Path) -> None:
     with DrivenBrowser() as browser:
         browser.open(index)
         addresses = browser.ask('[...document.querySelectorAll("main td a, main th a")].map(one => one.href)')

@@ -33,7 +33,7 @@ ADDRESSES: dict[Transport, bytes] = {"unix": b" addr=/", "tcp": b" addr=127.0.0.
 
 
 def addresses(guest: Guest) -> set[Transport]:
-    """The kinds of addresses of the server's clients. The only client is the one that asks, through the proxy."""
+    """The kinds of addresses of the server's clients. The only client sends this request, through the proxy."""
     with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
         told = client.command("CLIENT", "LIST")
     assert isinstance(told, bytes)
@@ -48,7 +48,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("target", ["native", "armv5", "sparc64"])
 @pytest.mark.parametrize("io", ADDRESSES)
-def test_a_server_has_clients_of_the_wanted_kind_alone(target: str, io: Transport, short: Path) -> None:
+def test_a_server_has_only_clients_of_the_requested_kind(target: str, io: Transport, short: Path) -> None:
     tree = machines.quiet_workbench().open_server(SERVER)
     build, runner = machines.build(tree, target), machines.runner(target)
     two = [
@@ -62,14 +62,14 @@ def test_a_server_has_clients_of_the_wanted_kind_alone(target: str, io: Transpor
             assert processed_commands(guest.upstream) > 0
 
 
-def test_a_suite_passes_by_tcp_and_the_report_tells_the_way(tmp_path: Path) -> None:
+def test_a_suite_passes_over_tcp_and_the_report_names_the_transport(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--suite", "bitops", "--test", "bitpos_finds", "--io", "tcp")
     found = document(run("check", *words, "--server", SERVER, "--json", "--run", tmp_path / "run"))
     assert (found["verdict"], found["io"]) == ("PASS", "tcp")
     assert "io `tcp`" in (tmp_path / "run" / "summary.md").read_text("utf-8")
 
 
-def test_what_was_found_by_tcp_is_replayed_by_tcp(tmp_path: Path) -> None:
+def test_a_finding_over_tcp_is_replayed_over_tcp(tmp_path: Path) -> None:
     words = ("--target", "armv5", "--suite", "bitops", "--test", "bitpos_finds", "--io", "tcp")
     finished = run("check", *words, "--server", "redis-3.2.6", "--json", "--run", tmp_path / "run")
     (one,) = [each for each in json.loads(finished.stdout)["findings"] if each["function"] == "redisBitpos"]
@@ -83,8 +83,8 @@ def test_what_was_found_by_tcp_is_replayed_by_tcp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("io", ADDRESSES)
-def test_a_replay_reaches_the_server_as_the_reproducer_says(io: Transport) -> None:
-    """The replay reproduces a failure that depends on the client's kind of address, and not one with the other kind."""
+def test_a_replay_uses_the_transport_of_the_reproducer(io: Transport) -> None:
+    """The replay reproduces a failure that depends on the client's kind of address, and not with the other kind."""
     asked = Reproducer(
         finding="bytes-differ-client",
         kind="bytes-differ",

@@ -1,4 +1,4 @@
-"""A bug report of a known bad release: its few commands show the bug again, and the releases answer as they should."""
+"""A bug report about a known bad release: its few commands reproduce the bug, and its list of releases is right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_bug_report_has_the_fewest_commands_and_the_releases(checked: Path) ->
     assert finished.returncode == ExitCode.PASS, finished.stderr
     assert text.startswith("# redis-3.2.6: misaligned load in redisBitpos\n")
     assert "| redis-3.2.6 | has it |  |\n| redis-7.0.15 | does not have it |  |\n" in text
-    assert ">   131 " in text, "the place, with its source"
+    assert ">   131 " in text, "the source line of the bug"
     again = "plumb check --server redis-3.2.6 --target armv5 --suite bitops --tier full --io tcp --seed 5"
     assert f"{again}\n" in text
     assert "allocator libc, clients over TCP.\n" in text
@@ -43,7 +43,7 @@ def test_a_bug_report_has_the_fewest_commands_and_the_releases(checked: Path) ->
     assert commands[-1].startswith("BITPOS ")
 
 
-def test_the_fewest_commands_are_a_stream_that_shows_the_bug_again(checked: Path, tmp_path: Path) -> None:
+def test_the_fewest_commands_are_a_stream_that_reproduces_the_bug(checked: Path, tmp_path: Path) -> None:
     stream = tmp_path / "bug.stream"
     reproducer = checked / "reproducers" / f"{BITPOS}.json"
     shortened = run("replay", reproducer, "--shorten", stream, program=PLUMB)
@@ -54,7 +54,7 @@ def test_the_fewest_commands_are_a_stream_that_shows_the_bug_again(checked: Path
         assert again.returncode == expected, again.stdout
 
 
-def test_wrong_requests_say_what_to_type(checked: Path) -> None:
+def test_wrong_requests_are_refused_with_advice(checked: Path) -> None:
     for words, error in (
         (("--format", "issue"), "a bug report is about one finding"),
         ((BITPOS,), "ID belongs to a bug report"),

@@ -1,4 +1,4 @@
-"""A real kernel sees what the user tier sees, in the same places; and the tiers agree access by access."""
+"""A real kernel finds what the user tier finds, in the same places, and the tiers agree on each access."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ COMPARE_AND_SWAP = mutations.Edit(
     if (count >= 4) __atomic_compare_exchange_n((uint32_t*)p, &expected, 0, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     while((unsigned long)p & 3 && count) {""",
 )
-"""BITCOUNT compares and swaps a word at any address, and changes none: refused even where plain accesses are free."""
+"""BITCOUNT compares and swaps a word at any address without a change. Machines that allow misaligned plain accesses
+refuse this too."""
 
 
 def on_kernel(finding: dict[str, Any]) -> list[dict[str, Any]]:
-    """The witnesses of a finding that a real kernel reported."""
+    """The witnesses of a finding that come from a real kernel."""
     return [witness for witness in finding["witnesses"] if witness["kernel"]]
 
 
-def test_on_a_real_kernel_suites_that_need_processes_of_this_machine_are_skipped_and_others_find_nothing_new(
+def test_on_a_real_kernel_suites_that_need_host_processes_are_skipped_and_others_find_nothing_new(
     tmp_path: Path,
 ) -> None:
-    """`limits` starts a sentinel from its file, and expects the replies that ARMv5 alone gives."""
+    """`limits` starts a sentinel from its file, and expects replies that only ARMv5 gives."""
     words = ["--target", "armv5-kernel", "--suite", "network", "--suite", "limits", "--seed", 1]
     finished = run("check", "--tier", "kernel", *words, "--json", "--run", tmp_path / "run")
     read = document(finished)
@@ -59,10 +60,10 @@ def test_on_a_real_kernel_suites_that_need_processes_of_this_machine_are_skipped
 
 
 @pytest.mark.parametrize(
-    ("user", "told"), [("armv5", "SIGBUS, si_code BUS_ADRALN (1)"), beyond("mips", "SIGBUS, si_code SI_KERNEL (128)")]
+    ("user", "signal"), [("armv5", "SIGBUS, si_code BUS_ADRALN (1)"), beyond("mips", "SIGBUS, si_code SI_KERNEL (128)")]
 )
 def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(
-    user: str, told: str, tmp_path: Path
+    user: str, signal: str, tmp_path: Path
 ) -> None:
     real = f"{user}-kernel"
     words = ["--target", real, "--target", user, "--suite", "bitops", "--server", "redis-3.2.6"]
@@ -79,18 +80,18 @@ def test_redis_3_2_6_dies_on_a_real_kernel_where_it_dies_under_the_user_tier(
         assert places[user] == places[real], f"{name}: {places}"
         assert {witness["access"] for witness in found[name]["witnesses"]} != {""}
         signals = {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(found[name])}
-        assert signals == {told}
+        assert signals == {signal}
     recorded = event_log.read_events(tmp_path / "run" / real / "bitops" / "events.jsonl")
     counted = kernel_faults.counted(recorded)
     faults = sum(len(on_kernel(finding)) for finding in found.values())
     if user == "mips":
-        # The kernel counts its repairs, and makes none with the fixup off.
+        # The kernel counts its fixups, and makes none when they are off.
         assert counted is None
         assert real not in read["kernel_counters"]
     else:
         assert counted is not None
         assert counted.user >= faults > 0
-        # In mode 4 nothing is repaired.
+        # In mode 4 the kernel repairs nothing.
         assert counted == cell_events.Counters(user=counted.user, skipped=0, half=0, word=0, dword=0, multi=0)
         assert read["kernel_counters"][real]["user"] == counted.user
     assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
@@ -113,7 +114,7 @@ def call_chains(finding: dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize(
-    ("user", "told"),
+    ("user", "signal"),
     [
         beyond("riscv64", "SIGBUS, si_code BUS_ADRALN (1)"),
         beyond("s390x", "SIGILL, si_code ILL_ILLOPN (2)"),
@@ -123,30 +124,30 @@ def call_chains(finding: dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
     ],
 )
 def test_a_misaligned_compare_and_swap_kills_on_a_real_kernel_where_it_kills_under_the_user_tier(
-    user: str, told: str, tmp_path: Path
+    user: str, signal: str, tmp_path: Path
 ) -> None:
-    """redis-3.2.6 does not die on these machines: they do its plain accesses at any address."""
+    """redis-3.2.6 does not die on these machines, because they make its plain accesses at any address."""
     real = f"{user}-kernel"
     words = ["--target", real, "--target", user, "--suite", "bitops", "--server", planted_tree(COMPARE_AND_SWAP)]
     words += ["--test=moved_the_string", "--seed", 1, "--json", "--run", tmp_path / "run"]
     finished = run("check", "--tier", "kernel", *words)
     read = document(finished)
     assert (finished.returncode, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
-    # The user tier of RISC-V also has the release's own BITOP, which the firmware repairs on the other.
+    # On RISC-V the user tier also finds the release's own BITOP, which the firmware repairs in the kernel tier.
     (finding,) = (one for one in read["findings"] if real in one["targets"])
     assert finding["kind"] == "alignment"
     chains = call_chains(finding)
     assert chains[user] == chains[real], chains
-    # On AArch64 a function of libgcc compares and swaps for it.
+    # On AArch64 a function of libgcc compares and swaps.
     assert all(any(frame.startswith("redisPopcount src/bitops.c:") for frame in chain[:2]) for chain in chains[real])
-    assert {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(finding)} == {told}
+    assert {witness["kernel"].partition(", si_addr")[0] for witness in on_kernel(finding)} == {signal}
     assert "" not in {witness["access"] for witness in finding["witnesses"]}
     assert {cell["verdict"] for cell in read["cells"] if cell["suite"] == "canary"} == {"PASS"}
     assert processes_of(tmp_path) == []
 
 
 def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
-    """Among them the historic case: a double summed through a misaligned pointer (VLDR) dies even in mode 2."""
+    """They include the historic case: summing doubles through a misaligned pointer (VLDR) is fatal even in mode 2."""
     finished = run("compare-tiers", "--target", "armv5-kernel", "--json")
     rows = json.loads(finished.stdout)
     strange = [row for row in rows if row["user"] != row["kernel"] and not row["reason"]]
@@ -161,19 +162,19 @@ def test_both_tiers_agree_on_every_access_of_armv5_in_every_mode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "outcomes"),
     [
         beyond("riscv64-kernel", {"at-pc"}),
         beyond("mips-kernel", {"unaddressed"}),
         *(beyond(f"{machine}-kernel", set()) for machine in ("aarch64", "s390x", "powerpc", "powerpc64le")),
     ],
 )
-def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, told: set[str]) -> None:
+def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, outcomes: set[str]) -> None:
     finished = run("compare-tiers", "--target", name, "--json")
     rows = json.loads(finished.stdout)
     assert finished.returncode == ExitCode.PASS, finished.stdout[-2000:]
     different = [row for row in rows if row["user"] != row["kernel"]]
-    assert {(row["user"], row["kernel"]) for row in different} == {("signal", one) for one in told}
+    assert {(row["user"], row["kernel"]) for row in different} == {("signal", one) for one in outcomes}
     assert {row["policy"] for row in rows} == {
         policy.name for policy in rules.settings(Catalog().policies, Catalog().targets[name])
     }
@@ -182,8 +183,8 @@ def test_other_kernels_differ_in_what_their_signal_tells_alone(name: str, told: 
 @pytest.mark.parametrize(
     "name", [*REQUIRED, *(beyond(name) for name in ("mips", "riscv64", "s390x", "powerpc", "powerpc64le"))]
 )
-def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(name: str, tmp_path: Path) -> None:
-    """The kernel tier has no other source than the instruction; the user tier has both."""
+def test_an_instructions_decoded_access_is_the_access_that_the_emulator_recorded(name: str, tmp_path: Path) -> None:
+    """The kernel tier knows only the instruction. The user tier also has the emulator's record."""
     catalog = Catalog()
     emulated = runner(name, rules.AUDIT)
     tools = catalog.toolchain_of(emulated.target)
@@ -199,6 +200,6 @@ def test_what_an_instruction_tells_of_its_access_is_what_the_emulator_recorded(n
         # QEMU may access a pair of registers at once; the required alignment is the same.
         assert classified[2] in {record.access_bytes, 4}, text
         if name == "riscv64":
-            # The kernel reports the instruction's address; the registers give that of the data.
+            # The kernel reports the instruction's address. The data address follows from the registers.
             untold = msgspec.structs.replace(record, access_class="", address=record.pc)
             assert disassembly.access_of(untold, "riscv64") == disassembly.access_of(record), text

@@ -1,4 +1,4 @@
-"""Checks find known bugs where upstream fixed them, pass a clean release, and notice sabotage."""
+"""Checks find known bugs where upstream fixed them, pass a clean release, and detect sabotage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.end_to_end
 
 
 def check(tmp_path: Path, *words: str, program: list[str] | None = None) -> tuple[int, dict[str, Any]]:
-    # Whatever the seed: it is drawn, as for a user.
+    # The test must pass with any seed, so the seed is random, as for a user.
     finished = run("check", *words, "--json", "--run", tmp_path / "run", program=program)
     return finished.returncode, document(finished)
 
@@ -39,7 +39,7 @@ def replayed(finding: dict[str, Any]) -> int:
 
 
 def marked_and_placed(folder: Path, finding: dict[str, Any]) -> None:
-    """The page shows the finding's line and instruction, marked; code scanning puts it there too."""
+    """Assert that the page marks the finding's line and instruction, and that code scanning shows the same place."""
     page = (folder / "report.html").read_text("utf-8")
     marked = [html.unescape(re.sub("<[^>]*>", "", line)) for line in page.splitlines() if '"line marked"' in line]
     assert any(line.strip().startswith(str(finding["line"])) for line in marked), marked
@@ -51,7 +51,9 @@ def marked_and_placed(folder: Path, finding: dict[str, Any]) -> None:
 
 
 def later_deaths_are_not_reported(cell: Path) -> None:
-    """The first servers of a cell that die report it, and of the later ones the first of each instruction."""
+    """Assert that the first servers of a cell that die report it, and that of the later ones only the first of each
+    instruction does.
+    """
     folders = sorted(cell.glob("guest-*"), key=lambda folder: int(folder.name.partition("-")[2]))
     logs = {folder: fault_log.read(folder / "faults.jsonl") for folder in folders}
     deaths = {folder: log.faults[0].pc for folder, log in logs.items() if log.faults}
@@ -64,8 +66,8 @@ def later_deaths_are_not_reported(cell: Path) -> None:
     assert len(due) > 2 * due.count(True), due
 
 
-def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(tmp_path: Path) -> None:
-    """Word-wise BITOP and BITPOS on a string after a header of odd length."""
+def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_reproduces_it(tmp_path: Path) -> None:
+    """Word-wise BITOP and BITPOS on a string behind a header of odd length."""
     words = ("--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6")
     code, read = check(tmp_path, *words, "--test", "bitop_not", "--test", "bitpos_finds")
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
@@ -77,7 +79,7 @@ def test_redis_3_2_6_misaligns_in_bitops_on_armv5_and_the_replay_shows_it_again(
         assert finding["instruction"]
         assert finding["access"]
     marked_and_placed(tmp_path / "run", found[0])
-    assert replayed(found[0]) == ExitCode.FINDINGS, f"{found[0]['replay']} does not show it again"
+    assert replayed(found[0]) == ExitCode.FINDINGS, f"{found[0]['replay']} does not reproduce it"
 
 
 def test_valkey_9_1_2_misaligns_in_murmur32_of_lua_on_sparc64(tmp_path: Path) -> None:
@@ -87,7 +89,7 @@ def test_valkey_9_1_2_misaligns_in_murmur32_of_lua_on_sparc64(tmp_path: Path) ->
     assert [
         (finding["function"], finding["file"], finding["line"], finding["origin"]) for finding in alignment(read)
     ] == [("murmur32", "deps/lua/src/lstring.c", 87, "bundled/lua")]
-    # The server cannot start: every test's failure is a consequence of one finding.
+    # The server cannot start, so every test fails because of one finding.
     assert 1 == len(read["findings"]), [finding["id"] for finding in read["findings"]]  # noqa: SIM300
     assert replayed(read["findings"][0]) == ExitCode.FINDINGS
 
@@ -97,12 +99,12 @@ def test_redis_7_0_15_passes_on_sparc64(tmp_path: Path) -> None:
     code, read = check(tmp_path, "--target", "sparc64", "--suite", "bitops")
     assert (code, read["verdict"], [finding["id"] for finding in read["findings"]]) == (ExitCode.PASS, "PASS", [])
     assert ["PASS", "PASS"] == [cell["verdict"] for cell in read["cells"]]  # noqa: SIM300
-    # What ends the oracle is placed as well, though it is no target of the run.
+    # A fault that ends the oracle is located too, although its target is not part of the run.
     recorded = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))
     assert {"native", "sparc64"} == set(recorded["binaries"]) == set(recorded["triples"])
 
 
-def test_an_emulator_that_repairs_what_it_should_trap_makes_the_run_unknown(tmp_path: Path) -> None:
+def test_an_emulator_that_repairs_accesses_it_should_trap_makes_the_run_unknown(tmp_path: Path) -> None:
     sabotaged = [sys.executable, "-c", FIXUP_FOR_SIGNAL]
     words = ("--target", "armv5", "--suite", "bitops", "--server", "redis-3.2.6", "--test", "bitop_not")
     code, read = check(tmp_path, *words, program=sabotaged)
@@ -112,7 +114,7 @@ def test_an_emulator_that_repairs_what_it_should_trap_makes_the_run_unknown(tmp_
 
 
 def test_hash_functions_of_redis_3_2_6_are_misaligned_by_plain_keys_and_elements(tmp_path: Path) -> None:
-    """MurmurHash2, and HyperLogLog's MurmurHash64A, which big-endian machines compute by bytes."""
+    """MurmurHash2, and HyperLogLog's MurmurHash64A, which big-endian machines compute byte by byte."""
     words = ("--target", "armv5", "--target", "sparc64", "--suite", "hashing", "--server", "redis-3.2.6")
     part = ("--test", "stored_at_any_offset", "--test", "counts_once")
     finished = run("audit", *words, *part, "--seed", 1, "--json", "--run", tmp_path / "run")
@@ -121,7 +123,7 @@ def test_hash_functions_of_redis_3_2_6_are_misaligned_by_plain_keys_and_elements
     assert (found["MurmurHash64A"]["targets"], found["MurmurHash64A"]["file"]) == (["armv5"], "src/hyperloglog.c")
 
 
-def test_a_release_that_dies_in_most_tests_is_spared_most_of_its_reports(tmp_path: Path) -> None:
+def test_a_release_that_dies_in_most_tests_writes_few_crash_reports(tmp_path: Path) -> None:
     code, _ = check(tmp_path, "--target", "armv5", "--suite", "hashing", "--server", "redis-3.2.6")
     assert code == ExitCode.FINDINGS
     later_deaths_are_not_reported(tmp_path / "run" / "armv5" / "hashing")

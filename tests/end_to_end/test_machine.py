@@ -1,4 +1,4 @@
-"""Real kernels do with misaligned accesses what the model prescribes; a server's SIGBUS has a place; machines end."""
+"""Real kernels treat misaligned accesses as the model prescribes, a server's SIGBUS is located, and machines end."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ CELLS = [
     machines.beyond("mac99", "powerpc-kernel", "linux-powerpc"),
     machines.beyond("pseries", "powerpc64le-kernel", "linux-powerpc"),
 ]
-"""Modes 0 and 1 of ARMv5 are missing: QEMU neither rotates words nor lets anything but words and halfwords pass with
-the check switched off, so that the kernel repeats those accesses for ever."""
+"""Modes 0 and 1 of ARMv5 are missing. With the check switched off, QEMU does not rotate words, and allows only words
+and halfwords, so the kernel repeats other accesses forever."""
 
 
 SIGNAL_MODES = {"arm": 4, "mips": 1}
-"""Linux' architecture -> the mode in which its kernel repairs nothing; others have no mode."""
+"""Linux' name of an architecture -> the mode in which its kernel repairs nothing. Other kernels have no modes."""
 
 
 @functools.cache
@@ -99,7 +99,7 @@ def test_an_access_that_never_ends_is_killed_at_its_deadline(tmp_path: Path) -> 
         assert [line.split()[3] for line in machine.processes()] == ["init"]
 
 
-def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
+def test_a_machine_answers_each_kind_of_request(tmp_path: Path) -> None:
     with canary_machine("versatile", "armv5", tmp_path) as machine:
         content = bytes(range(256)) * 700
         machine.write("/run/of/folders/large", content)
@@ -120,7 +120,7 @@ def test_what_can_be_asked_of_a_machine(tmp_path: Path) -> None:
         assert line.partition("] ")[2] == fault.kernel_log[0]
         assert f"PC=0x{fault.pc:08x}" in line
         assert f"Address=0x{fault.address:08x}" in line
-        # Mode 3 does not repair it, so the kernel logs the access and the fault; in mode 4 it logs nothing.
+        # Mode 3 does not repair the access, so the kernel logs the access and the fault. In mode 4 it logs nothing.
         for mode, lines in ((3, 2), (4, 0)):
             machine.set_alignment(mode)
             machine.run(["/srv/canary", "vldr-double", "1"], deadline_seconds=20)
@@ -170,14 +170,14 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
         aborting = machine.run(["/srv/children", "abort"], deadline_seconds=30)
         stopped = machine.start(["/srv/children", "asleep"], traced=False)
         machine.send_signal(stopped, signal.SIGSTOP)
-        # init continues to answer, although a program that it does not trace remains stopped.
+        # init still answers, although a program that it does not trace remains stopped.
         assert wait_for(lambda: machine.is_stopped(stopped), seconds=20)
         machine.send_signal(stopped, signal.SIGKILL)
     log = fault_log.read(machine.fault_log)
     faults, ends = log.faults, {pid: end.signal for pid, end in log.ends.items()}
     assert aborting.end == ExitStatus(how="exit", number=0)
     assert aborting.pid not in ends
-    # Its child is a process of several threads, of which one is named.
+    # Its child is a process with several threads, one of which is named.
     assert list(ends.values()).count(signal.SIGABRT) == 1
     if fixed_up:
         # COMPAT_ALIGNMENT_FIXUPS repairs LDRD.
@@ -216,7 +216,7 @@ def test_reserved_bits_of_mffs_are_ignored_as_by_processors_before_power_isa_3_0
 
 
 def ask(endpoint: tuple[str, int], *words: str) -> bytes:
-    """One request; nothing when the connection breaks."""
+    """The reply to one request; empty if the connection breaks."""
     request = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
     try:
         with socket.create_connection(endpoint, 10) as client:
@@ -271,7 +271,7 @@ def test_a_servers_sigbus_has_its_function_and_line(name: str, target: str, resu
     assert (frames[0].file, frames[0].origin) == ("src/bitops.c", "server")
 
 
-def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_kernel_panic_is_reported_with_its_last_messages(tmp_path: Path) -> None:
     kernel = built("versatile")
     cache = Cache(tmp_path / "cache")
     broken = initramfs.assemble(cache, ROOT / "LICENSE", {}, memory_bytes=1 << 28)
@@ -280,7 +280,7 @@ def test_a_kernel_that_panics_is_told_with_its_last_words(tmp_path: Path) -> Non
     assert "No working init found" in caught.value.because
 
 
-def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
+def test_a_boot_that_hangs_is_ended_and_reported_with_the_consoles_last_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("harness.run.vm.qemu_process.BOOT_SECONDS", 2.0)
@@ -292,12 +292,12 @@ def test_a_boot_that_hangs_is_ended_and_told_with_the_consoles_last_lines(
     with pytest.raises(InfrastructureError, match="not ready within 4 s") as caught:
         Machine(image, tmp_path, sockets=tmp_path).__enter__()
     assert "Run /init as init process" in caught.value.because
-    # It was tried twice, and both have left their words.
+    # It was booted twice, and both boots left console output.
     assert "Run /init as init process" in (tmp_path / "console-hung-1").read_text()
 
 
 @pytest.mark.parametrize(("pulse_seconds", "counted", "interrupted"), [(0.1, False, True), (0.1, True, False)])
-def test_a_machine_that_may_lose_its_timer_is_interrupted_while_nobody_asks(
+def test_a_machine_that_may_lose_its_timer_is_interrupted_while_it_is_idle(
     pulse_seconds: float, *, counted: bool, interrupted: bool, tmp_path: Path
 ) -> None:
     kernel = built("sun4u")
@@ -319,7 +319,7 @@ def test_a_machine_that_may_lose_its_timer_is_interrupted_while_nobody_asks(
         assert (interrupts(machine) - before > 20) == interrupted
 
 
-def test_a_missing_emulator_is_told_with_the_package(tmp_path: Path) -> None:
+def test_a_missing_emulator_is_reported_with_its_package(tmp_path: Path) -> None:
     kernel = built("versatile")
     absent = msgspec.structs.replace(kernel.spec.machine, emulator="qemu-system-none")
     spec = msgspec.structs.replace(kernel.spec, machine=absent)
@@ -331,7 +331,7 @@ def test_a_missing_emulator_is_told_with_the_package(tmp_path: Path) -> None:
     assert "qemu-system-arm" in caught.value.remedy
 
 
-def test_two_machines_at_once_have_their_own_ports(tmp_path: Path) -> None:
+def test_two_simultaneous_machines_have_their_own_ports(tmp_path: Path) -> None:
     with (
         canary_machine("versatile", "armv5", tmp_path / "1") as one,
         canary_machine("versatile", "armv5", tmp_path / "2") as two,
@@ -361,9 +361,9 @@ def test_nothing_outlives_a_harness_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Machine]]:
-    """A machine with the canary program. There is only one at a time: it runs until a test requests another.
+    """Boots machines with the canary program. Only one runs at a time, until a test requests another.
 
-    Its tests are the last of the file: a sun4u that has nothing to do takes half a processor.
+    Its tests are the last of the file, because an idle sun4u takes half a processor.
     """
     kept: dict[tuple[str, str], Machine] = {}
 
@@ -409,7 +409,7 @@ def test_a_real_kernel_does_what_the_model_prescribes(
     faults = fault_log.read_faults(machine.fault_log)[before:]
     assert len(faults) == signals
     assert all(fault_log.is_misaligned(fault) for fault in faults)
-    # Where siginfo has no address, the record has it, and it is that of an access which must not be there.
+    # Where siginfo has no address, the record has one, and it is the address of a forbidden access.
     dying = {case.access.access_class for case in canary.cases(runner) if "signal" in case.prescribed}
     computed = [disassembly.access_of(fault, found.emulator.qemu) for fault in faults if fault.misaligned_address >= 0]
     assert len(computed) in {0, signals}

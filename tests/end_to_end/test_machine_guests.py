@@ -1,4 +1,4 @@
-"""Several servers in one machine: each has its port, its folder, its log, and its own faults."""
+"""Several servers in one machine: each has its own port, folder, log and faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.end_to_end
 CATALOG = machines.CATALOG
 
 
-def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
+def test_servers_of_one_machine_are_separate(tmp_path: Path) -> None:
     server = CATALOG.servers["redis-3.2.6"]
     tree = open_tree(machines.release("redis-3.2.6"), name="redis-3.2.6", digest=server.sha256)
     build = machines.build(tree, "armv5")
@@ -64,7 +64,7 @@ def test_servers_of_one_machine_keep_apart(tmp_path: Path) -> None:
             assert two.alive()
             assert (one.evidence.faults() > 0, two.evidence.faults()) == (True, 0)
             assert {fault.session for fault in fault_log.read_faults(one.evidence.fault_log)} == {one.pid}
-        # It was told to end, and not killed.
+        # It was asked to end, and was not killed.
         assert two.ended is not None
         assert two.ended.how == "stopped"
         assert b"User requested shutdown" in two.evidence.log.read_bytes()

@@ -1,4 +1,4 @@
-"""A machine's devices lose no interrupt under load, and a machine whose network is silent ends and says so."""
+"""A machine's devices lose no interrupt under load, and a machine whose network is silent ends with an error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ANSWER_SECONDS = 20.0
 
 
 def machine_with(name: str, target: str, folder: Path, *, options: Sequence[str]) -> Machine:
-    """A machine of a kernel, with other options of its emulator."""
+    """A machine with a kernel, and with other options of its emulator."""
     kernel = built(name)
     changed = msgspec.structs.replace(kernel.spec.machine, options=list(options))
     kernel = msgspec.structs.replace(kernel, spec=msgspec.structs.replace(kernel.spec, machine=changed))
@@ -55,8 +55,8 @@ def machine_with(name: str, target: str, folder: Path, *, options: Sequence[str]
 def hammer(machine: Machine, *, seconds: float) -> tuple[int, int]:
     """Use the network card and the control channel at the same time.
 
-    Returns how many connections and requests the guest answered. Raises InfrastructureError or OSError at the first one
-    without an answer.
+    Returns the numbers of connections and requests that the guest answered. Raises InfrastructureError or OSError at
+    the first one without an answer.
     """
     closed, until = machine.endpoint(CLOSED_PORT), time.monotonic() + seconds
     refused = [0] * 4
@@ -122,7 +122,7 @@ def test_devices_of_malta_have_interrupts_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_device_and_the_processor_of_s390x_undo_nothing_of_each_other_in_one_word(tmp_path: Path) -> None:
-    """A device announces news by a bit of a word, in which the kernel clears other bits. The host plays the device."""
+    """A device announces events with a bit of a word in which the kernel clears other bits. The host acts as it."""
     host, guest, memory = tmp_path / "host", tmp_path / "guest", tmp_path / "memory"
     tools = CATALOG.toolchain_of(CATALOG.targets["s390x"])
     for compiler, program, more in (("gcc", host, []), (tool(tools, "gcc"), guest, ["-march=z10"])):
@@ -158,7 +158,9 @@ def test_a_device_and_the_processor_of_s390x_undo_nothing_of_each_other_in_one_w
 def test_the_emulator_translates_what_orders_and_protects_accesses_that_devices_see(
     name: str, target: str, operation: str, tmp_path: Path
 ) -> None:
-    """Devices run in another thread than the processor. The emulator omits this if there can be one processor."""
+    """Devices run in a different thread than the processor. With a single processor, the emulator would omit these
+    operations.
+    """
     log = tmp_path / "operations"
     options = [*built(name).spec.machine.options, "-d", "op", "-D", str(log)]
     with machine_with(name, target, tmp_path, options=options):
@@ -169,7 +171,7 @@ def test_the_emulator_translates_what_orders_and_protects_accesses_that_devices_
 @pytest.mark.parametrize(
     "name", [name if name in machines.KERNELS else machines.beyond(name) for name in CATALOG.kernels]
 )
-def test_a_machine_that_may_have_a_second_processor_has_a_place_for_it(name: str) -> None:
+def test_a_machine_that_supports_a_second_processor_has_room_for_it(name: str) -> None:
     """Only then does the emulator emit atomic accesses and barriers."""
     spec = CATALOG.kernels[name].machine
     words = [spec.emulator, "-nodefaults", "-display", "none", "-S", "-M", "none", "-qmp", "stdio"]
@@ -192,7 +194,7 @@ def _soon_silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_soon_silent")
-def test_a_machine_whose_network_is_silent_ends_and_says_so(tmp_path: Path) -> None:
+def test_a_machine_whose_network_is_silent_ends_with_an_error(tmp_path: Path) -> None:
     options = without_card(built("versatile").spec.machine.options)
     with machine_with("versatile", "armv5", tmp_path, options=options) as machine:
         machine.request("ping")
@@ -228,13 +230,13 @@ def test_a_server_is_blamed_for_its_silence_only_if_the_network_answers(
             assert hanging.ended.how == "hang"
         with guest_on(host, build, tmp_path / "guest-2") as unreachable:
             host.refuse_ended()
-            # The network card without IFF_UP: init still answers.
+            # The network card loses IFF_UP. init still answers.
             host.machine().write("/sys/class/net/eth0/flags", b"0x1002\n")
             assert unreachable.alive()
             with pytest.raises(InfrastructureError, match="its network did not answer for 3 s"):
                 unreachable.hung()
             assert unreachable.ended is None
-            # Nor is a test's failure evidence, once the machine has ended.
+            # Once the machine has ended, a test's failure is no evidence either.
             with pytest.raises(InfrastructureError, match="its network did not answer for 3 s"):
                 host.refuse_ended()
     finally:

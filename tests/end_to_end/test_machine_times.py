@@ -1,7 +1,7 @@
-"""From the request for a machine to the server's PONG: within the kernel tier's goals, on every machine.
+"""The time from the request for a machine to the server's PONG is within the kernel tier's goals on every machine.
 
-`pytest tests/end_to_end/test_machine_times.py -rP` prints what was measured. Waits for a processor are told apart, and
-not held against the machine: they are this computer's other work.
+`pytest tests/end_to_end/test_machine_times.py -rP` prints the measured times. Waits for a processor are measured
+separately and do not count, because they come from other work of this computer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MACHINES = {
 
 @pytest.mark.parametrize("resumed", [False, True], ids=["cold", "resumed"])
 @pytest.mark.parametrize("name", [name if name in KERNELS else beyond(name) for name in MACHINES])
-def test_a_server_answers_soon_after_its_machine_was_asked_for(name: str, *, resumed: bool, tmp_path: Path) -> None:
+def test_a_server_answers_soon_after_its_machine_was_requested(name: str, *, resumed: bool, tmp_path: Path) -> None:
     cache, progress = Cache.default(), Progress()
     kernel, target = built(name), CATALOG.targets[MACHINES[name]]
     tree = Fetcher(cache, progress).server(CATALOG.servers["redis-7.0.15"])

@@ -1,4 +1,4 @@
-"""The speed of misaligned accesses that a RISC-V program reads is true: a C library chooses its memcpy accordingly."""
+"""The speed of misaligned accesses that a RISC-V program reads is right. A C library chooses its memcpy accordingly."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("policy", "told", "happens"),
+    ("policy", "reported_speed", "happens"),
     [("signal", UNSUPPORTED, -7), ("sbi-riscv", EMULATED, 0), ("unchecked", FAST, 0)],
 )
-def test_what_is_told_is_what_happens(program: Path, policy: str, told: int, happens: int) -> None:
+def test_what_is_told_is_what_happens(program: Path, policy: str, reported_speed: int, happens: int) -> None:
     runner = machines.set_up(("riscv64",))["riscv64"].runner("signal")
     command = [str(runner.program), *with_alignment(runner.options, CATALOG.policies[policy]), str(program)]
-    assert subprocess.run(command, check=False, timeout=60).returncode == told
+    assert subprocess.run(command, check=False, timeout=60).returncode == reported_speed
     assert subprocess.run([*command, "access"], check=False, timeout=60).returncode == happens

@@ -1,6 +1,6 @@
 """Planted bugs are found, located and reproduced; a bug without a symptom is reported as missed.
 
-A selection, because each is a build or two: `plumb mutate` tries them all.
+The tests use a selection, because each bug takes one or two builds. `plumb mutate` tries all bugs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_a_planted_dereference_is_found_and_named() -> None:
     assert "alignment-siphash-load" in result["findings"]
 
 
-def test_a_wrong_length_type_is_found_though_the_oracle_has_it_too() -> None:
+def test_a_wrong_length_type_is_found_although_the_oracle_has_it_too() -> None:
     finished = run("mutate", "getrange-length-type", *TARGET)
     assert finished.returncode == ExitCode.PASS, finished.stdout
     assert "\n1 of 1 found; " in finished.stdout, finished.stdout
@@ -47,7 +47,7 @@ def test_a_bug_is_found_behind_a_failure_of_the_release() -> None:
     assert any(one["known"] and one["id"].startswith("wrong-result-life_test_clients") for one in read["findings"])
 
 
-def test_a_wrong_clock_is_shown_again_though_the_native_build_has_it_too() -> None:
+def test_a_wrong_clock_is_reproduced_although_the_native_build_has_it_too() -> None:
     row = campaign.mutate(quiet_workbench(), mutations.mutations()["clock-seconds-width"], targets=["sparc64"])
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
     (finding,) = [one for one in read["findings"] if one["id"].endswith("test_the_time_is_told_everywhere")]
@@ -59,14 +59,14 @@ def test_a_wrong_clock_is_shown_again_though_the_native_build_has_it_too() -> No
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
-def test_an_overread_is_found_with_guard_pages_and_shown_again_and_libc_hides_it() -> None:
+def test_an_overread_is_found_and_reproduced_with_guard_pages_and_hidden_by_libc() -> None:
     bench, planted = quiet_workbench(), mutations.mutations()["bitcount-overread"]
     row = campaign.mutate(bench, planted, targets=["armv5"])
     (result,) = row.seen
     assert result.findings == ["out-of-bounds-redisPopcount-load"]
     assert 0 < row.at_fault <= row.annotations
     read = json.loads((Path(row.run) / "findings.json").read_text("utf-8"))
-    # The server's crash handler then overruns a list (docs/FOUND.md), which is another kind of finding.
+    # The server's crash handler then overruns a list (docs/FOUND.md), which is a different kind of finding.
     (finding,) = [one for one in read["findings"] if one["kind"] == "out-of-bounds"]
     assert (read["allocator"], finding["file"]) == ("guard", "src/bitops.c")
     assert finding["command"].startswith("BITCOUNT ")

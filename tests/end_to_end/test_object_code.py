@@ -84,7 +84,7 @@ def unedited(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], CodeMa
 
 @pytest.fixture
 def change(tmp_path: Path, unedited: Callable[[str], CodeMap | None]) -> Change:
-    """What an edit of the source makes differ."""
+    """Returns the differences that an edit of the source makes."""
 
     def compare(target: str, anchor: str, replacement: str) -> CodeChange:
         assert SOURCE.count(anchor) == 1
@@ -102,25 +102,25 @@ def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_a_function_that_is_edited_differs(target: str, change: Change) -> None:
+def test_an_edited_function_differs(target: str, change: Change) -> None:
     found = change(target, "return n * 3", "return n * 5 + 1")
     assert "alone" in found.functions
     assert "main" not in found.functions
     assert found.elsewhere == []
-    # Callers may differ by how far the function is, or by its tables of jumps. What has no reason to differ does not.
+    # Callers may differ in the distance to the function or in their jump tables. All other functions must not differ.
     assert "other" not in found.functions or "chooses" in found.functions
 
 
 @pytest.mark.parametrize("more", range(1, 17))
-def test_what_fills_the_space_behind_a_function_differs_in_none(change: Change, more: int) -> None:
-    """On x86 these are instructions of another length for each space."""
+def test_padding_behind_a_function_makes_no_function_differ(change: Change, more: int) -> None:
+    """On x86 the padding consists of instructions whose length depends on the space."""
     found = change(ORACLE, "return n * 3;", f'__asm__ volatile (".skip {more}, 0x90"); return n * 3;')
     assert "alone" in found.functions
     # Other functions may differ in the distance to their jump targets.
     assert found.functions.isdisjoint({"other", "tells"}), more
 
 
-def test_what_contains_an_inline_function_differs_with_it(target: str, change: Change) -> None:
+def test_a_function_differs_with_an_inline_function_that_it_contains(target: str, change: Change) -> None:
     found = change(target, "2 * n + 1", "2 * n - 1")
     assert "caller" in found.functions
 
@@ -131,21 +131,19 @@ def test_a_layout_differs_in_the_functions_that_use_it(target: str, change: Chan
     assert found.elsewhere == []
 
 
-def test_a_function_that_is_gone_differs(target: str, change: Change) -> None:
+def test_a_removed_function_differs(target: str, change: Change) -> None:
     found = change(target, "__attribute__((noinline)) int other(", "#define other(p) 3\nint gone(")
     assert "other" in found.functions
 
 
-def test_a_table_of_jumps_differs_in_the_function_that_jumps(target: str, change: Change) -> None:
+def test_a_changed_jump_table_counts_for_the_function_that_jumps(target: str, change: Change) -> None:
     cases = "    case 0: return alone(7);\n    case 1: return caller(8);\n"
     swapped = "    case 1: return alone(7);\n    case 0: return caller(8);\n"
     assert "chooses" in change(target, cases, swapped).functions
 
 
-def test_a_table_between_functions_differs_in_each_that_may_use_it(tmp_path: Path) -> None:
-    """Compilers for some machines place jump tables there: only the distance tells to which function a table
-    belongs.
-    """
+def test_a_changed_table_between_functions_counts_for_each_that_may_use_it(tmp_path: Path) -> None:
+    """Compilers for some machines place jump tables there, where only a distance connects a table with its function."""
     function = ".type {0}, @function\\n{0}: lea table(%rip), %rax\\nret\\n.size {0}, .-{0}\\n"
     text = f'__asm__(".text\\n{function.format("one")}{function.format("two")}table: .long 1, 2, 3\\n");\n'
     old = objects(ORACLE, tmp_path, text)
@@ -186,7 +184,7 @@ int second(int n)
         ("before", "one(n) + 1", "one(n) + one(n + 9) + 1"),
     ],
 )
-def test_a_table_among_instructions_is_its_functions_own(
+def test_a_table_among_instructions_belongs_to_its_function(
     tmp_path: Path, target: str, function: str, anchor: str, replacement: str
 ) -> None:
     assert SWITCHES.count(anchor) == 1
@@ -212,7 +210,7 @@ NUMBERS = "int number(int n) { static const int numbers[] = {1, 4, 9, 25}; retur
 def test_a_table_among_constants_counts_for_the_function_that_jumps(
     tmp_path: Path, differing: set[str], anchor: str, replacement: str
 ) -> None:
-    """Each change of a file's functions moves the others, and thereby changes the distances in their tables."""
+    """Each change of a function moves the other functions of the file, and so changes the distances in their tables."""
     text = f"{NUMBERS}{SWITCHES}"
     assert text.count(anchor) == 1
     old = objects(ORACLE, tmp_path, text, "-fno-tree-switch-conversion")
@@ -233,7 +231,7 @@ def test_an_entry_of_a_table_among_constants_counts_for_its_function(tmp_path: P
         assert entries is not None
         start, size = int(entries["sh_offset"]), int(entries["sh_entsize"])
     content = bytearray(path.read_bytes())
-    # Elf64_Rela ends with the addend. Of two neighbours that are relative to one place, each is 4 bytes further.
+    # Elf64_Rela ends with the addend. Two neighbours that are relative to one place differ by 4 bytes.
     first, second = (int.from_bytes(content[at + 16 : at + 24], "little") for at in (start, start + size))
     assert first != second - 4
     content[start + 16 : start + 24] = (second - 4).to_bytes(8, "little")
@@ -273,7 +271,7 @@ def test_an_entry_of_a_table_among_instructions_counts_for_its_function(tmp_path
     ids=["words", "instructions", "a local symbol"],
 )
 @pytest.mark.parametrize("order", ["-ftoplevel-reorder", "-fno-toplevel-reorder"], ids=["behind", "before"])
-def test_what_no_function_owns_among_tables_counts_for_each(
+def test_data_among_tables_that_no_function_owns_counts_for_each_function(
     tmp_path: Path, words: str, others: str, order: str
 ) -> None:
     text = f'__asm__(".text\\n{words}\\n");\n{SWITCHES}'
@@ -284,7 +282,7 @@ def test_what_no_function_owns_among_tables_counts_for_each(
     assert differences(old, new) == CodeChange(functions=frozenset(["before", "first", "second"]), elsewhere=[])
 
 
-def test_what_is_in_front_of_the_first_table_counts_for_each(tmp_path: Path) -> None:
+def test_data_in_front_of_the_first_table_counts_for_each_function(tmp_path: Path) -> None:
     lines = [
         ".text",
         ".long 5",
@@ -310,10 +308,10 @@ def test_what_is_in_front_of_the_first_table_counts_for_each(tmp_path: Path) -> 
     assert behind is not None
     assert differences(old, new) == CodeChange(functions=frozenset(["jumps"]), elsewhere=[])
     assert without.objects["some.o"].functions != old.objects["some.o"].functions
-    assert differences(without, behind).functions == {"jumps"}, "the room in front is nobody's either"
+    assert differences(without, behind).functions == {"jumps"}, "the space in front belongs to no function either"
 
 
-def test_what_assembly_shows_other_objects_is_data(tmp_path: Path) -> None:
+def test_an_assembly_symbol_visible_to_other_objects_is_data(tmp_path: Path) -> None:
     text = '__asm__(".text\\n.globl table\\ntable: .long 1, 2, 3\\n");\n'
     old = objects(ORACLE, tmp_path, text)
     new = objects(ORACLE, tmp_path, text.replace("1, 2, 3", "1, 4, 3"))
@@ -322,7 +320,7 @@ def test_what_assembly_shows_other_objects_is_data(tmp_path: Path) -> None:
     assert differences(old, new) == CodeChange(functions=frozenset(), elsewhere=["some.o"])
 
 
-def test_constants_that_are_more_may_move_those_of_other_objects(tmp_path: Path) -> None:
+def test_additional_constants_may_move_those_of_other_objects(tmp_path: Path) -> None:
     tables = []
     for cases in (8, 24):
         calls = [f"case {number}: return call({number * 7 % 5});" for number in range(cases)]
@@ -354,17 +352,17 @@ def test_a_text_of_the_same_length_is_data_although_no_table_has_it(tmp_path: Pa
         ("int counter;", "long long counter;"),
     ],
 )
-def test_data_that_differ_are_no_functions_matter(target: str, change: Change, anchor: str, replacement: str) -> None:
+def test_changed_data_belong_to_no_function(target: str, change: Change, anchor: str, replacement: str) -> None:
     assert change(target, anchor, replacement).elsewhere == ["some.o"]
 
 
-def test_a_line_more_makes_no_difference(target: str, change: Change) -> None:
+def test_an_additional_line_makes_no_difference(target: str, change: Change) -> None:
     assert change(target, "int counter;", "\n/* A comment. */\nint counter;") == CodeChange(
         functions=frozenset(), elsewhere=[]
     )
 
 
-def test_an_object_or_a_link_that_differs_is_told(tmp_path: Path) -> None:
+def test_an_object_or_a_link_that_differs_is_reported(tmp_path: Path) -> None:
     old = objects("armv5", tmp_path / "old", SOURCE)
     assert old is not None
     none = msgspec.structs.replace(old, objects={})
@@ -384,7 +382,7 @@ def test_equal_objects_are_not_read_again_unless_another_release_read_them(tmp_p
     assert read_objects(tmp_path, old.link, msgspec.structs.replace(marked, recipe="another")) == old
 
 
-def test_code_that_the_linker_makes_is_not_known(tmp_path: Path) -> None:
+def test_code_that_the_linker_generates_is_unknown(tmp_path: Path) -> None:
     assert objects("native", tmp_path, SOURCE, "-flto", "-fno-fat-lto-objects") is None
     (tmp_path / "some.o").write_bytes(b"no object")
     assert read_objects(tmp_path, []) is None
@@ -398,8 +396,8 @@ def compared(target: str, folder: Path, before: str, after: str, *more: str) -> 
     return differences(old, new)
 
 
-def test_a_function_that_takes_the_place_of_a_librarys_is_told(target: str, tmp_path: Path) -> None:
-    """What calls it has the same code, whether it is in this object or in another."""
+def test_a_function_that_replaces_one_of_a_library_is_reported(target: str, tmp_path: Path) -> None:
+    """The code of its callers is the same, whether the function is in this object or in another one."""
     text = "int abs_of(int); int calls(int n) { return abs_of(n) + 1; } int other(int n) { return n * 3; }"
     own = f"{text} __attribute__((noinline)) int abs_of(int n) {{ return n * n; }}"
     local = f"static {own.replace('int abs_of(int);', '__attribute__((noinline)) int abs_of(int);', 1)}"
@@ -410,7 +408,7 @@ def test_a_function_that_takes_the_place_of_a_librarys_is_told(target: str, tmp_
     assert "abs_of" in found.functions
 
 
-def test_a_function_that_takes_the_place_of_a_weak_one_differs(target: str, tmp_path: Path) -> None:
+def test_a_function_that_replaces_a_weak_one_differs(target: str, tmp_path: Path) -> None:
     weak = objects(target, tmp_path / "weak", "__attribute__((weak)) int some(int n) { return n; }")
     before = objects(target, tmp_path / "before", "int other(int n) { return n; }")
     after = objects(target, tmp_path / "after", "int other(int n) { return n; } int some(int n) { return n + 1; }")
@@ -431,10 +429,8 @@ def test_a_function_that_takes_the_place_of_a_weak_one_differs(target: str, tmp_
     assert differences(weak, strong).functions == {"some"}
 
 
-def test_functions_that_change_places_are_others_for_those_who_call_them_by_distance(
-    target: str, tmp_path: Path
-) -> None:
-    """The assembler may write the distance of a local function, and nothing else, into its caller."""
+def test_functions_that_swap_places_change_their_callers_by_distance(target: str, tmp_path: Path) -> None:
+    """The assembler may write only the distance of a local function into its caller."""
     one = "__attribute__((noinline, noclone)) static int one(int n) { return n * n + 3; }"
     two = "__attribute__((noinline, noclone)) static int two(int n) { return n * n + 5; }"
     caller = "int caller(int n) {{ return {}(n) + 1; }} int keeps(int n) {{ return one(n) ^ two(n + 1); }}"
@@ -443,7 +439,7 @@ def test_functions_that_change_places_are_others_for_those_who_call_them_by_dist
     assert "caller" in compared(target, tmp_path, before, after, *flags).functions
 
 
-def test_an_object_is_altered_by_what_its_code_or_data_are_and_not_by_its_lines(tmp_path: Path) -> None:
+def test_an_object_is_altered_by_its_code_or_data_and_not_by_its_lines(tmp_path: Path) -> None:
     old = objects("armv5", tmp_path / "old", SOURCE)
     assert old is not None
     for number, (anchor, replacement, altered) in enumerate(
@@ -476,13 +472,13 @@ def test_code_of_a_section_without_functions_is_data(tmp_path: Path) -> None:
     assert compared(ORACLE, tmp_path, text, text.replace("1, 2", "1, 3")).elsewhere == ["some.o"]
 
 
-def test_addresses_that_are_relocations_alone_are_no_padding(tmp_path: Path) -> None:
+def test_addresses_that_exist_only_as_relocations_are_not_padding(tmp_path: Path) -> None:
     table = '__asm__(".text\\n.quad one, two\\n");\nint one(int n) { return n; }\nint two(int n) { return n + 1; }\n'
     found = compared(ORACLE, tmp_path, table, table.replace("one, two", "two, one"), "-fno-toplevel-reorder")
     assert found.functions == {"one", "two"}
 
 
-def test_the_places_of_what_each_thread_has_are_data(target: str, tmp_path: Path) -> None:
+def test_the_places_of_thread_local_variables_are_data(target: str, tmp_path: Path) -> None:
     """Other objects refer to them by name, so their code stays the same."""
     text = "__thread char one[1]; __thread char two[15];"
     swapped = "__thread char two[15]; __thread char one[1];"
@@ -490,7 +486,7 @@ def test_the_places_of_what_each_thread_has_are_data(target: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["", ".type table, %object\\n"], ids=["untyped", "unmeasured"])
-def test_what_assembly_shows_other_objects_is_data_in_whatever_section(tmp_path: Path, kind: str) -> None:
+def test_an_assembly_symbol_visible_to_other_objects_is_data_in_every_section(tmp_path: Path, kind: str) -> None:
     kind = kind.replace("%", "@")
     text = f'__asm__(".section .rodata\\n.globl table\\n{kind}table: .long 1, 2, 3\\n.text");\n'
     assert compared(ORACLE, tmp_path, text, text.replace("1, 2, 3", "1, 4, 3")).elsewhere == ["some.o"]
@@ -512,8 +508,8 @@ __attribute__((noinline)) int stays(int *numbers, int n)
 """
 
 
-def test_a_part_in_a_section_of_its_own_is_the_same_when_another_function_grows(tmp_path: Path) -> None:
-    """GCC for x86-64 parts a function, and its parts refer to one another by their distance from a section's begin."""
+def test_a_part_in_its_own_section_does_not_change_when_another_function_grows(tmp_path: Path) -> None:
+    """GCC for x86-64 splits a function. Its parts refer to each other by their distance from the section's start."""
     old = objects(ORACLE, tmp_path, PARTED)
     new = objects(ORACLE, tmp_path, PARTED.replace("n * 3", "n * 3 + (n > 5 ? n % 11 : n / 7)"))
     assert old is not None

@@ -1,4 +1,4 @@
-"""Another compiler and C library: its programs are watched as well, and Plumbline's additions to it are right."""
+"""With another compiler and C library, programs are watched as usual, and Plumbline's additions to them are right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAMILY = "clang-musl"
 ATOMICS = """
 #include <stdint.h>
 #include <stdio.h>
-/* Neighbours of the value must stay; each function returns what was there before. */
+/* Neighbours of the value must not change. Each function returns the previous value. */
 #define TRY(type, function, before, with, after)                                              \\
     do {                                                                                      \\
         struct { type left, value, right; } at = {(type)-1, (type)(before), (type)-1};        \\
@@ -88,7 +88,7 @@ int main(void) {
 
 
 def run_program(name: str, text: str, flags: list[str], folder: Path) -> str:
-    """What a program says that the family compiles for armv5."""
+    """The output of a program that the family of compilers compiles for armv5."""
     bench = quiet_workbench().with_toolchain(FAMILY)
     setup = set_up_target(bench, bench.catalog.targets["armv5"])
     source = folder / f"{name}.c"

@@ -1,8 +1,8 @@
-"""Judges from outside: a compiler's sanitizer, and the emulator's own test programs for alignment.
+"""Independent judges: a compiler's sanitizer, and the emulator's own test programs for alignment.
 
-The emulator refuses under `strict` what -fsanitize=alignment, which knows C alone, refuses in one program. The compiler
-decides by a pointer's type, and the emulator by the instruction. Where an instruction moves less than the type, only
-the compiler sees that the type is misaligned.
+Under `strict`, the emulator refuses what -fsanitize=alignment, which knows only C, refuses in the same program. The
+compiler decides by a pointer's type, and the emulator by the instruction. If an instruction moves less than the type,
+only the compiler sees that the type is misaligned.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SOURCE = ROOT / "tests" / "data" / "faults" / "typed.c"
 SANITIZER = ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]
 CATALOG = machines.CATALOG
 BY_WORDS = {name: {"load-dword", "store-dword"} for name in ("mips", "powerpc")}
-"""What 32-bit machines without instructions for 8 bytes move by words."""
+"""Accesses that 32-bit machines without instructions for 8 bytes make word by word."""
 
 
 def refused(name: str, folder: Path, flags: list[str]) -> set[tuple[str, int]]:
-    """The accesses and offsets that are refused on a target under `strict`."""
+    """The accesses and offsets that a target refuses under `strict`."""
     target = CATALOG.targets[name]
     program = folder / f"typed-{name}"
     compiler = toolchain.tool(CATALOG.toolchain_of(target), "gcc")
@@ -56,9 +56,9 @@ def test_strict_refuses_what_the_sanitizer_refuses(name: str, tmp_path: Path) ->
 
 
 def ran(source: str, name: str, folder: Path, *flags: str) -> FaultLog:
-    """What the detector recorded of one of the emulator's own test programs, which succeeded on a target.
+    """The record of one of the emulator's own test programs, which must succeed on a target.
 
-    The source is in the archive that the emulator is built from.
+    Its source is in the archive from which the emulator is built.
     """
     target = CATALOG.targets[name]
     compiler = toolchain.tool(CATALOG.toolchain_of(target), "gcc")
@@ -91,7 +91,7 @@ def test_the_emulators_own_program_sees_the_signal_code_and_address_of_a_misalig
     name: str, tmp_path: Path
 ) -> None:
     log = ran("multiarch/sigbus.c", name, tmp_path)
-    # Where the machine permits the load, the program looks at the value.
+    # Where the machine permits the load, the program checks the value.
     assert [fault.address % 16 for fault in log.faults] == ([] if name == "s390x" else [15])
 
 

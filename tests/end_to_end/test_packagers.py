@@ -1,4 +1,4 @@
-"""The instructions of docs/howto for packagers of Debian, Alpine and Buildroot, followed in folders like theirs."""
+"""The instructions in docs/howto for packagers of Debian, Alpine and Buildroot, followed in folders like theirs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tree(folder: Path, mode: str) -> Path:
 
 
 def typed(words: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Carry out a command as a packager types it, with `plumb` on the path."""
+    """Run a command as a packager types it, with `plumb` on the path."""
     path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **variables}
     return subprocess.run(
@@ -59,8 +59,8 @@ def typed(words: list[str], folder: Path, **variables: str) -> subprocess.Comple
 
 
 @pytest.mark.parametrize(("mode", "code"), [("clean", ExitCode.PASS), ("odd", ExitCode.FINDINGS)])
-def test_the_job_for_salsa_says_what_the_tests_of_a_package_do(tmp_path: Path, mode: str, code: ExitCode) -> None:
-    """From a clone, whose environment is that of the tests: it is the one that its lock demands."""
+def test_the_job_for_salsa_reports_the_result_of_a_packages_tests(tmp_path: Path, mode: str, code: ExitCode) -> None:
+    """From a clone that uses the tests' environment, which is the one that its lock file requires."""
     job: dict[str, Any] = yaml.safe_load(block_of(HOW_TO / "debian-package.md"))["plumbline"]
     package = tree(tmp_path / "package", mode)
     git = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.file://{ROOT}.insteadOf", "GIT_CONFIG_VALUE_0": URL}
@@ -79,11 +79,11 @@ def test_the_job_for_salsa_says_what_the_tests_of_a_package_do(tmp_path: Path, m
     assert ("alignment-odd_load-load" in report) == (mode == "odd")
 
 
-def test_the_page_for_debian_in_a_packages_tree(tmp_path: Path) -> None:
+def test_the_page_for_debian_works_in_a_packages_tree(tmp_path: Path) -> None:
     follow(HOW_TO / "debian-package.md", tree(tmp_path / "package", "clean"))
 
 
-# An emulator for s390x takes minutes to build.
+# Building an emulator for s390x takes minutes.
 @pytest.mark.parametrize("stand_ins", [{"s390x": "aarch64"}, machines.beyond({})], ids=["aarch64", "s390x"])
 def test_the_functions_of_an_apkbuild_run_for_the_targets_of_the_page(
     tmp_path: Path, stand_ins: dict[str, str]
@@ -115,7 +115,7 @@ def test_the_post_build_script_runs_programs_of_the_image(tmp_path: Path, mode: 
     (tmp_path / "plumbline.sh").write_text(script, "utf-8")
     (tmp_path / ".config").write_text("# BR2_sparc64 is not set\nBR2_arm=y\nBR2_arm926t=y\n", "utf-8")
     given = {"TARGET_DIR": str(image), "BUILD_DIR": str(build), "BR2_CONFIG": str(tmp_path / ".config")}
-    # Buildroot builds again and again, in the same folders.
+    # Buildroot builds repeatedly in the same folders.
     for _ in range(2):
         finished = typed(["sh", "plumbline.sh", str(image)], tmp_path, **given)
         assert finished.returncode == code, finished.stdout + finished.stderr

@@ -1,4 +1,4 @@
-"""report.html in the hands of a reader: filters, keys, links to findings, and a printer, at both widths."""
+"""report.html as a reader uses it: filters, keys, links to findings, and a printer, at both widths."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOKS = [
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """The page of a run with findings that differ in everything that the filters know."""
+    """The page of a run whose findings differ in every property that the filters use."""
     folder = run_folder(tmp_path)
     formats.write(folder, several_findings())
     return folder / "report.html"
@@ -49,7 +49,7 @@ def browser() -> Iterator[DrivenBrowser]:
 
 
 def choose(browser: DrivenBrowser, *names: str) -> list[str]:
-    """Choose filters, beginning from none: the ids of the findings that are shown."""
+    """Reset the filters and choose these. Returns the ids of the findings that are shown."""
     for group in ("status", "kind", "target"):
         browser.ask(f'document.getElementById("{group}-").click()')
     for name in names:
@@ -78,11 +78,13 @@ def test_findings_can_be_filtered_by_target_kind_and_status(
     assert browser.ask(NOTHING)
 
 
-def test_the_filters_and_the_findings_obey_keys_alone(browser: DrivenBrowser, page: Path) -> None:
+def test_filters_and_findings_can_be_used_with_keys_alone(browser: DrivenBrowser, page: Path) -> None:
     browser.open(page, size=PHONE)
     browser.press("Tab")
     assert browser.ask("document.activeElement.className") == "skip"
-    assert browser.ask("document.activeElement.getBoundingClientRect().left") >= 0, "it must show where the focus is"
+    assert browser.ask("document.activeElement.getBoundingClientRect().left") >= 0, (
+        "the focused element must be visible"
+    )
     for _ in range(30):
         if browser.ask(FOCUSED) == "status-":
             break
@@ -93,7 +95,7 @@ def test_the_filters_and_the_findings_obey_keys_alone(browser: DrivenBrowser, pa
     assert browser.ask(FOCUSED) == "status-known"
     assert browser.ask(SHOWN) == [START]
     browser.press("Tab", "Tab", "Tab")
-    assert browser.ask(FOCUSED) == "SUMMARY", "status, kind, target, and then the only finding"
+    assert browser.ask(FOCUSED) == "SUMMARY", "the focus moves to status, kind, target, and then to the only finding"
     assert browser.ask(OPEN) == []
     browser.press("Enter")
     assert browser.ask(OPEN) == [START]
@@ -138,7 +140,7 @@ def test_a_printer_gets_every_finding_unfolded_and_no_filters(browser: DrivenBro
 
 
 @pytest.mark.parametrize(("size", "dark"), LOOKS)
-def test_a_page_without_a_finding_has_no_filters_and_no_hole(
+def test_a_page_without_a_finding_has_no_filters_and_no_gap(
     browser: DrivenBrowser, tmp_path: Path, size: tuple[int, int], *, dark: bool
 ) -> None:
     folder = run_folder(tmp_path)

@@ -52,7 +52,7 @@ layout.unreachable = [...document.querySelectorAll("body *")].filter(one => {
 }).map(one => one.outerHTML.slice(0, 80));
 document.documentElement.dataset.layout = JSON.stringify(layout);
 """
-"""Runs in a copy of the page whose own policy, which forbids it, has been taken out. Contrast is WCAG 2.2, 1.4.3."""
+"""Runs in a copy of the page without its policy, which forbids scripts. The contrast rule is WCAG 2.2, 1.4.3."""
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def measured(page: Path, *, size: tuple[int, int], dark: bool) -> dict[str, Any]
 
 
 def test_it_renders_without_a_word_on_the_console(page: Path) -> None:
-    """A script, an image or a style that the page's policy has to forbid would be reported there."""
+    """The browser would report there a script, an image or a style that the page's policy forbids."""
     document, console = look(page)
     assert console == []
     assert "<h1>redis-3.2.6</h1>" in document
@@ -89,8 +89,8 @@ def test_it_renders_without_a_word_on_the_console(page: Path) -> None:
     assert "<script" not in document
 
 
-def test_a_browser_does_tell_what_a_policy_forbids(page: Path) -> None:
-    """The test above can fail."""
+def test_a_browser_reports_content_that_a_policy_forbids(page: Path) -> None:
+    """Proves that the test above can fail."""
     text = page.read_text("utf-8")
     page.write_text(text.replace("</main>", "<script>1</script><img src='http://127.0.0.1:1/x'></main>"), "utf-8")
     assert len(look(page)[1]) == 2

@@ -1,4 +1,4 @@
-"""Jumps from one page of a program straight to another are undone when that page changes, and under a debugger."""
+"""Direct jumps from one page of a program to another are undone when that page changes, and under a debugger."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 
 
 def status(command: list[str], *words: str) -> int:
-    """How it ends; a signal's number is negative."""
+    """The exit status of a run, or the negative number of the signal that ended it."""
     return subprocess.run([*command, *words], check=False, timeout=60).returncode
 
 
@@ -93,16 +93,16 @@ def test_a_page_that_stays_is_called(program: list[str]) -> None:
 
 
 @pytest.mark.parametrize("change", ["forbid", "remove"])
-def test_a_page_that_is_gone_is_not_run_any_more(program: list[str], change: str) -> None:
+def test_a_removed_page_is_no_longer_executed(program: list[str], change: str) -> None:
     assert status(program, change) == -signal.SIGSEGV
 
 
-def test_what_was_written_to_a_page_is_run(program: list[str]) -> None:
+def test_code_written_to_a_page_is_executed(program: list[str]) -> None:
     assert status(program, "replace") == 5
 
 
-def test_a_breakpoint_that_is_set_late_is_reached(program: list[str], tmp_path: Path) -> None:
-    """Its page was jumped to a thousand times before."""
+def test_a_breakpoint_set_late_is_reached(program: list[str], tmp_path: Path) -> None:
+    """The program has jumped to its page a thousand times before."""
     emulator, *rest = program
     port = tmp_path / "gdb"
     guest = subprocess.Popen([emulator, "-g", str(port), *rest])

@@ -1,4 +1,4 @@
-"""A target's programs have the pages that its file says, and an emulator that cannot give them refuses."""
+"""A target's programs have pages of the specified size, and an emulator that cannot provide them refuses to run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE = ROOT / "tests" / "data" / "pages.c"
     "target",
     [*machines.REQUIRED, "aarch64-16k", "aarch64-64k", *map(machines.beyond, [*machines.OTHERS, "powerpc64-64k"])],
 )
-def test_pages_have_the_size_that_the_target_says(target: str, tmp_path: Path) -> None:
+def test_pages_have_the_size_that_the_target_specifies(target: str, tmp_path: Path) -> None:
     command = machines.runner(target).command(machines.compiled(target, SOURCE, tmp_path), [])
     due = Catalog().targets[target].page_size_bytes
     assert process.run(command, deadline_seconds=60).text == f"{due} whole\n"

@@ -1,4 +1,4 @@
-"""A SIGBUS or SIGSEGV that a program blocks, is sent and awaits arrives, as every other signal does."""
+"""A SIGBUS or SIGSEGV that is sent while it is blocked is delivered when the program waits for it, as other signals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.end_to_end
 
 CATALOG = machines.CATALOG
 LATE_SECONDS = 20
-# Each way to await a signal comes after the signal was sent. Alarms end a wait for one that never arrives.
+# The program waits for each signal after it was sent. Alarms end a wait for a signal that never arrives.
 PROGRAM = r"""
 #include <poll.h>
 #include <signal.h>
@@ -92,7 +92,7 @@ int main(void)
 
 
 def output_of(target: str, folder: Path) -> str:
-    """What the program prints on a target."""
+    """The program's output on a target."""
     spec = CATALOG.targets[target]
     source, built = folder / "program.c", folder / target
     source.write_text(PROGRAM, "utf-8")

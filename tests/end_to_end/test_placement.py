@@ -1,6 +1,6 @@
-"""A fault is placed exactly wherever it happens: inlined, in a forked child, in a thread, in a signal handler.
+"""A fault is located exactly wherever it happens: inlined, in a forked child, in a thread, in a signal handler.
 
-The programs are ours, and each load carries a label, so the truth about a fault's address comes from the linker.
+In the tests' programs each load has a label, so the linker provides the true address of a fault.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CALLERS = {
     "thread": ["thread_body"],
     "handler": ["handle"],
 }
-"""Who called `caller_WHERE`, as far as the program's own stack reaches."""
+"""The callers of `caller_WHERE` on the program's own stack."""
 PLACED = [*machines.MISALIGNING, machines.beyond("aarch64_be")]
-"""aarch64_be is there although its programs are Clang's: its registers and its stack are in the byte order of data, its
-instructions are not."""
+"""aarch64_be is included, although Clang compiles its programs: its registers and its stack are in the byte order of
+data, but its instructions are not."""
 STYLES = {"as-servers-are-built": [], "fixed-and-without-frame-pointer": ["-no-pie", "-fomit-frame-pointer"]}
-"""The second has addresses that the linker knows, and on SPARC leaf routines that keep their caller's window."""
+"""The second style has addresses that the linker knows, and on SPARC leaf routines that keep their caller's window."""
 OLD_DEBUG_INFORMATION = {"dwarf-4": ["-gdwarf-4"]}
 DIES_AT = {
     "aarch64": "ldar",
@@ -126,7 +126,7 @@ def line_of(file: str, text: str) -> int:
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("style", list(STYLES))
 @pytest.mark.parametrize("target", PLACED)
-def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, tmp_path: Path) -> None:
+def test_a_fault_is_located(target: str, style: str, where: str, programs: Any, tmp_path: Path) -> None:
     program, log = programs(target, style), tmp_path / "faults.jsonl"
     result = process.run(machines.runner(target).command(program, [where], log), deadline_seconds=60)
     (fault,) = fault_log.read_faults(log)
@@ -134,10 +134,10 @@ def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, t
     output = re.search(r"parent (\d+)\nran (\d+) (\d+)\n", result.text)
     assert output, result.text
     parent, pid, tid = (int(number) for number in output.groups())
-    assert (pid, tid) == (fault.pid, fault.tid), "the record is not the process's and thread's that did it"
+    assert (pid, tid) == (fault.pid, fault.tid), "the record names the wrong process or thread"
     assert (where == "child", where == "thread") == (fault.pid != parent, fault.tid != fault.pid)
 
-    assert label(program, f"site_{where}") == link_address(fault, program), "not the exact instruction"
+    assert label(program, f"site_{where}") == link_address(fault, program), "the address is not that of the instruction"
     machine = Catalog().targets[target].emulator.qemu
     instruction = disassembly.disassemble(fault, machine)
     access = disassembly.access_of(fault)
@@ -157,7 +157,7 @@ def test_a_fault_is_placed(target: str, style: str, where: str, programs: Any, t
 
 
 def assert_callers(frames: list[Frame], target: str, where: str) -> None:
-    """The program's own callers, then the C library's as far as they can be known, and no false name among them."""
+    """Assert that the stack has the program's own callers, then the C library's as far as known, and no wrong name."""
     own = CALLERS[where]
     assert own == [frame.function for frame in frames[: len(own)]]
     assert line_of("place.c", f"    caller_{where}(") == frames[0].line
@@ -167,19 +167,19 @@ def assert_callers(frames: list[Frame], target: str, where: str) -> None:
         # MIPS' start file gives `_start` no size, so no symbol covers its code.
         assert beyond[-1].function == "_start" or target.startswith("mips")
     elif where == "handler" and target.startswith("sparc"):
-        # A window per call, and the signal frame is one of them: the interrupted function is reached.
+        # Each call has a window, and so has the signal frame, so the unwinder reaches the interrupted function.
         assert [frame.function for frame in beyond if frame.origin == "server"] == ["in_handler", "main"]
     elif where == "handler" and not target.startswith(("arm", "alpha", "aarch64_be")):
-        assert [frame.function for frame in beyond] == ["??"], "the trampoline that QEMU gives is in no file"
+        assert [frame.function for frame in beyond] == ["??"], "the trampoline that QEMU provides is in no file"
     else:
-        # musl gives a trampoline of its own. The unwinder's address is one byte before it, in another function of musl.
+        # musl has its own trampoline. The unwinder's address is one byte before it, in another function of musl.
         assert {"libc"} == {frame.origin for frame in beyond}
 
 
 @pytest.mark.parametrize("style", ["as-servers-are-built", *OLD_DEBUG_INFORMATION])
 @pytest.mark.parametrize("target", PLACED)
-def test_a_line_that_was_told_has_its_function(target: str, style: str, programs: Any) -> None:
-    """Assertions report file and line. Code that is included four times is in four functions, so there is no guess."""
+def test_the_function_of_a_reported_line_is_found(target: str, style: str, programs: Any) -> None:
+    """Assertions report file and line. Code that is included four times is in four functions, so none is named."""
     program = programs(target, style)
     table = symbols.Symbols("", str(program))
 

@@ -1,4 +1,4 @@
-"""`plumb port` on a release that is known to be bad, and on a tree that does not compile for the target."""
+"""`plumb port` on a known bad release, and on a tree that does not compile for the target."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of_rank(read: dict[str, Any], rank: str) -> list[dict[str, Any]]:
     return [item for item in read["items"] if item["rank"] == rank]
 
 
-def test_a_report_of_a_bad_release_has_what_a_porter_needs(tmp_path: Path) -> None:
+def test_a_report_about_a_bad_release_has_what_a_porter_needs(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     ended = run(*PORT, "--server", "redis-3.2.6", "--run", folder)
     read = document(ended)
@@ -76,8 +76,8 @@ def test_the_page_fits_is_legible_and_reachable(tmp_path: Path, size: tuple[int,
     assert (layout["overflow"], layout["scripts"], layout["faint"], layout["unreachable"]) == (0, 0, [], [])
 
 
-def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) -> None:
-    """Two errors, of which make alone would report one, and only with a distribution's additions."""
+def test_a_tree_that_does_not_compile_for_the_target_gets_a_report(tmp_path: Path) -> None:
+    """The tree has two errors, which occur only with a distribution's additions. make alone would report just one."""
     tree = tmp_path / "broken"
     shutil.copytree(open_server(Catalog(), Fetcher(Cache.default(), Progress()), "redis-3.2.6").path, tree)
     for name in ("sds.c", "util.c"):
@@ -97,6 +97,6 @@ def test_a_tree_that_does_not_compile_there_gets_a_report_too(tmp_path: Path) ->
     (problem,) = of_rank(read, "build")[:1]
     assert problem["title"] == "it does not compile"
     assert set(compiled["lines"]) <= set(problem["detail"])
-    assert read["targets"][0]["regions"], "the source alone tells something, too"
-    assert read["targets"][0]["xmemalign"] == [], "nothing ran, so nothing is known to be well"
+    assert read["targets"][0]["regions"], "the report must have what the source alone shows"
+    assert read["targets"][0]["xmemalign"] == [], "nothing ran, so nothing is known to be right"
     assert (folder / "port.html").is_file()

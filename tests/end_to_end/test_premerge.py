@@ -27,7 +27,7 @@ PLANTED = "alignment-redisPopcount-load"
 SOURCE = {".c", ".h", ".cc", ".cpp", ".hpp", ".def"}
 
 
-def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_fix_passes(
+def test_a_planted_bug_is_found_then_inherited_then_another_is_reported_and_the_fix_passes(
     checkout: Path, tmp_path: Path
 ) -> None:
     source = checkout / "src" / "bitops.c"
@@ -38,7 +38,7 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     assert code == ExitCode.FINDINGS, errors
     (finding,) = [one for one in read["findings"] if one["id"] == PLANTED]
     assert (finding["known"], finding["file"], finding["targets"]) == ("", "src/bitops.c", ["armv5"])
-    assert (tmp_path / "planted" / "base" / "report.html").is_file(), "the base was looked at"
+    assert (tmp_path / "planted" / "base" / "report.html").is_file(), "the base must be checked"
     assert f"BASE is {read['base']}" in errors
 
     commit(checkout)
@@ -59,7 +59,7 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     assert blamed == {"redisBitpos"}, read["findings"]
     assert PLANTED in {one["id"] for one in read["findings"] if one["known"]}
 
-    # A second line of a function in which BASE has one.
+    # A second faulting line in a function in which BASE has one.
     source.write_bytes((tmp_path / "bug.c").read_bytes())
     head = "long long redisPopcount(void *s, long count) {"
     edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
@@ -71,11 +71,11 @@ def test_a_planted_bug_is_caught_then_inherited_then_another_is_blamed_and_the_f
     code, read, errors = premerge(checkout, tmp_path / "mended", *UNITS)
     news = [one for one in read["findings"] if not one["known"]]
     assert (code, read["verdict"], news) == (ExitCode.PASS, "PASS", []), errors
-    assert not (tmp_path / "mended" / "base").exists(), "nothing was found, so the base does not matter"
+    assert not (tmp_path / "mended" / "base").exists(), "nothing was found, so the base must not be checked"
 
 
 def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new(checkout: Path, tmp_path: Path) -> None:
-    """Any number passed for another one."""
+    """Regression: any wrong number counted as the same as another one."""
     source = checkout / "src" / "bitops.c"
     edit(source, "    return bits;", "    return bits + (bits > 8 && sizeof(long) == 4 ? 1 : 0);")
     commit(checkout)
@@ -119,7 +119,7 @@ def test_a_change_cannot_excuse_what_it_breaks_and_a_check_uses_the_trees_own_li
     assert [one["known"] for one in read["findings"] if one["id"] == PLANTED] == [""]
     added = f"it adds {PLANTED} (ours; until 2099-01-01); entries that a change adds excuse none of its findings"
     assert added in read["remarks"]
-    assert added in errors, "it is said before anything runs"
+    assert added in errors, "the remark must come before anything runs"
 
     words = ("--server", checkout, "--target", "armv5", "--run", tmp_path / "checked", "--json")
     finished = run("check", *UNITS, *words)
@@ -133,14 +133,14 @@ def test_a_change_cannot_excuse_what_it_breaks_and_a_check_uses_the_trees_own_li
     assert (damaged.returncode, f"({listed}:1)" in damaged.stderr) == (ExitCode.USAGE, True), damaged.stderr
 
 
-def test_what_no_build_sees_is_not_run(checkout: Path) -> None:
+def test_a_change_that_no_build_uses_runs_nothing(checkout: Path) -> None:
     fakes.write(checkout / "README.md", "# Changed\n")
     finished = run("premerge", *OF, checkout)
     assert finished.returncode == ExitCode.PASS
     assert finished.stdout.splitlines()[1:] == ["1 changed file, not used by any build: nothing to run"]
 
 
-def test_every_file_that_is_covered_or_ignored_is_one_of_some_release() -> None:
+def test_every_covered_or_ignored_file_exists_in_some_release() -> None:
     catalog, fetcher = Catalog(), Fetcher(Cache.default(), fakes.quiet())
     names = ("redis-5.0.6", "redis-7.0.15", "redis-8.0.6", "valkey-9.1.2")
     trees = [fetcher.server(catalog.servers[name]).path for name in names]
@@ -148,14 +148,14 @@ def test_every_file_that_is_covered_or_ignored_is_one_of_some_release() -> None:
     globs = [glob for suite in catalog.suites.values() for glob in (*suite.source_globs, *suite.partial_globs)]
     table = suite_selection.read_ignored_paths()
     ignored = [glob for entry in (*table.ignored, *table.unchecked) for glob in entry.files]
-    # A tree's own list of known findings is Plumbline's, and no release's.
+    # A tree's own list of known findings belongs to Plumbline, not to a release.
     files.add(tree_list.IN_TREE.as_posix())
     lost = {glob for glob in {*globs, *ignored} if not fnmatch.filter(files, glob)}
-    assert lost == set(), "no release has such a file: a slip of the pen?"
+    assert lost == set(), "no release has these files; check the spelling"
 
 
 @pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
-def test_the_table_of_what_looks_at_a_releases_files_has_all_of_them(table: Path) -> None:
+def test_the_coverage_table_has_all_files_of_a_release(table: Path) -> None:
     tree = Fetcher(Cache.default(), fakes.quiet()).server(Catalog().servers[table.stem]).path
     rows = {line.split("  ")[0] for line in table.read_text("utf-8").splitlines()}
     paths = [path for top in ("src", "deps") for path in (tree / top).rglob("*") if path.suffix in SOURCE]

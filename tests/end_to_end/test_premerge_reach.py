@@ -1,4 +1,4 @@
-"""Before a merge, on a real checkout: tests that a change cannot reach are left out, and nothing else."""
+"""Before a merge, on a real checkout, the tests that a change cannot reach are omitted, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ REACHING = (*BITOPS, "--suite", "units")
 LEFT = "tests not run, because they do not reach the changed code"
 
 
-def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_found_all_the_same(
+def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found(
     checkout: Path, tmp_path: Path
 ) -> None:
     source = checkout / "src" / "bitops.c"
-    # The number makes the tree another one each time: nothing is in the cache of it.
+    # The number makes the tree different in each run, so the cache has nothing of it.
     unique = 100_000 + time.time_ns() % 1_000_000_000
     edit(source, BITOP, BITOP + f"    if (c->argc == {unique}) return;\n")
     code, first, errors = premerge(checkout, tmp_path / "first", *REACHING)
@@ -40,7 +40,7 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     ran = {cell["suite"]: cell["passed"] for cell in second["cells"]}
     all_of = {cell["suite"]: cell["passed"] for cell in first["cells"]}
     assert 0 < ran["bitops"] < all_of["bitops"]
-    # The change reaches no unit. The units that fail on this target have known findings, and would fail again.
+    # The change reaches no unit. The units that fail on this target have known findings, and would only fail again.
     assert ran["units"] == 0
     (units,) = [cell for cell in second["cells"] if cell["suite"] == "units"]
     assert (units["verdict"], units["failed"], units["skipped"]) == ("SKIP", 0, 0)
@@ -52,7 +52,7 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     assert f"{LEFT} (bitopCommand) and ended as expected in {tmp_path / 'first'}: " in remark
     assert f"not running {second['left_out']} tests that the change cannot reach" in errors
 
-    # Only the native build changes, for tests that enter no changed function on the target.
+    # Only the native build changes; the tests enter no changed function on the target.
     stores = "void setUnsignedBitfield(unsigned char *p, uint64_t offset, uint64_t bits, uint64_t value) {"
     elsewhere = " if (sizeof(long) == 8 && bits == 7) return;"
     edit(source, stores, stores + elsewhere)
@@ -71,15 +71,15 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
     assert planted["left_out"] > 0
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
 
-    # Failed runs are not kept: the next run compares with the one that passed. Other suites do not matter.
+    # Failed runs are not kept, so the next run is compared with the one that passed. Other suites do not matter.
     edit(source, " (void)*(volatile int *)((char *)s + 1);", "")
     edit(source, f"== {unique} + 1", f"== {unique} + 2")
     code, alone, errors = premerge(checkout, tmp_path / "alone", *BITOPS)
     assert code == ExitCode.PASS, errors
     assert alone["left_out"] == all_of["bitops"] - alone["cells"][1]["passed"] > 0
 
-    # Other random numbers make other tests. With another list of known findings the expected results are unknown.
-    # A fixed seed would be that of an earlier run of this test, whose kept cells count as well.
+    # A different seed makes different tests. With a different list of known findings the expected results are unknown.
+    # A fixed seed would equal that of an earlier run of this test, whose kept cells also count.
     listed = (ROOT / "ci" / "known.toml").read_text("utf-8")
     other = tmp_path / "known.toml"
     other.write_text(f'{listed}\n[[findings]]\nid = "none"\nreason = "a test"\nexpires = 2099-01-01\n', "utf-8")
@@ -89,10 +89,10 @@ def test_tests_that_a_change_cannot_reach_are_left_out_and_what_it_breaks_is_fou
         assert (code, whole["left_out"]) == (ExitCode.PASS, 0), errors
 
 
-def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_meet_it_again(
+def test_late_code_is_found_although_the_tests_that_reached_it_do_not_reach_it_again(
     checkout: Path, tmp_path: Path
 ) -> None:
-    """The function counted for the tests that ran when its timer was due. Alone, these tests end before that."""
+    """The function was attributed to the tests that ran when its timer expired. Alone, these tests end before that."""
     source, server = checkout / "src" / "bitops.c", checkout / "src" / "server.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
     head = "void call(client *c, int flags) {\n"
@@ -112,8 +112,8 @@ def test_what_a_server_does_late_is_found_where_the_tests_that_met_it_do_not_mee
     assert "armv5/bitops: the changed code was not entered as before, so all tests run" in errors
 
 
-def test_a_table_that_is_made_from_a_changed_file_is_made_whatever_its_time(checkout: Path, tmp_path: Path) -> None:
-    """A table of commands with a changed argument's number passed, because make took the old one for newer."""
+def test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time(checkout: Path, tmp_path: Path) -> None:
+    """Regression: a changed argument in a command table passed, because make considered the old table newer."""
     described, table = checkout / "src" / "commands" / "getbit.json", checkout / "src" / "commands.c"
     marker = f"plumb {time.time_ns()}"
     edit(described, '"summary": "Returns the bit value', f'"summary": "{marker}. Returns the bit value')
@@ -126,24 +126,24 @@ def test_a_table_that_is_made_from_a_changed_file_is_made_whatever_its_time(chec
     os.utime(described, (0, 0))
     assert marker.encode() in built(tmp_path / "described")
     os.utime(described)
-    # Who has both changed has made the table already.
+    # If a user has changed both files, the table has been generated already.
     edit(table, "Returns the bit value", f"Of hand: {marker}. Returns the bit value")
     os.utime(table, (0, 0))
     assert b"Of hand: " in built(tmp_path / "both")
 
 
 def unentered(judged: dict[str, Any]) -> set[str]:
-    """The functions that differ from the base's and that no test has entered."""
+    """The functions that differ from those of the base and that no test has entered."""
     begin = "these functions differ from BASE, but no test is known to enter them: "
     (told,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
     return set(told.partition(" on armv5")[0].split(", "))
 
 
 def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: Path) -> None:
-    """A defect: it passed in the first check of a checkout, and after a check of another checkout."""
+    """Regression: it passed in the first check of a checkout, and after a check of another checkout."""
     source = checkout / "src" / "bitops.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
-    # At the end: assertions know their line.
+    # At the end of the file, because assertions contain their line numbers.
     with source.open("a", encoding="utf-8") as file:
         file.write(f"int plumbIdle(int n) {{ return n + {unique}; }}\n")
     for options in ((), ("--all-tests",)):
@@ -161,7 +161,7 @@ def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: P
     assert "plumbIdle" in unentered(entered)
     assert not {"bitfieldCommand", "bitposCommand"} & unentered(entered)
 
-    # Tests that are left out have entered bitfieldCommand before, as it is now.
+    # The omitted tests entered the current bitfieldCommand in an earlier run.
     edit(source, f"== {unique + 1}", f"== {unique + 2}")
     code, part, errors = premerge(checkout, tmp_path / "part", "--suite", "bitops")
     assert (code, part["unchecked"]) == (ExitCode.PASS, []), errors
@@ -169,8 +169,8 @@ def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: P
     assert unentered(part) == unentered(entered)
 
 
-def test_what_is_entered_by_suites_whose_tests_all_run_is_noted_as_well(checkout: Path, tmp_path: Path) -> None:
-    """A defect: a change that no test enters got no verdict if such a suite ran, for example `persistence`."""
+def test_functions_entered_by_suites_whose_tests_all_run_are_recorded_too(checkout: Path, tmp_path: Path) -> None:
+    """Regression: a change that no test enters got no verdict if such a suite ran, for example `persistence`."""
     source = checkout / "src" / "rdb.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
     with source.open("a", encoding="utf-8") as file:
@@ -181,13 +181,15 @@ def test_what_is_entered_by_suites_whose_tests_all_run_is_noted_as_well(checkout
     assert (code, read["left_out"]) == (ExitCode.PASS, 0), errors
     assert "plumbIdle" in unentered(read)
     assert "rdbSaveInfoAuxFields" not in unentered(read)
-    assert not any("may enter them" in remark for remark in read["remarks"]), "what the suites enter is known"
+    assert not any("may enter them" in remark for remark in read["remarks"]), (
+        "the functions that the suites enter are known"
+    )
 
 
-def test_a_change_of_which_no_line_is_executed_is_not_checked_although_its_function_is(
+def test_a_change_without_an_executed_line_is_not_checked_although_its_function_is_entered(
     checkout: Path, tmp_path: Path
 ) -> None:
-    """A fault in a branch that no test takes passed without a word."""
+    """Regression: a fault in a branch that no test takes passed without a remark."""
     source = checkout / "src" / "bitops.c"
     unique = 100_000 + time.time_ns() % 1_000_000_000
     branch = f"    if (c->argc == {unique}) {{\n        addReplyLongLong(c, 1);\n        return;\n    }}\n"

@@ -1,4 +1,4 @@
-"""Before a merge, on a real checkout: the suites that a changed file asks for run, or it is said that they did not."""
+"""Before a merge, on a real checkout, the suites that a changed file requires run, or the report says they did not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_checked_by_the_suites_that_it_selects(checkout: Path, tmp_path: Path) -> None:
     edit(checkout / "src" / "bitops.c", "/* Bit operations.", "/* Changed. Bit operations.")
     explained = run("premerge", *OF, checkout, "--target", "native", "--explain", "--json")
     chosen = {"canary", *document(explained)["suites"]}
@@ -40,7 +40,7 @@ def test_what_a_file_changes_is_run_by_the_suites_that_it_chooses(checkout: Path
 
 
 def plant_in_the_bus(checkout: Path) -> None:
-    """A bus error on every packet of the cluster's bus."""
+    """Plant a bus error at every packet of the cluster's bus."""
     head = "    clusterMsg *hdr = (clusterMsg*) link->rcvbuf;\n    uint32_t totlen = ntohl(hdr->totlen);\n"
     edit(checkout / "src" / "cluster.c", head, head + "    (void)*(volatile int *)(link->rcvbuf + 1);\n")
 
@@ -48,7 +48,7 @@ def plant_in_the_bus(checkout: Path) -> None:
 def test_of_a_file_that_a_longer_suite_alone_covers_it_is_said_that_it_did_not_run(
     checkout: Path, tmp_path: Path
 ) -> None:
-    """A defect: the change passed, because the suite that sends such packets is in the tier `full`."""
+    """Regression: the change passed, because the suite that sends such packets is in the tier `full`."""
     plant_in_the_bus(checkout)
     explained = run("premerge", *OF, checkout, "--target", "armv5", "--explain", "--json")
     assert "cluster" in document(explained)["suites"]
@@ -72,7 +72,7 @@ def test_a_bug_of_the_clusters_bus_is_found_by_its_suite(checkout: Path, tmp_pat
 
 @pytest.mark.slow
 def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, tmp_path: Path) -> None:
-    """A defect: a planted bug in the message to a returning primary passed, because no test of it ran."""
+    """Regression: a planted bug in the message to a returning primary passed, because no test of it ran."""
     edit(checkout / "src" / "cluster.c", '#include "cluster.h"', '#include "cluster.h" /* changed */')
     words = ("--base", "HEAD", "--target", "native", "--run", tmp_path / "run", "--suite", "cluster")
     finished = run("premerge", "--server", checkout, *words)
@@ -83,9 +83,9 @@ def test_fail_overs_are_tested_although_they_wait_for_time_outs(checkout: Path, 
     assert outcomes[waiting] == "passed"
 
 
-def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: Path, tmp_path: Path) -> None:
-    """A defect: a bug in a macro that only the cluster's bus uses passed, because for a header no suite ran that sends
-    packets.
+def test_a_changed_header_requires_the_suites_that_alone_cover_the_altered_code(checkout: Path, tmp_path: Path) -> None:
+    """Regression: a bug in a macro that only the cluster's bus uses passed, because a changed header selected no suite
+    that sends packets.
     """
     header, user = checkout / "src" / "server.h", checkout / "src" / "cluster.c"
     edit(header, "void bitopCommand(client *c);", "void bitopCommand(client *c);\n#define PLUMB_AT(buffer) (buffer)\n")
@@ -101,7 +101,7 @@ def test_a_header_asks_for_the_suites_that_alone_cover_what_it_alters(checkout: 
 
 
 def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout: Path, tmp_path: Path) -> None:
-    """A misaligned store in a mode of the client that no test starts passed: the server is the base's."""
+    """Regression: a misaligned store in an untested mode of the client passed, because the server equals the base's."""
     source = checkout / "src" / "redis-cli.c"
     never = "    srand(time(NULL)^getpid());\n    while(1) {\n        /* Perform cycles of 1 second"
     edit(source, never, never.replace("\n", " *(volatile int *)(key + 1) = 0;\n", 1))
@@ -117,12 +117,12 @@ def test_of_the_client_the_edited_lines_are_named_that_no_test_executes(checkout
 def test_of_the_server_with_tls_the_edited_lines_are_named_that_no_test_executes(
     checkout: Path, tmp_path: Path
 ) -> None:
-    """A misaligned load that no test reaches passed: the server without TLS is the base's."""
+    """Regression: a misaligned load that no test reaches passed, because the server without TLS equals the base's."""
     source = checkout / "src" / "tls.c"
     edit(source, "    sds cert_pem = ", "    if (*(volatile int *)(bio_ptr + 1) == 7) bio_len--;\n    sds cert_pem = ")
 
     def never(run: str) -> tuple[int, dict[str, Any], str]:
-        """A premerge, and where the line that is never executed is now."""
+        """Run a premerge. Also returns the current place of the line that is never executed."""
         code, read, _ = premerge(checkout, tmp_path / run, "--suite", "tls")
         number = source.read_text("utf-8").partition("bio_ptr + 1")[0].count("\n") + 1
         return code, read, f"src/tls.c:{number}"

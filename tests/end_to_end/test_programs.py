@@ -60,7 +60,7 @@ static uint32_t words[4];
 __attribute__((noinline)) static uint32_t odd_load(const char *near)
 {
     uint32_t word = *(const volatile uint32_t *)(near + 1); /* the line of the fault */
-    return word ^ 5; /* a delay slot of SPARC takes this, and not the load */
+    return word ^ 5; /* fills a delay slot of SPARC, so that the load does not */
 }
 
 static void *in_thread(void *unused)
@@ -133,7 +133,7 @@ def setup_of(target: str) -> TargetSetup:
 
 @cache
 def odd_program(target: str, *flags: str) -> Path:
-    """The program, compiled as a build system would: with CC of the environment."""
+    """The program, compiled as a build system does, with CC from the environment."""
     setup = setup_of(target)
     words = environment_for(setup)
 
@@ -146,7 +146,7 @@ def odd_program(target: str, *flags: str) -> Path:
 
 
 class TracedRun:
-    """One command in a folder with the program, run only under the tracer: without canaries and judgement."""
+    """One command in a folder with the program. It runs only under the tracer, without canaries and judgement."""
 
     def __init__(self, folder: Path, target: str) -> None:
         self.folder = folder / "tree"
@@ -217,7 +217,7 @@ class TracedRun:
 
     @property
     def faults(self) -> list[int]:
-        """How many faults each launch recorded."""
+        """The number of faults that each launch recorded."""
         guests = program_launch.guests(self.cell)
         return [len(fault_log.read_faults(guest / fault_log.NAME)) for guest in guests]
 
@@ -289,21 +289,19 @@ def test_scripts_are_run_by_interpreters_of_the_target(traced_arm: TracedRun) ->
         (tree / name).chmod(0o755)
     assert traced_arm.run("sh", "-c", "./script a b") == 0
     assert traced_arm.output == f"{tree}/odd [first word] [./script] [a] [b]\n"
-    # As the kernel does it: the interpreter of an interpreter comes first.
+    # As in the kernel, the interpreter of an interpreter comes first.
     assert traced_arm.run("./above", "c") == 0
     assert traced_arm.output == f"{tree}/odd [first word] [{tree}/script] [./above] [c]\n"
 
 
-def test_programs_of_this_machine_run_as_they_are(traced_arm: TracedRun) -> None:
+def test_host_programs_run_unchanged(traced_arm: TracedRun) -> None:
     assert traced_arm.run("sh", "-c", "uname -m; ls /proc/self/exe; exit 3") == 3
     assert traced_arm.output.split() == [os.uname().machine, "/proc/self/exe"]
     assert traced_arm.launched == []
 
 
-def test_a_refused_execution_leaves_the_caller_as_it_was(traced_arm: TracedRun) -> None:
-    """The tracer replaced the path, and the kernel refuses the arguments: the caller continues, and tries the next
-    path.
-    """
+def test_a_refused_execution_leaves_the_caller_unchanged(traced_arm: TracedRun) -> None:
+    """The tracer has replaced the path, and the kernel refuses the arguments. The caller tries the next path."""
     program = """
 import os
 for words in (["./odd", "x" * (1 << 18)], ["./odd", "fine"]):
@@ -337,7 +335,7 @@ int main(int argc, char **argv, char **environment)
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="it names registers of x86-64")
 def test_a_refused_execution_changes_no_register(traced_arm: TracedRun) -> None:
-    """A compiler takes for granted that a system call keeps them."""
+    """A compiler assumes that a system call preserves them."""
     compiled_here(REGISTERS, traced_arm.folder, "registers")
     assert traced_arm.run("./registers", "./odd") == 0
     assert traced_arm.output == f"{-errno.E2BIG} kept\n"
@@ -359,12 +357,12 @@ def test_the_launch_is_recorded_with_environment_folder_and_input(traced_arm: Tr
     assert launch.environment["NEW"] == "a b"
     assert launch.environment.get("HOME", "unchanged") is None
     assert "PATH" not in launch.environment
-    # What the shell had read of the file is not part of it.
+    # The recorded input does not include what the shell had already read.
     assert (guest / program_launch.INPUT).read_text("utf-8") == "odd\n"
     assert traced_arm.faults == [1]
 
 
-def test_a_program_that_a_command_leaves_running_is_ended_and_in_doubt(traced_arm: TracedRun) -> None:
+def test_a_program_that_a_command_leaves_running_is_ended_and_makes_the_run_unknown(traced_arm: TracedRun) -> None:
     found, cell = traced_arm.judged("sh", "-c", "./odd; setsid ./odd wait & sleep 0.5")
     assert (found, cell.verdict) == ([], Verdict.UNKNOWN)
     assert f"Plumbline ended them: {traced_arm.folder / 'odd'}" in cell.reason
@@ -373,25 +371,25 @@ def test_a_program_that_a_command_leaves_running_is_ended_and_in_doubt(traced_ar
     assert processes_of(traced_arm.folder) == []
 
 
-def test_a_program_of_this_machine_that_a_command_leaves_running_is_no_doubt(traced_arm: TracedRun) -> None:
+def test_a_host_program_that_a_command_leaves_running_does_not_affect_the_verdict(traced_arm: TracedRun) -> None:
     found, cell = traced_arm.judged("sh", "-c", "./odd; setsid sleep 1000 & true")
     assert (found, cell.verdict) == ([], Verdict.PASS)
 
 
-def test_programs_in_the_background_have_time_to_end_when_the_command_has_ended(traced_arm: TracedRun) -> None:
+def test_background_programs_have_time_to_end_after_the_command(traced_arm: TracedRun) -> None:
     found, cell = traced_arm.judged("sh", "-c", "{ sleep 1; ./odd odd; } >/dev/null 2>&1 & true")
     assert (len(found), cell.verdict) == (1, Verdict.FAIL)
     assert program_launch.lines_of(traced_arm.cells / program_launch.SUITE, program_launch.LEFT) == []
 
 
-def test_a_program_of_another_machine_is_noted(traced_arm: TracedRun) -> None:
+def test_a_program_for_another_machine_is_recorded(traced_arm: TracedRun) -> None:
     shutil.copy2(odd_program("sparc64"), traced_arm.folder / "other")
     assert traced_arm.run("sh", "-c", "./other 2>/dev/null; ./odd") == 0
     assert program_launch.lines_of(traced_arm.cell, program_launch.STRANGERS) == ["43 ./other"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes its root folder")
-def test_a_program_below_another_root_is_noted(traced_arm: TracedRun) -> None:
+def test_a_program_below_another_root_is_recorded(traced_arm: TracedRun) -> None:
     program = "import os; os.chroot('.'); os.execv('/odd', ['odd'])"
     assert traced_arm.run("python3", "-c", program) != 0
     (line,) = program_launch.lines_of(traced_arm.cell, program_launch.TROUBLE)
@@ -399,7 +397,7 @@ def test_a_program_below_another_root_is_noted(traced_arm: TracedRun) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_a_program_of_another_user_that_cannot_be_emulated_is_noted(traced_arm: TracedRun) -> None:
+def test_a_program_of_another_user_that_cannot_be_emulated_is_recorded(traced_arm: TracedRun) -> None:
     program = "import os; os.setgid(65534); os.setuid(65534); os.execv('./odd', ['odd', 'odd'])"
     traced_arm.cell.parent.chmod(0o755)
     found, cell = traced_arm.judged("sh", "-c", f'./odd; python3 -c "{program}"; true')
@@ -424,7 +422,7 @@ def without_capabilities(traced: TracedRun, dropped: str) -> None:
         ("cp /bin/true .; chmod 111 true; ./true", Verdict.PASS, ""),
     ],
 )
-def test_a_file_that_can_be_executed_and_not_read_is_noted(
+def test_a_file_that_can_be_executed_but_not_read_is_recorded(
     traced_arm: TracedRun, script: str, verdict: Verdict, reason: str
 ) -> None:
     without_capabilities(traced_arm, "-dac_override,-dac_read_search")
@@ -434,8 +432,8 @@ def test_a_file_that_can_be_executed_and_not_read_is_noted(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a namespace everywhere")
-def test_a_program_in_a_namespace_of_process_numbers_is_noted(traced_arm: TracedRun) -> None:
-    """The emulator would be the namespace's first process, which no signal of its own kills."""
+def test_a_program_in_a_separate_pid_namespace_is_recorded(traced_arm: TracedRun) -> None:
+    """The emulator would be the namespace's first process, which its own signals cannot kill."""
     found, cell = traced_arm.judged("sh", "-c", "./odd; timeout 20 unshare --pid --fork ./odd odd; true")
     assert (cell.verdict, found) == (Verdict.UNKNOWN, [])
     assert "./odd, by a process that has a PID namespace of its own" in cell.reason
@@ -445,7 +443,7 @@ def test_a_program_in_a_namespace_of_process_numbers_is_noted(traced_arm: Traced
     ("program", "verdict", "reason"),
     [("./odd", Verdict.UNKNOWN, "which lets nobody read its memory"), ("/bin/true", Verdict.PASS, "")],
 )
-def test_what_a_process_executes_that_nobody_may_read_is_noted(
+def test_a_program_executed_by_an_unreadable_process_is_recorded(
     traced_arm: TracedRun, program: str, verdict: Verdict, reason: str
 ) -> None:
     without_capabilities(traced_arm, "-sys_ptrace")
@@ -488,8 +486,8 @@ def test_commands_that_cannot_run_are_refused(traced_arm: TracedRun) -> None:
         check_machine(traced_arm.tracing, word, check_command([word], environment, tree))
 
 
-def test_a_misspelt_program_is_told_of_before_anything_is_made(tmp_path: Path) -> None:
-    """Not when QEMU has been compiled for minutes."""
+def test_a_misspelled_program_is_reported_before_anything_is_built(tmp_path: Path) -> None:
+    """The error must not come after minutes of compiling QEMU."""
     cache = tmp_path / "cache"
     words = ["exec", "--target", "armv5", "--offline", "--no-install", "--", "./absent"]
     finished = subprocess.run(
@@ -502,19 +500,19 @@ def test_a_misspelt_program_is_told_of_before_anything_is_made(tmp_path: Path) -
         check=False,
     )
     assert (finished.returncode, "there is no program ./absent" in finished.stderr) == (ExitCode.USAGE, True), finished
-    assert not list(tmp_path.glob("runs/*")), "a run that never began"
+    assert not list(tmp_path.glob("runs/*")), "a run folder was created"
 
 
 @pytest.mark.parametrize("words", [["env"], ["deb", "zlib"], ["exec", "--", "true"]])
-def test_a_second_target_is_refused_and_not_left_out_in_silence(tmp_path: Path, words: list[str]) -> None:
+def test_a_second_target_is_refused_and_not_silently_ignored(tmp_path: Path, words: list[str]) -> None:
     finished = plumb(tmp_path, words[0], "--target", "sparc64", "--target", "armv5", *words[1:])
     printed = failing_shell() if words == ["env"] else ""
     assert (finished.returncode, finished.stdout) == (ExitCode.USAGE, printed)
     assert "one target at a time, not 2" in finished.stderr
 
 
-def test_a_target_whose_programs_are_those_of_this_machine_is_refused() -> None:
-    """As of `aarch64` on such a machine: the emulator is one of them, and would itself be emulated."""
+def test_a_target_whose_programs_are_host_programs_is_refused() -> None:
+    """For example `aarch64` on an AArch64 machine: the emulator is such a program, and would itself be emulated."""
     setup = setup_of("armv5")
     with pytest.raises(UsageError, match="programs for armv5 are host programs"):
         prepare_tracing(setup.bench.cache, setup.toolchain, setup.runner("signal"), Path(sys.executable))
@@ -547,7 +545,7 @@ def written(folder: Path) -> Path:
 
 
 def committed(folder: Path) -> str:
-    """Make a folder a repository with one commit of its sources: the commit."""
+    """Make a folder a repository with one commit of its sources, and return the commit."""
     git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "--quiet"], ["add", "odd.c", "Makefile"], ["commit", "--quiet", "--message", "first"]):
         subprocess.run([*git, *words], check=True)
@@ -555,7 +553,7 @@ def committed(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
-def test_a_fault_below_make_is_placed_and_replayed(tmp_path: Path, target: str) -> None:
+def test_a_fault_below_make_is_located_and_replayed(tmp_path: Path, target: str) -> None:
     """The tree is compiled by its own makefile, and the fault happens in a child of its test."""
     code, found = executed(written(tmp_path), target, ["make", "check", "MODE=exec"])
     assert code == ExitCode.FINDINGS
@@ -573,7 +571,7 @@ def test_a_fault_below_make_is_placed_and_replayed(tmp_path: Path, target: str) 
     assert again.returncode == ExitCode.FINDINGS, again.stdout + again.stderr
     if target != "armv5":
         return
-    # The program is mended, and the finding is gone. A run records which commit it was.
+    # The program is fixed, and the finding is gone. A run records the commit.
     commit = committed(tmp_path)
     assert (found["revision"], "+changes" in commit) == ("", False)
     (tmp_path / "odd.c").write_text(SOURCE.replace("(near + 1)", "(near + 4)"), "utf-8")
@@ -610,13 +608,13 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     ),
     "./odd status 77; ./odd": (Verdict.PASS, [], ""),
     "./odd status 77": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_77"], ""),
-    # A child that asks the kernel not to have it traced.
+    # A child that the kernel must not trace, at its parent's request.
     "./odd; ./untraced clone ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd; ./untraced clone3 ./odd odd": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
     "./odd; ./untraced clone /bin/true; ./untraced clone3 /bin/true": (Verdict.PASS, [], ""),
-    # Another process may decide that an execution goes past the tracer.
+    # Another process may decide that an execution bypasses the tracer.
     "./odd; ./untraced listener /bin/true": (Verdict.UNKNOWN, [], "it lets another one decide on system calls"),
-    # Linux follows this many interpreters.
+    # The maximum number of interpreters that Linux follows.
     'ln odd s0; for i in 1 2 3 4 5; do echo "#!$PWD/s$((i - 1)) odd" >s$i; chmod +x s$i; done; ./odd; ./s5; true': (
         Verdict.FAIL,
         ["alignment-odd_load-load"],
@@ -627,7 +625,7 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
         ["alignment-odd_load-load"],
         "",
     ),
-    # A folder may have any name, and its programs' faults their functions.
+    # A folder may have any name, and the faults of its programs must still have functions.
     **{
         f'd="{name}"; mkdir "$d"; cp odd "$d"; "$d"/odd odd; true': (Verdict.FAIL, ["alignment-odd_load-load"], "")
         for name in ("$(printf 'a\\nb')", "$(printf 'a\\vb')", "ä", "\\\\101")
@@ -637,21 +635,22 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     "./odd status 3 \"$(printf '\\377')\"": (Verdict.FAIL, ["wrong-result-sh_c_._odd_status_3_printf_377"], ""),
     "true": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     "./other 2>&1; ./odd": (Verdict.UNKNOWN, [], "programs for other machines ran unobserved"),
-    # Without an interpreter the shell reads a script, and with a stranger's the kernel of that machine would.
+    # The shell reads a script without an interpreter. A script with another machine's interpreter needs that machine's
+    # kernel.
     "echo 'exit 0' >s; chmod +x s; ./s": (Verdict.UNKNOWN, [], "no program of armv5 ran below it"),
     'echo "#!$PWD/other" >s; chmod +x s; ./odd; ./s 2>&1; true': (
         Verdict.UNKNOWN,
         [],
         "programs for other machines ran unobserved",
     ),
-    # A copy that the disk had no room for.
+    # A copy that was cut because the disk was full.
     "head -c 3000 odd >cut; chmod +x cut; ./odd; ./cut; true": (
         Verdict.UNKNOWN,
         [],
         "its emulator was killed by SIGBUS, and what it ran was not",
     ),
     "./odd limit": (Verdict.UNKNOWN, [], "that the emulator began"),
-    # An open file is executed by its path. One that has none would need the kernel of the target.
+    # An open file is executed by its path. A file without a path would need the target's kernel.
     f"./odd; {PYTHON} \"os.execve('/proc/self/fd/%d' % os.open('odd', 0), ['odd', 'odd'], os.environ)\"; true": (
         Verdict.FAIL,
         ["alignment-odd_load-load"],
@@ -680,7 +679,7 @@ CASES: dict[str, tuple[Verdict, list[str], str]] = {
     ),
     "ulimit -f 0; trap '' XFSZ; ./odd; true": (Verdict.UNKNOWN, [], "no record shows which program was executed"),
     "sed -i s/linux/limux/g odd; ./odd; true": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
-    # That the command failed is no finding then.
+    # Then the command's failure is no finding.
     "sed -i s/linux/limux/g odd; ./odd": (Verdict.UNKNOWN, [], "its emulator did not start the program"),
     # The emulator takes no options from the command.
     "./odd; QEMU_ALIGNMENT=all=ignore ./odd odd; true": (Verdict.FAIL, ["alignment-odd_load-load"], ""),
@@ -701,7 +700,7 @@ UNTRACED = r"""
 
 static long begin(const char *way)
 {
-    /* Memory that nobody may write. */
+    /* Read-only memory. */
     static const struct clone_args fixed = {.flags = CLONE_UNTRACED, .exit_signal = SIGCHLD};
     struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog filter = {1, &all};
@@ -754,7 +753,7 @@ def test_the_verdict_of_a_command(traced_arm: TracedRun, script: str) -> None:
 RENAMED = SOURCE.replace("odd_load", "even_load")
 
 
-def test_a_program_that_was_overwritten_names_no_function(tmp_path: Path) -> None:
+def test_a_finding_in_an_overwritten_program_names_no_function(tmp_path: Path) -> None:
     """Tests compile one program after another to the same name. The last program is not the one with the fault."""
     (tmp_path / "odd.c").write_text(SOURCE, "utf-8")
     (tmp_path / "even.c").write_text(RENAMED, "utf-8")
@@ -772,7 +771,7 @@ def test_a_program_that_was_overwritten_names_no_function(tmp_path: Path) -> Non
     )
 
 
-def test_a_probe_that_is_gone_is_no_remark(traced_arm: TracedRun) -> None:
+def test_a_removed_probe_causes_no_remark(traced_arm: TracedRun) -> None:
     """A configure script removes its probes."""
     traced_arm.run(
         "sh", "-c", "exec 5>config.log; cp odd conftest; ./conftest odd; rm conftest; cp odd gone; ./gone odd; rm gone"
@@ -783,7 +782,7 @@ def test_a_probe_that_is_gone_is_no_remark(traced_arm: TracedRun) -> None:
     assert changed == [[], [str(traced_arm.folder / "gone")]]
 
 
-def test_an_audit_counts_every_access_and_enforces_nothing(tmp_path: Path) -> None:
+def test_an_audit_counts_every_access_but_enforces_nothing(tmp_path: Path) -> None:
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
     code, found = executed(tmp_path, "armv5", ["sh", "-c", "./odd odd; ./odd fork"], "--audit")
     assert code == ExitCode.FINDINGS
@@ -793,7 +792,7 @@ def test_an_audit_counts_every_access_and_enforces_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_outlives_a_command_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+def test_no_process_outlives_an_interrupted_command(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C reaches every process of the terminal; the other signals reach only plumb."""
     shutil.copy2(odd_program("armv5"), tmp_path / "odd")
     words = [*PLUMB, "exec", "--target", "armv5", "--", "sh", "-c", "setsid ./odd wait & ./odd wait"]
@@ -808,8 +807,8 @@ def test_nothing_outlives_a_command_that_is_ended(tmp_path: Path, number: signal
     assert wait_for(lambda: not processes_of(tmp_path), seconds=30), processes_of(tmp_path)
 
 
-def test_what_a_killed_tracer_traced_is_killed(traced_arm: TracedRun) -> None:
-    """The kernel kills them, even if no harness is left to do it."""
+def test_killing_the_tracer_kills_the_traced_processes(traced_arm: TracedRun) -> None:
+    """The kernel kills them, even if no process of the harness is left."""
     place = traced_arm.cells / "place"
     place.mkdir(parents=True)
     command = ["sh", "sh", "-c", "setsid sleep 300 & sleep 300"]
@@ -833,7 +832,7 @@ ENDS_OF_TRACERS = {
 
 
 @pytest.mark.parametrize("script", ENDS_OF_TRACERS)
-def test_a_command_that_takes_away_what_traces_it_has_no_verdict(traced_arm: TracedRun, script: str) -> None:
+def test_a_command_that_removes_its_tracer_has_no_verdict(traced_arm: TracedRun, script: str) -> None:
     with pytest.raises(InfrastructureError) as caught:
         traced_arm.run("sh", "-c", script)
     assert ENDS_OF_TRACERS[script] in caught.value.because
@@ -851,8 +850,8 @@ def test_a_reproducer_from_elsewhere_is_refused(tmp_path: Path) -> None:
         assert "no run on this host made the reproducer" in refused.stderr
 
 
-def test_programs_find_their_loader_and_libraries_in_the_root_that_is_named(tmp_path: Path) -> None:
-    """The root is another distribution's, such as Buildroot's: a loader of this name exists nowhere else."""
+def test_programs_find_their_loader_and_libraries_in_the_given_root(tmp_path: Path) -> None:
+    """The root is another distribution's, such as Buildroot's. A loader of this name exists nowhere else."""
     tree, root = tmp_path / "tree", tmp_path / "root"
     tree.mkdir()
     (root / "lib").mkdir(parents=True)
@@ -897,7 +896,7 @@ int main(void)
 {
     static char request[64] __attribute__((aligned(8)));
     strcpy(request, "get a key");
-    /* As memcached hashes it: where it lies in the request. */
+    /* As in memcached: hash the key at its place in the request. */
     printf("%x\n", (unsigned)MurmurHash3_x86_32(request + strlen("get a"), strlen(" key")));
     return 0;
 }
@@ -907,7 +906,9 @@ int main(void)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
 def test_the_hash_of_memcached_1_6_18_is_found(tmp_path: Path, target: str) -> None:
-    """The release dereferences a word of the key (memcached issue 1291); the rest of memcached needs libevent."""
+    """The release dereferences a word of the key (memcached issue 1291). The test does not build the rest of memcached,
+    which needs libevent.
+    """
     source = Workbench.default().fetcher.tree(
         "memcached-1.6.18",
         "35872bd25f8d29d7cc2072d23e74344530891bfd0aa4f4f64184a8ae7291164b",

@@ -1,4 +1,4 @@
-"""Mutants made by rule, on a real release: equivalence is proved by objects, and a sample ends, resumes and is told."""
+"""Mutants made by rule from a real release: object files prove equivalence, and samples end, resume and report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOUND = "pretend-aligned-bitops-redisPopcount-1"
 EQUIVALENT = "swap-halves-zmalloc-zmalloc_get_memory_size-2"
 
 
-def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
+def test_objects_show_which_changes_have_no_effect(tmp_path: Path) -> None:
     bench = quiet_workbench()
     tree = bench.open_server("redis-7.0.15")
     objects = ReleaseObjects.record(bench, tree, bench.catalog.targets["armv5"], tmp_path / "units.json")
@@ -50,11 +50,13 @@ def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
         "header": "different",
         "library": "different",
     }
-    # On SPARC every object defines the function that finds its data, as the server does.
+    # On SPARC every object defines the function that finds its data, and so does the server.
     sparc = ReleaseObjects.record(bench, tree, bench.catalog.targets["sparc64"], tmp_path / "sparc.json")
     for each in (objects, sparc):
         assert each.containing("src/redis-benchmark.c") == []
-        assert each.containing("deps/lua/src/print.c") == [], "the archive has it, and the server refers to none of it"
+        assert each.containing("deps/lua/src/print.c") == [], (
+            "the archive contains it, but the server does not refer to it"
+        )
         assert each.containing("deps/lua/src/lzio.c") != []
     again = ReleaseObjects.record(bench, tree, objects.target, tmp_path / "units.json")
     assert again.units == objects.units
@@ -71,7 +73,7 @@ def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
                 ("src/crcspeed.c", ""),
             ]
         }
-        # Modules ask for RM_CreateTimer by its name, which the server has in a table.
+        # Modules request RM_CreateTimer by name, from a table of the server.
         assert [place for place, none in unreferenced.items() if none] == [
             ("src/crcspeed.c", "crcspeed16little"),
             ("deps/hiredis/sds.c", "hi_sdsgrowzero"),
@@ -79,13 +81,13 @@ def test_objects_tell_which_changes_have_no_effect(tmp_path: Path) -> None:
 
 
 def test_a_release_that_does_not_start_is_not_sampled(tmp_path: Path) -> None:
-    """Each of its mutants fails as it does, and would seem to survive (docs/found/lua-murmur32-alignment.md)."""
+    """Its mutants would fail as it does, and so seem to survive (docs/found/lua-murmur32-alignment.md)."""
     examiner = Examiner(quiet_workbench(), "valkey-8.1.1", "quick", ["armv5"], tmp_path, install=True)
     with pytest.raises(InconclusiveError, match="itself fails every test of a suite") as refused:
         examiner.baseline.of("armv5", ["sds"])
     assert "armv5/sds: " in refused.value.because
     assert "alignment-murmur32-load" in refused.value.because
-    assert not (tmp_path / "baseline").exists(), "a run that resumes would take it for a baseline"
+    assert not (tmp_path / "baseline").exists(), "a resumed run would use it as a baseline"
 
 
 @pytest.mark.slow
@@ -100,10 +102,10 @@ def test_a_sample_finds_what_shows_drops_what_is_equivalent_and_resumes(tmp_path
     assert "alignment-redisPopcount-load" in {each.finding for each in found.found_by}
     ran, covering = set(found.suites), {"bitops", "fuzz", "units"}
     assert ran
-    assert ran < covering, "the first failure has ended the run, and the longest suite for the file did not begin"
-    assert {target for each in found.found_by for target in each.targets} == {"armv5"}, "the other target did not run"
+    assert ran < covering, "the first failure must end the run before the longest suite for the file begins"
+    assert {target for each in found.found_by for target in each.targets} == {"armv5"}, "the other target must not run"
     assert "found: 1 of 1" in first.stdout
-    # A run that was killed after its first mutant.
+    # Simulate a run that was killed after its first mutant.
     outcome = tmp_path / "sample" / "outcomes" / f"{EQUIVALENT}.json"
     outcome.unlink()
     kept = (tmp_path / "sample" / "outcomes" / f"{FOUND}.json").stat().st_mtime_ns

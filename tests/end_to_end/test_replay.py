@@ -1,4 +1,4 @@
-"""A replay on an emulated machine has three answers, and says `gone` only if it would have seen the finding."""
+"""A replay on an emulated machine has three results. It is `gone` only if the replay could have shown the finding."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def replayed(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def changed(path: Path, **fields: Any) -> Path:
-    """The same reproducer with other fields; made here, as if a run had left it."""
+    """The same reproducer with other fields, as if a run on this host had made it."""
     other = path.with_name("changed.json")
     other.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **fields}), "utf-8")
     return other
 
 
-def test_a_finding_is_reproduced_and_gone_where_it_was_mended(reproducer: Path) -> None:
+def test_a_finding_is_reproduced_and_gone_where_it_was_fixed(reproducer: Path) -> None:
     again = replayed(reproducer)
     assert (again.returncode, again.stdout.splitlines()[-1]) == (
         ExitCode.FINDINGS,
@@ -56,7 +56,7 @@ def test_a_finding_is_reproduced_and_gone_where_it_was_mended(reproducer: Path) 
     )
     stacks = [line.split()[0] for line in again.stdout.splitlines() if line.startswith("    ")]
     assert (stacks[0], stacks.count("main")) == ("redisBitpos", 1), (
-        "the crash handler's faults have stacks of their own"
+        "the crash handler's faults must have their own stacks"
     )
     mended = replayed(reproducer, "--server", "redis-7.0.15")
     assert (mended.returncode, mended.stdout.splitlines()[-1]) == (
@@ -65,8 +65,8 @@ def test_a_finding_is_reproduced_and_gone_where_it_was_mended(reproducer: Path) 
     )
 
 
-def test_a_server_that_does_not_start_tells_nothing_and_a_bisection_skips_it(reproducer: Path) -> None:
-    """What is wrong with a mended server's start is not the finding, and no proof that it is gone."""
+def test_a_server_that_does_not_start_is_inconclusive_and_a_bisection_skips_it(reproducer: Path) -> None:
+    """A failed start of a fixed server is not the finding, and does not prove that the finding is gone."""
     other = changed(reproducer, options=["--databases", "none"])
     result = replayed(other, "--server", "redis-7.0.15", "--trust", "--json")
     answer = json.loads(result.stdout)
@@ -75,14 +75,14 @@ def test_a_server_that_does_not_start_tells_nothing_and_a_bisection_skips_it(rep
     assert replayed(other, "--server", "redis-7.0.15", "--trust", "--bisect").returncode == 125
 
 
-def test_silence_is_not_believed_of_an_emulator_that_cannot_write_its_log(tmp_path: Path) -> None:
+def test_an_emulator_that_cannot_write_its_log_proves_no_absence(tmp_path: Path) -> None:
     runner, tools = machines.runner("armv5"), Catalog().toolchain_of(Catalog().targets["armv5"])
     assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path, None) == ""
     assert silence_check.why_blind(Cache.default(), runner, tools, tmp_path / "absent", None)
 
 
-def test_silence_is_not_believed_of_an_emulator_that_forbids_nothing(reproducer: Path) -> None:
-    """The emulator repairs accesses that it should trap: the finding does not recur, but is not gone."""
+def test_an_emulator_that_forbids_nothing_proves_no_absence(reproducer: Path) -> None:
+    """The emulator repairs accesses that it should trap, so the finding does not recur, but is not gone."""
     result = run("replay", reproducer, "--json", program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
     answer = json.loads(result.stdout)
     assert (result.returncode, answer["outcome"]) == (ExitCode.INCONCLUSIVE, "unknown"), result.stderr
@@ -92,8 +92,8 @@ def test_silence_is_not_believed_of_an_emulator_that_forbids_nothing(reproducer:
 
 
 @pytest.mark.parametrize("target", ["native", "sparc64"])
-def test_each_server_of_a_replay_loads_the_module_of_its_own_machine(tmp_path: Path, target: str) -> None:
-    """The recorded path is that of the finding's machine, and may be gone from the cache."""
+def test_each_server_of_a_replay_loads_the_module_for_its_own_machine(tmp_path: Path, target: str) -> None:
+    """The recorded path belongs to the finding's machine, and may no longer be in the cache."""
     bench = machines.quiet_workbench()
     setup = set_up_target(bench, bench.catalog.targets[target])
     tree = bench.open_server("redis-7.0.15")

@@ -1,4 +1,4 @@
-"""The cost of a check is measured on real servers: by process, by function in the flame graph, and its memory."""
+"""The cost of a check on real servers: time by process, time by function in the flame graph, and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-def test_a_profiled_check_says_where_its_time_and_memory_went(tmp_path: Path) -> None:
+def test_a_profiled_check_reports_the_use_of_time_and_memory(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = ("bench", "--harness", "--target", "armv5", "--suite", "bitops", "--run", folder, "--json")
     finished = run(*words)
@@ -31,7 +31,7 @@ def test_a_profiled_check_says_where_its_time_and_memory_went(tmp_path: Path) ->
     cost = told["cost"]
     assert cost["stages"]["judge"] > 0
     assert cost["clock_seconds"] >= suites["bitops"]["elapsed"]
-    # An emulator, the test process and plumb itself. The native server is not always there when the memory is largest.
+    # An emulator, the test process and plumb itself. The native server does not always run when the memory is largest.
     assert {"qemu-arm", "python"} <= {name.partition(" ")[0] for name in cost["peak"]["by_program"]}
     assert 60 << 20 < cost["peak"]["pss_bytes"] < 4 << 30
     stacks = run_cost.read_profile(folder / "armv5" / "bitops")

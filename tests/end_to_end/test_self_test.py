@@ -29,7 +29,7 @@ def verdicts(whole: dict[str, Any]) -> dict[str, str]:
     return {cell["target"]: cell["verdict"] for cell in whole["cells"]}
 
 
-def test_an_installation_that_enforces_passes(tmp_path: Path) -> None:
+def test_an_installation_that_enforces_alignment_passes(tmp_path: Path) -> None:
     finished = run("self-test", *TARGETS, "--run", tmp_path / "run", "--json")
     whole = document(finished)
     assert (finished.returncode, whole["verdict"], whole["findings"]) == (ExitCode.PASS, "PASS", [])
@@ -39,7 +39,7 @@ def test_an_installation_that_enforces_passes(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_an_emulator_that_repairs_what_it_has_to_trap_is_unknown(tmp_path: Path) -> None:
+def test_an_emulator_that_repairs_accesses_it_must_trap_is_unknown(tmp_path: Path) -> None:
     words = ("self-test", *TARGETS, "--run", tmp_path / "run", "--json")
     finished = run(*words, program=[sys.executable, "-c", FIXUP_FOR_SIGNAL])
     whole = document(finished)
@@ -48,8 +48,8 @@ def test_an_emulator_that_repairs_what_it_has_to_trap_is_unknown(tmp_path: Path)
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_without_a_target_what_is_built_is_proved_and_the_rest_is_named(tmp_path: Path) -> None:
-    """A cache with one emulator, which is the user's own; nothing is fetched or built for others."""
+def test_without_a_target_built_emulators_are_tested_and_the_others_are_named(tmp_path: Path) -> None:
+    """The cache has one emulator. Nothing is fetched or built for the others."""
     setup = set_up_target(Workbench.default(), Catalog().targets["sparc64"])
     emulator = setup.programs["sparc64"].parent
     cache = Cache(tmp_path / "cache")

@@ -1,6 +1,4 @@
-"""The servers' own self-tests on real servers: a release passes, and planted bugs are found where they have
-an effect.
-"""
+"""The servers' own self-tests on real servers: a release passes, and planted bugs are found where they matter."""
 
 from __future__ import annotations
 
@@ -28,21 +26,21 @@ pytestmark = pytest.mark.end_to_end
 SWAP = mutations.Edit(
     file="src/ziplist.c", after="void zipSaveInteger(", anchor="        memrev16ifbe(p);\n", replacement=""
 )
-"""Where a ziplist's number of 16 bits is brought into the order of bytes that files have."""
+"""Removes the conversion of a ziplist's 16-bit number to the byte order of files."""
 INTSET_SWAP = mutations.Edit(
     file="src/intset.c", anchor="        memrev16ifbe(((int16_t *)is->contents) + pos);\n", replacement=""
 )
-"""Where an intset's is."""
+"""The same for an intset."""
 LISTPACK_LOAD = mutations.Edit(
     file="src/listpack.c",
     anchor="negstart = (uint64_t)1 << 31;",
     replacement="uval = *(const uint32_t *)(p + 1); negstart = (uint64_t)1 << 31;",
 )
-"""Where a listpack's number of 32 bits is put together of its bytes."""
+"""Dereferences a listpack's 32-bit number, which the server assembles from bytes."""
 
 
 def planted_tree(server: str, *edits: mutations.Edit) -> Path:
-    """A release with edits of ours in it."""
+    """A release with planted edits."""
     source = release(server)
     planted = mutations.Mutation(
         name="selftests", title="", fault="byte-order", server=server, edits=list(edits), expected=[]
@@ -53,11 +51,11 @@ def planted_tree(server: str, *edits: mutations.Edit) -> Path:
     return Cache.default().folder("test-trees", f"selftests-{key}", lambda into: make(into / server)) / server
 
 
-def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_is_replayed(tmp_path: Path) -> None:
+def test_a_missing_byte_swap_fails_a_self_test_only_on_a_big_endian_target_and_is_replayed(tmp_path: Path) -> None:
     part = ("--test", "ziplist", "--test", "intset", "--test", "util")
     read = checked(planted_tree("redis-7.0.15", SWAP), tmp_path / "run", *part)
     found = {finding["command"]: finding for finding in read["findings"]}
-    # The other one is the self-test's own fault: docs/FOUND.md.
+    # The other finding is a fault of the self-test itself (docs/FOUND.md).
     assert set(found) == {"(self-test ziplist)", "(self-test intset)"}
     assert found["(self-test intset)"]["id"] == "assertion-checkConsistency"
     shown_again(found["(self-test ziplist)"], "redis-7.0.15")
@@ -65,7 +63,7 @@ def test_a_missing_byte_swap_fails_a_self_test_on_a_big_endian_target_alone_and_
 
 @pytest.mark.slow
 def test_tests_in_googletest_find_a_missing_byte_swap_and_a_dereference_where_they_show(tmp_path: Path) -> None:
-    # Of its hundreds of tests those of the two files that are broken: all of them take minutes on sparc64.
+    # Only the tests of the two broken files. All hundreds of tests would take minutes on sparc64.
     part = ("--test", "IntsetTest.", "--test", "ListpackTest.")
     read = checked(planted_tree("valkey-9.1.2", INTSET_SWAP, LISTPACK_LOAD), tmp_path / "run", *part)
     passed = {cell["target"]: cell["passed"] for cell in read["cells"] if cell["suite"] == "selftests"}
@@ -83,7 +81,7 @@ LAYOUT = "wrong-result-selftests_test_selftests.py_test_selftest_IntsetTest.Test
 
 
 def checked(tree: Path, folder: Path, *part: str) -> dict[str, Any]:
-    """The document of a check of a planted tree: the native build passes, and sparc64 does not."""
+    """The document of a check of a planted tree. Asserts that the native build passes and sparc64 fails."""
     words = ("--suite", "selftests", "--target", "sparc64", "--target", "native", "--tier", "full")
     finished = run("check", *words, *part, "--server", tree, "--json", "--run", folder)
     read = document(finished)
@@ -94,14 +92,14 @@ def checked(tree: Path, folder: Path, *part: str) -> dict[str, Any]:
 
 
 def shown_again(finding: dict[str, Any], release: str) -> None:
-    """A finding's command shows it again, and is silent on the release that has no edit."""
+    """Assert that a finding's command reproduces it, but not on the release without the edit."""
     replay = shlex.split(finding["replay"])[1:]
     assert run(*replay, program=PLUMB).returncode == ExitCode.FINDINGS
     mended = run(*replay, "--server", release, program=PLUMB)
     assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
-def test_what_a_release_does_not_have_is_skipped_and_another_suite_still_passes(tmp_path: Path) -> None:
+def test_features_that_a_release_lacks_are_skipped_and_another_suite_still_passes(tmp_path: Path) -> None:
     suites = [word for name in ("selftests", "cluster", "modules", "bitops") for word in ("--suite", name)]
     words = ("--target", "native", "--server", "redis-2.8.17")
     finished = run("check", *suites, *words, "--json", "--run", tmp_path / "run")
@@ -111,7 +109,7 @@ def test_what_a_release_does_not_have_is_skipped_and_another_suite_still_passes(
     assert "no self-tests" in skipped.pop("selftests")
     came = "what it tests came with release"
     assert skipped == {"cluster": f"{came} 3.0", "modules": f"{came} 6.0"}
-    # The other one's guests said how many commands they carried out.
+    # The other suite's guests reported how many commands they executed.
     table = run("report", tmp_path / "run", "--format", "throughput").stdout
     row = next(line for line in table.splitlines() if line.startswith("| `native`"))
     assert int(re.findall(r"\(([\d,]+) in", row)[0].replace(",", "")) > 1000

@@ -1,4 +1,4 @@
-"""What a server costs: the counter is right, a planted slowness is found, and what fails is no figure."""
+"""The cost of a server: the counter is right, a planted slowdown is found, and a failed measurement has no figure."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def measured(
 
 
 @pytest.mark.parametrize("name", machines.REQUIRED)
-def test_the_counter_counts_what_a_trace_of_single_instructions_shows(name: str, tmp_path: Path) -> None:
+def test_the_counter_agrees_with_a_trace_of_single_instructions(name: str, tmp_path: Path) -> None:
     bench = Workbench.default()
     target = CATALOG.targets[name]
     tools = CATALOG.toolchain_of(target)
@@ -123,7 +123,7 @@ def test_the_counter_counts_what_a_trace_of_single_instructions_shows(name: str,
         call_numbers(bench.cache, target, tools),
         counts.arguments,
     )
-    # Both runs need the same path, whose length the program's start depends on.
+    # Both runs need the same path, because the cost of the program's start depends on its length.
     words = [str(tmp_path / "out"), "0"]
     with (tmp_path / "log").open("wb") as log:
         subprocess.run(counting.command(program(name), words), check=True, stderr=log, timeout=60)
@@ -132,7 +132,7 @@ def test_the_counter_counts_what_a_trace_of_single_instructions_shows(name: str,
     trace = ["-one-insn-per-tb", "-d", "exec,nochain", "-D", str(tmp_path / "trace")]
     subprocess.run([command[0], *trace, *command[1:]], check=True, stderr=subprocess.DEVNULL, timeout=120)
     executed = len(re.findall(r"^Trace \d+:", (tmp_path / "trace").read_text("utf-8", "replace"), re.MULTILINE))
-    # The loader's work depends a little on where it finds itself.
+    # The loader's work depends a little on its own address.
     assert row.instructions == pytest.approx(executed, rel=0.005)
     # The log does not count as a file.
     assert (row.writes, row.written_bytes, row.syncs, row.ended) == (1, 7, 1, True)
@@ -144,12 +144,12 @@ def test_a_native_server_is_counted_in_an_emulated_machine() -> None:
     found = measured(SET, GET, target=ORACLE)
     assert {cost.workload: cost.instructions.spread < 0.01 for cost in found.costs} == {"set": True, "get": True}
     assert {cost.target for cost in found.costs} == {ORACLE}
-    # Its libraries and its heap are told from the emulator's own.
+    # Its libraries and its heap are distinguished from those of the emulator.
     assert all(cost.allocations.value and cost.own_bytes.value for cost in found.costs)
     assert exit_code(found) is ExitCode.PASS
 
 
-def test_a_child_counts_apart_from_its_start_on(tmp_path: Path) -> None:
+def test_a_child_is_counted_separately_from_its_start(tmp_path: Path) -> None:
     bench = Workbench.default()
     target = CATALOG.targets["armv5"]
     here = CATALOG.toolchain_of(CATALOG.targets[ORACLE])
@@ -165,13 +165,13 @@ def test_a_child_counts_apart_from_its_start_on(tmp_path: Path) -> None:
     parent, child = counts.threads()
     assert (parent.forked, parent.written_bytes, parent.syncs) == (False, 7, 1)
     assert (child.forked, child.ended, child.written_bytes, child.syncs) == (True, True, 4, 0)
-    # Its loop, and not its parent's start, which takes tens of thousands.
+    # The count is that of its loop. It excludes the parent's start, which takes tens of thousands of instructions.
     assert 5_000 < child.instructions < 20_000 < parent.instructions
     assert 0 < child.private_bytes <= child.resident_bytes
     counts.close()
 
 
-def test_one_tree_twice_shows_no_difference_and_a_planted_loop_its_function(tmp_path: Path) -> None:
+def test_the_same_tree_twice_shows_no_difference_and_a_planted_loop_shows_its_function(tmp_path: Path) -> None:
     same = measured(SET, GET, against="redis-7.0.15")
     assert exit_code(same) is ExitCode.PASS, same.no_figures
     assert {one.verdict for one in same.differences} == {"same"}
@@ -186,16 +186,16 @@ def test_one_tree_twice_shows_no_difference_and_a_planted_loop_its_function(tmp_
     assert exit_code(slow) is ExitCode.FINDINGS, slow.no_figures
     found = {one.workload: one for one in slow.differences if one.figure == "instructions"}
     assert (found["set"].verdict, found["get"].verdict) == ("same", "beyond the limit")
-    # A turn of the loop takes five to seven instructions.
+    # One iteration of the loop takes five to seven instructions.
     assert list(found["get"].functions) == ["getGenericCommand"]
     assert 500 < found["get"].functions["getGenericCommand"] < 800
 
 
-def test_what_the_timer_does_among_requests_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timers_work_among_requests_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     (calm,) = measured(GET).costs
     monkeypatch.setattr(counted_server, "CALM_HZ", "10")
     (busy,) = measured(GET).costs
-    # With the timer's work a request takes a twentieth more on a fast machine, and a quarter more on a slow one.
+    # With the timer's work a request would cost 5 % more on a fast machine, and 25 % more on a slow one.
     assert busy.instructions.value == pytest.approx(calm.instructions.value, rel=0.01)
     assert busy.functions.get("serverCron", 0) < 10
 
@@ -211,14 +211,14 @@ def test_saving_counts_bytes_syncs_and_the_child() -> None:
     plain, synced, forked = measured(SET, always, saved).costs
     assert (plain.file_writes.value, plain.syncs.value, plain.child_instructions.value) == (0, 0, 0)
     assert (synced.file_writes.value, synced.syncs.value) == (1, 1)
-    # SET of a key of 16 bytes and a value of 64, as the protocol writes it.
+    # The protocol's form of SET with a key of 16 bytes and a value of 64.
     assert synced.written_bytes.value == len(b"*3\r\n$3\r\nSET\r\n$16\r\n\r\n$64\r\n\r\n") + 16 + 64
     assert 100 * 80 < forked.child_written_bytes.value < 100 * 100
     assert 0 < forked.child_instructions.value < 3_000_000
     assert forked.copied_bytes.value > 0
 
 
-def test_memory_counts_when_no_table_is_being_moved() -> None:
+def test_memory_is_measured_while_no_table_is_being_moved() -> None:
     full, doubled = 4_096, 4_224
     keys = msgspec.structs.replace(SET, name="full", prepare=(), warm_up=0, drawn="in-order", payload_bytes=8)
     found = measured(
@@ -228,20 +228,20 @@ def test_memory_counts_when_no_table_is_being_moved() -> None:
     grown = {one.workload: one.growth_bytes.value for one in found.costs}
     pointer, key_bytes = 4, grown["full"]
     more = doubled * grown["doubled"] - full * grown["full"]
-    # The table has doubled. Together with the one before it would take another 16 KiB.
+    # The table has doubled. With the previous table, it would take another 16 KiB.
     assert more == pytest.approx(full * pointer + (doubled - full) * (key_bytes - pointer), abs=full * pointer / 4)
 
 
-def test_a_connection_costs_what_it_keeps_when_it_is_idle() -> None:
+def test_a_connection_costs_the_memory_that_it_keeps_while_idle() -> None:
     connecting = BenchWorkload(
         name="connecting", title="", commands=(("PING",),), new_connections=True, requests=50, spread=0.05
     )
     (cost,) = measured(connecting).costs
-    # A new connection has a buffer of 16 KiB for replies, and one of as much for requests.
+    # A new connection has a buffer of 16 KiB for replies, and another one for requests.
     assert 500 < cost.growth_bytes.value < 8_000
 
 
-def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
+def test_an_error_reply_and_a_server_that_dies_give_no_figure() -> None:
     wrong = BenchWorkload(
         name="wrong", title="", commands=(("INCR", "key:{key}"),), prepare=SET.prepare, payload_bytes=9, requests=5
     )
@@ -260,7 +260,7 @@ def test_an_error_reply_and_a_server_that_dies_are_no_figures() -> None:
 @pytest.mark.slow
 def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_share() -> None:
     batched = msgspec.structs.replace(SET, name="batched", pipeline=10)
-    # redis-benchmark draws keys from a seed of its own.
+    # redis-benchmark draws keys from its own seed.
     many = msgspec.structs.replace(SET, name="many", connections=10, spread=0.02)
     counting = msgspec.structs.replace(SET, name="counting", commands=(("INCR", "n:{key}"),), prepare=(), spread=0.02)
     # redis-cli sends this.
@@ -270,16 +270,16 @@ def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_sh
     assert exit_code(found) is ExitCode.PASS, found.no_figures
     with_kernel = {one.workload: one.instructions.value for one in found.kernel_costs}
     assert alone.keys() == with_kernel.keys() == {"set", "batched", "many", "counting", "both"}
-    # A request of its own is two calls and an exchange on loopback; of ten, each pays a tenth of that.
+    # A single request costs two calls and an exchange on loopback. Of ten requests, each costs a tenth of that.
     share = {name: with_kernel[name] - alone[name] for name in alone}
     assert share["set"] > 5_000
     assert 0 < share["batched"] < share["set"] / 3
     assert share["set"] / 3 < share["many"] < share["set"] * 1.5
     assert share["counting"] == pytest.approx(share["set"], rel=0.3)
-    # redis-cli wakes the server up in another way.
+    # redis-cli wakes the server up differently.
     assert share["set"] < share["both"] < share["set"] * 2
     by_name = {one.workload: one for one in found.kernel_costs}
-    # With ten connections a request waits for nine others, whose instructions the client has as well.
+    # With ten connections a request waits for nine others, whose instructions also count for the client.
     assert by_name["many"].latencies["p50"] > 5 * with_kernel["many"]
     assert by_name["both"].latencies == {}
     for one in found.kernel_costs:
@@ -288,7 +288,7 @@ def test_on_a_real_kernel_a_request_costs_what_it_costs_alone_and_the_kernels_sh
         assert resident >= proportional > own > 500_000 < used
 
 
-def test_on_a_real_kernel_a_child_copies_and_an_error_reply_is_no_figure() -> None:
+def test_on_a_real_kernel_a_child_copies_pages_and_an_error_reply_gives_no_figure() -> None:
     plain = msgspec.structs.replace(SET, keys=8_000, requests=200, spread=0.03)
     saving = msgspec.structs.replace(plain, name="saving", during="bgsave")
     # Two commands, so that redis-cli sends them.
@@ -297,11 +297,11 @@ def test_on_a_real_kernel_a_child_copies_and_an_error_reply_is_no_figure() -> No
     costs = {one.workload: one for one in found.kernel_costs}
     child, copied = costs["saving"].child_instructions, costs["saving"].copied_bytes
     assert child is not None
-    # A key is written with some thousand instructions, and most requests write to a page of their own.
+    # Writing a key takes a few thousand instructions, and most requests write to separate pages.
     assert 8_000 * 500 < child.value < 8_000 * 50_000
     assert copied is not None
     assert 50 * 4096 < copied.value < 4_000_000
-    # A copied page costs the server a fault, for which it pays.
+    # A copied page costs the server a page fault, which counts as its own.
     assert costs["saving"].instructions.value > costs["set"].instructions.value + 1_000
     assert costs["set"].child_instructions is None
     reasons = {one.workload: one.reason for one in found.no_figures}
@@ -310,7 +310,7 @@ def test_on_a_real_kernel_a_child_copies_and_an_error_reply_is_no_figure() -> No
     assert exit_code(found) is ExitCode.INCONCLUSIVE
 
 
-def test_on_a_real_kernel_one_tree_twice_shows_no_difference() -> None:
+def test_on_a_real_kernel_the_same_tree_twice_shows_no_difference() -> None:
     same = measured(GET, against="redis-7.0.15", target="armv5-kernel")
     assert exit_code(same) is ExitCode.PASS, same.no_figures
     assert {one.figure: one.verdict for one in same.differences} == {"instructions": "same", "used_memory": "same"}

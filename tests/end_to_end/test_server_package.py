@@ -1,4 +1,6 @@
-"""A distribution's own server, as apt installs it: its bugs are found, compared with its own package, and replayed."""
+"""A distribution's server package, as apt installs it: its bugs are found, compared with the host's package, and
+replayed.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     return folder, document(finished)
 
 
-def test_a_bug_of_the_release_is_found_in_the_package_that_apt_installs(checked: tuple[Path, dict[str, Any]]) -> None:
+def test_a_bug_of_the_release_is_found_in_the_installed_package(checked: tuple[Path, dict[str, Any]]) -> None:
     _, judgement = checked
     (found,) = judgement["findings"]
     assert found["id"] == "wrong-result-protocol_scriptlibraries.testsuite_scriptlibraries_3.4"
     assert found["known"].startswith("Lua's struct library")
 
 
-def test_the_run_names_the_packages_version_and_compares_it_with_this_machines_own_package(
+def test_the_run_names_the_packages_version_and_compares_it_with_the_hosts_package(
     checked: tuple[Path, dict[str, Any]],
 ) -> None:
     record = run_folder.read_run(checked[0])
@@ -54,7 +56,7 @@ def test_the_run_names_the_packages_version_and_compares_it_with_this_machines_o
         assert all(len(value) == 64 for value in hashes.values())
 
 
-def test_its_reproducer_starts_the_same_package_again(checked: tuple[Path, dict[str, Any]]) -> None:
+def test_a_reproducer_starts_the_same_package(checked: tuple[Path, dict[str, Any]]) -> None:
     (reproducer,) = (checked[0] / "reproducers").glob("*.json")
     finished = run("replay", reproducer)
     assert finished.returncode == ExitCode.FINDINGS, finished.stdout + finished.stderr
@@ -62,8 +64,8 @@ def test_its_reproducer_starts_the_same_package_again(checked: tuple[Path, dict[
     assert run("replay", reproducer, "--offline").returncode == ExitCode.FINDINGS
 
 
-def test_the_c_library_has_lines_and_the_stack_goes_on_into_the_server(tmp_path: Path) -> None:
-    """Debian's ARM libc contains no unwind table for its frames: the lines and the table come from libc6-dbg."""
+def test_the_c_library_has_lines_and_the_stack_continues_into_the_server(tmp_path: Path) -> None:
+    """Debian's ARM libc has no unwind table for its frames. The lines and the table come from libc6-dbg."""
     service = ["--environment", "debian-service", "--suite", "persistence", "--test", "synchronised_meanwhile"]
     finished = run("check", "--server", REDIS, "--target", "armv7", *service, "--json", "--run", tmp_path / "run")
     assert finished.returncode == ExitCode.FINDINGS, finished.stdout + finished.stderr
@@ -76,24 +78,26 @@ def test_the_c_library_has_lines_and_the_stack_goes_on_into_the_server(tmp_path:
     assert called["line"] > 0
     assert called["origin"] == "libc"
     assert stack.index(called) < len(stack) - 1, "the stack ends in the C library"
-    assert stack[-1]["function"].startswith("redis-check-rdb+0x"), "the server's own symbols are apart, and not here"
+    assert stack[-1]["function"].startswith("redis-check-rdb+0x"), (
+        "the server's symbols are in a separate package, which is not installed"
+    )
 
 
-def test_how_its_allocator_was_compiled_is_no_difference_between_machines(tmp_path: Path) -> None:
-    """Debian compiles libjemalloc2 for each architecture with other options, and MEMORY MALLOC-STATS prints them."""
+def test_an_allocators_build_options_are_no_difference_between_machines(tmp_path: Path) -> None:
+    """Debian compiles libjemalloc2 with different options per architecture, and MEMORY MALLOC-STATS prints them."""
     affairs = ["--suite", "limits", "--test", "the server's own affairs"]
     finished = run("check", "--server", REDIS, "--target", "armv5", *affairs, "--json", "--run", tmp_path / "run")
     assert finished.returncode == ExitCode.PASS, finished.stdout + finished.stderr
     assert document(finished)["findings"] == []
 
 
-def test_a_package_that_the_suite_lacks_is_told() -> None:
+def test_a_package_that_the_distribution_lacks_is_reported() -> None:
     finished = run("check", "--server", "debian:bookworm/nosuch-server", "--target", "armv5")
     assert finished.returncode == ExitCode.USAGE
     assert "has no package nosuch-server" in finished.stderr
 
 
-def test_a_package_of_a_release_that_is_not_in_the_catalog_is_told() -> None:
+def test_a_package_of_a_release_that_is_not_in_the_catalog_is_reported() -> None:
     finished = run("check", "--server", f"{REDIS}=5:1.2.3-4", "--target", "aarch64")
     assert finished.returncode == ExitCode.USAGE
     assert "redis 1.2.3, which is not a release in the catalog" in finished.stderr

@@ -1,4 +1,4 @@
-"""Objects of one tree serve another in ccache, whatever the trees' names, and their debug information is right."""
+"""ccache reuses one tree's objects for another, whatever the trees' names, and their debug information is right."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAME = '#include <lib.h>\n#include "own.h"\nint same(void)\n{\n    return LIB + 
 
 
 def server(path: Path, main: str) -> Path:
-    """A server of two files and two headers, one of them named by an absolute folder."""
+    """A server of two files and two headers. One header's folder is given as an absolute path."""
     fakes.server_tree(path)
     fakes.write(path / "deps" / "lib" / "lib.h", "#define LIB 1\n")
     fakes.write(path / "src" / "own.h", "#define OWN 2\n")
@@ -45,7 +45,7 @@ def server(path: Path, main: str) -> Path:
 
 
 def hits(cache: Cache) -> tuple[int, int]:
-    """The hits and misses of ccache since the last question."""
+    """The hits and misses of ccache since the last call."""
     environment = {"PATH": "/usr/bin:/bin", "CCACHE_DIR": str(cache.root / "ccache")}
     printed = subprocess.run(
         ["ccache", "--print-stats", "--zero-stats"], env=environment, check=True, capture_output=True, text=True
@@ -55,7 +55,7 @@ def hits(cache: Cache) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", ["native", "armv5"])
-def test_a_checkout_takes_the_objects_of_its_release(tmp_path: Path, name: str) -> None:
+def test_a_checkout_reuses_the_objects_of_its_release(tmp_path: Path, name: str) -> None:
     catalog, cache = Catalog(), Cache(tmp_path / "cache")
     target = catalog.targets[name]
     tools = catalog.toolchain_of(target)
@@ -68,16 +68,16 @@ def test_a_checkout_takes_the_objects_of_its_release(tmp_path: Path, name: str) 
     of_checkout = builder.build(
         BuildPlan(tree=open_tree(server(tmp_path / "my-redis", "100")), target=target, tools=tools, optimisation="O2")
     )
-    assert hits(cache) == (1, 1), "main.c alone has changed"
+    assert hits(cache) == (1, 1), "only main.c has changed"
 
-    # The object that another tree made is placed as one of this tree.
+    # The object of another tree is located in this tree.
     at = Frame(function="??", file="same.c", line=5, origin="unknown", pc=0)
     placed = Symbols(tools.triple, str(of_checkout.server_binary)).placed(at)
     assert (placed.function, placed.file, placed.origin) == ("same", "src/same.c", "server")
-    assert str(tmp_path).encode() not in of_checkout.server_binary.read_bytes(), "a name of the work folder is left"
+    assert str(tmp_path).encode() not in of_checkout.server_binary.read_bytes(), "the path of the work folder is left"
 
 
-def test_an_object_of_another_assembler_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_of_another_assembler_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = Catalog().targets["native"]
     tools = msgspec.structs.replace(Catalog().toolchain_of(target), triple="mine")
     assembler = fakes.write(tmp_path / "bin" / "as", '#!/bin/sh\nexec /usr/bin/as "$@"\n', mode=0o755)
@@ -97,8 +97,8 @@ def test_an_object_of_another_assembler_is_made_again(tmp_path: Path, monkeypatc
         return hits(cache)
 
     assert build() == (0, 2)
-    assert build() == (0, 0), "a build that the cache has is made again"
+    assert build() == (0, 0), "a cached build was made again"
     assembler.write_text(assembler.read_text("utf-8") + "# another version\n", "utf-8")
-    assert build() == (0, 2), "ccache has given objects of the old assembler"
+    assert build() == (0, 2), "ccache returned objects of the old assembler"
     shutil.rmtree(cache.root / "builds")
     assert build() == (2, 0)

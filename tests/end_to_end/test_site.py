@@ -1,4 +1,4 @@
-"""The documentation site: built from nothing, a broken link refused, and looked at in a real browser."""
+"""The documentation site is built from scratch, a broken link is refused, and a real browser shows the pages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """The address of the site on a web server, as a browser loads it from Pages."""
+    """The address of the site on a web server that behaves like GitHub Pages."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -77,7 +77,7 @@ def test_the_address_of_the_site_leads_to_the_landing_page(address: str) -> None
         assert f'<span class="caption-text">{caption}</span>' in document
 
 
-def test_a_finding_has_a_page_of_its_own(address: str) -> None:
+def test_a_finding_has_its_own_page(address: str) -> None:
     document, console = look(f"{address}/docs/found/lua-murmur32-alignment.html")
     assert console == []
     assert "alignment-murmur32-load" in document
@@ -99,13 +99,13 @@ def test_a_search_finds_a_bug_by_a_function_of_the_server(address: str) -> None:
     assert "found/lua-murmur32-alignment.html" in document
 
 
-def test_a_search_for_what_is_nowhere_finds_nothing(address: str) -> None:
+def test_a_search_for_an_absent_word_finds_nothing(address: str) -> None:
     document, _ = look(f"{address}/search.html?q=nosuchword")
     assert "did not match any documents" in text(document)
 
 
-def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
-    """On a site of two pages, which is built without it."""
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
+    """The site has two pages, and is built without errors if the link is right."""
     source, page = tmp_path / "source", tmp_path / "source" / "docs" / "tutorial.md"
     shutil.copytree(ROOT / "tools", source / "tools")
     fakes.write(source / "docs" / "README.md", "# Documents\n\n## Tutorial\n\n- [First steps](tutorial.md)\n")

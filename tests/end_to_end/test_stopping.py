@@ -1,4 +1,4 @@
-"""How a server ends when it is told to, and whose end a failed test reports: natively, in seconds."""
+"""How a server ends on request, and whose end a failed test reports. The servers run natively, for a few seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from harness.protocol.resp import Client
 def asleep(server, seconds):
     client = server.client()
     client.command("PING")
-    # The signal interrupts the first one.
+    # The signal interrupts the first DEBUG SLEEP.
     client.send(client.pack([("DEBUG", "SLEEP", 1000), ("DEBUG", "SLEEP", seconds)]))
     time.sleep(0.2)
     client.close()
@@ -65,8 +65,8 @@ def run_cell(
     return result, tests, [event for event in events if isinstance(event, GuestEvent)]
 
 
-def test_a_server_that_hangs_when_it_is_told_to_stop_has_not_stopped(tmp_path: Path) -> None:
-    """Neither one that tests share, nor one that a test started for itself."""
+def test_a_server_that_hangs_on_a_request_to_stop_has_not_stopped(tmp_path: Path) -> None:
+    """Tests a server that tests share, and a server that a test started for itself."""
     suite = """
 def test_own(start_guest):
     asleep(start_guest(), 1000)
@@ -82,7 +82,7 @@ def test_shared(guest):
 
 
 def test_a_dismissed_server_that_ends_badly_is_recorded(tmp_path: Path) -> None:
-    """A test dismisses servers that ended by themselves, and with them those beside them."""
+    """A test dismisses servers that ended by themselves, together with the others that it started."""
     # The server has no handler for SIGUSR2. That for SIGABRT tests the memory, whose regions may be gone by then.
     suite = """
 def test_hangs(start_guest):
@@ -113,13 +113,13 @@ def test_exits(start_guest):
     ]
 
 
-def test_a_server_that_takes_its_time_to_stop_has_stopped(tmp_path: Path) -> None:
+def test_a_server_that_stops_slowly_has_stopped(tmp_path: Path) -> None:
     result, _, (guest,) = run_cell(tmp_path, "\ndef test_shared(guest):\n    asleep(guest, 4)\n")
     assert result.code == 0, result.text
     assert (guest.end, guest.detail) == ("stopped", "")
 
 
-def test_a_server_that_was_stopped_from_outside_does_not_hang_when_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_a_server_stopped_from_outside_does_not_count_as_hanging(tmp_path: Path) -> None:
     suite = """
 def test_shared(guest):
     guest.send_signal(signal.SIGSTOP)
@@ -128,7 +128,7 @@ def test_shared(guest):
     assert (guest.end, guest.detail) == ("hang", cell_events.STOPPED)
 
 
-def test_a_guest_does_not_hang_because_its_native_build_was_silent_before_it_died(tmp_path: Path) -> None:
+def test_a_guest_does_not_count_as_hanging_because_its_native_build_was_silent(tmp_path: Path) -> None:
     suite = """
 def test_a_late_native_build(guest, oracle):
     assert guest.name == "guest-1"
@@ -150,12 +150,12 @@ def test_the_guest_goes_on(guest):
     assert ends == {"guest-2": ("signal", True, late.name), "guest-1": ("stopped", False, "")}
 
 
-def test_a_living_guest_is_not_waited_for_when_its_native_build_has_died(tmp_path: Path) -> None:
+def test_a_test_does_not_wait_for_a_living_guest_when_its_native_build_has_died(tmp_path: Path) -> None:
     suite = """
 def test_a_dead_native_build(guest, oracle):
     client = oracle.client()
     oracle.send_signal(signal.SIGABRT)
-    # It may reply to what was sent before the signal reached it.
+    # It may reply to requests that were sent before the signal reached it.
     until = time.monotonic() + 50
     while time.monotonic() < until:
         client.command("PING")
@@ -163,4 +163,4 @@ def test_a_dead_native_build(guest, oracle):
     result, (test,), _ = run_cell(tmp_path, suite, slowdown=60)
     assert test.outcome == "failed", result.text
     assert "closed by" in test.message or "reset by" in test.message, test.message
-    assert result.seconds < 60, "the guest is given as many seconds to end as its target is slower"
+    assert result.seconds < 60, "the test waited for the guest although the native build had died"

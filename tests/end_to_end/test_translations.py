@@ -1,5 +1,5 @@
-"""Translated code that an emulator keeps for the next process is used only where the emulator would make the same
-again.
+"""Translated code that an emulator keeps for the next process is used only if the emulator would translate it in the
+same way again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.end_to_end
 CATALOG = machines.CATALOG
 HOLDS = subprocess.run(["setarch", "--addr-no-randomize", "true"], check=False, capture_output=True).returncode == 0
 keeps = pytest.mark.skipif(
-    not HOLDS, reason="seccomp keeps programs from holding addresses: this container keeps nothing"
+    not HOLDS, reason="seccomp keeps programs from fixing addresses, so no translations are kept in this container"
 )
 # libc has enough code to be kept. The exit status is a constant in the code, and so is the alignment of its load.
 PROGRAM = r"""
@@ -83,12 +83,12 @@ int main(int count, char **words)
 }
 """
 TARGETS = ["armv5", "armv7", "aarch64", "sparc32plus", "sparc64"]
-"""With blocks that are known by their page alone, and by their address; with a guest's addresses at the host's own, and
-elsewhere."""
+"""Targets whose blocks are identified by their page, and by their address. Guest addresses may equal the host's, or
+not."""
 
 
 class Kept:
-    """A program, its file of translations, and how it is run."""
+    """A program, its file of translations, and the command that runs it."""
 
     def __init__(self, target: str, folder: Path) -> None:
         self.target = target
@@ -98,7 +98,7 @@ class Kept:
         self.answer(7)
 
     def answer(self, number: int) -> None:
-        """Compiles the program again at the same path: it exits with this status."""
+        """Compile the program again at the same path, with this exit status."""
         target = CATALOG.targets[self.target]
         source = self.folder / "program.c"
         source.write_text(PROGRAM, "utf-8")
@@ -107,14 +107,14 @@ class Kept:
         subprocess.run([compiler, str(source), *flags, "-o", str(self.program)], check=True)
 
     def command(self, *words: str, policy: str = "signal", log: Path = Path(os.devnull)) -> list[str]:
-        """How it is run, with its blocks written to a log as they are translated."""
+        """The command that runs it, and that logs each block when it is translated."""
         runner = machines.runner(self.target)
         emulator, *options = [str(runner.program), *with_alignment(runner.options, CATALOG.policies[policy])]
         traced = ["-d", "in_asm", "-D", str(log), "-translations", str(self.file)]
         return [emulator, *options, *traced, str(self.program), *words]
 
     def run(self, *words: str, policy: str = "signal", limit: Callable[[], None] | None = None) -> tuple[int, int]:
-        """Its status, and how many blocks the emulator translated; a signal's number is negative."""
+        """The exit status or the negative signal number, and the number of blocks that the emulator translated."""
         log = self.folder / "translated"
         ended = subprocess.run(
             self.command(*words, policy=policy, log=log),
@@ -136,7 +136,7 @@ def on_arm(tmp_path: Path) -> Kept:
 
 
 @keeps
-def test_the_second_process_translates_next_to_nothing_and_does_the_same(kept: Kept) -> None:
+def test_the_second_process_translates_almost_nothing_and_behaves_the_same(kept: Kept) -> None:
     status, all_of_it = kept.run()
     assert status == 7
     assert all_of_it > 1000
@@ -151,7 +151,7 @@ ARENA_BYTES = 64 << 20
 
 
 @keeps
-def test_the_emulators_own_thread_takes_no_address_that_the_program_may_have_next_time(on_arm: Kept) -> None:
+def test_the_emulators_own_thread_uses_no_address_that_the_program_may_get_next_time(on_arm: Kept) -> None:
     with subprocess.Popen(on_arm.command("a", "b"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline() == b"waiting\n"
@@ -169,7 +169,7 @@ def test_the_emulators_own_thread_takes_no_address_that_the_program_may_have_nex
     assert arenas == []
 
 
-def test_code_of_a_program_that_was_compiled_anew_is_not_used(kept: Kept) -> None:
+def test_code_of_a_recompiled_program_is_not_used(kept: Kept) -> None:
     assert kept.run()[0] == 7
     before = kept.program.stat().st_size
     kept.answer(9)
@@ -204,7 +204,7 @@ ENTRY = 48
 
 
 class Layout:
-    """Where the parts of a file begin, as its header says: code, entries, buckets, instructions."""
+    """The offsets of the parts of a file, according to its header: code, entries, buckets, instructions."""
 
     def __init__(self, content: bytes) -> None:
         code, self.count, instructions = struct.unpack_from("=QQQ", content, 104)
@@ -215,7 +215,7 @@ class Layout:
 
 
 def with_buckets(content: bytes, number: int) -> bytes:
-    """With each bucket and each entry's successor another entry's number."""
+    """The content with this entry number in each bucket, and as each entry's successor."""
     layout = Layout(content)
     changed = bytearray(content)
     changed[layout.buckets.start : layout.buckets.stop] = struct.pack("=I", number) * (len(layout.buckets) // 4)
@@ -251,19 +251,19 @@ def test_a_damaged_file_costs_only_time(on_arm: Kept, damage: str) -> None:
     on_arm.file.write_bytes(DAMAGES[damage](content))
     status, translated = on_arm.run()
     assert status == 7
-    # Threads take a few blocks more or less.
+    # With threads the number of blocks varies a little.
     assert translated > 0.9 * all_of_it
-    # It was replaced.
+    # The file was replaced.
     assert on_arm.run()[1] < all_of_it / 10
 
 
 @keeps
-def test_a_damaged_block_costs_its_own_translation(on_arm: Kept) -> None:
+def test_a_damaged_block_costs_only_its_own_translation(on_arm: Kept) -> None:
     _, all_of_it = on_arm.run()
     content = on_arm.file.read_bytes()
     _, left = on_arm.run()
     layout = Layout(content)
-    # About a tenth of the blocks: in their code, and in their entries.
+    # Damage about a tenth of the blocks, in their code and in their entries.
     for places in (layout.code[:: 100 * BLOCK], layout.entries[40 :: 10 * ENTRY]):
         on_arm.file.write_bytes(changed_at(content, *places))
         status, translated = on_arm.run()
@@ -272,7 +272,7 @@ def test_a_damaged_block_costs_its_own_translation(on_arm: Kept) -> None:
 
 
 @keeps
-def test_a_file_whose_entries_follow_each_other_in_a_circle_ends_the_search(on_arm: Kept) -> None:
+def test_a_file_with_a_cycle_of_entries_does_not_hang_the_search(on_arm: Kept) -> None:
     on_arm.run()
     content = on_arm.file.read_bytes()
     on_arm.file.write_bytes(with_buckets(content, Layout(content).count))
@@ -280,7 +280,7 @@ def test_a_file_whose_entries_follow_each_other_in_a_circle_ends_the_search(on_a
 
 
 @keeps
-def test_many_at_once_leave_a_whole_file(on_arm: Kept) -> None:
+def test_many_simultaneous_processes_leave_a_complete_file(on_arm: Kept) -> None:
     runner = machines.runner("armv5")
     words = [str(runner.program), *runner.options, "-translations", str(on_arm.file), str(on_arm.program)]
     processes = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(16)]
@@ -290,14 +290,14 @@ def test_many_at_once_leave_a_whole_file(on_arm: Kept) -> None:
 
 
 @keeps
-def test_what_a_killed_writer_left_is_overwritten(on_arm: Kept) -> None:
+def test_the_rest_of_a_killed_writer_is_overwritten(on_arm: Kept) -> None:
     on_arm.file.parent.mkdir()
     on_arm.file.with_name("code.new").write_bytes(b"half of it")
     on_arm.run()
     assert [path.name for path in on_arm.file.parent.iterdir()] == ["code"]
 
 
-def test_where_nothing_can_be_written_the_program_ends_as_it_does(on_arm: Kept) -> None:
+def test_without_a_writable_folder_the_program_behaves_the_same(on_arm: Kept) -> None:
     def no_large_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
@@ -308,7 +308,7 @@ def test_where_nothing_can_be_written_the_program_ends_as_it_does(on_arm: Kept) 
 
 
 def refuse_held_addresses() -> None:
-    """As with Docker's default seccomp profile: personality() may read the flags, but not set the one for fixed
+    """Behave like Docker's default seccomp profile: personality() may read the flags, but not set the one for fixed
     addresses.
     """
     number = {"x86_64": 135, "aarch64": 92}[os.uname().machine]
@@ -331,7 +331,7 @@ def refuse_held_addresses() -> None:
         raise OSError(ctypes.get_errno(), "no filter")
 
 
-def test_where_addresses_cannot_be_held_everything_is_translated_and_nothing_kept(on_arm: Kept) -> None:
+def test_where_addresses_cannot_be_fixed_everything_is_translated_and_nothing_is_kept(on_arm: Kept) -> None:
     status, all_of_it = on_arm.run(limit=refuse_held_addresses)
     assert status == 7
     again, translated = on_arm.run(limit=refuse_held_addresses)

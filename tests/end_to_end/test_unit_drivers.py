@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 PLANTED = [
-    # The byte-wise load of big-endian machines becomes a word's.
+    # The byte-wise load of big-endian machines becomes a word load.
     ("crcspeed.c", "uint64_t crcspeed64big(", "((uintptr_t)next & 7) != 0", "((uintptr_t)next & 0) != 0"),
-    # A number that is widened on the way in stays in the machine's own order.
+    # A widened number stays in the machine's byte order when it is stored.
     ("intset.c", "static void _intsetSet(", "        memrev32ifbe(((int32_t*)is->contents)+pos);\n", ""),
 ]
 """File, text before it, replaced text, new text: each bug is silent on little-endian machines that allow misaligned
@@ -60,7 +60,7 @@ def check(folder: Path, *words: object) -> tuple[int, dict[str, Any]]:
 
 
 def news(read: dict[str, Any]) -> list[dict[str, Any]]:
-    """The findings that no list knows."""
+    """The findings that are not in the known list."""
     return [finding for finding in read["findings"] if not finding["known"]]
 
 
@@ -68,7 +68,7 @@ def replayed(finding: dict[str, Any]) -> int:
     return run(*shlex.split(finding["replay"])[1:], program=PLUMB).returncode
 
 
-def test_redis_3_2_6_hashes_keys_and_counts_bits_misaligned(tmp_path: Path) -> None:
+def test_misaligned_hashes_and_bit_counts_of_redis_3_2_6_are_found(tmp_path: Path) -> None:
     """MurmurHash2, MurmurHash64A and BITPOS: the bugs that 4.0 fixed, with their locations, and reproduced."""
     code, read = check(tmp_path / "run", "--target", "armv5", "--server", "redis-3.2.6")
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
@@ -85,7 +85,7 @@ def test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed(t
     code, read = check(tmp_path / "run", "--target", "sparc64", "--server", planted_tree(PLANTED))
     assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
     found = {f["id"]: f for f in read["findings"]}
-    # Every release has these, on every big-endian machine (docs/FOUND.md).
+    # Every release has these findings on every big-endian machine (docs/FOUND.md).
     for name in ("siphash", "siphash_nocase"):
         turned = found.pop(f"wrong-result-units_test_units.py_test_unit_{name}")
         assert "its bytes are in the opposite order everywhere" in turned["title"]
@@ -112,7 +112,7 @@ def test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc(tmp_
     assert (code, news(read)) == (ExitCode.PASS, [])
 
 
-def test_redis_7_0_15_passes_on_armv5_and_natively_and_skips_what_it_has_not(tmp_path: Path) -> None:
+def test_redis_7_0_15_passes_on_armv5_and_natively_and_skips_missing_units(tmp_path: Path) -> None:
     code, read = check(tmp_path / "run", "--target", "armv5", "--target", "native")
     assert (code, news(read)) == (ExitCode.PASS, [])
     # On 32 bits two checks of damaged dumps are wrong in every release (docs/found/restore-size-wraps.md).

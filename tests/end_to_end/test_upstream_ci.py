@@ -1,6 +1,6 @@
-"""Our job in the workflow files of Redis and of Valkey, in a checkout of each: linted, run, and compared with a check.
+"""Plumbline's job in the workflow files of Redis and Valkey, in a checkout of each: linted, run, compared with a check.
 
-GitHub cannot be reached from here, so the newest releases stand for the branches `unstable`: their trees have the same
+The tests do not use GitHub, so the newest releases stand for the branches `unstable`, whose trees have the same
 workflow files. A checkout calls itself 255.255.255, as those branches do.
 """
 
@@ -42,7 +42,7 @@ def their_tree(name: str, into: Path) -> Path:
 
 
 def checkout(tree: Path, *inputs: str) -> Path:
-    """A repository of a tree, whose ci.yml has our job, with further inputs after those on the page."""
+    """A repository of a tree. Its ci.yml has Plumbline's job, with further inputs after those on the page."""
     text = (tree / CI).read_text("utf-8")
     (tree / CI).write_text(
         "\n".join([text.rstrip(), "", block_of(HOW_TO), *(f"      {one}" for one in inputs), ""]), "utf-8"
@@ -54,21 +54,21 @@ def checkout(tree: Path, *inputs: str) -> Path:
 
 
 def linted(top: Path) -> set[str]:
-    """The complaints about a repository's ci.yml, without the lines. What its shell lines are like is not ours."""
+    """The complaints about a repository's ci.yml, without line numbers. Complaints about its shell code are ignored."""
     command = [actionlint(), "-oneline", "-shellcheck=", CI]
     found = subprocess.run(command, cwd=top, capture_output=True, text=True, check=False).stdout
     return {line.split(": ", maxsplit=1)[1] for line in found.splitlines()}
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_our_job_is_one_that_github_takes_in_their_file(tmp_path: Path, name: str) -> None:
+def test_plumblines_job_is_valid_in_their_workflow_file(tmp_path: Path, name: str) -> None:
     before = their_tree(name, tmp_path / "before")
     git(before, "init", "--quiet")
     own = yaml.safe_load((before / CI).read_text("utf-8"))
-    assert {"push", "pull_request"} <= set(own[True]), "the job asks which of both it is"
+    assert {"push", "pull_request"} <= set(own[True]), "the job distinguishes these two events"
     top = checkout(their_tree(name, tmp_path / "after"))
     assert set(yaml.safe_load((top / CI).read_text("utf-8"))["jobs"]) == {*own["jobs"], "plumbline"}
-    # Both checkers lack the called file, and need its inputs: ours is put in its place.
+    # Both checkers need the inputs of the called file, which they do not have, so Plumbline's file replaces it.
     called = top / ".github" / "workflows" / "check.yml"
     called.write_text(as_tags((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8")), "utf-8")
     text = (top / CI).read_text("utf-8")
@@ -81,7 +81,7 @@ def test_our_job_is_one_that_github_takes_in_their_file(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_a_pull_request_of_words_alone_passes_after_the_plan(tmp_path: Path, name: str) -> None:
+def test_a_pull_request_that_changes_only_documents_passes_after_the_plan(tmp_path: Path, name: str) -> None:
     top = checkout(their_tree(name, tmp_path / "theirs"))
     git(top, "update-ref", "refs/remotes/origin/unstable", "HEAD")
     (top / "README.md").write_text("changed\n", "utf-8")
@@ -112,7 +112,7 @@ def test_a_push_to_unstable_says_what_a_check_of_the_release_says(
         run("check", "--server", name, *words, "--suite", suite, "--seed", seed, "--json")
     )
     assert shown(joined) == shown(checked)
-    assert checked["verdict"] == "FAIL", "both have a bug there (docs/FOUND.md)"
+    assert checked["verdict"] == "FAIL", "both releases have a bug there (docs/FOUND.md)"
     new = sum(not one["known"] for one in checked["findings"])
     assert github.outputs["plumbline"] == {"verdict": checked["verdict"], "findings": str(new)}
     assert github.results["plumbline / verdict"] == "failure"
@@ -129,7 +129,7 @@ def test_a_push_to_unstable_says_what_a_check_of_the_release_says(
 
 
 def shown(judged: dict[str, Any]) -> dict[str, Any]:
-    """What a judgement says, whatever it was made of."""
+    """The parts of a judgement that do not depend on its evidence's origin."""
     cells = {f"{one['target']}/{one['suite']}": one["verdict"] for one in judged["cells"]}
     findings = {one["id"]: (one["targets"], one["title"], bool(one["known"])) for one in judged["findings"]}
     return {"verdict": judged["verdict"], "cells": cells, "findings": findings}

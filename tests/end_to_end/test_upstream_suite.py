@@ -1,6 +1,4 @@
-"""Upstream's own tests under real emulators: tests that pass have run, planted bugs are found, and replays confirm
-them.
-"""
+"""Upstream's tests under real emulators: tests that pass have run, planted bugs are found, and replays confirm them."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 EMULATED = 1.5
-"""At least how many times the processor time of a native run an emulator of SPARC takes for unit/sort: 1.8 to 2.0 were
-measured. The client in Tcl, which always runs natively, takes most of that time."""
+"""Minimum factor by which an emulator of SPARC takes more processor time than a native run for unit/sort. The measured
+factor is 1.8 to 2.0, because the Tcl client, which always runs natively, takes most of the time."""
 NO_WORD_BOUNDARY = mutations.Edit(
     file="src/bitops.c", anchor="while((unsigned long)p & 3 && count)", replacement="while (0)"
 )
@@ -54,7 +52,7 @@ WIDE_SHIFT = mutations.Edit(
 
 
 def planted_tree(edit: mutations.Edit) -> Path:
-    """The default release with one edit of ours."""
+    """The default release with one planted edit."""
     server = "redis-7.0.15"
     source = quiet_workbench().fetcher.server(Catalog().servers[server]).path
     planted = mutations.Mutation(name="upstream", title="", fault="alignment", server=server, edits=[edit], expected=[])
@@ -89,7 +87,7 @@ def test_the_default_release_has_every_file_of_the_short_list() -> None:
     assert len(short) == 4
 
 
-def test_beside_other_suites_long_tests_are_left_out_and_say_so(tmp_path: Path) -> None:
+def test_beside_other_suites_long_tests_are_skipped_with_a_reason(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert (
         document(
@@ -101,7 +99,7 @@ def test_beside_other_suites_long_tests_are_left_out_and_say_so(tmp_path: Path) 
     (globs,) = (suite.quick_leaves_out for suite in Catalog().suites.values() if suite.upstream)
     left_out = {name for name, test in events.items() if "--tier full" in test.message}
     assert {name for name in events if any(fnmatch.fnmatchcase(name, glob) for glob in globs)} == left_out
-    assert [glob for glob in globs if not fnmatch.filter(left_out, glob)] == [], "a glob that leaves nothing out"
+    assert [glob for glob in globs if not fnmatch.filter(left_out, glob)] == [], "a glob that matches no omitted test"
     assert {events[name].outcome for name in left_out} == {"skipped"}
     ran = [test for name, test in events.items() if name.startswith("unit/type/hash::") and name not in left_out]
     assert len(ran) > 60
@@ -123,7 +121,7 @@ def test_tests_that_pass_have_run_on_the_target_and_crashes_on_purpose_are_no_fi
 
 
 def test_the_emulators_processor_time_is_counted(tmp_path: Path) -> None:
-    """The same tests take more of it under an emulator than natively, although the clients are the same."""
+    """The same tests take more processor time under an emulator than natively, although the clients are the same."""
     seconds = {}
     for target in ("sparc64", "native"):
         folder = tmp_path / target

@@ -39,7 +39,7 @@ int main(int count, char **names)
     return 0;
 }
 """
-# The thread has run before the process forks: QEMU notes a thread that has.
+# The thread has run before the process forks, because QEMU registers a thread when it runs.
 FORK = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -156,7 +156,7 @@ def output_of(target: str, text: str, folder: Path, *words: str, root: Path | No
 
 
 @pytest.mark.parametrize("target", machines.TESTED)
-def test_statx_finds_what_the_folder_of_libraries_has_as_stat_does(target: str, tmp_path: Path) -> None:
+def test_statx_finds_files_in_the_folder_of_libraries_as_stat_does(target: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "plumbline-only-there").mkdir(parents=True)
     shown = output_of(target, STATX, tmp_path, "/plumbline-only-there", "/proc", "/plumbline-nowhere", root=root)
@@ -168,10 +168,10 @@ def test_statx_finds_what_the_folder_of_libraries_has_as_stat_does(target: str, 
 
 
 @pytest.mark.parametrize("target", [one for one in machines.TESTED if one != "sparc32plus"])
-def test_the_first_place_where_a_loader_looks_is_in_the_folder_of_libraries(target: str, tmp_path: Path) -> None:
-    """Otherwise a machine that has libraries of the target, as AArch64 has of aarch64, gives the program its own.
+def test_a_loader_searches_the_folder_of_libraries_first(target: str, tmp_path: Path) -> None:
+    """Otherwise a program would get the host's libraries on a host that has the target's, such as AArch64 for aarch64.
 
-    The loader of sparc32plus looks in /lib32 first, where no machine that runs Plumbline has SPARC's libraries.
+    The loader of sparc32plus looks in /lib32 first, where no host of Plumbline has SPARC's libraries.
     """
     source = tmp_path / "plain.c"
     source.write_text("int main(void) { return 0; }\n", "utf-8")
@@ -180,7 +180,7 @@ def test_the_first_place_where_a_loader_looks_is_in_the_folder_of_libraries(targ
     ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LATE_SECONDS)
     tried = re.findall(r"trying file=(\S+)", ended.stderr)
     (found,) = re.findall(r"calling init: (\S+/libc\.so\.6)", ended.stderr)
-    # Below a folder the loader looks for variants for CPU features, which nobody installs: tls/v5l, tls/aarch64.
+    # Below each folder the loader first looks for variants for CPU features, such as tls/v5l, which nobody installs.
     assert found in tried, ended
     assert [one for one in tried if not Path(one).is_relative_to(Path(found).parent)] == []
 

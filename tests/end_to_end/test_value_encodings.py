@@ -13,7 +13,7 @@ from tests.end_to_end import machines
 pytestmark = pytest.mark.end_to_end
 SERVERS = Catalog().servers
 OF_EVERY_RUN = {"redis-3.2.6", "redis-7.0.15"}
-"""Other tests fetch these, too."""
+"""Releases that other tests also fetch."""
 
 
 @pytest.mark.parametrize("name", [name if name in OF_EVERY_RUN else machines.beyond(name) for name in sorted(SERVERS)])
@@ -22,5 +22,5 @@ def test_every_encoding_that_a_source_names_is_listed(name: str) -> None:
     named = set(re.findall(r'case \w*ENCODING_\w+:\s*return "(\w+)"', source))
     version = tuple(map(int, SERVERS[name].version.split(".")))
     listed = {encoding for _, encoding in dataset.encodings(version, SERVERS[name].family)}
-    # Redis 5 has streams, and no name for their encoding.
+    # Redis 5 has streams, but no name for their encoding.
     assert listed - {"unknown"} == named

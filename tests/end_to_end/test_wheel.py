@@ -1,4 +1,4 @@
-"""An installed wheel: it has every file of the checkout that can change a result, and checks in any folder."""
+"""An installed wheel has every file of the checkout that can change a result, and runs checks in any folder."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def files_of(folder: Path) -> set[str]:
 def test_a_wheel_has_every_file_that_can_change_a_result(installed: Installation) -> None:
     ended = installed.run("python", "-c", VERSION)
     assert ended.stdout.strip() == harness_version(), ended.stderr
-    assert not list(installed.packages.rglob("test_wheel.py")), "the tests of the project are not for its users"
+    assert not list(installed.packages.rglob("test_wheel.py")), "the wheel must not contain the project's own tests"
 
 
-def test_an_installation_lists_what_a_checkout_lists(installed: Installation) -> None:
+def test_an_installation_lists_the_same_as_a_checkout(installed: Installation) -> None:
     for kind in ("targets", "servers", "suites"):
         assert installed.run("plumb", "list", kind).stdout == run("list", kind).stdout != ""
 
@@ -56,6 +56,6 @@ def test_an_installation_checks_in_any_folder_and_writes_only_there(installed: I
     assert [path.name for path in installed.here.iterdir()] == ["runs"]
     assert len(list((installed.here / "runs").iterdir())) == 2
     assert files_of(installed.packages) == before
-    # Where it found its files: the tests run from a checkout, which has them as well.
+    # The installation must not use the files of the checkout from which the tests run.
     used = [path for path in (installed.here / "runs").rglob("*.json") if str(ROOT).encode() in path.read_bytes()]
     assert used == []

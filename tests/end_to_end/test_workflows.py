@@ -1,4 +1,4 @@
-"""The action and the workflows, step by step as a runner would, on a server with a planted bug and on a clean one."""
+"""The action and the workflows, run step by step as on a runner, for a server with a planted bug and a clean one."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.end_to_end
 SERVER = "redis-7.0.15"
 PLANTED = mutations.mutations()["bitcount-alignment"]
 FOLDER = f"vendor/{SERVER}"
-"""The server's folder in the repository: reported paths must begin at the repository's top."""
+"""The server's folder in the repository. Reported paths must begin at the repository's top."""
 WORKFLOWS = ROOT / ".github" / "workflows"
 
 
 def repository(top: Path, *, broken: bool) -> Path:
-    """A repository with the server in a folder, its bug planted or not."""
+    """A repository with the server in a folder, with or without the planted bug."""
     source = Fetcher(Cache.default(), Progress()).server(Catalog().servers[SERVER])
     if broken:
         mutations.plant(PLANTED, source.path, top / FOLDER)
@@ -96,7 +96,7 @@ def test_a_clean_server_passes_and_its_caches_are_kept(tmp_path: Path) -> None:
     github = GitHub(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
     assert run_check(github, targets="armv5") == {"verdict": "PASS", "findings": "0"}, github.printed
     assert set(github.results.values()) == {"success"}
-    assert github.alerts, "nothing found closes the alerts of what was found"
+    assert github.alerts, "an empty list of findings closes earlier alerts"
     assert sorted(key.split("-")[1] for key in github.cached) == ["builds", "emulators"]
 
 
@@ -138,7 +138,7 @@ def test_the_action_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
 
 
 def test_the_workflow_checks_what_a_pull_request_changes(tmp_path: Path) -> None:
-    """One commit has one verdict: both jobs draw the same numbers, and would in another run."""
+    """A commit always has the same verdict, because both jobs and every other run draw the same random numbers."""
     github = pull_request(tmp_path)
     outputs = run_check(github, command="premerge", suites="", targets="armv5")
     assert (outputs["verdict"], outputs["findings"]) == ("PASS", "0"), github.printed
@@ -175,10 +175,10 @@ def test_the_workflow_checks_what_a_pull_request_changes(tmp_path: Path) -> None
     )
     assert seeds == {explained["seed"]}
     assert "bitops" in explained["suites"]
-    assert github.cached == {}, "a pull request's caches were saved"
+    assert github.cached == {}, "the caches of a pull request must not be saved"
 
 
-def test_a_pull_requests_suites_become_the_plan_and_what_no_suite_looks_at_is_unknown(tmp_path: Path) -> None:
+def test_a_pull_requests_suites_become_the_plan_and_uncovered_changes_are_unknown(tmp_path: Path) -> None:
     github = pull_request(tmp_path)
     top = github.repositories[""]
     (top / FOLDER / "src" / "setcpuaffinity.c").open("a").write("/* changed */\n")
@@ -196,7 +196,7 @@ def test_a_pull_requests_suites_become_the_plan_and_what_no_suite_looks_at_is_un
     assert {suite for job in plan["jobs"] for suite in job["suites"]} == {"bitops", "fuzz", "units", "visible", "width"}
 
 
-def test_a_command_that_the_workflow_does_not_know_ends_it(tmp_path: Path) -> None:
+def test_an_unknown_command_ends_the_workflow(tmp_path: Path) -> None:
     github = GitHub(tmp_path / "github", {"": repository(tmp_path / "server", broken=False), "owner/plumbline": ROOT})
     run_check(github, command="premerg", targets="armv5")
     assert github.results["plan"] == "failure"
@@ -213,7 +213,7 @@ class Lossy(GitHub):
         return super()._job(name, job, contexts)
 
 
-def test_a_job_that_left_nothing_is_unknown(tmp_path: Path) -> None:
+def test_a_job_without_artifacts_is_unknown(tmp_path: Path) -> None:
     top = repository(tmp_path / "server", broken=False)
     github = Lossy(tmp_path / "github", {"": top, "owner/plumbline": ROOT})
     assert run_check(github, targets="armv5")["verdict"] == "UNKNOWN"
@@ -240,7 +240,7 @@ def test_actionlint_finds_nothing_in_our_workflows_and_something_in_a_bad_one(tm
         assert said in found.stdout
 
 
-def test_our_own_workflow_uses_the_action_as_others_do(tmp_path: Path) -> None:
+def test_plumblines_own_workflow_uses_the_action_as_others_do(tmp_path: Path) -> None:
     github = GitHub(tmp_path / "github", {"": ROOT})
     github.workflow(WORKFLOWS / "ci.yml", {}, only=["action"])
     assert github.results == {"action": "success"}, github.printed

@@ -1,7 +1,7 @@
-"""Runs workflow files here: every `run:` line for real, in order, with GitHub's files and contexts.
+"""Runs workflow files locally: executes every `run:` line in order, with GitHub's files and contexts.
 
-What only GitHub has is done with folders: a checkout is a copy, artifacts and caches lie in a folder, alerts are kept.
-Each of those steps is as strict as GitHub is: what it would refuse is an error.
+Folders replace GitHub's services: a checkout is a copy, artifacts and caches are in a folder, and alerts are stored.
+Each of these steps is as strict as GitHub: whatever GitHub would refuse is an error.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ MOST_KEY_LENGTH = 512
 MOST_DAYS = 90
 RUNNER_USER = 1001
 ASKED = {"contents": "read", "security-events": "write"}
-"""The permissions of a caller that docs/howto/ci.md asks for."""
+"""The permissions that docs/howto/ci.md requires of a caller."""
 UNASKED = {"contents": "read", "packages": "read"}
-"""Those of a workflow that asks for none, by the setting that repositories have by default."""
+"""The permissions of a workflow that requests none, with a repository's default settings."""
 _TYPES: dict[str, type] = {"string": str, "boolean": bool, "number": int}
 COMMIT = "0000007" + "0" * 33
 
 
 class GitHub:
-    """What jobs share: repositories, caches, artifacts and alerts; and the output of every step."""
+    """The data that jobs share: repositories, caches, artifacts, alerts, and the output of every step."""
 
     def __init__(self, folder: Path, repositories: dict[str, Path]) -> None:
-        """`repositories`: name → folder; `` is the one that the workflow runs for."""
+        """`repositories`: name → folder; the empty name is the repository for which the workflow runs."""
         self.folder = folder
         self.repositories = repositories
         self._machines = 0
         self.base = ""
-        """The branch that a pull request is for; empty for a push."""
+        """The target branch of a pull request; empty for a push."""
         self.history = "0"
-        """How many commits the checkout of `action` fetches; 0 for all."""
+        """Number of commits that the checkout of `action` fetches; 0 for all."""
         self.cached: dict[str, list[str]] = {}
         self.outputs: dict[str, dict[str, str]] = {}
         """Job → its outputs."""
         self.days: dict[str, int] = {}
-        """Artifact → the days for which it is kept; 0 for the repository's setting."""
+        """Artifact → its retention in days; 0 for the repository's setting."""
         self.alerts: list[dict[str, Any]] = []
-        """Of uploads to code scanning: `file`, `root`."""
+        """The `file` and `root` of each upload to code scanning."""
         self.summaries: dict[str, str] = {}
         self.printed: dict[str, str] = {}
         """`JOB/STEP` → its output."""
         self.permissions: dict[str, str] = {}
-        """What the token of the present job may."""
+        """The permissions of the current job's token."""
         self.results: dict[str, str] = {}
         """Job → success, failure or skipped; a job of a matrix is `JOB (NAME)`."""
 
@@ -72,7 +72,7 @@ class GitHub:
         return self.folder / "artifacts"
 
     def action(self, inputs: dict[str, str]) -> dict[str, str]:
-        """Run one job of the caller's own, which checks out and uses the action: the action's outputs."""
+        """Run a caller's job that checks out the repository and uses the action. Returns the action's outputs."""
         steps = [
             {"uses": "actions/checkout@v4", "with": {"path": "repository", "fetch-depth": self.history}},
             {"uses": "actions/checkout@v4", "with": {"repository": "owner/plumbline", "path": "plumbline"}},
@@ -107,10 +107,10 @@ class GitHub:
         permissions: dict[str, str] | None = None,
         caller: str = "",
     ) -> dict[str, Any]:
-        """Run a workflow's jobs, or some: the outputs of a called one.
+        """Run all or some jobs of a workflow. Returns the outputs of a called workflow.
 
-        `permissions`: what the caller's token may; None for those that docs/howto/ci.md asks for. `caller`: the job
-        that calls.
+        `permissions`: those of the caller's token; None for those that docs/howto/ci.md requires. `caller`: the calling
+        job.
         """
         read = yaml.safe_load(path.read_text("utf-8"))
         # YAML 1.1 reads the key `on` as true.
@@ -123,7 +123,7 @@ class GitHub:
         wrong = {
             name: given[name] for name, one in declared.items() if not isinstance(given[name], _TYPES[one["type"]])
         }
-        assert not wrong, f"inputs are of another type than declared: {wrong}"
+        assert not wrong, f"inputs have a different type than declared: {wrong}"
         if not called:
             permissions = UNASKED
         needs = Strict()
@@ -138,7 +138,7 @@ class GitHub:
         return {key: expand(one["value"], contexts) for key, one in called.get("outputs", {}).items()}
 
     def _called(self, name: str, job: dict[str, Any], contexts: dict[str, Any]) -> dict[str, Any]:
-        """Run the workflow that a job calls, as strictly as GitHub takes such a job."""
+        """Run the workflow that a job calls, as strictly as GitHub does."""
         foreign = set(job) - {
             "name",
             "uses",
@@ -171,7 +171,7 @@ class GitHub:
         if "uses" in job:
             return self._called(name, job, contexts)
         axes = job.get("strategy", {}).get("matrix", {})
-        assert len(axes) <= 1, "more than one axis is not known here"
+        assert len(axes) <= 1, "a matrix with more than one axis is not supported"
         for axis, values in axes.items():
             entries = expand(values, contexts) if isinstance(values, str) else values
             done = [self._machine(name, job, {**contexts, "matrix": Strict({axis: one})}) for one in entries]
@@ -193,7 +193,7 @@ class GitHub:
 
 
 class CiMachine:
-    """One job's: a workspace, a folder for temporary files, and the files that steps write to."""
+    """The machine of one job: a workspace, a folder for temporary files, and the files to which steps write."""
 
     def __init__(self, github: GitHub, job: str, folder: Path) -> None:
         self.github = github
@@ -284,7 +284,7 @@ class CiMachine:
         place = self.workspace / given.get("path", ".")
         source = self.github.repositories[given.get("repository", "")]
         if "repository" in given:
-            # Plumbline's own: with the environment that ci/setup has made there.
+            # Plumbline's own repository, with the environment that ci/setup has made there.
             place.symlink_to(source)
         elif place == self.workspace:
             place.rmdir()
@@ -294,7 +294,7 @@ class CiMachine:
             if given.get("fetch-depth") != "0":
                 _forget_history(place)
             if os.geteuid() == 0:
-                # As in a container, where root works in a folder of the runner's user.
+                # As in a container, where root works in a folder that belongs to the runner's user.
                 subprocess.run(["chown", "--recursive", str(RUNNER_USER), str(place)], check=True)
         return {}
 
@@ -306,7 +306,7 @@ class CiMachine:
         paths = _cache_input(given)
         absent = [path for path in paths if not Path(path).exists()]
         assert not absent, f"nothing to save at {absent}"
-        assert given["key"] not in self.github.cached, f"{given['key']} is there"
+        assert given["key"] not in self.github.cached, f"{given['key']} exists already"
         self.github.cached[given["key"]] = paths
         return {}
 
@@ -315,7 +315,7 @@ class CiMachine:
         assert 0 <= int(given.get("retention-days", "0")) <= MOST_DAYS
         place = self.github.artifacts / given["name"]
         self.github.days[given["name"]] = int(given.get("retention-days", "0"))
-        assert not place.exists(), f"an artifact {given['name']} is there"
+        assert not place.exists(), f"the artifact {given['name']} exists already"
         if (self.workspace / given["path"]).is_dir():
             shutil.copytree(self.workspace / given["path"], place, symlinks=True)
         return {}
@@ -342,7 +342,7 @@ def block_of(page: Path, language: str = "yaml") -> str:
 
 @cache
 def actionlint() -> str:
-    """The path of actionlint: the machine's, or the pinned version, compiled once."""
+    """The path of actionlint: the machine's own, or the pinned version, which is compiled once."""
     if found := shutil.which("actionlint"):
         return found
     folder = Path(__file__).with_name("actionlint")
@@ -356,7 +356,7 @@ def actionlint() -> str:
 
 
 def as_tags(text: str) -> str:
-    """A workflow with the versions whose inputs the pinned actionlint knows; of a commit it knows none."""
+    """A workflow with the versions whose inputs the pinned actionlint knows. It does not know those of a commit."""
     text = re.sub(r"(uses: actions/[\w/-]+)@[0-9a-f]{40} # \S+", r"\1@v4", text)
     return re.sub(r"(uses: github/[\w/-]+)@[0-9a-f]{40} # \S+", r"\1@v3", text)
 
@@ -372,7 +372,7 @@ _ACTIONS: dict[str, Callable[[CiMachine, dict[str, str]], dict[str, str]]] = {
 
 
 def read_outputs(text: str) -> dict[str, str]:
-    """$GITHUB_OUTPUT: `name=value`, or `name<<end`, lines, `end`."""
+    """The content of $GITHUB_OUTPUT: `name=value`, or `name<<end`, lines, `end`."""
     found: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
@@ -389,7 +389,7 @@ def read_outputs(text: str) -> dict[str, str]:
 
 
 def _forget_history(place: Path) -> None:
-    """Leave a clone with its latest commit and without other branches, as a checkout without `fetch-depth: 0` is."""
+    """Reduce a clone to its latest commit, without other branches, as in a checkout without `fetch-depth: 0`."""
     git = ["git", "-C", str(place)]
     head = subprocess.run([*git, "rev-parse", "--verify", "HEAD"], capture_output=True, text=True, check=False)
     if head.returncode != 0:
@@ -406,14 +406,14 @@ def _cache_input(given: dict[str, str]) -> list[str]:
     assert len(given["key"]) <= MOST_KEY_LENGTH, given["key"]
     assert "," not in given["key"], given["key"]
     paths = given["path"].splitlines()
-    assert paths, "no path to keep"
+    assert paths, "no path to cache"
     return paths
 
 
 def _bare(condition: Any) -> str:
     text = str(condition).strip()
     bare = text.removeprefix("${{").removesuffix("}}") if text.startswith("${{") else text
-    # GitHub's rule: a condition that asks for no state asks for success.
+    # GitHub's rule: a condition that names no state requires success.
     return bare if any(f"{name}(" in bare for name in _states(healthy=True)) else f"success() && ({bare})"
 
 

@@ -1,4 +1,4 @@
-"""Runs a suite that a test writes as text, in a process of its own, as a run does with a cell."""
+"""Runs a suite that a test writes as text, in a separate process, as a run does with a cell."""
 
 from __future__ import annotations
 
