@@ -1,8 +1,8 @@
-"""What the engine of campaigns costs: `python -m tests.campaign_benchmark [overhead | scale] …`, by hand.
+"""Measures the cost of the campaign engine: `python -m tests.campaign_benchmark [overhead | scale] …`, run by hand.
 
-`overhead` runs cells that sleep on 1, 2 and 4 workers on the host, from the first job's start to the last arrival.
-`scale` runs the campaign's own process and the engine's scheduler against many workers that do nothing, in few
-processes: what remains is the cost of giving a job, and of taking, verifying and storing its result.
+`overhead` runs cells that sleep on 1, 2 and 4 workers on the host, and measures from the first job's start to the last
+arrival. `scale` runs the campaign's own process and the engine's scheduler against many idle workers in a few
+processes. What remains is the cost of sending a job, and of receiving, verifying and storing its result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 def overhead(seconds: float, cells_each: int, workers: Sequence[int]) -> None:
-    """Efficiency: the time that the cells slept, over the time that the workers were there for them."""
+    """Efficiency: the time that the cells slept, divided by the time that the workers were available."""
     for number in workers:
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             folder = Path(name)
@@ -63,11 +63,11 @@ def scale(workers: int, cells: int, seconds: float, hosts: int) -> None:
         made = campaigns.standin_jobs(1)
         campaigns.prepare(folder / "standin", made)
         run = folder / "standin" / "runs" / made[0].name
-        # As large as a job of real cells, which compresses to some hundred kilobytes.
+        # As large as a job of real cells, which compresses to a few hundred kilobytes.
         (run / "target0" / "suite0" / "ballast").write_bytes(os.urandom(200_000))
         packed = archive.pack(run)
         (folder / "result").write_bytes(packed)
-        # Other words make another key, and the same cells take the same result.
+        # Different words give a different key, while the same cells get the same result.
         jobs = [
             msgspec.structs.replace(made[0], name=f"job{at}", words=[*made[0].words, str(at)]) for at in range(cells)
         ]
@@ -121,7 +121,7 @@ async def host(settings: EngineSettings, content: bytes, number: int, seconds: f
         report = JobReport(key=given.key, worker="many", exit_code=0, seconds=seconds, archive=digest)
         return json_codec.encode(report), content
 
-    # The engine names the function by its place.
+    # The engine refers to the function by its module and name.
     task.carry_out = idle  # type: ignore[assignment]
     made: list[Any] = []
     for at in range(number):

@@ -1,8 +1,8 @@
-"""Stands in for `plumb` in tests of the engine: sleeps, and copies a run folder that the test made before.
+"""Stands in for `plumb` in tests of the engine. It sleeps, and copies a run folder that the test has made.
 
-It imports nothing of the project, so that what a test measures is the engine. A file beside it, `standin.json`, says
-where the run folders are, how long to sleep, where to log each start and end, whether the machine is unfit, and whether
-it lies.
+It imports nothing from the project, so that a test measures only the engine. Its settings file contains the place of
+the run folders, how long to sleep, where to log each start and end, whether the machine is unfit, and whether the
+stand-in lies.
 """
 
 import json
@@ -20,7 +20,7 @@ def main(settings_file: str, words: list[str]) -> int:
     with Path(settings["log"]).open("a", encoding="utf-8") as stream:
         stream.write(f"{name} {os.getpid()}\n")
     if settings.get("full"):
-        # A disk without space: /dev/full is one.
+        # /dev/full behaves like a full disk.
         try:
             Path("/dev/full").write_bytes(b"evidence")
         except OSError as error:
@@ -29,7 +29,7 @@ def main(settings_file: str, words: list[str]) -> int:
     time.sleep(settings["seconds"])
     shutil.copytree(Path(settings["runs"]) / name, job)
     if "--corpus" in words:
-        # What it was given, and one entry more, which shows one feature more.
+        # The corpus that it was given, and one more entry, which shows one more feature.
         corpus = Path(words[words.index("--corpus") + 1]) / f"redis-3.2.6-{words[words.index('--target') + 1]}"
         corpus.mkdir(parents=True, exist_ok=True)
         number = len(list(corpus.glob("*.features")))

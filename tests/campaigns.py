@@ -53,12 +53,12 @@ def standin_job(target: str, suite: str, *, version: str = "", seconds: float = 
 
 
 def standin_jobs(number: int, **settings: Any) -> list[CampaignJob]:
-    """So many different jobs."""
+    """The given number of different jobs."""
     return [standin_job(f"target{at // 10}", f"suite{at % 10}", **settings) for at in range(number)]
 
 
 def begin(folder: Path, jobs: list[CampaignJob]) -> CampaignFolder:
-    """A campaign's folder, new or begun before."""
+    """A campaign's folder, which may exist already."""
     now = datetime.datetime.now(tz=datetime.UTC).isoformat()
     return CampaignFolder.begin(folder, CampaignRecord(command=["check"], seed=1, jobs=jobs, begun=now))
 
@@ -72,8 +72,8 @@ def prepare(
     test: str = "",
     **settings: Any,
 ) -> list[str]:
-    """Write what the stand-in needs for jobs, and return the words that start it. A job in `finds` has a finding.
-    `test`: its test; empty for one that is named after the suite.
+    """Write the files that the stand-in needs for these jobs, and return the words that start it. A job in `finds` has
+    a finding. `test`: the name of its test; empty to name it after the suite.
     """
     for job in jobs:
         target, suite = job.cells[-1].target, job.cells[-1].suite
@@ -113,36 +113,36 @@ def machines(folder: Path, workers: int, program: list[str], **settings: Any) ->
 
 def drive(campaign: CampaignFolder, local: LocalMachines, **settings: Any) -> list[str]:
     """Run a campaign. Returns its output."""
-    said: list[str] = []
-    Drive(campaign, local.cluster, said.append, **{"restart_ended": local.restart_ended, **settings}).run()
-    return said
+    messages: list[str] = []
+    Drive(campaign, local.cluster, messages.append, **{"restart_ended": local.restart_ended, **settings}).run()
+    return messages
 
 
 def joined(campaign: CampaignFolder) -> Judgement:
-    """What all jobs together come to."""
+    """The joined judgement of all jobs."""
     return merge.join([formats.read(campaign.run_of(name)) for name in campaign.jobs])
 
 
 def checked(campaign: CampaignFolder, jobs: list[CampaignJob], finds: tuple[str, ...] = ()) -> None:
-    """Every job arrived once, and says what it says on any machine."""
+    """Assert that every job arrived once, and that the joined verdicts are the expected ones."""
     landings = Counter(entry.job for entry in campaign.journal() if entry.what == "landed")
     assert landings == Counter(job.name for job in jobs)
-    told = {(cell.target, cell.suite): cell.verdict for cell in joined(campaign).cells}
-    wanted = {(cell.target, cell.suite): "PASS" for job in jobs for cell in job.cells}
-    wanted |= {(job.cells[-1].target, job.cells[-1].suite): "FAIL" for job in jobs if job.name in finds}
-    assert told == wanted
+    actual = {(cell.target, cell.suite): cell.verdict for cell in joined(campaign).cells}
+    expected = {(cell.target, cell.suite): "PASS" for job in jobs for cell in job.cells}
+    expected |= {(job.cells[-1].target, job.cells[-1].suite): "FAIL" for job in jobs if job.name in finds}
+    assert actual == expected
 
 
 def nothing_left(folder: Path) -> bool:
-    """Whether no process of a test's own is left: no stand-in, worker or scheduler."""
-    # The command line of a process that is ending cannot be read, and counts as empty.
+    """Whether no process that the test started is left: no stand-in, worker or scheduler."""
+    # The command line of an ending process cannot be read, and counts as empty.
     words = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     begun = started(folder / "standin")
     return not any(str(folder) in word for word in words) and not any(lives(pid) for _, pid in begun)
 
 
 def works(pid: int) -> bool:
-    """Whether a worker has a job now: the job's process beside the watchdog."""
+    """Whether a worker has a job now: it has a process for the job as well as the watchdog."""
     try:
         return pid > 0 and any("standin.py" in " ".join(one.cmdline()) for one in psutil.Process(pid).children())
     except psutil.Error:
@@ -167,7 +167,7 @@ class Saboteur(threading.Thread):
             if self.done.wait(self.every * self.random.uniform(0.5, 1.5)):
                 return
             one = self.local.scheduler
-            # A worker that has no job now, because it hangs or its machine is unfit, would lose nothing.
+            # Killing a worker that has no job, because it hangs or its machine is unfit, would lose nothing.
             while kind == "worker" and not self.done.is_set():
                 if busy := [worker for worker in self.local.workers if works(worker.pid)]:
                     one = self.random.choice(busy)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:
-    """A cell of the quick tier with nothing but a target, all of it in one folder."""
+    """A cell of the quick tier that has only a target. All of its files are in one folder."""
     return CellSpec(
         suite=suite,
         folder=folder,
@@ -33,7 +33,7 @@ def spec_of(suite: str, folder: Path, runner: Runner) -> CellSpec:
 
 
 def recorded(spec: CellSpec) -> tuple[str, dict[str, cell_events.TestEvent]]:
-    """Run a cell as `plumb check` does. Returns pytest's output, and parameter of a test -> its record."""
+    """Run a cell as `plumb check` does. Returns pytest's output, and the record of each test by its parameter."""
     write_cell(spec.folder / "cell.json", spec)
     result = process.run(
         pytest_command([spec.suite], spec.folder / "cell.json"),

@@ -1,4 +1,6 @@
-"""The names and texts in a module's code, for tests of what code may name. Comments and docstrings are prose."""
+"""The names and texts in a module's code, for tests of the names that code may contain. Comments and docstrings are
+prose, so they are excluded.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ HARNESS = ROOT / "harness"
 
 @dataclass(frozen=True, kw_only=True)
 class CodeText:
-    """A text in code that may name something."""
+    """A text in code that may contain a name."""
 
     line: int
     kind: Literal["identifier", "string", "import", "path"]
-    """`import`: the absolute name of what is imported. `path`: parts joined with `/`, each of which comes separately as
-    well."""
+    """`import`: the absolute name of the imported module or object. `path`: parts joined with `/`; each part is also
+    returned separately."""
     text: str
 
 
@@ -58,7 +60,7 @@ def _texts_of(node: ast.AST) -> Iterator[tuple[Literal["identifier", "string", "
 
 
 def named_in(source: str, names: re.Pattern[str]) -> list[str]:
-    """`LINE: TEXT` of each text that contains a name, compared in lower case with the words of an identifier apart."""
+    """`LINE: TEXT` of each text that contains a name. Compares in lower case, and splits identifiers into words."""
     found = [(one.line, one.text) for one in texts(source) if one.kind != "path"]
     return [
         f"{line}: {text}"
@@ -68,7 +70,7 @@ def named_in(source: str, names: re.Pattern[str]) -> list[str]:
 
 
 def named_outside(folder: Path, names: re.Pattern[str], *, root: Path = HARNESS) -> dict[str, list[str]]:
-    """File -> places in it that contain a name, for every module below `root` but not below the folder."""
+    """File -> the places in it that contain a name, for every module below `root` except those below the folder."""
     paths = [path for path in root.rglob("*.py") if not path.is_relative_to(folder)]
     found = {str(path.relative_to(root.parent)): named_in(path.read_text("utf-8"), names) for path in paths}
     return {path: places for path, places in found.items() if places}

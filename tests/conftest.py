@@ -1,4 +1,4 @@
-"""What tests of several files take: a command line, and the machine that it is typed on."""
+"""Fixtures that several test files share: a command line, and the machine on which it runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from tests.fakes import Plumb
 
-# On a busy machine an example may take long, which says nothing about the tested code.
+# On a busy machine an example may be slow, which is not a fault of the tested code.
 hypothesis.settings.register_profile("plumbline", deadline=None)
 hypothesis.settings.load_profile("plumbline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options for tests that do not run by default, and for archives that only a user can fetch."""
-    parser.addoption("--all", action="store_true", help="run the tests marked slow as well")
+    parser.addoption("--all", action="store_true", help="also run the tests that are marked as slow")
     parser.addoption("--trees", metavar="FOLDER", help="checkouts of servers, for the test of development trees")
 
 
@@ -75,7 +75,7 @@ def dpkg(folder: Path, monkeypatch: pytest.MonkeyPatch, *, installed: bool) -> I
 
 
 def forgotten_packages() -> Iterator[None]:
-    """No answer of dpkg-query from before counts, and none remains."""
+    """Forget dpkg-query's answers before and after the test."""
     toolchain.missing_packages.cache_clear()
     yield
     toolchain.missing_packages.cache_clear()
@@ -83,13 +83,13 @@ def forgotten_packages() -> Iterator[None]:
 
 @pytest.fixture
 def asks_dpkg() -> Iterator[None]:
-    """dpkg-query is asked."""
+    """Let the test query dpkg-query."""
     yield from forgotten_packages()
 
 
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine that lacks no package."""
+    """A machine that has every package."""
     yield from dpkg(tmp_path / "dpkg", monkeypatch, installed=True)
 
 

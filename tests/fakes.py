@@ -34,7 +34,7 @@ Plumb: TypeAlias = "Callable[..., tuple[int, str, str]]"
 """Runs a command line: exit code, standard output, standard error (the fixture `plumb`)."""
 DATA = Path(__file__).parent / "data"
 TRIPLE = "arm-linux-gnueabi"
-"""Of a toolchain in the catalog: a stored run's tools are no others."""
+"""The triple of a toolchain in the catalog. A stored run may name only such tools."""
 SIGILL, SIGBUS, SIGSEGV = 4, 7, 11
 ADRALN = 1
 """si_code of a misaligned address."""
@@ -48,13 +48,15 @@ def quiet() -> Progress:
 
 
 def printed(progress: Progress) -> str:
-    """What a quiet progress was told."""
+    """The messages that a quiet progress received."""
     assert isinstance(progress.console.file, io.StringIO)
     return progress.console.file.getvalue()
 
 
 def answering_server(first: str = "pass") -> str:
-    """A program that answers PING on the socket of `--unixsocket`, after a statement, in which `time` is imported."""
+    """A program that first executes a statement, which may use `time`, and then answers PING on the socket of
+    `--unixsocket`.
+    """
     return f"""#!{sys.executable} -SI
 import socket, sys, time
 {first}
@@ -63,14 +65,14 @@ with socket.socket(socket.AF_UNIX) as listening:
     listening.listen()
     while True:
         with listening.accept()[0] as connection:
-            # Who closes a socket with unread bytes resets the connection, and the answer is lost.
+            # Closing a socket with unread bytes resets the connection, and the answer is lost.
             connection.recv(64)
             connection.sendall(b"+PONG\\r\\n")
 """
 
 
 def write(path: Path, text: str, *, mode: int = 0o644) -> Path:
-    """A file with its folders."""
+    """Write a file, and create its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     path.chmod(mode)
@@ -78,21 +80,21 @@ def write(path: Path, text: str, *, mode: int = 0o644) -> Path:
 
 
 def put_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have `folder` searched first, by this process and by those it starts."""
+    """Put `folder` first on the path of this process and of those that it starts."""
     path = f"{folder}:{process.PLAIN_ENVIRONMENT['PATH']}"
     monkeypatch.setenv("PATH", path)
     monkeypatch.setitem(process.PLAIN_ENVIRONMENT, "PATH", path)
 
 
 def server_tree(path: Path, *, macro: str = "REDIS_VERSION", version: str = "7.0.15") -> Path:
-    """The least that is a server's source tree."""
+    """A minimal source tree of a server."""
     write(path / "src" / "version.h", f'#define {macro} "{version}"\n#define {macro}_NUM 0x0007000f\n')
     write(path / "src" / "bitops.c", "int bitops;\n")
     return path
 
 
 def opened(path: Path, *, digest: str = "a" * 64) -> SourceTree:
-    """A tree as harness.build.sources.source_tree would describe it."""
+    """A tree, as harness.build.sources.source_tree describes it."""
     return SourceTree(name="redis-7.0.15", family="redis", version=(7, 0, 15), path=path, digest=digest)
 
 
@@ -125,7 +127,7 @@ def target(
 
 
 def unemulated(on: Target) -> Runner:
-    """Programs of a target run as they are: scripts will do."""
+    """Runs the programs of a target without an emulator. They may be scripts."""
     return Runner(target=on, policy=Catalog().policies["signal"], program=None, options=[], records_faults=False)
 
 
@@ -137,7 +139,7 @@ def build_plan(
 
 
 def build(folder: Path, *, target: str = "armv5", binary: str = "redis-server") -> Build:
-    """A server's build in a folder, which need not hold anything."""
+    """A server's build in a folder, which may be empty."""
     return Build(
         key="key",
         target=target,
@@ -172,14 +174,16 @@ def toolchain(triple: str = "fake") -> Toolchain:
 
 
 def fake_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "fake-gcc 1.0") -> None:
-    """`fake-gcc` that knows its version and nothing else."""
+    """A `fake-gcc` that only prints its version."""
     for name in ("gcc", "g++", "ar", "ranlib"):
         write(folder / f"fake-{name}", f"#!/bin/sh\necho '{version}'\n", mode=0o755)
     put_on_path(folder, monkeypatch)
 
 
 def fake_symbols(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`fake-addr2line`, and one of the catalog: by BINARY.lines, whose lines are `0xADDRESS FUNCTION FILE:LINE`."""
+    """A `fake-addr2line`, also under the name of a toolchain in the catalog. It reads BINARY.lines, whose lines are
+    `0xADDRESS FUNCTION FILE:LINE`.
+    """
     script = """#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -e) binary=$2; shift 2;; -*) shift;; *) break;; esac; done
 for address; do
@@ -214,7 +218,7 @@ def fault(
     access_bytes: int = 4,
     kernel_log: tuple[str, ...] = (),
 ) -> fault_log.Fault:
-    """One record of the emulator's fault log; without `tid` it is the main thread's."""
+    """One record of the emulator's fault log. Without `tid` it belongs to the main thread."""
     return fault_log.Fault(
         event=event,
         pid=pid,
@@ -237,7 +241,7 @@ def fault(
 
 
 def chunk(direction: Literal["request", "reply"], content: bytes, *, connection: int = 1) -> Chunk:
-    """Bytes that crossed the recorder."""
+    """Bytes that passed through the recorder."""
     import base64
 
     return Chunk(connection=connection, direction=direction, data=base64.b64encode(content).decode())

@@ -23,7 +23,7 @@ TARGETS = ("armv5", "sparc64")
 
 
 def finding(identity: str, *targets: str, suite: str = "bitops", title: str = "", known: str = "") -> Finding:
-    """A finding that one suite sees on these targets."""
+    """A finding of one suite on these targets."""
     (example,) = judgement().findings
     (witness,) = example.witnesses
     return msgspec.structs.replace(
@@ -50,7 +50,9 @@ def judged_run(
     settings: Sequence[str] = (),
     left_out: int = 0,
 ) -> Path:
-    """A run folder with its judgement. `verdict`: of every cell of `bitops`; by default as the findings say."""
+    """A run folder with its judgement. `verdict`: that of every cell of `bitops`; by default it follows from the
+    findings.
+    """
     folder = StoredRun(parent / name).finish()
     cells = []
     for target in targets:

@@ -1,4 +1,4 @@
-"""Judgements for reports: of a run with a finding, a cell of each verdict, and a hostile server."""
+"""Judgements for tests of reports: runs with a finding, a cell of each verdict, and a hostile server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOSTILE = "<script>alert(1)</script> ]]> \x1b[31m \x00 \u202e ::error::x \r\n::stop-commands::y | `` ![](http://x) @me"
-"""What a server may answer: HTML, XML, terminal, bidirectional, workflow and Markdown commands."""
+"""A hostile reply: HTML, XML, terminal, bidirectional, workflow and Markdown commands."""
 FRAMES = [
     Frame(function=name, file="src/bitops.c", line=line, origin="server", pc=1)
     for name, line in (("bitopCommand", 452), ("call", 9), ("main", 1))
@@ -87,13 +87,13 @@ def judgement(*, title: str = "misaligned load in bitopCommand", reason: str = "
 
 
 def run_folder(tmp_path: Path) -> Path:
-    """A run folder that has been made, and not been judged."""
+    """A run folder that has not been judged."""
     stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64", "armv6"))
     return stored.finish()
 
 
 def only_canaries() -> Judgement:
-    """The judgement of a run that did not end and skipped all suites: UNKNOWN without a cell that is."""
+    """The judgement of a run that did not end and skipped all suites. It is UNKNOWN, although no cell is."""
     cells = [cell("armv5", "canary", "PASS"), msgspec.structs.replace(cell("armv5", "bitops", "SKIP"), passed=0)]
     return msgspec.structs.replace(
         judgement(), verdict=Verdict.UNKNOWN, findings=[], remarks=[], cells=cells, unchecked=["the run did not end"]

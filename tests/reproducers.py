@@ -8,7 +8,7 @@ from harness.judge.reproducer import Reproducer
 
 
 def reproducer(**of: Any) -> Reproducer:
-    """A misaligned load in bitopCommand, unless something else is said."""
+    """A misaligned load in bitopCommand, with the given fields changed."""
     usual = {
         "finding": "alignment-bitopCommand-load",
         "kind": "alignment",

@@ -1,4 +1,4 @@
-"""Stored runs: evidence as `plumb check` leaves it, and its judgement."""
+"""Stored runs: evidence in the form of `plumb check`, and its judgement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BITOP = b"*1\r\n$5\r\nBITOP\r\n"
 
 
 class StoredRun:
-    """Writes a run folder as `plumb check` would, evidence only."""
+    """Writes a run folder as `plumb check` does, but only its evidence."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class StoredRun:
         """Cell -> its processor time by program."""
 
     def binary(self, target: str) -> Path:
-        """Where the target's server binary is; it exists, and holds nothing."""
+        """The path of the target's server binary, which exists but is empty."""
         return self.folder / "build" / target / "redis-server"
 
     def canary(self, target: str, *, outcome: Literal["passed", "failed"] = "passed", message: str = "") -> None:
-        """One canary's result."""
+        """Record one canary's result."""
         self.test(target, "canary", f"canary/test_canary.py::{target}", outcome=outcome, message=message)
 
     def test(
@@ -86,7 +86,7 @@ class StoredRun:
         wrong_line: str = "",
         counters: tuple[cell_events.Counters, cell_events.Counters] | None = None,
     ) -> None:
-        """One test's result."""
+        """Record one test's result."""
         kept = ""
         if transcript:
             folder = self.cell(target, suite) / guest
@@ -126,7 +126,7 @@ class StoredRun:
         strangers: int = 0,
         pid: int = fakes.PID,
     ) -> None:
-        """How a guest ended."""
+        """Record how a guest ended."""
         (self.cell(target, suite) / name).mkdir(parents=True, exist_ok=True)
         event = cell_events.GuestEvent(name=name, end=end, detail=detail, test=test, pid=pid, strangers=strangers)
         self.add(target, suite, event)
@@ -145,7 +145,7 @@ class StoredRun:
         preloads: bool = False,
         transcript: bytes = b"",
     ) -> None:
-        """A server that one test of a cell started, on the cell's own target or another, with at most one fault."""
+        """Record a server that one test of a cell started, on the cell's target or another, with at most one fault."""
         peer = "" if target == cell else target
         folder = f"{run_folder.PEERS}/{peer}/guest-9" if peer else "guest-9"
         (self.cell(cell, suite) / folder).mkdir(parents=True, exist_ok=True)
@@ -172,11 +172,11 @@ class StoredRun:
         self.add(cell, suite, event)
 
     def add(self, target: str, suite: str, event: cell_events.Event) -> None:
-        """One more line of a cell's events."""
+        """Add a line to a cell's events."""
         self.events.setdefault((target, suite), []).append(event)
 
     def write_events(self, target: str, suite: str) -> int:
-        """The cell's event log, as its process would have left it; how many of its tests failed."""
+        """Write the cell's event log as its process does. Returns the number of failed tests."""
         path = self.cell(target, suite) / event_log.NAME
         path.unlink(missing_ok=True)
         events = self.events.get((target, suite), [])
@@ -205,7 +205,7 @@ class StoredRun:
         return address
 
     def fault(self, target: str, suite: str, guest: str, record: fault_log.Fault, *, binary_of: str = "") -> None:
-        """One line of a guest's fault log, inside the target's binary."""
+        """Record a line of a guest's fault log, for a fault inside the target's binary."""
         from harness.core import json_codec
 
         maps = [fault_log.MapRecord(start=0, end=0x100000, offset=0, path=str(self.binary(binary_of or target)))]
@@ -218,7 +218,7 @@ class StoredRun:
             stream.write(json_codec.encode(complete) + b"\n")
 
     def log(self, target: str, suite: str, guest: str, text: bytes) -> tuple[int, int]:
-        """Add to a guest's log; returns where: [from, to)."""
+        """Append to a guest's log. Returns the range of offsets: [from, to)."""
         path = self.cell(target, suite) / guest / "log"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
@@ -227,7 +227,7 @@ class StoredRun:
         return start, start + len(text)
 
     def cell(self, target: str, suite: str) -> Path:
-        """The cell's folder, there."""
+        """Create the cell's folder, and return it."""
         folder = self.folder / target / suite
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -235,11 +235,11 @@ class StoredRun:
     def problem(
         self, target: str, suite: str, text: str, kind: Literal["", "build", "deadline", "crash", "units", "absent"]
     ) -> None:
-        """The reason why a cell has no results."""
+        """Record the reason why a cell has no results."""
         self.problems[target, suite] = (text, kind)
 
     def finish(self) -> Path:
-        """Write run.json; the folder is ready to be judged, as that of a new run, which has no excerpts."""
+        """Write run.json. The folder can then be judged. Like a new run, it has no excerpts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / source_excerpt.FILE).unlink(missing_ok=True)
         cells = []
@@ -296,7 +296,7 @@ class StoredRun:
 
 
 def reproducer(finding: Finding) -> Reproducer:
-    """The one that a finding's own command names."""
+    """The reproducer that a finding's command names."""
     return read_reproducer(shlex.split(finding.replay)[-1])
 
 
@@ -316,7 +316,7 @@ def concluded(tmp_path: Path, stored: StoredRun, *entries: str) -> tuple[Judgeme
 
 
 def a_fault(stored: StoredRun, *, target: str = "armv5", function: str = "bitopCommand", number: int = 0) -> None:
-    """A test of BITOP that died of a misaligned load."""
+    """Record a test of BITOP that ended at a misaligned load."""
     pc = stored.place(target, function)
     stored.fault(target, "bitops", "guest-1", fault(pc=pc))
     stored.test(

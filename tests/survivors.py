@@ -1,4 +1,4 @@
-"""Who is still there: processes that a test looks for after it had them ended."""
+"""Finds processes that are still alive after a test should have ended them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WAIT_SECONDS = 10.0
 
 
 SLEEP = "86399"
-"""Seconds that no other process of the machine sleeps, so that a survivor is one of the test's."""
+"""A sleep in seconds that no other process uses, so that a surviving process belongs to the test."""
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
-    """True as soon as the condition holds; False when it did not before the deadline."""
+    """True as soon as the condition holds; False if it does not hold before the deadline."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         if condition():

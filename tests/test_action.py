@@ -1,4 +1,4 @@
-"""ci/action says what the command that it ran has judged, and nothing of what was there before."""
+"""ci/action reports the verdict of the command that it ran, and ignores earlier files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests import fakes
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A check writes its judgement, refuses a folder in use, and fails before it has judged anything.
+# A stand-in for plumb: a check writes its judgement, refuses a folder in use, or fails before it has a judgement.
 PLUMB = """#!/bin/sh
 command=$1
 run=$2
@@ -81,7 +81,7 @@ def test_a_steps_outputs_are_those_of_its_judgement(tmp_path: Path, code: int, v
     assert (outputs["code"], outputs["verdict"]) == (str(code), verdict)
 
 
-def test_nothing_is_known_if_nothing_was_judged(tmp_path: Path) -> None:
+def test_the_outputs_are_empty_if_nothing_was_judged(tmp_path: Path) -> None:
     outputs = checked(tmp_path, 7, "PASS")
     assert (outputs["code"], outputs["verdict"], outputs["report"]) == ("7", "UNKNOWN", "")
 

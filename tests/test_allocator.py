@@ -1,4 +1,4 @@
-"""Allocators: which are preloaded and which are linked, the block at an address, and refused combinations."""
+"""Allocators: which ones are preloaded and which are linked, the block at an address, and refused combinations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.core.model import Allocator, Build
 
 MAKEFILE = 'redis-server:\n\techo $(MALLOC) $$(test -z "$$CONFIG_SITE" || cat $$CONFIG_SITE) >redis-server\n'
-TOLD = b"noise\nplumbline-guard: blocks from 0x40a7f000 to 0x68a7f000\n7747:C 21 Nov 2026 ready\n"
+GUARD_LOG = b"noise\nplumbline-guard: blocks from 0x40a7f000 to 0x68a7f000\n7747:C 21 Nov 2026 ready\n"
 SEGV_ACCERR = 2
 
 
@@ -46,7 +46,7 @@ def _compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def build(
     tmp_path: Path, chosen: Allocator, *, configured: bool = True, makefile: str = MAKEFILE, options: str = ""
 ) -> Build:
-    """`options`: those that a package gives to jemalloc's configure script."""
+    """`options`: a package's options of jemalloc's configure script."""
     path = fakes.server_tree(tmp_path / "redis-7.0.15")
     fakes.write(path / "src" / "Makefile", makefile)
     if configured:
@@ -58,7 +58,7 @@ def build(
     return builder.build(fakes.build_plan(tree, fakes.target(), allocator=chosen))
 
 
-def test_an_adversary_is_preloaded_with_the_binary_that_runs_on_libc_otherwise(tmp_path: Path) -> None:
+def test_an_adversarial_allocator_is_preloaded_for_the_binary_that_uses_libc(tmp_path: Path) -> None:
     plain, guarded, natural = (build(tmp_path, name) for name in ("libc", "guard", "guard-natural"))
     assert plain.preload is None
     assert guarded.server_binary == natural.server_binary == plain.server_binary
@@ -81,7 +81,7 @@ def test_jemalloc_is_linked_and_knows_the_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"), [("--enable-debug", True), ("--with-lg-page=16", False), ("--a --with-lg-page=16", False)]
 )
-def test_a_package_says_the_size_of_jemallocs_pages(tmp_path: Path, options: str, told: bool) -> None:
+def test_a_package_determines_the_size_of_jemallocs_pages(tmp_path: Path, options: str, told: bool) -> None:
     linked = build(tmp_path, "jemalloc", options=options)
     words = linked.server_binary.read_text("utf-8").split()
     assert ("je_cv_lg_page=12" in words, "je_cv_static_page_shift=12" in words) == (told, told)
@@ -89,7 +89,7 @@ def test_a_package_says_the_size_of_jemallocs_pages(tmp_path: Path, options: str
     assert f"JEMALLOC_CONFIGURE_OPTS={options}" in linked.command_line
 
 
-def test_the_page_size_that_jemalloc_is_told_is_part_of_the_builds_name() -> None:
+def test_jemallocs_page_size_is_part_of_the_builds_name() -> None:
     sizes = [
         allocator.jemalloc_settings(fakes.target(), fakes.toolchain(), options)
         for options in ([], ["--with-lg-page=12"])
@@ -97,7 +97,7 @@ def test_the_page_size_that_jemalloc_is_told_is_part_of_the_builds_name() -> Non
     assert sizes[0] != sizes[1]
 
 
-def test_options_of_jemalloc_that_reach_no_jemalloc_are_refused(tmp_path: Path) -> None:
+def test_options_of_jemalloc_without_jemalloc_are_refused(tmp_path: Path) -> None:
     for chosen in ("libc", "guard"):
         with pytest.raises(UsageError, match="JEMALLOC_CONFIGURE_OPTS would have no effect") as refused:
             build(tmp_path, chosen, options="--with-lg-page=16")
@@ -116,21 +116,21 @@ def test_options_of_jemalloc_are_refused_where_the_makefile_chooses_another_allo
         with pytest.raises(UsageError, match="JEMALLOC_CONFIGURE_OPTS would have no effect") as refused:
             build(tmp_path / told, "makefile", makefile=choice + MAKEFILE, options="--enable-debug")
         assert (refused.value.where, f"which chooses {told}" in refused.value.because) == ("--make", True)
-        # Without options the choice is the makefile's.
+        # Without options the makefile decides.
         linked = build(tmp_path / told, "makefile", makefile=choice + MAKEFILE)
         assert linked.server_binary.read_text("utf-8").split()[0] == told
     linked = build(tmp_path, "makefile", makefile="MALLOC=jemalloc\n" + MAKEFILE, options="--enable-debug")
     assert linked.server_binary.read_text("utf-8").split()[0] == "jemalloc"
 
 
-def test_the_last_options_count_and_have_to_be_quoted() -> None:
+def test_the_last_options_count_and_must_be_quoted() -> None:
     given = BuildSettings(make=("JEMALLOC_CONFIGURE_OPTS=--a", "LDFLAGS=-s", "JEMALLOC_CONFIGURE_OPTS=--b 'c d'"))
     assert allocator.configure_options(given) == ["--b", "c d"]
     with pytest.raises(UsageError, match="not quoted as in a shell: --b 'c"):
         allocator.configure_options(BuildSettings(make=("JEMALLOC_CONFIGURE_OPTS=--b 'c",)))
 
 
-def test_a_makefile_chooses_for_the_target_and_its_jemalloc_knows_it_too(tmp_path: Path) -> None:
+def test_a_makefile_chooses_jemalloc_for_the_target_and_configures_it_for_the_target(tmp_path: Path) -> None:
     makefile = f"MALLOC=libc\nifneq ($(uname_M),{fakes.target().machine})\nMALLOC=jemalloc\nendif\n{MAKEFILE}"
     for text, chosen in ((makefile, "libc"), (makefile.replace("ifneq", "ifeq"), "jemalloc")):
         words = build(tmp_path / chosen, "makefile", makefile=text).server_binary.read_text("utf-8").split()
@@ -150,7 +150,7 @@ def test_a_tree_without_a_configured_jemalloc_is_refused(tmp_path: Path) -> None
     ("target", "chosen"),
     [("native-asan", "guard"), ("native-valgrind", "jemalloc"), ("armv5-kernel", "guard-natural")],
 )
-def test_an_allocator_that_cannot_be_is_refused_with_the_reason(target: str, chosen: Allocator) -> None:
+def test_an_impossible_allocator_is_refused_with_the_reason(target: str, chosen: Allocator) -> None:
     catalog = Catalog()
     named = catalog.targets[target]
     with pytest.raises(UsageError, match=f"allocator '{chosen}' is not available on {target}"):
@@ -174,7 +174,7 @@ def test_other_allocators_are_not(target: str, chosen: Allocator) -> None:
     allocator.check_supported(chosen, named, catalog.toolchain_of(named))
 
 
-def test_a_preloaded_object_is_the_guests_alone() -> None:
+def test_only_the_guest_preloads_an_object() -> None:
     catalog = Catalog()
     emulated = Runner(
         target=catalog.targets["armv5"],
@@ -198,16 +198,16 @@ def test_a_preloaded_object_is_the_guests_alone() -> None:
     ("address", "inside"),
     [(0x40A7EFFF, False), (0x40A7F000, True), (0x50000000, True), (0x68A7EFFF, True), (0x68A7F000, False), (0, False)],
 )
-def test_an_address_lies_where_blocks_are_or_not(address: int, inside: bool) -> None:
-    assert any(address in one for one in allocator_log.block_ranges(TOLD)) is inside
+def test_an_address_is_inside_or_outside_the_range_of_blocks(address: int, inside: bool) -> None:
+    assert any(address in one for one in allocator_log.block_ranges(GUARD_LOG)) is inside
 
 
-def test_what_the_adversary_told_is_no_output_of_the_programs() -> None:
-    assert allocator_log.without_range(TOLD) == b"noise\n7747:C 21 Nov 2026 ready\n"
+def test_the_adversarial_allocators_line_is_removed_from_a_programs_output() -> None:
+    assert allocator_log.without_range(GUARD_LOG) == b"noise\n7747:C 21 Nov 2026 ready\n"
     assert allocator_log.without_range(b"a\nb\n") == b"a\nb\n"
 
 
-def test_without_the_adversarys_line_no_address_is_a_blocks() -> None:
+def test_without_the_adversarial_allocators_line_no_address_is_in_a_block() -> None:
     assert allocator_log.block_ranges(b"7747:C ready\n") == []
 
 
@@ -217,7 +217,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: int) -> Pat
     run = StoredRun(tmp_path / "run")
     pc = run.place("armv5", "bitcountCommand")
     run.canary("armv5")
-    run.log("armv5", "bitops", "guest-1", TOLD)
+    run.log("armv5", "bitops", "guest-1", GUARD_LOG)
     record = fakes.fault(
         number=signal.SIGSEGV, code=SEGV_ACCERR, address=address, pc=pc, access="", access_class="", access_bytes=0
     )
@@ -243,7 +243,7 @@ def test_any_other_address_is_a_sigsegv(tmp_path: Path, monkeypatch: pytest.Monk
     assert finding.id == "sigsegv-bitcountCommand"
 
 
-def test_a_reproducer_of_before_there_were_allocators_is_libcs() -> None:
+def test_a_reproducer_without_an_allocator_uses_libc() -> None:
     old = reproducer()
     text = json_codec.decode(json_codec.encode(old), dict)
     assert text.pop("allocator") == "libc"

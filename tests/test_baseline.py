@@ -1,4 +1,4 @@
-"""What the base shows too is known, cell by cell and target by target; nothing else is excused by it."""
+"""The base excuses only findings that it shows too, in the same cells and on the same targets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def concluded(
     suite: str = "bitops",
     title: str = "test_bitop: # != #",
 ) -> tuple[Judgement, ExitCode]:
-    """What a run comes to whose base showed this, in a suite, with a title."""
+    """The judgement of a run whose base showed these findings, in a suite, with a title."""
     folder = stored.finish()
     ways = {
         name: [baseline.Appearance(target=target, suite=suite, title=title, test="test_bitop") for target in targets]
@@ -57,8 +57,8 @@ def concluded(
     return conclusion.conclude(stored_run.read(folder), listed, fakes.quiet())
 
 
-def test_what_another_runs_base_shows_excuses_nothing(stored: StoredRun, tmp_path: Path) -> None:
-    """Neither a file that the run did not record, nor one that has changed since."""
+def test_another_runs_base_excuses_nothing(stored: StoredRun, tmp_path: Path) -> None:
+    """A file excuses nothing if the run did not record it, or if it has changed since."""
     judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]})
     assert (code, judgement.verdict) == (ExitCode.PASS, "PASS")
     path = stored.folder / baseline.NAME
@@ -77,13 +77,13 @@ def test_what_another_runs_base_shows_excuses_nothing(stored: StoredRun, tmp_pat
     assert judgement.unchecked == ["NOT CHECKED: inherited.json, which differs from what was recorded"]
 
 
-def test_without_a_base_everything_is_blamed(stored: StoredRun, tmp_path: Path) -> None:
+def test_without_a_base_every_finding_is_new(stored: StoredRun, tmp_path: Path) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     judgement, code = conclusion.conclude(stored_run.read(stored.finish()), listed, fakes.quiet())
     assert (code, judgement.base) == (ExitCode.FINDINGS, "")
 
 
-def test_what_the_base_shows_on_all_its_targets_is_known_and_passes(stored: StoredRun) -> None:
+def test_a_finding_of_the_base_on_all_its_targets_is_known_and_passes(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]})
     assert code == ExitCode.PASS
     (finding,) = judgement.findings
@@ -92,12 +92,12 @@ def test_what_the_base_shows_on_all_its_targets_is_known_and_passes(stored: Stor
     assert judgement.base.startswith("0123456789ab 'before'")
 
 
-def test_what_the_base_does_not_show_is_blamed(stored: StoredRun) -> None:
+def test_a_finding_that_the_base_does_not_show_is_new(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {"wrong-result-test_bitcount": ["armv5", "sparc64"]})
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
 
 
-def test_what_comes_to_another_target_is_new_there_and_the_reader_is_told(stored: StoredRun) -> None:
+def test_a_finding_on_another_target_is_new_there_and_has_a_remark(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {WRONG: ["armv5"]})
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
     assert judgement.remarks == [f"{WRONG} is new on sparc64; BASE shows it on armv5"]
@@ -106,7 +106,7 @@ def test_what_comes_to_another_target_is_new_there_and_the_reader_is_told(stored
 @pytest.mark.parametrize(
     "way", [{"suite": "sds"}, {"title": "test_bitop: the connection was lost"}], ids=["suite", "title"]
 )
-def test_what_the_base_shows_elsewhere_or_otherwise_is_new(stored: StoredRun, way: dict[str, str]) -> None:
+def test_a_finding_that_the_base_shows_in_another_form_is_new(stored: StoredRun, way: dict[str, str]) -> None:
     judgement, code = concluded(stored, {WRONG: ["armv5", "sparc64"]}, **way)  # type: ignore[arg-type]
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
     assert judgement.remarks == [
@@ -118,7 +118,7 @@ def test_what_the_base_shows_elsewhere_or_otherwise_is_new(stored: StoredRun, wa
 
 
 def of_start(folder: Path, message: str) -> StoredRun:
-    """A run in which the server does not start, and says why."""
+    """A run in which the server does not start and reports the reason."""
     run = StoredRun(folder, targets=("armv5",))
     run.canary("armv5")
     run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=f"exit status 1; {message}")
@@ -133,9 +133,7 @@ def of_start(folder: Path, message: str) -> StoredRun:
         ("812:M 03 Feb 2027 10:11:12.345 # Out of memory allocating 12 bytes", False),
     ],
 )
-def test_a_server_that_does_not_start_is_the_bases_only_for_the_bases_reason(
-    tmp_path: Path, message: str, *, inherits: bool
-) -> None:
+def test_a_failed_start_is_inherited_only_for_the_bases_reason(tmp_path: Path, message: str, *, inherits: bool) -> None:
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     base = of_start(tmp_path / "base", "71:M 22 Nov 2026 02:03:46.124 # Can't load /cache/abcd/plumb.so: aborting")
     old, _ = conclusion.conclude(stored_run.read(base.finish()), listed, fakes.quiet())
@@ -151,14 +149,14 @@ def test_an_unknown_cell_stays_unknown_whatever_the_base_shows(stored: StoredRun
     assert (code, judgement.verdict) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
 
 
-def test_a_base_that_could_not_be_judged_excuses_nothing_and_the_reader_is_told(stored: StoredRun) -> None:
+def test_a_base_that_could_not_be_judged_excuses_nothing_and_has_a_remark(stored: StoredRun) -> None:
     judgement, code = concluded(stored, {}, unjudged={"armv5/bitops": "its canaries misbehaved"})
     assert code == ExitCode.FINDINGS
     assert "BASE could not be judged on armv5/bitops" in judgement.remarks[0]
     assert judgement.remarks[0].endswith(": its canaries misbehaved")
 
 
-def test_the_known_list_goes_before_the_base_and_its_expired_and_unused_entries_are_told(
+def test_the_known_list_precedes_the_base_and_its_expired_and_unused_entries_are_reported(
     stored: StoredRun,
 ) -> None:
     entries = [(WRONG, "2999-01-01", "for now"), ("gone", "2999-01-01", "fixed"), ("old", "2001-01-01", "forgotten")]
@@ -174,12 +172,12 @@ def test_the_known_list_goes_before_the_base_and_its_expired_and_unused_entries_
     ]
 
 
-def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: StoredRun, tmp_path: Path) -> None:
+def test_a_judgement_of_the_base_is_kept_with_its_unknown_cells(stored: StoredRun, tmp_path: Path) -> None:
     stored.canary("sparc64", outcome="failed", message="it did not fault")
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
     judgement, _ = conclusion.conclude(stored_run.read(stored.finish()), listed, fakes.quiet())
     found = baseline.of_judgement(BASE, judgement, {})
-    assert found.findings == {WRONG: ["armv5"]}, "of what a cell shows that says nothing, nothing is excused"
+    assert found.findings == {WRONG: ["armv5"]}, "an UNKNOWN cell must excuse none of its findings"
     assert [(way.target, way.suite, way.title) for way in found.appearances[WRONG]] == [
         ("armv5", "bitops", "test_bitop: # != #")
     ]
@@ -189,7 +187,7 @@ def test_a_judgement_of_the_base_is_remembered_with_its_unknown_cells(stored: St
 
 
 def misaligned(*lines: int) -> Judgement:
-    """A judgement whose one finding is a misaligned load in a function, seen at these lines."""
+    """A judgement whose only finding is a misaligned load at these lines of a function."""
     judged = judgements.judgement()
     (finding,), (witness,) = judged.findings, judged.findings[0].witnesses
     seen = Occasion(test="test_bitop", command="BITOP", title=finding.title, said="", functions=("bitopCommand",))
@@ -198,7 +196,7 @@ def misaligned(*lines: int) -> Judgement:
 
 
 def test_a_second_misaligned_line_in_a_function_of_the_base_is_new_and_a_moved_one_is_not() -> None:
-    """An identity names the function: the second passed, because the base had the first."""
+    """Regression: an identity names the function, so the second line passed because the base had the first."""
     base_text = {"src/bitops.c": {10: "    a = *(int *)p;", 20: "    b = *(int *)q;"}}
     old = baseline.of_judgement(BASE, misaligned(10), base_text)
     text = {"src/bitops.c": {30: "        a = *(int *)p;", 31: "    b = *(int *)q;"}}
@@ -214,7 +212,7 @@ def test_a_second_misaligned_line_in_a_function_of_the_base_is_new_and_a_moved_o
 
 
 def crashing(line: str) -> tuple[Judgement, Sources]:
-    """A judgement whose one finding is a SIGSEGV in a function, and the source around it."""
+    """A judgement whose only finding is a SIGSEGV in a function, and the source around it."""
     judged = misaligned(10)
     finding = msgspec.structs.replace(judged.findings[0], id="sigsegv-bitopCommand", kind="sigsegv")
     return msgspec.structs.replace(judged, findings=[finding]), {"src/bitops.c": {10: f"    {line}"}}
@@ -234,7 +232,7 @@ def crashing(line: str) -> tuple[Judgement, Sources]:
 def test_a_crash_at_another_line_of_a_function_that_crashes_in_the_base_is_new(
     line: str, again: str | None, *, decided: bool, known: bool
 ) -> None:
-    """Only misaligned accesses had their lines: a second null pointer in the function passed as the base's."""
+    """Regression: only misaligned accesses had lines, so a second null pointer in the function passed as the base's."""
     old = baseline.of_judgement(BASE, *crashing("a = p->x;"))
     if again is not None:
         old = msgspec.structs.replace(old, again=baseline.of_judgement(BASE, *crashing(again)).appearances)
@@ -243,7 +241,7 @@ def test_a_crash_at_another_line_of_a_function_that_crashes_in_the_base_is_new(
     assert (baseline.undecided(old, judged.findings, sources) == []) is decided
 
 
-def test_a_baseline_of_before_has_no_lines_of_crashes() -> None:
+def test_an_older_baseline_has_no_lines_of_crashes() -> None:
     old = baseline.of_judgement(BASE, *crashing("a = p->x;"))
     ways = {name: [msgspec.structs.replace(one, line="") for one in each] for name, each in old.appearances.items()}
     old = msgspec.structs.replace(old, appearances=ways, every_line=False)
@@ -320,7 +318,7 @@ THERE = AT.format("base", 10, 100)
 def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new_unless_the_base_varies_there(
     tmp_path: Path, here: list[str], second: list[str] | None, *, decided: bool, known: bool
 ) -> None:
-    """Any number passed for any other one: a second bug in the same test was taken for the base's."""
+    """Regression: all numbers counted as equal, so a second bug in the same test passed as the base's."""
     old = baseline.of_judgement(BASE, wrong(tmp_path / "base", THERE), {})
     if second is not None:
         again = baseline.of_judgement(BASE, wrong(tmp_path / "again", *second), {}).appearances
@@ -329,10 +327,10 @@ def test_another_wrong_value_of_a_test_that_fails_in_the_base_is_new_unless_the_
     assert all(baseline.reason(old, finding, {}) for finding in findings) is known
     assert (baseline.undecided(old, findings, {}) == []) is decided
     bare = [msgspec.structs.replace(finding, witnesses=[]) for finding in findings]
-    assert baseline.undecided(old, bare, {}) == [], "a second run of the base would say nothing of it"
+    assert baseline.undecided(old, bare, {}) == [], "a second run of the base would not decide it"
 
 
-def test_a_damaged_file_is_told(stored: StoredRun) -> None:
+def test_a_damaged_baseline_is_reported(stored: StoredRun) -> None:
     fakes.write(stored.finish() / baseline.NAME, "{")
     with pytest.raises(UsageError, match="the findings of the base are damaged"):
         baseline.read(stored.folder)

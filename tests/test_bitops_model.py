@@ -1,4 +1,4 @@
-"""The model of the bit commands against other ways to say the same: strings of 0 and 1, and laws."""
+"""The model of the bit commands agrees with strings of 0 and 1, and obeys algebraic laws."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_bitpos_in_a_range_is_the_first_index_in_its_digits(text: bytes, bit: in
 
 
 @given(text=TEXTS, offset=st.integers(0, 400), bit=st.integers(0, 1))
-def test_a_bit_that_is_set_is_got_and_no_other_changes(text: bytes, offset: int, bit: int) -> None:
+def test_a_set_bit_is_read_back_and_no_other_bit_changes(text: bytes, offset: int, bit: int) -> None:
     changed = model.setbit(text, offset, bit)
     length = max(len(text), offset // 8 + 1)
     digits = bits(text.ljust(length, b"\0"))
@@ -109,7 +109,7 @@ def test_getbit_is_the_digit_and_zero_beyond_the_end(text: bytes, offset: int) -
 
 
 @given(text=TEXTS, field=FIELDS, value=st.integers(-(2**63), 2**64 - 1))
-def test_a_field_that_is_set_is_got_modulo_its_width_and_no_other_bit_changes(
+def test_a_set_field_is_read_back_modulo_its_width_and_no_other_bit_changes(
     text: bytes, field: tuple[int, int], value: int
 ) -> None:
     width, offset = field

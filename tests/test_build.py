@@ -1,4 +1,4 @@
-"""Builds: once per content, out of tree, with the compiler's first error when they fail. The compiler is a fake."""
+"""Builds happen once for each content, out of tree, and report the compiler's first error. The compiler is a fake."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def build(tmp_path: Path, tree: SourceTree, *, name: str = "armv5", optimisation
     )
 
 
-def test_a_build_is_told_the_targets_machine_flags_and_optimisation(tmp_path: Path) -> None:
+def test_a_build_gets_the_targets_machine_flags_and_optimisation(tmp_path: Path) -> None:
     made = build(tmp_path, tree_with(tmp_path, MAKEFILE))
     text = made.server_binary.read_text("utf-8")
     assert text.startswith("armv5tel -O2")
@@ -99,7 +99,7 @@ def test_a_build_is_told_the_targets_machine_flags_and_optimisation(tmp_path: Pa
     assert "MALLOC=libc" in made.command_line
 
 
-def test_a_server_that_is_optimised_when_it_is_linked_is_a_build_of_its_own(tmp_path: Path) -> None:
+def test_a_server_with_link_time_optimisation_is_a_separate_build(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     plain, linked = build(tmp_path, tree), build(tmp_path, tree, optimisation="O2-lto")
     assert plain.key != linked.key
@@ -126,7 +126,7 @@ y.o:
 """
 
 
-def test_what_the_compiler_warns_of_in_the_servers_own_folder_is_kept_with_the_build(tmp_path: Path) -> None:
+def test_compiler_warnings_in_the_servers_own_folder_are_kept_with_the_build(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, WARNING)
     fakes.write(tree.path / "deps" / "Makefile", DEPENDENCY)
     tree = open_tree(tree.path)
@@ -137,12 +137,12 @@ def test_what_the_compiler_warns_of_in_the_servers_own_folder_is_kept_with_the_b
     assert times_made(tmp_path) == 1
 
 
-def test_a_makefile_that_does_not_show_its_compiler_says_nothing_of_warnings(tmp_path: Path) -> None:
+def test_a_makefile_that_does_not_print_its_compiler_gives_no_warnings(tmp_path: Path) -> None:
     report = build_warnings.read(build(tmp_path, tree_with(tmp_path, MAKEFILE)))
     assert (report.warnings, report.problem) == ([], "the makefile does not print its compiler commands")
 
 
-def test_no_compiler_reads_the_files_to_list_their_headers(tmp_path: Path) -> None:
+def test_no_compiler_runs_to_list_headers(tmp_path: Path) -> None:
     listed = "-include Makefile.dep\nMakefile.dep:\n\techo listed >>{made}\n\ttouch $@\n" + MAKEFILE
     build(tmp_path, tree_with(tmp_path, listed))
     assert (tmp_path / "made").read_text("utf-8") == "made\n"
@@ -157,9 +157,9 @@ def test_the_second_build_is_a_cache_hit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("optimisation", "prefix"), [("O2", ""), ("O2-lto", "gcc-")])
 def test_makefiles_find_the_targets_tools_by_their_plain_names(tmp_path: Path, optimisation: str, prefix: str) -> None:
-    """Before Redis 2.8.8 `AR` in Lua's makefile is `ar rcu`, which AR= on make's command line would cut off.
+    """Before Redis 2.8.8, `AR` in Lua's makefile is `ar rcu`, and AR= on make's command line would remove the option.
 
-    Objects that are to be optimised when they are linked have symbols for GCC's own archiver alone.
+    Objects for link-time optimisation have symbols that only GCC's own archiver reads.
     """
     for name in ("strip", "gcc-ar", "gcc-ranlib"):
         fakes.write(tmp_path / "bin" / f"fake-{name}", "#!/bin/sh\necho fake\n", mode=0o755)
@@ -179,7 +179,7 @@ def test_makefiles_find_the_targets_tools_by_their_plain_names(tmp_path: Path, o
 
 
 def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the host's own toolchain the tools' real names are the plain ones."""
+    """The tools of the host's own toolchain have plain names."""
     from harness.build import toolchain
 
     fakes.write(tmp_path / "bin" / "ar", '#!/bin/sh\necho "the host\'s own: $1 $(command -v ar)"\n', mode=0o755)
@@ -191,7 +191,7 @@ def test_a_tools_wrapper_does_not_find_itself(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("macros", "defined"), [("_BSD_SOURCE", True), ("_GNU_SOURCE", False), (None, False)])
-def test_a_tree_that_does_not_ask_for_glibcs_extensions_gets_them(
+def test_a_tree_that_does_not_request_glibcs_extensions_gets_them(
     tmp_path: Path, macros: str | None, *, defined: bool
 ) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
@@ -201,7 +201,7 @@ def test_a_tree_that_does_not_ask_for_glibcs_extensions_gets_them(
     assert ("-D_GNU_SOURCE=" in build(tmp_path, tree).server_binary.read_text("utf-8")) is defined
 
 
-def test_a_distributions_flags_and_variables_come_after_the_makefiles_and_never_on_this_machine(tmp_path: Path) -> None:
+def test_a_distributions_flags_and_variables_follow_the_makefiles_and_never_apply_natively(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     plain = build(tmp_path, tree)
     settings = BuildSettings(cflags=("-march=armv7-a", "-DNAME=a b", "-g3"), make=("USE_SYSTEMD=yes", "X=1 2"))
@@ -210,7 +210,7 @@ def test_a_distributions_flags_and_variables_come_after_the_makefiles_and_never_
     assert made.command_line.index("USE_SYSTEMD=yes") > made.command_line.index("USE_SYSTEMD=no")
     assert "X=1 2" in made.command_line
     wrapper = made.server_binary.read_text("utf-8")
-    assert "-march=armv7-a '-DNAME=a b' -g3 -gdwarf-4" in wrapper, "findings need lines, whatever the flags say"
+    assert "-march=armv7-a '-DNAME=a b' -g3 -gdwarf-4" in wrapper, "findings need line numbers, whatever the flags are"
     assert wrapper.index("-marm") < wrapper.index("-march=armv7-a"), "the distribution's flags must win"
     here = Catalog().targets["native"]
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
@@ -219,10 +219,10 @@ def test_a_distributions_flags_and_variables_come_after_the_makefiles_and_never_
     keys = {plain.key, made.key}
     for other in (BuildSettings(cflags=settings.cflags), BuildSettings(make=settings.make)):
         keys.add(build(tmp_path, msgspec.structs.replace(tree, settings=other)).key)
-    assert len(keys) == 4, "two settings share a build"
+    assert len(keys) == 4, "two different settings share a build"
 
 
-def test_what_a_makefile_takes_out_of_the_server_is_kept_beside_it(tmp_path: Path) -> None:
+def test_a_module_that_a_makefile_builds_separately_is_kept_with_the_server(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MODULAR)
     whole = build(tmp_path, tree)
     modular = msgspec.structs.replace(tree, settings=BuildSettings(make=("BUILD_LUA=module",)))
@@ -230,12 +230,12 @@ def test_what_a_makefile_takes_out_of_the_server_is_kept_beside_it(tmp_path: Pat
     assert (whole.modules, whole.key != made.key) == ((), True)
     assert [module.read_text("utf-8") for module in made.modules] == ["lua\n"]
     assert made.modules[0].parent == made.folder
-    assert build(tmp_path, modular) == made, "a build of the cache has its modules as well"
+    assert build(tmp_path, modular) == made, "a cached build must have its modules too"
     assert times_made(tmp_path) == 2
 
 
 @pytest.mark.parametrize("what", ["source", "optimisation", "target", "compiler"])
-def test_a_build_is_made_anew_when_it_would_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_a_build_is_repeated_when_it_would_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     first = build(tmp_path, tree)
     name, optimisation = "armv5", "O2"
@@ -292,7 +292,7 @@ def test_a_make_that_succeeds_without_a_binary_has_failed(tmp_path: Path) -> Non
         build(tmp_path, tree_with(tmp_path, "redis-server:\n\t@true\n"))
 
 
-def test_a_failed_build_is_not_cached_and_a_mended_tree_builds(tmp_path: Path) -> None:
+def test_a_failed_build_is_not_cached_and_a_fixed_tree_builds(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, FAILING)
     with pytest.raises(BuildFailedError):
         build(tmp_path, tree)
@@ -301,7 +301,7 @@ def test_a_failed_build_is_not_cached_and_a_mended_tree_builds(tmp_path: Path) -
     assert [path for path in (tmp_path / "cache" / "builds").iterdir() if path.is_dir()] == [made.folder]
 
 
-def test_a_compilers_lack_of_disk_space_is_not_blamed_on_the_server(tmp_path: Path) -> None:
+def test_a_full_disk_during_a_build_is_not_a_finding_about_the_server(tmp_path: Path) -> None:
     text = "redis-server:\n\t@echo 'x.s: Error: cannot write to output file: No space left on device'\n\t@exit 1\n"
     with pytest.raises((InfrastructureError, BuildFailedError)) as caught:
         build(tmp_path, tree_with(tmp_path, text))
@@ -321,7 +321,7 @@ def test_no_work_folder_is_left(tmp_path: Path) -> None:
     assert (list(work.iterdir()) if work.is_dir() else []) == []
 
 
-def test_without_the_compiler_it_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
+def test_a_missing_compiler_is_an_infrastructure_error_that_names_it(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     with pytest.raises(InfrastructureError, match="the compiler no-such-triple-gcc is not installed"):
@@ -372,7 +372,7 @@ redis-server:
 """
 
 
-def test_a_tree_that_is_edited_after_it_was_opened_is_built_as_it_was(tmp_path: Path) -> None:
+def test_a_tree_that_is_edited_after_it_was_opened_is_built_unedited(tmp_path: Path) -> None:
     path = tree_with(tmp_path, MAKEFILE).path
     fakes.write(path / "src" / "Makefile", EDITING.format(edited=path / "src" / "bitops.c"))
     cache = Cache(tmp_path / "cache")
@@ -386,7 +386,7 @@ def test_a_tree_that_is_edited_after_it_was_opened_is_built_as_it_was(tmp_path: 
     assert rebuilt.server_binary.read_text("utf-8") == "int poisoned;\n"
 
 
-def test_what_is_not_what_its_key_says_is_not_built(tmp_path: Path) -> None:
+def test_a_tree_that_does_not_match_its_key_is_not_built(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     fakes.write(tree.path / "src" / "bitops.c", "int poisoned;\n")
     with pytest.raises(InfrastructureError, match="has changed since it was opened"):
@@ -421,7 +421,7 @@ def library(tmp_path: Path, identity: str = "1") -> OpenSsl:
     return OpenSsl(headers=headers, libraries=tmp_path / "openssl", identity=identity)
 
 
-def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_path: Path) -> None:
+def test_a_server_with_tls_is_a_separate_build_with_its_own_library(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE + CLIENTS)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     plain, one, other = (
@@ -444,13 +444,13 @@ def test_a_server_with_tls_is_another_build_that_has_its_library_beside_it(tmp_p
     assert (one.folder / SHARED[0]).read_text("utf-8") == SHARED[0]
 
 
-def test_a_client_that_does_not_compile_with_tls_is_told(tmp_path: Path) -> None:
+def test_a_client_that_does_not_compile_with_tls_is_reported(tmp_path: Path) -> None:
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     with pytest.raises(BuildFailedError, match="does not compile for armv5: redis-cli, redis-benchmark"):
         builder.build(fakes.build_plan(tree_with(tmp_path, MAKEFILE), fakes.target("armv5"), tls=library(tmp_path)))
 
 
-def test_a_toolchain_without_debians_openssl_says_so(tmp_path: Path) -> None:
+def test_a_toolchain_without_debians_openssl_is_refused(tmp_path: Path) -> None:
     fetcher = Fetcher(Cache(tmp_path / "cache"), fakes.quiet(), offline=True)
     with pytest.raises(UsageError, match="TLS is not available with fake") as caught:
         provide_openssl(fetcher, fakes.toolchain())

@@ -1,4 +1,4 @@
-"""How far a build is: calls of compilers counted in a log that grows, totals and times of earlier builds."""
+"""A build's progress: compiler calls counted in a growing log, and totals and times of earlier builds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HISTORY = ("server", "redis", "7.0", "armv5", "O2", "libc")
 
 
 def build(cache: Cache, steps: int, history: Sequence[str] = HISTORY) -> str:
-    """A build of some steps; its state when half of them are done."""
+    """Run a build of some steps. Returns its state after half of them."""
     with counted_stage(cache, fakes.quiet(), "build", "building x", history=history, verb="compiling") as progress:
         progress.counts(lambda: Steps(steps // 2))
         half = progress.state()
@@ -28,7 +28,7 @@ def build(cache: Cache, steps: int, history: Sequence[str] = HISTORY) -> str:
     return half
 
 
-def test_only_lines_that_compile_with_a_wrapper_count_and_each_once(tmp_path: Path) -> None:
+def test_each_line_that_compiles_with_a_wrapper_counts_once(tmp_path: Path) -> None:
     log, work = tmp_path / "log", tmp_path / "work"
     calls = CompilerCalls(log, work)
     assert calls() == Steps(0), "make has not begun"
@@ -38,13 +38,13 @@ def test_only_lines_that_compile_with_a_wrapper_count_and_each_once(tmp_path: Pa
     assert calls() == Steps(1)
     with log.open("a") as stream:
         stream.write(f"{work}/g++-drivers -c b.cc\n{work}/gcc -O2 -c c.c")
-    assert calls() == Steps(2), "a line that is not whole yet counts later"
+    assert calls() == Steps(2), "an incomplete line counts later"
     with log.open("a") as stream:
         stream.write(" -o c.o\n")
     assert (calls(), calls()) == (Steps(3), Steps(3))
 
 
-def test_ninja_says_its_steps_itself(tmp_path: Path) -> None:
+def test_ninjas_own_step_numbers_are_used(tmp_path: Path) -> None:
     log = fakes.write(
         tmp_path / "log", "[9/9] of another\n$ ninja\n[1/97] Compiling a\nwarning: [x]\n[43/97] Compiling b\n"
     )
@@ -58,7 +58,7 @@ def test_the_first_build_counts_without_a_total_and_the_next_with_one(tmp_path: 
     assert build(cache, 96).startswith("compiling 48/96, ")
 
 
-def test_what_follows_a_build_is_told_and_is_no_step_of_it(tmp_path: Path) -> None:
+def test_work_after_a_build_is_shown_but_is_no_step_of_it(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     with counted_stage(cache, fakes.quiet(), "build", "building x", history=HISTORY, verb="compiling") as progress:
         progress.counts(lambda: Steps(96))
@@ -69,7 +69,7 @@ def test_what_follows_a_build_is_told_and_is_no_step_of_it(tmp_path: Path) -> No
     assert "48/96" in build(cache, 96)
 
 
-def test_a_build_that_fails_is_no_history(tmp_path: Path) -> None:
+def test_a_failed_build_does_not_enter_the_history(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     build(cache, 96)
     with (
@@ -81,7 +81,7 @@ def test_a_build_that_fails_is_no_history(tmp_path: Path) -> None:
     assert "48/96" in build(cache, 96)
 
 
-def test_another_targets_build_stands_in_and_then_another_releases_but_never_another_kinds(tmp_path: Path) -> None:
+def test_the_history_of_another_target_or_release_is_used_but_never_of_another_kind(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     build(cache, 96)
     build(cache, 200, ("server", "redis", "8.0", "armv5", "O2", "libc"))
@@ -91,13 +91,13 @@ def test_another_targets_build_stands_in_and_then_another_releases_but_never_ano
     assert "compiling 40," in build(cache, 80, ("selftests", "redis", "7.0", "sparc64", "O2", "libc"))
 
 
-def test_more_steps_than_the_history_knows_have_no_total(tmp_path: Path) -> None:
+def test_more_steps_than_in_the_history_have_no_total(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     build(cache, 10)
     assert build(cache, 40) == "compiling 20, 0 s so far"
 
 
-def test_a_damaged_history_is_none(tmp_path: Path) -> None:
+def test_a_damaged_history_is_ignored(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     build(cache, 96)
     (file,) = (tmp_path / build_progress.KIND).iterdir()

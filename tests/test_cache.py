@@ -1,4 +1,4 @@
-"""The cache: entries are published complete or not at all, once, under keys that distinguish contents."""
+"""Cache entries are published once, complete or not at all, under keys that distinguish contents."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_work_folder_starts_empty_and_is_gone_afterwards_whatever_happens(tmp_
     assert not work.exists()
 
 
-def test_a_log_is_not_there_yet(tmp_path: Path) -> None:
+def test_a_new_log_is_empty(tmp_path: Path) -> None:
     Cache(tmp_path).log("build").write_text("of the last time")
     assert not Cache(tmp_path).log("build").exists()
 
@@ -165,14 +165,16 @@ def test_a_cache_folder_that_cannot_be_made_is_an_infrastructure_error(tmp_path:
     assert isinstance(caught.value, InfrastructureError), f"{caught.value!r} would be reported as a bug of the harness"
 
 
-def test_the_users_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_determines_the_place_of_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "elsewhere"))
     assert Cache.default().root == tmp_path / "elsewhere"
 
 
 def test_sha256_is_the_published_one_of_abc(tmp_path: Path) -> None:
     (tmp_path / "abc").write_bytes(b"abc")
-    # FIPS 180-4's example.
+    # The example of FIPS 180-4.
     assert sha256_of(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
@@ -215,7 +217,7 @@ def cut_in_half(entry: Path) -> None:
 
 
 def flip_a_bit(file: Path) -> None:
-    """Flip a bit without changing size and times, so that only the content shows it."""
+    """Flip a bit without changing size and times, so that only the content shows the damage."""
     status = file.stat()
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
@@ -250,7 +252,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("same_process", [True, False])
 @pytest.mark.parametrize("damage", list(DAMAGE))
-def test_a_damaged_entry_is_never_used_and_made_anew_with_a_remark(
+def test_a_damaged_entry_is_never_used_and_is_remade_with_a_remark(
     tmp_path: Path, damage: str, *, same_process: bool
 ) -> None:
     messages: list[str] = []
@@ -272,7 +274,7 @@ def test_a_damaged_entry_is_never_used_and_made_anew_with_a_remark(
 
 
 @pytest.mark.parametrize("damage", list(DAMAGE))
-def test_a_damaged_entry_that_is_only_asked_for_is_removed(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_entry_is_removed_when_it_is_looked_up(tmp_path: Path, damage: str) -> None:
     cache = Cache(tmp_path, lambda _: None)
     entry = cache.folder("emulators", "key", fill)
     assert Cache(tmp_path).entry("emulators", "key") == entry
@@ -281,7 +283,7 @@ def test_a_damaged_entry_that_is_only_asked_for_is_removed(tmp_path: Path, damag
     assert entries(cache, "emulators") == []
 
 
-def test_what_has_no_seal_is_not_believed_and_stays_until_another_is_made(tmp_path: Path) -> None:
+def test_an_entry_without_a_seal_is_not_used_and_stays_until_it_is_remade(tmp_path: Path) -> None:
     messages: list[str] = []
     cache = Cache(tmp_path, messages.append)
     entry = cache.path("builds", "key")
@@ -301,7 +303,7 @@ def test_what_has_no_seal_is_not_believed_and_stays_until_another_is_made(tmp_pa
     assert entries(cache, "builds") == ["key", "key.seal"]
 
 
-def test_sealed_by_hand_it_is_believed(tmp_path: Path) -> None:
+def test_an_entry_sealed_by_hand_is_used(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     entry = cache.path("builds", "key")
     entry.mkdir(parents=True)
@@ -310,8 +312,8 @@ def test_sealed_by_hand_it_is_believed(tmp_path: Path) -> None:
     assert Cache(tmp_path).entry("builds", "key") == entry
 
 
-def test_a_whole_entry_with_other_times_is_whole(tmp_path: Path) -> None:
-    # As archives of a CI system's cache restore it.
+def test_an_entry_with_changed_times_is_intact(tmp_path: Path) -> None:
+    # A CI system's cache restores files with other times.
     cache = Cache(tmp_path)
     entry = cache.folder("builds", "key", fill)
     for path in (entry / "server", entry / "etc" / "build.json"):
@@ -320,7 +322,9 @@ def test_a_whole_entry_with_other_times_is_whole(tmp_path: Path) -> None:
     assert Cache(tmp_path).entry("builds", "key") == entry
 
 
-def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_is_synchronised_to_disk_before_it_can_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[tuple[str, bool]] = []
     final = tmp_path / "builds" / "key"
 
@@ -334,7 +338,7 @@ def test_an_entry_is_on_the_disk_before_it_can_be_found(tmp_path: Path, monkeypa
     assert [path for path, published in synced if published] == ["."]
 
 
-def test_a_damaged_entry_that_cannot_be_removed_says_what_to_type(
+def test_a_damaged_entry_that_cannot_be_removed_is_reported_with_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = Cache(tmp_path).folder("builds", "key", fill)
@@ -350,13 +354,13 @@ def test_a_damaged_entry_that_cannot_be_removed_says_what_to_type(
     assert f"try: rm -r '{entry}'" in str(caught.value)
 
 
-def test_what_is_damaged_while_it_is_used_is_told(tmp_path: Path) -> None:
+def test_damage_to_an_entry_in_use_is_reported(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     entry = cache.folder("builds", "key", fill)
     source = cache.folder("sources", "key", fill)
     assert cache.damage() == []
     flip_a_bit(source / "server")
-    assert cache.damage() == [], "a source was compiled long ago"
+    assert cache.damage() == [], "damage to a source does not matter after its compilation"
     shutil.rmtree(entry)
     assert cache.damage() == ["builds/key: it is missing"]
 
@@ -378,7 +382,7 @@ cache.folder("builds", "key", fill)
 """
 
 
-def test_what_a_killed_run_left_is_swept_and_what_a_living_one_makes_stays(
+def test_leftovers_of_a_killed_run_are_swept_and_those_of_a_living_one_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def left() -> list[str]:
@@ -399,7 +403,7 @@ def test_what_a_killed_run_left_is_swept_and_what_a_living_one_makes_stays(
     assert not list((tmp_path / "locks").glob("work-own-*"))
 
 
-def test_who_waits_for_a_lock_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_lock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "SILENT_SECONDS", 0.1)
     told: list[str] = []
     said, taken = threading.Event(), threading.Event()
@@ -432,7 +436,7 @@ def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_a_process_own_folder_is_its_own_and_gone_after_it(tmp_path: Path) -> None:
+def test_a_private_folder_belongs_to_its_process_and_is_removed_with_it(tmp_path: Path) -> None:
     words = "import sys; from pathlib import Path; from harness.core.cache import Cache; s = Cache(Path(sys.argv[1]))"
     script = f"{words}; a, b = s.private('tree'), s.private('tree'); a.mkdir(); b.mkdir(); print(a != b, a.is_dir())"
     result = process.run([sys.executable, "-c", script, tmp_path], deadline_seconds=60, folder=ROOT)
@@ -441,7 +445,7 @@ def test_a_process_own_folder_is_its_own_and_gone_after_it(tmp_path: Path) -> No
     assert not list((tmp_path / "locks").iterdir())
 
 
-def test_files_that_were_edited_while_something_was_made_of_them_are_refused() -> None:
+def test_files_that_were_edited_during_their_use_are_refused() -> None:
     refuse_edited("key", "key", "suites")
     with pytest.raises(InfrastructureError, match="edited while they were in use"):
         refuse_edited("another", "key", "suites")

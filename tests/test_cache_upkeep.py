@@ -1,5 +1,5 @@
-"""The cache removes the least recently used entries, and never one that a running command uses or another
-entry needs.
+"""The cache removes the least recently used entries, but never an entry that a running command uses or another entry
+needs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ for number in (3, 2, 1): add(Cache(Path({str(tmp_path)!r})), f"builds/old-{{numb
     return tmp_path
 
 
-def test_those_go_first_that_were_not_used_for_longest(filled: Path) -> None:
+def test_the_least_recently_used_entries_are_removed_first(filled: Path) -> None:
     cache = Cache(filled)
     holding = cache_upkeep.look(cache)
     gone = cache_upkeep.remove(cache, cache_upkeep.beyond_limit(holding, holding.bytes - holding.entries[0].bytes - 1))
@@ -74,7 +74,7 @@ def test_those_go_first_that_were_not_used_for_longest(filled: Path) -> None:
     assert sorted(path.name for path in (filled / "builds").iterdir()) == ["old-1", "old-1.seal"]
 
 
-def test_a_use_makes_an_entry_the_last_to_go_and_another_process_sees_it(filled: Path) -> None:
+def test_a_use_makes_an_entry_the_last_to_be_removed_also_by_another_process(filled: Path) -> None:
     assert Cache(filled).entry("builds", "old-3")
     holding = cache_upkeep.look(Cache(filled))
     chosen = cache_upkeep.beyond_limit(holding, holding.bytes - 1)
@@ -82,7 +82,7 @@ def test_a_use_makes_an_entry_the_last_to_go_and_another_process_sees_it(filled:
 
 
 @pytest.mark.parametrize("end", ["itself", "killed"])
-def test_what_a_running_command_uses_stays_until_it_ends(filled: Path, end: str) -> None:
+def test_an_entry_that_a_running_command_uses_stays_until_it_ends(filled: Path, end: str) -> None:
     done = filled / "done"
     code = f"""
 from pathlib import Path
@@ -98,7 +98,7 @@ while Path({str(done)!r}).exists(): __import__("time").sleep(0.02)
     try:
         assert eventually(done.exists)
         assert [entry.name for entry in cache_upkeep.remove(cache, everything)] == ["builds/old-1", "builds/old-2"]
-        # It is whole: the first use in another process reads all of it.
+        # The entry is complete: its first use in another process reads all of it.
         assert Cache(filled).damage() == []
         assert (filled / "builds" / "old-3" / "file").is_file()
         if end == "itself":
@@ -111,7 +111,7 @@ while Path({str(done)!r}).exists(): __import__("time").sleep(0.02)
     assert not list((filled / "locks").glob("use-*"))
 
 
-def test_nobody_begins_to_use_an_entry_while_another_removes(filled: Path) -> None:
+def test_no_command_begins_to_use_an_entry_during_a_removal(filled: Path) -> None:
     asked, done = filled / "asked", filled / "done"
     code = f"""
 from pathlib import Path
@@ -133,7 +133,7 @@ Path({str(done)!r}).write_text(str(cache.entry("builds", "old-3")))
 
 
 @pytest.mark.parametrize("by", ["link", "text"])
-def test_what_an_entry_needs_stays_as_long_as_the_entry(filled: Path, by: str) -> None:
+def test_entries_that_another_entry_needs_stay_as_long_as_it_does(filled: Path, by: str) -> None:
     needed = Cache(filled).path("builds", "old-3") / "file"
     code = f"""
 from pathlib import Path
@@ -151,7 +151,7 @@ Cache(Path({str(filled)!r})).folder("guest-roots", "young", fill)
 
 
 @pytest.mark.parametrize("begins", ["before the removal", "while the removal reads"])
-def test_what_an_entry_needs_stays_if_a_command_begins_to_use_the_entry_after_the_choice(
+def test_needed_entries_stay_if_a_command_begins_to_use_the_entry_after_the_choice(
     filled: Path, begins: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = f"""
@@ -219,7 +219,7 @@ time.sleep(60)
         process.kill_group(user)
 
 
-def test_an_archive_stays_as_long_as_a_tree_of_it(filled: Path) -> None:
+def test_an_archive_stays_as_long_as_its_unpacked_tree(filled: Path) -> None:
     code = f"""
 from pathlib import Path
 from harness.core.cache import Cache
@@ -234,9 +234,9 @@ for name, days in (("used-0123-45", 1), ("left-0123", 40)): add(cache, f"sources
     assert [entry.name for entry in gone] == ["archives/left-0123", "archives/use-0123", "sources/left-0123"]
 
 
-def test_a_removal_that_is_killed_anywhere_leaves_whole_entries_and_no_litter(filled: Path) -> None:
-    """The removal is killed at one rename after the other: the remaining entries are usable, can be made again, and are
-    swept.
+def test_a_removal_that_is_killed_anywhere_leaves_intact_entries_and_no_leftovers(filled: Path) -> None:
+    """The removal is killed at each rename in turn. The remaining entries must be usable, removed ones can be made
+    again, and leftovers are swept.
     """
     for call in ("rename", "unlink", "rmtree"):
         code = f"""
@@ -259,7 +259,7 @@ cache_upkeep.remove(cache, chosen)
             folder = add(cache, f"builds/{name}")
             assert (folder / "file").read_bytes() == b"x" * SIZE
         assert not [path for path in (filled / "builds").iterdir() if path.name.startswith(".")]
-        # Otherwise this process would count as a user from here on.
+        # Otherwise this process would count as a user of the entries from now on.
         subprocess.run([sys.executable, "-c", AGED.format(root=str(filled))], check=True, cwd=ROOT, timeout=60)
 
 
@@ -270,7 +270,7 @@ for seal in Path({root!r}).rglob("*.seal"): os.utime(seal, (time.time() - 864000
 """
 
 
-def test_two_removals_and_two_users_at_a_time_never_break_what_is_used(tmp_path: Path) -> None:
+def test_two_removals_and_two_users_at_a_time_never_break_entries_in_use(tmp_path: Path) -> None:
     use = f"""
 import sys
 from pathlib import Path
@@ -279,7 +279,7 @@ cache = Cache(Path({str(tmp_path)!r}), say=print)
 for number in range(60):
     key = str(number % 7)
     folder = cache.folder("builds", key, lambda into: (into / "file").write_text(key))
-    # Whatever others remove meanwhile, this process has it until its end.
+    # Whatever others remove, this process can use its entries until it ends.
     for seen in range(min(number + 1, 7)):
         assert (cache.root / "builds" / str(seen) / "file").read_text() == str(seen), (number, seen)
 """
@@ -310,7 +310,7 @@ while time.monotonic() < end:
             removal.wait()
 
 
-def test_a_command_keeps_the_limit_by_itself_where_the_cache_has_grown(filled: Path) -> None:
+def test_a_command_enforces_the_limit_when_the_cache_has_grown(filled: Path) -> None:
     said: list[str] = []
     cache = Cache(filled)
     cache_upkeep.set_limit(cache, SIZE + 500)
@@ -318,17 +318,17 @@ def test_a_command_keeps_the_limit_by_itself_where_the_cache_has_grown(filled: P
     assert left(filled) == ["builds/old-1"]
     assert said
     assert "2 least recently used entries were removed" in said[0]
-    # Nothing was added since.
+    # Nothing has been added since.
     cache_upkeep.set_limit(cache, 0)
     cache_upkeep.keep_limit(cache, said.append)
     assert left(filled) == ["builds/old-1"]
 
 
 def test_a_command_that_exceeds_the_limit_makes_room_for_the_next_ones(filled: Path) -> None:
-    """Otherwise each command that adds an entry would read the whole cache again for what its entries need."""
+    """Otherwise each command that adds an entry would read the whole cache again to find the needs of its entries."""
     cache = Cache(filled)
     held = cache_upkeep.measure(cache).bytes
-    # One byte too many, and the oldest entry is smaller than a twentieth of the limit.
+    # The cache exceeds the limit by one byte, and the oldest entry is smaller than a twentieth of the limit.
     cache_upkeep.set_limit(cache, 30 * SIZE)
     (cache.root / "history").mkdir()
     (cache.root / "history" / "times").write_bytes(bytes(30 * SIZE + 1 - held))
@@ -336,7 +336,7 @@ def test_a_command_that_exceeds_the_limit_makes_room_for_the_next_ones(filled: P
     assert left(filled) == ["builds/old-1"]
 
 
-def test_what_a_running_command_kept_from_removal_is_looked_at_again(filled: Path) -> None:
+def test_entries_that_a_running_command_kept_from_removal_are_checked_again(filled: Path) -> None:
     said: list[str] = []
     cache, done = Cache(filled), filled / "done"
     cache_upkeep.set_limit(cache, 0)
@@ -360,7 +360,7 @@ __import__("time").sleep(60)
     assert "3 least recently used entries were removed" in said[1]
 
 
-def test_old_translated_code_goes_before_all_that_is_dear_to_make() -> None:
+def test_old_translated_code_is_removed_before_entries_that_are_costly_to_make() -> None:
     hour, now = 3600 * 10**9, time.time_ns()
 
     def entry(kind: str, hours: float) -> cache_upkeep.CacheEntry:
@@ -372,7 +372,7 @@ def test_old_translated_code_goes_before_all_that_is_dear_to_make() -> None:
     assert chosen == [("translations", "3"), ("translations", "2"), ("archives", "90"), ("translations", "0.5")]
 
 
-def test_without_a_word_the_limit_is_ten_gibibytes_and_none_is_none(tmp_path: Path) -> None:
+def test_the_default_limit_is_ten_gibibytes_and_none_means_no_limit(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     assert cache_upkeep.limit(cache) == 10 * 2**30
     cache_upkeep.set_limit(cache, None)
@@ -393,7 +393,7 @@ def test_clean_removes_by_age_and_keeps_releases(filled: Path, monkeypatch: pyte
     assert left(filled) == ["builds/old-1"]
 
 
-def test_clean_empties_the_cache_but_for_its_limit(filled: Path, monkeypatch: pytest.MonkeyPatch, plumb: Plumb) -> None:
+def test_clean_reduces_the_cache_to_its_limit(filled: Path, monkeypatch: pytest.MonkeyPatch, plumb: Plumb) -> None:
     monkeypatch.setenv("PLUMBLINE_CACHE", str(filled))
     (filled / "history").mkdir()
     (filled / "history" / "times").write_text("1", "utf-8")
@@ -411,7 +411,7 @@ def test_clean_empties_the_cache_but_for_its_limit(filled: Path, monkeypatch: py
         (["--limit", "10"], "'10' is not a size such as 500MiB or 20GiB, nor none"),
     ],
 )
-def test_clean_refuses_what_it_cannot_mean(plumb: Plumb, words: list[str], why: str) -> None:
+def test_clean_refuses_meaningless_options(plumb: Plumb, words: list[str], why: str) -> None:
     code, _, err = plumb("clean", *words)
     assert code == 4
     assert why in err

@@ -1,4 +1,4 @@
-"""Campaigns: the content of a folder, refused workers, and verdicts that no fault of a machine changes."""
+"""Campaigns: the content of a folder, refused workers, and verdicts that do not depend on machine failures."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_every_cell_of_a_plan_is_in_one_job_and_every_job_has_the_canaries(tmp_p
         targets = {cell.target for cell in job.cells}
         assert {cell.target for cell in job.cells if cell.suite == "canary"} == targets
     assert len({job.name for job in jobs}) == len({job.key for job in jobs}) == len(jobs) > 6
-    # Compilers look at each target in one job: a warning of theirs is counted once.
+    # Only one job compiles for each target, so that each warning counts once.
     looking = [job for job in jobs if job.words[job.words.index("--warnings") + 1] == "note"]
     looked_at = Counter(target for job in looking for target in {cell.target for cell in job.cells})
     assert looked_at == Counter(wanted.plan.targets)
     assert [job.expected_seconds for job in jobs] == sorted((job.expected_seconds for job in jobs), reverse=True)
 
 
-def test_what_took_long_before_is_a_job_alone(tmp_path: Path) -> None:
+def test_a_cell_that_took_long_before_is_a_separate_job(tmp_path: Path) -> None:
     wanted = request(tmp_path, targets=("armv5",), suites=("bitops", "sds", "units"))
     long = {"armv5/bitops": 500.0, "armv5/sds": 1.0, "armv5/units": 1.0, "armv5/canary": 1.0}
     suites = [
@@ -89,14 +89,14 @@ def test_what_took_long_before_is_a_job_alone(tmp_path: Path) -> None:
     assert suites == [["canary", "bitops"], ["canary", "sds", "units"]]
 
 
-def test_the_same_work_has_the_same_key_and_other_work_another(tmp_path: Path) -> None:
+def test_the_same_work_has_the_same_key_and_different_work_has_a_different_one(tmp_path: Path) -> None:
     (job,) = standin_jobs(1)
     assert msgspec.structs.replace(job, name="other", expected_seconds=7).key == job.key
     for change in ({"words": [*job.words, "--fail-fast"]}, {"version": "2"}, {"known": "x"}, {"tree": "0"}):
         assert msgspec.structs.replace(job, **change).key != job.key, change
 
 
-def test_jobs_reach_their_servers_as_the_check_asks(tmp_path: Path) -> None:
+def test_jobs_reach_their_servers_with_the_checks_transport(tmp_path: Path) -> None:
     for io in ("unix", "tcp"):
         wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",)), io=io)
         ways = {job.words[job.words.index("--io") + 1] for job in check_jobs(Catalog(), wanted, version="1", known="")}
@@ -118,7 +118,7 @@ def test_an_unprotected_or_unknown_cluster_is_refused(text: str, refused: str) -
         read_cluster(text, insecure=False)
 
 
-def test_what_a_user_insists_on_and_what_only_this_machine_reaches_is_accepted(tmp_path: Path) -> None:
+def test_an_insecure_cluster_is_accepted_on_demand_or_on_loopback(tmp_path: Path) -> None:
     assert read_cluster("tcp://10.0.0.1:8786", insecure=True).port == 8786
     for text in ("tcp://127.0.0.1:1", "tcp://[::1]:1", "tls://10.0.0.1:1"):
         assert read_cluster(text, insecure=False).address == text
@@ -139,7 +139,7 @@ def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:
 
 
 def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False, test: str = "") -> tuple[JobReport, bytes]:
-    """A job's result, as a worker would send it. `test`: the test that fails, if not the suite's own."""
+    """A job's result, as a worker sends it. `test`: the test that fails, if it is not the suite's own."""
     place = tmp_path / f"made-{finds}{test}"
     prepare(place, [job], finds=(job.name,) if finds else (), test=test)
     content = archive.pack(place / "runs" / job.name)
@@ -147,8 +147,8 @@ def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False, test: str =
     return JobReport(key=job.key, worker="w", exit_code=int(finds), seconds=1, archive=digest), content
 
 
-def test_a_result_that_arrives_twice_counts_once_and_what_only_one_found_stays(tmp_path: Path) -> None:
-    """A finding was lost if it was in the second result of a job, and the verdict stayed PASS."""
+def test_a_result_that_arrives_twice_counts_once_and_findings_of_only_one_stay(tmp_path: Path) -> None:
+    """Regression: a finding in only the second result of a job was lost, and the verdict stayed PASS."""
     (job,) = standin_jobs(1)
     campaign = begin(tmp_path / "campaign", [job])
     report, content = landed(tmp_path, job)
@@ -159,7 +159,7 @@ def test_a_result_that_arrives_twice_counts_once_and_what_only_one_found_stays(t
     assert again[0] == ""
     assert "only the second has target0/suite0 FAIL" in again[1]
     assert joined(campaign).verdict == "FAIL"
-    # The first result of the two that has findings stays.
+    # The first of the two results that has findings stays.
     assert not campaign.land(job, report, content)
     assert joined(campaign).verdict == "FAIL"
     status = status_of(campaign)
@@ -168,7 +168,7 @@ def test_a_result_that_arrives_twice_counts_once_and_what_only_one_found_stays(t
 
 
 def test_the_findings_of_each_of_several_failing_results_of_a_job_stay(tmp_path: Path) -> None:
-    """Only those of the first stayed."""
+    """Regression: only the findings of the first result stayed."""
     (job,) = standin_jobs(1)
     campaign = begin(tmp_path / "campaign", [job])
     assert campaign.land(job, *landed(tmp_path, job, finds=True, test="test_a"))
@@ -186,12 +186,12 @@ def test_the_findings_of_each_of_several_failing_results_of_a_job_stay(tmp_path:
         "wrong-result-test_a": [job.name],
         "wrong-result-test_b": [job.name],
     }
-    # A campaign that is resumed finds both again.
+    # A resumed campaign finds both again.
     assert len(spread.joined(CampaignFolder.read(campaign.path)).findings) == 2
 
 
 @pytest.mark.parametrize(("words", "verdict"), [(["--test", "bit*"], "PASS"), ([], "UNKNOWN")])
-def test_jobs_that_ran_some_tests_pass_if_the_campaign_wanted_these(
+def test_jobs_that_ran_only_some_tests_pass_if_the_campaign_selected_these(
     tmp_path: Path, words: list[str], verdict: str
 ) -> None:
     (job,) = standin_jobs(1)
@@ -250,10 +250,10 @@ def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InconclusiveError, match="evidence is damaged"):
         campaign.land(job, msgspec.structs.replace(report, archive=archive.digest_of_archive(forged)), forged)
     assert campaign.arrived() == {}
-    assert not list((tmp_path / "campaign" / "jobs").iterdir()), "nothing half is left"
+    assert not list((tmp_path / "campaign" / "jobs").iterdir()), "an incomplete result was left behind"
 
 
-def test_a_folder_goes_on_with_its_own_campaign_and_no_other(tmp_path: Path) -> None:
+def test_a_folder_continues_its_own_campaign_and_no_other(tmp_path: Path) -> None:
     jobs = standin_jobs(2)
     begin(tmp_path / "campaign", jobs)
     assert [entry.what for entry in begin(tmp_path / "campaign", jobs).journal()] == ["began", "resumed"]
@@ -265,7 +265,7 @@ def test_a_folder_goes_on_with_its_own_campaign_and_no_other(tmp_path: Path) -> 
     assert "Plumbline 2 began it" in refused.value.because
 
 
-def test_an_archive_leads_nowhere_else(tmp_path: Path) -> None:
+def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     write(tmp_path / "made" / "file", "x")
     (tmp_path / "made" / "out").symlink_to("/etc/passwd")
     content = archive.pack(tmp_path / "made")
@@ -276,16 +276,16 @@ def test_an_archive_leads_nowhere_else(tmp_path: Path) -> None:
     assert archive.pack(tmp_path / "made") == archive.pack(tmp_path / "made")
 
 
-def test_a_source_tree_reaches_a_worker_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_tree_reaches_a_worker_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
     tree = fakes.server_tree(tmp_path / "a tree")
     own = write(tree / ".plumbline" / "known.toml", "findings = []\n")
     packed, name = packed_tree(Workbench.default(), str(tree))
-    assert packed_tree(Workbench.default(), str(tree))[0] == packed, "a campaign in this folder could not go on"
+    assert packed_tree(Workbench.default(), str(tree))[0] == packed, "a campaign in this folder could not continue"
     (job,) = standin_jobs(1)
     digest = archive.digest_of_archive(packed)
     job = msgspec.structs.replace(job, words=[SERVER], tree=digest, tree_name=name, cells=[])
-    # Prints where the server is, as the word after the program.
+    # A program that prints the path of the server.
     monkeypatch.setattr(task.WorkerSettings, "program", ["/bin/echo", "-n"])
     report = json_codec.decode(task.carry_out(json_codec.encode(job), packed)[0], JobReport)
     there = Path(report.output)
@@ -313,7 +313,7 @@ def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None
         store.get("results", "0" * 64)
 
 
-def test_what_one_worker_built_another_takes_and_nothing_damaged(tmp_path: Path) -> None:
+def test_a_worker_uses_the_intact_builds_of_another(tmp_path: Path) -> None:
     store = SharedStore(str(tmp_path / "store"))
     first, second, third = (Cache(tmp_path / name, lambda _: None) for name in ("first", "second", "third"))
     built: list[Path] = []
@@ -334,7 +334,7 @@ def test_what_one_worker_built_another_takes_and_nothing_damaged(tmp_path: Path)
     stored.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
     store.take(third, parts)
     assert third.entry(*parts[0]) is None
-    # It makes its own, which takes the damaged one's place.
+    # The worker makes its own build, which replaces the damaged one.
     third.folder(*parts[0], build)
     store.share(third, parts)
     assert len(built) == 2
@@ -385,12 +385,12 @@ def test_a_machine_without_space_and_one_that_hangs_lose_nothing(tmp_path: Path)
         assert hung
     checked(campaign, jobs)
     unfit = [line for line in said if "No space left on device" in line]
-    # It withdrew after each, and did not take one job after the other, however long the machine took for the rest.
+    # The unfit worker withdrew after each failure, and did not take job after job, however slow the machine was.
     assert 1 <= len(unfit) <= 1 + (time.monotonic() - began) / withdrawn_seconds, said
     assert eventually(lambda: nothing_left(tmp_path))
 
 
-def test_a_job_that_came_while_its_worker_took_none_begins_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_came_to_a_withdrawn_worker_begins_when_the_worker_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import Client, LocalCluster
 
     cell = resource_of(harness_version())
@@ -403,7 +403,7 @@ def test_a_job_that_came_while_its_worker_took_none_begins_when_it_does(monkeypa
     with LocalCluster(**one_worker, resources={cell: 1}) as cluster, Client(cluster) as client:
         (worker,) = cluster.workers.values()
         monkeypatch.setattr(task.WorkerSettings, "worker", worker)
-        # As when the worker has withdrawn, and the scheduler does not know it yet.
+        # The worker has withdrawn, but the scheduler does not know it yet.
         worker.state.total_resources[cell] = worker.state.available_resources[cell] = 0.0
         future = client.submit(int, 7, resources={cell: 1})
         assert eventually(lambda: bool(worker.state.constrained))
@@ -432,7 +432,7 @@ def test_a_worker_of_another_version_is_refused_with_both_versions_named(tmp_pat
     assert f"repeat the command that began it with --run {campaign.path}" in lines_of(status_of(campaign))[-1]
 
 
-def test_a_job_that_fails_everywhere_is_no_verdict_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_a_job_that_fails_everywhere_has_no_verdict_and_the_others_are_kept(tmp_path: Path) -> None:
     jobs = standin_jobs(3)
     program = prepare(tmp_path / "standin", jobs)
     shutil.rmtree(tmp_path / "standin" / "runs" / jobs[0].name)
@@ -441,19 +441,19 @@ def test_a_job_that_fails_everywhere_is_no_verdict_and_the_rest_is_kept(tmp_path
     with local, pytest.raises(InfrastructureError) as failed:
         campaigns.drive(campaign, local)
     assert failed.value.exit_code == ExitCode.INFRASTRUCTURE
-    # The rest arrived, in whatever order.
+    # The other results arrived, in any order.
     assert set(campaign.arrived()) == {job.name for job in jobs[1:]}
     assert "2 of 3 jobs have arrived" in str(failed.value)
 
 
-def test_a_stopped_campaign_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+def test_a_stopped_campaign_continues_with_the_missing_jobs(tmp_path: Path) -> None:
     jobs = standin_jobs(8)
     program = prepare(tmp_path / "standin", jobs, seconds=0.3)
     campaign = begin(tmp_path / "campaign", jobs)
     slow_from: list[int] = []
 
     def stop_soon() -> None:
-        """Stop when both workers are in the middle of a long job."""
+        """Stop while both workers run a long job."""
         if len(campaign.arrived()) >= 3 and not slow_from:
             standin(tmp_path / "standin", seconds=600)
             slow_from.append(len(started(tmp_path / "standin")))
@@ -464,7 +464,7 @@ def test_a_stopped_campaign_goes_on_with_what_is_missing(tmp_path: Path) -> None
     with machines(tmp_path / "machines", 2, program) as local:
         with pytest.raises(KeyboardInterrupt):
             campaigns.drive(campaign, local, watch=stop_soon)
-        # The scheduler does not wait for begun jobs: the workers end them.
+        # The scheduler does not wait for running jobs, because the workers end them.
         assert eventually(lambda: not any(lives(pid) for _, pid in started(tmp_path / "standin")))
         before = set(campaign.arrived())
         number = len(started(tmp_path / "standin"))
@@ -484,7 +484,7 @@ def test_a_command_that_prints_a_document_is_a_job_without_a_run_folder(tmp_path
     assert status_of(CampaignFolder.read(tmp_path / "campaign")).arrived == 2
 
 
-def test_a_local_cluster_listens_on_the_loopback_interface_alone_and_speaks_tls(tmp_path: Path) -> None:
+def test_a_local_cluster_listens_only_on_the_loopback_interface_and_uses_tls(tmp_path: Path) -> None:
     jobs = standin_jobs(1)
     program = prepare(tmp_path / "standin", jobs)
     campaign = begin(tmp_path / "campaign", jobs)
@@ -508,11 +508,11 @@ def test_results_and_sources_go_through_the_shared_store(tmp_path: Path) -> None
     with machines(tmp_path / "machines", 2, program, store=str(tmp_path / "store")) as local:
         campaigns.drive(campaign, local)
     checked(campaign, jobs)
-    assert list((tmp_path / "store" / "results").iterdir()) == [], "what has arrived needs no copy"
+    assert list((tmp_path / "store" / "results").iterdir()) == [], "results that have arrived need no copy"
 
 
-def test_the_words_of_a_job_are_a_command_that_plumb_takes(tmp_path: Path, plumb: Plumb) -> None:
-    """Up to the first thing that only this release of the server decides."""
+def test_the_words_of_a_job_are_a_valid_plumb_command(tmp_path: Path, plumb: Plumb) -> None:
+    """The command proceeds until the first error that depends on this release of the server."""
     fakes.write(tmp_path / "known", "findings = []\n")
     for tier in ("quick", "thorough"):
         wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",), tier=tier), server="redis-0.0.0")
@@ -525,6 +525,6 @@ def test_the_words_of_a_job_are_a_command_that_plumb_takes(tmp_path: Path, plumb
             assert (code, "redis-0.0.0" in err) == (ExitCode.USAGE, True), err
 
 
-def test_a_folder_that_has_no_campaign_is_told(tmp_path: Path, plumb: Plumb) -> None:
+def test_a_folder_without_a_campaign_is_reported(tmp_path: Path, plumb: Plumb) -> None:
     code, _, err = plumb("campaign", "status", tmp_path)
     assert (code, "not a campaign's folder" in err) == (ExitCode.USAGE, True)

@@ -1,4 +1,4 @@
-"""The sources of the canary program, and the messages if it or the log contradicts the prescribed outcome."""
+"""The source of the canary program, and the messages if its output or the log contradicts the prescribed outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def case(name: str, policy: Policy = SIGNAL, target: str = "armv5") -> CanaryCas
 
 
 def behaving(one: CanaryCase) -> CanaryResult:
-    """A run in which everything is as prescribed."""
+    """A run in which everything happens as prescribed."""
     reports = []
     if any(one.reported):
         reports = [
@@ -53,30 +53,30 @@ def behaving(one: CanaryCase) -> CanaryResult:
 
 
 @pytest.mark.parametrize("target", sorted(CATALOG.targets))
-def test_every_access_is_one_that_the_program_is_given(target: str) -> None:
+def test_the_program_contains_every_access(target: str) -> None:
     text = canary.source(access_table.of_target(CATALOG.targets[target]))
     accesses = access_table.of_target(CATALOG.targets[target]).accesses
     assert len({access.name for access in accesses}) == len(accesses)
     for access in accesses:
         assert f"void {canary.function_of(access)}(" in text
         assert f'{{"{access.name}", {access.size_bytes}, {access.unit_bytes}, ' in text
-        # The stack pointer must be a multiple of 16, whatever is loaded through it.
+        # The stack pointer must always be a multiple of 16, even for small loads.
         assert access.size_bytes % access.unit_bytes == 0 or access.access_class == "stack"
 
 
 @pytest.mark.parametrize("target", sorted(CATALOG.targets))
-def test_every_class_that_a_target_demands_something_of_has_an_access_that_shows_it(target: str) -> None:
+def test_every_class_with_a_demand_has_an_access_that_tests_it(target: str) -> None:
     machine = CATALOG.targets[target]
     shown = {one.access.access_class for one in canary.cases(runner_of(machine)) if "signal" in one.prescribed}
-    # Cortex-A53 has no CAS, and Thumb no SWP. A spilled window is no access of an instruction's own:
-    # tests/end_to_end/test_beyond_accesses.py shows it.
+    # Cortex-A53 has no CAS, and Thumb has no SWP. A window spill is not an instruction's own access, so
+    # tests/end_to_end/test_beyond_accesses.py tests it.
     elsewhere = {"aarch64": {"cas"}, "armv7": {"swap"}, "sparc64": {"stack"}, "sparc32plus": {"stack"}}
     unproved = elsewhere.get(rules.model(machine), set()) | ({"stack"} if machine.emulator.has_kernel else set())
-    assert set(machine.demand) - shown <= unproved, f"{target}: no access shows what it demands"
+    assert set(machine.demand) - shown <= unproved, f"{target}: no access tests its demands"
     assert shown <= set(machine.demand) | {"neon"}
 
 
-def test_an_instruction_that_a_target_has_not_is_left_out() -> None:
+def test_an_instruction_that_a_target_does_not_have_is_omitted() -> None:
     names = {
         target: {a.name for a in access_table.of_target(CATALOG.targets[target]).accesses}
         for target in ("armv5", "armv7")
@@ -85,13 +85,13 @@ def test_an_instruction_that_a_target_has_not_is_left_out() -> None:
     assert "swp" in names["armv5"] - names["armv7"]
 
 
-def test_what_is_as_prescribed_is_passed_over() -> None:
+def test_prescribed_outcomes_are_not_reported() -> None:
     for policy in (SIGNAL, AUDIT):
         one = case("ldr", policy)
         assert canary.disagreements(one, behaving(one), runner_of(CATALOG.targets["armv5"], policy)) == []
 
 
-def test_another_outcome_at_one_offset_is_told() -> None:
+def test_a_wrong_outcome_at_one_offset_is_reported() -> None:
     one = case("ldr")
     performed = behaving(one)
     performed.outcomes["ldr"][3] = "done"
@@ -110,7 +110,7 @@ def test_another_outcome_at_one_offset_is_told() -> None:
         ({"hint_bytes": 4}, "a unit of 4 and a hint of 0 are due"),
     ],
 )
-def test_another_report_is_told(change: dict[str, object], expected: str) -> None:
+def test_a_wrong_report_is_detected(change: dict[str, object], expected: str) -> None:
     one = case("ldr", AUDIT)
     performed = behaving(one)
     (report,) = performed.reports["perform_ldr"]
@@ -122,7 +122,7 @@ def test_another_report_is_told(change: dict[str, object], expected: str) -> Non
 @pytest.mark.parametrize(
     ("target", "access", "told"), [("mips-kernel", "lw", "unaddressed"), ("riscv64-kernel", "lr-w", "at-pc")]
 )
-def test_a_real_kernel_is_held_to_the_signals_that_it_has(target: str, access: str, told: str) -> None:
+def test_a_real_kernel_must_send_the_signals_that_it_defines(target: str, access: str, told: str) -> None:
     found = CATALOG.targets[target]
     policy = rules.policy_for(CATALOG.policies, "signal", found)
     runner = Runner(target=found, policy=policy, program=None, options=[], records_faults=False)
@@ -136,7 +136,7 @@ def test_a_real_kernel_is_held_to_the_signals_that_it_has(target: str, access: s
     assert problems[0] == f"at 1 signal where {told} is prescribed"
 
 
-def test_a_report_that_nothing_calls_for_is_told() -> None:
+def test_an_unexpected_report_is_detected() -> None:
     one = case("ldr", target="armv6", policy=AUDIT)
     performed = behaving(one)
     report = Reported(direction="load", access_class="word", offset=1, count=1, unit_bytes=4, hint_bytes=0)
@@ -153,13 +153,13 @@ def test_a_report_that_nothing_calls_for_is_told() -> None:
         ("kill -BUS $$", "ended with status -7"),
     ],
 )
-def test_a_program_that_does_not_get_to_its_end_is_no_canary(tmp_path: Path, body: str, because: str) -> None:
+def test_a_program_that_does_not_reach_its_end_is_no_canary(tmp_path: Path, body: str, because: str) -> None:
     program = fakes.write(tmp_path / "canary", f"#!/bin/sh\n{body}\n", mode=0o755)
     with pytest.raises(InfrastructureError, match=because):
         canary.performed(program, runner_of(CATALOG.targets["armv5"]), tmp_path / "log", "fake")
 
 
-def test_a_program_of_some_accesses_is_held_to_these(tmp_path: Path) -> None:
+def test_a_program_of_some_accesses_must_make_exactly_these(tmp_path: Path) -> None:
     accesses = access_table.plain_accesses(ARMV5)
     assert 20 < len(accesses) < len(access_table.of_target(ARMV5).accesses) / 1.5
     text = canary.source(msgspec.structs.replace(access_table.of_target(ARMV5), accesses=accesses))
@@ -174,14 +174,14 @@ def test_a_program_of_some_accesses_is_held_to_these(tmp_path: Path) -> None:
         canary.perform_all(perform, ARMV5)
 
 
-def test_only_sigbus_is_the_death_that_is_asked_for(tmp_path: Path) -> None:
+def test_only_sigbus_is_the_expected_death(tmp_path: Path) -> None:
     access = case("ldr").access
     for body, expected in (("kill -BUS $$", True), ("kill -SEGV $$", False), ("exit 0", False)):
         program = fakes.write(tmp_path / "canary", f"#!/bin/sh\n{body}\n", mode=0o755)
         assert canary.dies(canary.emulated(program, runner_of(ARMV5)), access, 1, ARMV5) is expected
 
 
-def test_a_death_is_by_the_signal_at_the_first_offset_where_it_is_prescribed(tmp_path: Path) -> None:
+def test_a_process_dies_by_the_signal_at_the_first_offset_where_it_is_prescribed(tmp_path: Path) -> None:
     cases = canary.cases(runner_of(ARMV5))
     assert len(cases) > 50
     body = (
@@ -197,10 +197,8 @@ def test_a_death_is_by_the_signal_at_the_first_offset_where_it_is_prescribed(tmp
     assert canary.deaths(perform, cases) == dict.fromkeys(every, "SIGBUS") | others
 
 
-def test_the_program_may_take_long_as_long_as_it_tells_of_each_access(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A slow machine took more than the deadline for all of them, and those that it had not reached yet failed."""
+def test_the_program_may_take_long_if_it_reports_each_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a slow machine took longer than the deadline for all accesses, and the remaining ones failed."""
     monkeypatch.setattr(canary, "RUN_SECONDS", 0.2)
     cases = [one for one in canary.cases(runner_of(ARMV5)) if "signal" in one.prescribed][:6]
     names = [one.access.name for one in cases]
@@ -215,7 +213,7 @@ def test_the_program_may_take_long_as_long_as_it_tells_of_each_access(
         assert ends == dict.fromkeys(names[:told], "SIGBUS") | dict.fromkeys(names[told:], late)
 
 
-def test_the_program_is_told_access_and_offset(tmp_path: Path) -> None:
+def test_the_program_gets_access_and_offset(tmp_path: Path) -> None:
     program = fakes.write(tmp_path / "canary", '#!/bin/sh\n[ "$1 $2" = "ldr 3" ] && kill -BUS $$\n', mode=0o755)
     assert canary.dies(canary.emulated(program, runner_of(ARMV5)), case("ldr").access, 3, ARMV5)
 
@@ -232,7 +230,7 @@ def test_an_emulators_command_line_is_pure() -> None:
     assert expected == runner.command(Path("/b"), ["x"], Path("/r/f"))
 
 
-def test_a_policy_in_the_emulators_words() -> None:
+def test_a_policy_is_translated_into_the_emulators_option() -> None:
     policies = CATALOG.policies
     assert alignment_option(policies["signal"]) == "demand=arch,assumed=16"
     assert alignment_option(policies["solaris-4s"]) == "demand=arch,assumed=4"
@@ -240,14 +238,14 @@ def test_a_policy_in_the_emulators_words() -> None:
     assert alignment_option(policies["linux-arm-1"]).startswith("demand=arch,assumed=16,report,half=ignore,")
 
 
-def test_a_policy_is_exchanged_and_nothing_else() -> None:
+def test_only_the_policy_is_replaced() -> None:
     options = ["-cpu", "arm926", "-alignment", "demand=none", "-L", "/root"]
     expected = ["-cpu", "arm926", "-alignment", "demand=arch,assumed=16", "-L", "/root"]
     assert expected == with_alignment(options, SIGNAL)
     assert with_alignment(["-L", "/root"], SIGNAL) == ["-L", "/root"]
 
 
-def test_what_makes_an_access_has_a_label_behind_it_and_what_reads_or_keeps_its_value_has_none() -> None:
+def test_only_the_instruction_of_an_access_has_a_label_behind_it() -> None:
     text = canary.source(access_table.of_target(ARMV5))
     assert r'"ldr r2, [%0]\n\t" "plumb_access.perform_ldr.0:\n\t" "str r2, [%1]\n\t" : :' in text
     assert r'"ldr r2, [%1]\n\t" "str r2, [%0]\n\t" "plumb_access.perform_str.1:\n\t" : :' in text

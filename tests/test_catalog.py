@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """A catalog that may be damaged."""
+    """A copy of the catalog that a test may damage."""
     for folder in ("targets", "toolchains", "harness/plan/servers", "harness/plan/policies"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     return tmp_path
@@ -41,15 +41,15 @@ def damage(path: Path, old: str, new: str) -> Path:
 
 
 @pytest.mark.parametrize(("machine", "debian"), [("x86_64", "amd64"), ("aarch64", "arm64")])
-def test_what_runs_without_an_emulator_is_of_the_machine_that_it_runs_on(
+def test_a_target_without_an_emulator_is_that_of_the_host(
     monkeypatch: pytest.MonkeyPatch, machine: str, debian: str
 ) -> None:
-    """The oracle of a distribution's package is the host's package, and makefiles get the host's name."""
+    """The oracle of a distribution's package is the host's package, and makefiles get the host's machine name."""
     monkeypatch.setattr("platform.machine", lambda: machine)
     catalog = Catalog()
     here = [target for target in catalog.targets.values() if target.emulator.runs_here]
     assert {target.machine for target in here if target.width_bits == 64} == {machine}
-    # A separate compiler makes 32-bit programs, for a machine that its name gives.
+    # A separate compiler makes 32-bit programs, for the machine in its name.
     assert {target.machine for target in here if target.width_bits == 32} == {"i686"}
     hosts = [target for target in here if target.width_bits == 64]
     assert {catalog.toolchain_of(target).debian_architecture for target in hosts} == {debian}
@@ -74,7 +74,7 @@ def test_the_canary_of_a_native_target_has_the_instructions_of_its_machine(
         assert sorted(name for one in target.demand_sources for name in one.classes) == sorted(target.demand)
 
 
-def test_a_machine_that_runs_no_x86_has_no_target_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_run_x86_has_no_native_x86_target(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"i386", "i386-time64"} <= {*Catalog().select_targets(["all"])}
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     catalog = Catalog()
@@ -111,35 +111,35 @@ def test_a_suite_that_runs_tests_of_an_unknown_one_is_an_error(copied: Path) -> 
     assert "did you mean 'protocol'?" in str(caught.value)
 
 
-def test_every_server_is_pinned_by_a_whole_hash_and_its_name_tells_its_version() -> None:
+def test_every_server_is_pinned_by_a_full_hash_and_its_name_has_its_version() -> None:
     for name, server in Catalog().servers.items():
         assert re.fullmatch(r"[0-9a-f]{64}", server.sha256), f"{name}: sha256 is not 64 hexadecimal digits"
         assert name == f"{server.family}-{server.version}"
-        assert server.places, f"{name}: no place to get it from"
+        assert server.places, f"{name}: no download place"
 
 
-def test_what_every_target_demands_are_powers_of_two() -> None:
+def test_every_targets_demands_are_powers_of_two() -> None:
     for target in Catalog().targets.values():
         assert all(demand in {2, 4, 8, 16, 32} for demand in target.demand.values()), target.name
 
 
-def test_every_demand_has_one_source_and_a_core_where_that_leaves_it_open() -> None:
+def test_every_demand_has_one_source_and_a_core_where_the_source_leaves_it_open() -> None:
     for target in Catalog().targets.values():
         classes = [name for one in target.demand_sources for name in one.classes]
         assert sorted(classes) == sorted(target.demand), target.name
-        assert target.demand_sources, f"{target.name}: nothing says that everything is free"
+        assert target.demand_sources, f"{target.name}: no source says that all accesses are allowed"
         for one in target.demand_sources:
             is_open = re.search("UNPREDICTABLE|IMPLEMENTATION DEFINED|implementation-dependent|undefined", one.source)
             assert one.core or not is_open, f"{target.name}: no core for {one.source}"
 
 
-def test_what_asks_words_and_halfwords_to_be_aligned_is_strict_and_nothing_else_is() -> None:
+def test_exactly_the_targets_that_demand_aligned_words_and_halfwords_are_strict() -> None:
     for target in Catalog().targets.values():
         demands = target.demand.get("half") == 2 and target.demand.get("word") == 4
         assert ("strict" in target.groups) == (demands and target.emulator.is_qemu_user), target.name
 
 
-def test_the_groups_of_width_and_byte_order_are_what_the_targets_say() -> None:
+def test_the_groups_of_width_and_byte_order_match_the_targets() -> None:
     for target in Catalog().targets.values():
         if not target.emulator.has_kernel:
             assert (target.width_bits == 64) == ("64-bit" in target.groups), target.name
@@ -147,7 +147,7 @@ def test_the_groups_of_width_and_byte_order_are_what_the_targets_say() -> None:
             assert (target.endianness == "big") == ("big-endian" in target.groups), target.name
 
 
-def test_a_variant_is_its_target_but_for_the_compilers_flags_the_size_of_pages_and_the_byte_order() -> None:
+def test_a_variant_differs_from_its_target_only_in_compiler_flags_page_size_and_byte_order() -> None:
     targets = Catalog().targets
     variants = [target for target in targets.values() if target.variant_of]
     assert variants
@@ -171,7 +171,7 @@ def test_a_variant_is_its_target_but_for_the_compilers_flags_the_size_of_pages_a
         assert variant.compiler_flags != usual.compiler_flags or variant.page_size_bytes != usual.page_size_bytes
 
 
-def test_every_policy_is_some_targets_and_says_where_it_is_documented() -> None:
+def test_every_policy_belongs_to_a_target_and_names_its_documentation() -> None:
     targets = Catalog().targets.values()
     for policy in Catalog().policies.values():
         assert any(applies(policy, target) for target in targets), policy.name
@@ -197,7 +197,7 @@ def test_an_unknown_effective_policy_is_an_error(copied: Path) -> None:
         Catalog(copied, copied / "harness").policies  # noqa: B018
 
 
-def test_a_policy_stands_in_one_place(copied: Path) -> None:
+def test_a_policy_is_defined_once(copied: Path) -> None:
     damage(copied / "harness" / "plan" / "policies" / "linux-arm.toml", 'name = "linux-arm-2"', 'name = "signal"')
     with pytest.raises(UsageError, match="'signal' is defined twice"):
         Catalog(copied, copied / "harness").policies  # noqa: B018
@@ -254,7 +254,7 @@ def test_a_wrong_or_missing_value_is_an_error_that_names_the_file_and_the_key(
     assert message in str(caught.value)
 
 
-def test_what_the_file_name_tells_may_not_be_told_inside(copied: Path) -> None:
+def test_the_name_in_the_file_name_cannot_be_set_in_the_file(copied: Path) -> None:
     damage(copied / "targets" / "armv5.toml", "title = ", 'name = "other"\ntitle = ')
     with pytest.raises(UsageError, match="key 'name' cannot be set in a file"):
         Catalog(copied, copied / "harness").targets  # noqa: B018
@@ -285,7 +285,7 @@ def test_a_file_that_is_not_there_is_a_usage_error_not_a_bug(tmp_path: Path) -> 
         ("armv7-time64", 'variant_of = "armv7"', 'variant_of = "armv77"', "target"),
     ],
 )
-def test_what_a_target_names_and_is_not_there_is_an_error_that_suggests_one(
+def test_an_unknown_name_in_a_target_is_an_error_with_a_suggestion(
     copied: Path, file: str, name: str, near: str, kind: str
 ) -> None:
     damage(copied / "targets" / f"{file}.toml", name, near)
@@ -303,7 +303,7 @@ def test_what_a_target_names_and_is_not_there_is_an_error_that_suggests_one(
         ("armv7-kernel", 'userland = "armv7"', 'userland = "armv7-time64"'),
     ],
 )
-def test_a_variant_stands_for_no_machine(copied: Path, file: str, named: str, variant: str) -> None:
+def test_a_variant_cannot_stand_for_a_machine(copied: Path, file: str, named: str, variant: str) -> None:
     """Otherwise a canary would silently lack half of the accesses."""
     damage(copied / "targets" / f"{file}.toml", named, variant)
     with pytest.raises(UsageError, match="a variant is named where a target is expected"):
@@ -336,14 +336,14 @@ def test_select_expands_globs_and_groups_in_catalog_order_once_each(patterns: li
     assert expected == select("target", patterns, NAMES, GROUPS)
 
 
-def test_select_suggests_for_an_unknown_word() -> None:
+def test_select_suggests_a_name_for_an_unknown_word() -> None:
     with pytest.raises(UsageError) as caught:
         select("target", ["sparc46"], NAMES, GROUPS)
     assert "unknown target 'sparc46' (--target)" in str(caught.value)
     assert "did you mean 'sparc64'? All: plumb list targets" in str(caught.value)
 
 
-def test_a_beginning_names_the_near_names_and_no_others() -> None:
+def test_a_prefix_suggests_only_the_near_names() -> None:
     with pytest.raises(UsageError) as caught:
         select("target", ["arm"], NAMES, GROUPS)
     assert "did you mean 'armv5'? Also near: armv6. All: plumb list targets" in str(caught.value)
@@ -375,12 +375,12 @@ def test_every_target_is_in_the_group_all_and_the_required_group_has_the_six_of_
     assert {"armv5", "armv6", "armv7", "aarch64", "sparc32plus", "sparc64"} == set(groups["required"])
 
 
-# Documentation stays complete: everything that a user can type, select or receive is documented.
+# The documentation is complete: it mentions everything that a user can type, select or receive.
 
 
 @functools.cache
 def documentation() -> str:
-    # What is generated from the code mentions everything, and explains nothing.
+    # Pages that are generated from the code mention everything, but explain nothing.
     generated = {ROOT / "docs" / "cli.md", ROOT / "docs" / "toml.md"}
     files = [path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if path not in generated]
     return "\n".join(path.read_text("utf-8") for path in files)
@@ -435,7 +435,7 @@ def test_ci_test_installs_the_compilers_of_the_machines_that_the_tests_run() -> 
 
 
 @pytest.mark.parametrize("names", [[], ["another"], ["canary", "another"]])
-def test_the_canary_is_one_suite_of_the_name_that_run_folders_record(tmp_path: Path, names: list[str]) -> None:
+def test_exactly_one_suite_named_canary_has_the_canary_role(tmp_path: Path, names: list[str]) -> None:
     for name in ["bitops", *names]:
         folder = tmp_path / "suites" / name
         folder.mkdir(parents=True)

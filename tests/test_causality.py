@@ -1,4 +1,4 @@
-"""Stored evidence and the findings in it: one misbehaviour is one finding, with its place and its trigger."""
+"""The findings in stored evidence: one misbehaviour is one finding, with its place and its trigger."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_a_load_and_a_store_in_one_function_are_two_findings(run: StoredRun) -> 
     assert {"alignment-bitopCommand-load", "alignment-bitopCommand-store"} == {f.id for f in judged(run)[0]}
 
 
-def test_a_log_is_read_as_often_for_many_faults_as_for_one(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose every child dies has a long log and a thousand faults: judging took an hour."""
+def test_a_log_is_read_only_once_for_many_faults(run: StoredRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a server whose children all die has a long log and a thousand faults, and judging took an hour."""
     read: list[Path] = []
 
     def counted(guest: Path) -> bytes:
@@ -99,7 +99,7 @@ def test_a_log_is_read_as_often_for_many_faults_as_for_one(run: StoredRun, monke
 
 
 def test_a_fault_during_a_passed_test_is_still_a_finding(run: StoredRun) -> None:
-    """A forked child (BGSAVE) dies while its parent answers."""
+    """A forked child (BGSAVE) dies while its parent still answers."""
     pc = run.place("armv5", "rdbSaveBackground", "src/rdb.c", 1)
     run.fault("armv5", "bitops", "guest-1", fault(pid=101, pc=pc))
     run.test("armv5", "bitops", "test_bgsave", guest="guest-1", faults=(0, 1), command="BGSAVE")
@@ -109,7 +109,7 @@ def test_a_fault_during_a_passed_test_is_still_a_finding(run: StoredRun) -> None
     assert verdicts["armv5/bitops"] == "FAIL"
 
 
-def test_a_fault_that_no_test_claims_is_still_a_finding(run: StoredRun) -> None:
+def test_a_fault_outside_every_test_is_still_a_finding(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "serverCron")))
     findings, verdicts = judged(run)
@@ -117,10 +117,10 @@ def test_a_fault_that_no_test_claims_is_still_a_finding(run: StoredRun) -> None:
 
 
 @pytest.mark.parametrize(("claimed", "outcome"), [("guest-1", "unknown"), ("guest-2", "gone")])
-def test_a_fault_between_two_tests_is_not_gone_where_nobody_asks_the_server(
+def test_a_fault_between_two_tests_is_not_gone_without_requests_to_the_server(
     run: StoredRun, claimed: str, outcome: str
 ) -> None:
-    """The same without a test before it, as at start, is gone from a server that starts and lives."""
+    """A fault without an earlier test, as at start, is gone if the server starts and lives."""
     run.test("armv5", "bitops", "test_bitop", guest=claimed)
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "serverCron")))
     (finding,) = judged(run)[0]
@@ -128,7 +128,7 @@ def test_a_fault_between_two_tests_is_not_gone_where_nobody_asks_the_server(
 
 
 @pytest.mark.parametrize(("claimed", "outcome"), [("guest-1", "unknown"), ("guest-2", "gone")])
-def test_an_end_between_two_tests_is_not_gone_where_nobody_asks_the_server(
+def test_an_end_between_two_tests_is_not_gone_without_requests_to_the_server(
     run: StoredRun, claimed: str, outcome: str
 ) -> None:
     run.test("armv5", "bitops", "test_bitop", guest=claimed)
@@ -137,14 +137,16 @@ def test_an_end_between_two_tests_is_not_gone_where_nobody_asks_the_server(
     assert recurrence(reproducer(finding), Observation(end="it is still running")).outcome == outcome
 
 
-def test_a_fault_of_no_known_place_is_a_finding_that_does_not_guess(run: StoredRun) -> None:
+def test_a_fault_without_a_known_place_is_a_finding_without_a_guess(run: StoredRun) -> None:
     run.place("armv5", "other")
     run.fault("armv5", "bitops", "guest-1", fault(pc=0xFFF0))
     (finding,) = judged(run)[0]
     assert (finding.function, finding.line) == ("??", 0)
 
 
-def test_a_segmentation_fault_after_a_handled_one_in_the_same_process_is_the_crash_handlers(run: StoredRun) -> None:
+def test_a_segmentation_fault_after_a_handled_one_in_the_same_process_belongs_to_the_crash_handler(
+    run: StoredRun,
+) -> None:
     first, second = run.place("armv5", "bitopCommand"), run.place("armv5", "logStackTrace", "src/debug.c", 1)
     run.fault("armv5", "bitops", "guest-1", fault(pc=first, handled=True))
     run.fault("armv5", "bitops", "guest-1", fault(pc=second, number=fakes.SIGSEGV, code=1, access=""))
@@ -158,25 +160,25 @@ def on_stack(one: Fault, address: int, content: bytes) -> Fault:
 
 
 INTERRUPTED = bytes(range(256))
-"""What is on the stack above the stack pointer at the first fault."""
+"""The content of the stack above the stack pointer at the first fault."""
 
 
 @pytest.mark.parametrize(
     ("address", "content", "is_in_handler"),
     [
-        # The handler's frames are below, and all that it interrupted is above them.
+        # The handler's frames are below, and the interrupted frames are above them.
         (0x6FC0, bytes(0x40) + INTERRUPTED, True),
-        # After a return the stack pointer is where it was. After a jump out of the handler it is further up.
+        # After a return the stack pointer has its old value. After a jump out of the handler it is higher.
         (0x7000, INTERRUPTED, False),
         (0x7080, INTERRUPTED[0x80:], False),
-        # It jumped out, and other calls have been made since.
+        # The handler was left by a jump, and other calls have been made since.
         (0x6FC0, bytes(0x40) + bytes(0x80) + INTERRUPTED[0x80:], False),
-        # The handler runs on a separate stack, or so deep that the record ends before the interrupted code.
+        # The handler runs on a separate stack, or is so deep that the record ends before the interrupted code.
         (0x40000000, bytes(64), True),
         (0x6000, bytes(0x800), True),
     ],
 )
-def test_a_fault_after_a_handled_one_is_the_handlers_only_while_it_runs(
+def test_a_fault_after_a_handled_one_belongs_to_the_handler_only_while_it_runs(
     run: StoredRun, address: int, content: bytes, *, is_in_handler: bool
 ) -> None:
     first, second = run.place("armv5", "parse"), run.place("armv5", "other", "src/debug.c", 1)
@@ -188,14 +190,14 @@ def test_a_fault_after_a_handled_one_is_the_handlers_only_while_it_runs(
 
 
 OVERWRITTEN = bytes(0x40) + bytes(len(INTERRUPTED))
-"""A stack on which nothing remains of what the first fault interrupted."""
+"""A stack that contains nothing of the code that the first fault interrupted."""
 
 
 @pytest.mark.parametrize("function", ["memtest_preserving_test", "memtest_test_linux_anonymous_maps"])
-def test_a_fault_of_the_memory_test_follows_the_crash_that_is_reported(
+def test_a_fault_of_the_memory_test_follows_from_the_reported_crash(
     tmp_path: Path, run: StoredRun, function: str
 ) -> None:
-    """With the guard allocator the test notes more mappings than it has room for, on its own stack."""
+    """With the guard allocator, the memory test records more mappings than fit its own stack."""
     first, second = run.place("armv5", "parse"), run.place("armv5", function, "src/memtest.c", 1)
     run.fault("armv5", "bitops", "guest-1", on_stack(fault(pc=first, handled=True), 0x7000, INTERRUPTED))
     later = fault(pc=second, number=fakes.SIGSEGV, code=1, access="")
@@ -231,15 +233,15 @@ def test_a_unit_that_is_the_memory_test_has_its_own_faults(run: StoredRun) -> No
     assert [one.id for one in judged(run)[0]] == ["alignment-memtest_preserving_test-load"]
 
 
-def test_a_segmentation_fault_in_another_process_is_its_own(run: StoredRun) -> None:
+def test_a_segmentation_fault_in_another_process_is_a_separate_finding(run: StoredRun) -> None:
     first, second = run.place("armv5", "bitopCommand"), run.place("armv5", "child")
     run.fault("armv5", "bitops", "guest-1", fault(pid=1, pc=first, handled=True))
     run.fault("armv5", "bitops", "guest-1", fault(pid=2, pc=second, number=fakes.SIGSEGV, code=1, access=""))
     assert {"alignment-bitopCommand-load", "sigsegv-child"} == {f.id for f in judged(run)[0]}
 
 
-def test_a_fault_of_another_thread_while_the_crash_handler_runs_is_its_own(run: StoredRun) -> None:
-    """Two I/O threads at one place: the second comes before the first one's handler has ended the server."""
+def test_a_fault_of_another_thread_while_the_crash_handler_runs_is_a_separate_finding(run: StoredRun) -> None:
+    """Two I/O threads fault at one place, the second before the first one's handler has ended the server."""
     place = run.place("armv5", "readQueryFromClient")
     for tid in (101, 102):
         run.fault("armv5", "bitops", "guest-1", fault(pid=100, tid=tid, pc=place, handled=True))
@@ -254,7 +256,7 @@ def test_a_jump_to_a_misaligned_address_is_a_finding_of_alignment_without_a_dire
     assert (finding.id, finding.title) == ("alignment-call", "misaligned address in call")
 
 
-def test_a_bus_error_that_is_not_of_alignment_is_not_called_so(run: StoredRun) -> None:
+def test_a_bus_error_without_misalignment_is_not_called_misalignment(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "f"), code=2))
     (finding,) = judged(run)[0]
     assert (finding.kind, finding.title, finding.access) == ("sigbus", "SIGBUS in f", "")
@@ -284,7 +286,7 @@ def test_a_wrong_reply_is_a_finding_named_after_its_test(run: StoredRun) -> None
     assert "wrong-result-test_bitop.py_test_and" == finding.id  # noqa: SIM300
 
 
-def test_a_hang_is_a_finding_and_its_failed_test_is_no_second_one(run: StoredRun) -> None:
+def test_a_hang_is_a_finding_and_its_failed_test_is_not_another(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="TimeoutError: timed out", guest="guest-1")
     run.guest("armv5", "bitops", "guest-1", end="hang", detail="no reply within 75 s", test="test_bitop")
     findings = judged(run)[0]
@@ -308,7 +310,7 @@ def test_a_crash_without_a_fault_record_is_a_finding(run: StoredRun) -> None:
     ],
     ids=["the C library's", "the server's own", "a panic", "the last counts"],
 )
-def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
+def test_an_assertion_in_a_log_is_a_finding_at_its_place(
     run: StoredRun, output: bytes, function: str, file: str, line: int
 ) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="closed by the server", guest="guest-1")
@@ -316,7 +318,7 @@ def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
     log = run.cell("armv5", "bitops") / "guest-1" / "log"
     log.write_bytes(b"1:M # ready\n" + output + b"\n1:M # crashed\n")
     (finding,) = judged(run)[0]
-    # There is no debug information here: tests/end_to_end/test_placement.py tests the function with it.
+    # There is no debug information here. tests/end_to_end/test_placement.py tests the function with it.
     subject = file if function == "??" else function
     assert (finding.id, finding.kind) == (f"assertion-{subject}", "assertion")
     assert finding.title == f"assertion failed in {subject}"
@@ -332,11 +334,11 @@ def test_an_assertion_in_a_log_is_a_finding_where_it_stands(
         b"1:M # Guru Meditation",
     ],
 )
-def test_what_only_looks_like_an_assertion_is_none(output: bytes) -> None:
+def test_a_line_that_only_resembles_an_assertion_is_none(output: bytes) -> None:
     assert asserted(output) is None
 
 
-def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run: StoredRun) -> None:
+def test_a_hang_after_another_tests_fault_in_the_same_guest_is_a_finding(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pid=2, pc=run.place("armv5", "child")))
     run.test("armv5", "bitops", "test_bgsave", guest="guest-1", faults=(0, 1))
     run.test(
@@ -351,15 +353,15 @@ def test_a_hang_after_another_tests_fault_in_the_same_guest_is_not_swallowed(run
     [
         ("exit", "exit status 1", "test_get", ["alignment-bitopCommand-load", "exit-test_get"]),
         ("signal", "killed by SIGSEGV", "test_get", ["alignment-bitopCommand-load", "crash-test_get"]),
-        # Its crash handler took its time.
+        # Its crash handler was slow.
         ("signal", "killed by SIGBUS", "test_get", ["alignment-bitopCommand-load"]),
         ("exit", "exit status 1", "test_bitop", ["alignment-bitopCommand-load"]),
     ],
 )
-def test_a_server_that_survived_a_fault_ends_of_something_else(
+def test_the_end_of_a_server_that_survived_a_fault_is_a_separate_finding(
     run: StoredRun, end: Literal["exit", "signal"], detail: str, test: str, found: list[str]
 ) -> None:
-    """The fault may be known, but must not excuse a later failure."""
+    """A fault may be known, but must not excuse a later failure."""
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand")))
     outcome: Literal["failed", "passed"] = "failed" if test == "test_bitop" else "passed"
     run.test("armv5", "bitops", "test_bitop", outcome=outcome, message="closed", guest="guest-1", faults=(0, 1))
@@ -388,7 +390,7 @@ def test_a_server_that_cannot_start_is_one_finding_however_many_tests_failed(
     )
     run.guest("armv5", "bitops", "guest-1", end="start-failed", detail="killed by SIGBUS")
     for number in range(1, 30):
-        # Later tests are refused at once, and have no guest.
+        # Later tests are refused immediately, and have no guest.
         run.test("armv5", "bitops", f"test_{number}", outcome="failed", message=message, blocked=True)
     findings, verdicts = judged(run)
     assert 1 == len(findings), [finding.id for finding in findings]  # noqa: SIM300
@@ -404,7 +406,7 @@ def test_an_assertion_that_fails_at_start_has_its_place_and_the_finding_keeps_it
     assert (finding.id, finding.kind, finding.file, finding.line) == ("exit-start", "exit", "module.c", 12)
 
 
-def test_the_title_of_a_server_that_did_not_start_says_what_it_said(run: StoredRun) -> None:
+def test_the_title_of_a_server_that_did_not_start_has_its_message(run: StoredRun) -> None:
     detail = "exit status 1; *** FATAL CONFIG FILE ERROR *** >>> 'enable-debug-command \"yes\"' Bad directive"
     run.guest("armv5", "bitops", "guest-1", end="start-failed", detail=detail)
     ((finding,), _) = judged(run)
@@ -428,14 +430,14 @@ def test_findings_are_ordered_by_how_directly_they_show_their_cause(run: StoredR
         (rb"\303\244", "ä"),
         (rb"\303\244\344", "ä\\xe4"),
         (rb"\"", '"'),
-        # A backslash before digits is one, but for the kernel's newline.
+        # A backslash before digits is an escape, except for the kernel's newline.
         (rb"\\101", "\\101"),
         (rb"\\012", "\n"),
         (rb"\\\303\244", "\\ä"),
     ],
 )
 def test_the_escapes_of_a_path_in_a_fault_log_are_read(tmp_path: Path, written: bytes, path: str) -> None:
-    """The emulator writes those of g_strescape(), and the kernel, whose paths they are, its own for a newline."""
+    """The emulator writes the escapes of g_strescape(). The kernel, which provides paths, has its own for a newline."""
     log = tmp_path / "faults.jsonl"
     record = json_codec.encode(fault(maps=[fault_log.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
     log.write_bytes(record.replace(b"@", written) + b"\n")
@@ -443,7 +445,7 @@ def test_the_escapes_of_a_path_in_a_fault_log_are_read(tmp_path: Path, written: 
     assert ([one.maps[0].path for one in found.faults], found.damage) == ([f"/a{path}b"], [])
 
 
-def test_a_line_of_a_fault_log_with_bytes_that_are_no_text_is_damaged(tmp_path: Path) -> None:
+def test_a_line_of_a_fault_log_with_bytes_that_are_not_text_is_damaged(tmp_path: Path) -> None:
     log = tmp_path / "faults.jsonl"
     record = json_codec.encode(fault(maps=[fault_log.MapRecord(start=0, end=1, offset=0, path="/a@b")]))
     log.write_bytes(record.replace(b"@", b"\xe4") + b"\n")
@@ -456,13 +458,13 @@ def test_a_test_with_a_very_long_name_is_judged(run: StoredRun) -> None:
     assert [finding.kind for finding in judged(run)[0]] == ["wrong-result"]
 
 
-def test_a_function_name_of_cplusplus_is_judged(run: StoredRun) -> None:
+def test_a_function_with_a_cplusplus_name_is_judged(run: StoredRun) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "a::operator/(b)")))
     assert [finding.function for finding in judged(run)[0]] == ["a::operator/(b)"]
 
 
 @pytest.mark.parametrize("where", ["armv5", "sparc64"])
-def test_a_fault_of_a_tests_own_server_is_that_tests_and_of_the_machine_where_it_ran(
+def test_a_fault_of_a_tests_own_server_belongs_to_that_test_and_to_the_servers_machine(
     tmp_path: Path, where: str
 ) -> None:
     stored = two_machines(tmp_path)
@@ -496,7 +498,7 @@ def test_a_known_fault_excuses_every_cell_that_saw_it(tmp_path: Path) -> None:
     assert [cell.verdict for cell in judgement.cells if cell.suite == "bitops"] == ["XFAIL", "XFAIL"]
 
 
-def test_a_tests_own_server_that_stops_is_no_finding_and_one_that_dies_without_a_fault_is(tmp_path: Path) -> None:
+def test_a_stopped_server_of_a_test_is_no_finding_and_one_that_dies_without_a_fault_is(tmp_path: Path) -> None:
     stored = two_machines(tmp_path)
     stored.own_guest("armv5", "bitops", "sparc64", test="test_one")
     assert judged(stored)[0] == []
@@ -519,7 +521,7 @@ def test_a_crash_of_one_example_does_not_explain_anothers_wrong_reply(run: Store
     assert [(found.kind, found.occurrences) for found in findings] == [("alignment", 1), ("wrong-result", 1)]
 
 
-def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_reproducer(run: StoredRun) -> None:
+def test_each_example_that_ends_its_server_counts_and_the_shortest_is_the_reproducer(run: StoredRun) -> None:
     name = "test_streams[SADD-end]"
     for guest, sent in (("guest-1", b"*1\r\n$4\r\nPING\r\n" * 9), ("guest-2", b"*1\r\n$4\r\nSADD\r\n")):
         message = "closed by the server"
@@ -530,7 +532,7 @@ def test_each_example_that_ends_its_server_is_seen_and_the_shortest_is_the_repro
     assert b"".join(chunk.content for chunk in reproducer(findings[0]).chunks) == b"*1\r\n$4\r\nSADD\r\n"
 
 
-def test_the_settings_of_a_suite_are_in_the_reproducer_of_what_its_servers_show(run: StoredRun) -> None:
+def test_the_settings_of_a_suite_are_in_the_reproducers_of_its_findings(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_files", outcome="failed", message="wrong", guest="guest-1")
     (event,) = run.events[("armv5", "bitops")]
     assert isinstance(event, cell_events.TestEvent)
@@ -539,7 +541,7 @@ def test_the_settings_of_a_suite_are_in_the_reproducer_of_what_its_servers_show(
     assert reproducer(finding).options == ("--io-threads", "2")
 
 
-def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> None:
+def test_the_files_and_options_of_a_server_are_in_its_reproducer(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_files[dump.rdb]", outcome="failed", message="dump.rdb: guest died")
     place = run.cell("armv5", "bitops") / "guest-9" / run_folder.INPUTS / "dump.rdb"
     place.parent.mkdir(parents=True)
@@ -560,14 +562,14 @@ def test_what_a_server_was_started_with_is_in_its_reproducer(run: StoredRun) -> 
     assert kept.preload == "bitops"
 
 
-def test_a_server_that_preloads_is_replayed_so_even_without_files_and_options(run: StoredRun) -> None:
+def test_a_server_that_preloads_an_object_is_replayed_with_it(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_blocks", outcome="failed", message="guest died")
     run.own_guest("armv5", "bitops", "armv5", test="test_blocks", end="signal", preloads=True)
     (finding,) = judged(run)[0]
     assert (reproducer(finding).preload, reproducer(finding).files) == ("bitops", {})
 
 
-def test_a_wrong_answer_of_a_tests_only_server_is_replayed_with_what_that_was_asked(run: StoredRun) -> None:
+def test_a_wrong_reply_of_a_tests_only_server_is_replayed_with_its_requests(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_time", outcome="failed", message="AssertionError: TIME says 1")
     place = run.cell("armv5", "bitops") / "guest-9" / run_folder.INPUTS / "ahead"
     place.parent.mkdir(parents=True)
@@ -578,7 +580,7 @@ def test_a_wrong_answer_of_a_tests_only_server_is_replayed_with_what_that_was_as
     kept = reproducer(finding)
     assert (finding.command, kept.chunks[0].content) == ("TIME", asked["transcript"])
     assert (list(kept.files), kept.options, kept.preload) == (["ahead"], ("--hz", "1"), "bitops")
-    # With two servers it is unknown whose reply was wrong.
+    # With two servers it is unknown which one's reply was wrong.
     run.own_guest("armv5", "bitops", "armv5", **asked)  # type: ignore[arg-type]
     (finding,) = judged(run)[0]
     assert (finding.command, reproducer(finding).chunks) == ("", [])
@@ -595,10 +597,10 @@ def test_a_wrong_answer_of_a_tests_only_server_is_replayed_with_what_that_was_as
     ],
     ids=["asked", "not-caught", "died-of-it", "misaligned", "another-signal"],
 )
-def test_an_instruction_that_a_library_tries_and_does_without_is_no_finding(
+def test_an_instruction_that_a_library_only_probes_is_no_finding(
     *, number: int, handled: bool, access_class: str, end: Literal["stopped", "signal"], kinds: set[str], run: StoredRun
 ) -> None:
-    """OpenSSL 1.1 tries MRRC on ARM when it is loaded: every server of Debian bullseye had a finding."""
+    """Regression: OpenSSL 1.1 tries MRRC on ARM when it is loaded, so every server of Debian bullseye had a finding."""
     tried = fault(pc=run.place("armv5", "OPENSSL_cpuid_setup"), number=number, code=2)
     record = msgspec.structs.replace(tried, handled=handled, access_class=access_class)
     run.fault("armv5", "bitops", "guest-1", record)

@@ -1,4 +1,4 @@
-"""Findings are grouped by cause: the most direct evidence first, and the findings that may follow from it below."""
+"""Findings are grouped by cause. The most direct evidence comes first, followed by findings that may follow from it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REFUSED = finding("reply", command="RESTORE k 0 x")
 START = finding("exit-start", kind="exit")
 
 
-def test_a_unit_that_fails_leads_and_what_has_less_direct_evidence_may_follow() -> None:
+def test_a_failing_unit_comes_first_and_less_direct_findings_may_follow_from_it() -> None:
     (cause,) = causes_of([START, REFUSED, CHECKSUM, UNIT], MACHINES)
     assert (cause.start, cause.members, cause.followers) == ("unit", [], ["file", "reply", "exit-start"])
     assert cause.where == "on all big-endian machines of the run"
@@ -57,13 +57,13 @@ def test_a_unit_that_fails_leads_and_what_has_less_direct_evidence_may_follow() 
         (finding("sigsegv-f", kind="sigsegv", function="f"), "a fault has a place of its own"),
     ],
 )
-def test_what_stands_by_itself_is_a_cause_of_its_own(other: Finding, why: str) -> None:
+def test_an_unrelated_finding_is_a_separate_cause(other: Finding, why: str) -> None:
     causes = causes_of([UNIT, other], MACHINES)
     assert {one.start for one in causes} == {"unit", other.id}, why
     assert [one.followers for one in causes] == [[], []]
 
 
-def test_a_server_of_another_machine_that_refuses_a_targets_file_follows_in_the_targets_cell() -> None:
+def test_another_machines_refusal_of_a_targets_file_follows_in_the_targets_cell() -> None:
     def end(cell: str) -> Finding:
         witness = msgspec.structs.replace(START.witnesses[0], cells=[cell])
         return msgspec.structs.replace(START, targets=["native"], witnesses=[witness])
@@ -72,7 +72,7 @@ def test_a_server_of_another_machine_that_refuses_a_targets_file_follows_in_the_
     assert [cause.followers for cause in causes_of([UNIT, end("native/persistence")])] == [[], []]
 
 
-def test_the_title_of_a_tcl_test_is_its_words(tmp_path: Path) -> None:
+def test_the_title_of_a_tcl_test_is_its_description(tmp_path: Path) -> None:
     stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")
     message = "==== a-1.2 APPEND to a long string keeps it FAILED\nmore"
@@ -92,7 +92,7 @@ def test_a_fault_of_the_crash_handler_follows_from_the_fault_that_it_reports() -
     (cause,) = causes_of([handler, fault])
     assert (cause.start, cause.followers) == ("alignment-f", ["crash-handler-sigsegv-g"])
     elsewhere = msgspec.structs.replace(fault, targets=["armv5"])
-    assert len(causes_of([handler, elsewhere])) == 2, "nothing started it there"
+    assert len(causes_of([handler, elsewhere])) == 2, "no fault started the crash handler there"
     assert len(causes_of([handler, finding("reply", command="GET k")])) == 2, "a wrong reply starts no handler"
 
 
@@ -101,10 +101,10 @@ def test_a_fault_of_the_crash_handler_follows_from_the_fault_that_it_reports() -
     [("test_child", "fault", 1), ("test_other", "fault", 2), ("test_child", "access", 2)],
     ids=["same-test", "another-test", "repaired"],
 )
-def test_what_a_child_did_not_save_follows_from_the_fault_that_killed_it(
+def test_a_missing_save_follows_from_the_fault_that_killed_the_child(
     tmp_path: Path, test: str, policy_event: Literal["fault", "access"], causes: int
 ) -> None:
-    """The rule holds only within a test. The finding remains, because the parent may have another fault."""
+    """The rule applies only within a test. The finding remains, because the parent may have another fault."""
     stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")
     pc = stored.place("armv5", "rdbSaveRio", "src/rdb.c", 1)
@@ -136,15 +136,15 @@ def test_wrong_replies_to_one_command_on_the_same_targets_share_a_cause() -> Non
     assert len(causes_of([finding("one", difference=REPLY), overlapping])) == 2
 
 
-def test_a_wrong_reply_on_some_of_the_targets_shares_the_cause_that_it_has_on_all() -> None:
-    """On the others a crash hindered its test."""
+def test_a_wrong_reply_on_some_targets_shares_its_cause_on_all_targets() -> None:
+    """On the other targets a crash kept its test from running."""
     some = finding("some", command="SET k v", targets=("s390x",))
     crash = finding("assertion-f", kind="assertion", function="f", targets=("s390x",))
     causes = causes_of([crash, some, finding("all", difference=REPLY)])
     assert [(cause.start, cause.members) for cause in causes] == [("assertion-f", []), ("all", ["some"])]
 
 
-def test_two_findings_are_joined_by_a_third_that_shares_something_with_each() -> None:
+def test_a_finding_that_shares_evidence_with_two_others_joins_them() -> None:
     one = finding("one", difference=difference("length in list 'k'"))
     two = finding("two", difference=difference("double", "rdbSaveLen"))
     both = finding("x", difference=difference("length in list 'other'", "rdbSaveLen"))
@@ -185,7 +185,7 @@ def test_reports_show_every_finding_whatever_causes_a_document_claims(stored: li
     assert [cause.start for cause, _ in whole.findings_by_cause()] == ["other", "unit"]
 
 
-def test_parameters_of_one_test_are_one_finding_whose_old_ids_known_lists_may_name(tmp_path: Path) -> None:
+def test_parameters_of_one_test_are_one_finding_whose_old_ids_may_be_in_known_lists(tmp_path: Path) -> None:
     stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")
     stored.test("armv5", "bitops", "bitops/test_b.py::test_that_passes")
@@ -220,7 +220,7 @@ def test_failed_tests_name_their_last_answered_request_and_those_of_one_command_
     assert cause.shared == "the command GET on the same targets"
 
 
-def test_units_and_tests_of_the_release_are_findings_of_their_own(tmp_path: Path) -> None:
+def test_units_and_tests_of_the_release_are_separate_findings(tmp_path: Path) -> None:
     stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")
     for unit in ("crc16", "crc64"):

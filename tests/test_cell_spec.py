@@ -1,4 +1,4 @@
-"""What a machine lacks ends a cell with the reason, and is no test's failure."""
+"""A missing feature of a machine ends a cell with a reason, and does not count as a test's failure."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def cell_on_a_machine_without_emulator(folder: Path, suite: str) -> CellSpec:
 
 
 @pytest.mark.parametrize("suite", ["canary", "bitops"])
-def test_a_machine_that_does_not_start_ends_the_cell_with_its_own_words(suite: str, tmp_path: Path) -> None:
+def test_a_machine_that_does_not_start_ends_the_cell_with_its_message(suite: str, tmp_path: Path) -> None:
     write_cell(tmp_path / "cell.json", cell_on_a_machine_without_emulator(tmp_path, suite))
     result = process.run(pytest_command([suite], tmp_path / "cell.json"), deadline_seconds=60)
     assert result.code == ExitCode.INFRASTRUCTURE, result.text
     problem = cell_problem(result, tmp_path)
     assert problem.startswith("qemu-system-absent is not installed\n")
     assert "qemu-system-arm" in problem
-    # The first test that needed the machine was the last, and nothing was recorded of it.
+    # The first test that needed the machine was the last one, and it has no record.
     recorded = event_log.read_events(tmp_path / "events.jsonl")
     assert [one for one in recorded if isinstance(one, cell_events.TestEvent)] == []
     assert not re.search("failed|INTERNALERROR", result.text), result.text
@@ -87,7 +87,7 @@ def collected(spec: CellSpec) -> list[str]:
     return re.findall(r"^suites/(\S+\.py::.*)$", found, re.MULTILINE)
 
 
-def test_a_suite_runs_the_tests_of_others_that_it_names_and_no_more(tmp_path: Path) -> None:
+def test_a_suite_runs_only_the_tests_of_others_that_it_names(tmp_path: Path) -> None:
     spec = msgspec.structs.replace(
         cells.spec_of("limits", tmp_path, fakes.unemulated(Catalog().targets["armv5"])),
         tests_of=("width",),
@@ -103,7 +103,7 @@ def test_a_suite_runs_the_tests_of_others_that_it_names_and_no_more(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", [name for name, suite in Catalog().suites.items() if suite.only])
-def test_each_name_of_a_test_that_a_suite_runs_stands_for_one(name: str, tmp_path: Path) -> None:
+def test_each_test_name_that_a_suite_lists_exists(name: str, tmp_path: Path) -> None:
     """Otherwise a test that is renamed in its own suite would silently be lost here."""
     suite = Catalog().suites[name]
     targets = Catalog().targets
@@ -111,10 +111,10 @@ def test_each_name_of_a_test_that_a_suite_runs_stands_for_one(name: str, tmp_pat
     spec = cells.spec_of(name, tmp_path, fakes.unemulated(targets["armv5"]))
     names = collected(msgspec.structs.replace(spec, tests_of=suite.tests_of, peers=peers))
     idle = [glob for glob in suite.only if not any(fnmatch.fnmatchcase(test, glob) for test in names)]
-    assert not idle, f"no test has such a name: {idle}; these are there: {names}"
+    assert not idle, f"no test has the name {idle}; the existing names are {names}"
 
 
-def test_servers_start_with_the_suites_settings_that_they_know_and_the_oracle_without(tmp_path: Path) -> None:
+def test_servers_start_with_the_suites_settings_that_they_know_and_the_oracle_without_them(tmp_path: Path) -> None:
     runner = fakes.unemulated(Catalog().targets["armv5"])
     build = msgspec.structs.replace(fakes.build(tmp_path), abilities=Abilities(options=("io-threads", "maxmemory")))
     spec = msgspec.structs.replace(
@@ -128,7 +128,7 @@ def test_servers_start_with_the_suites_settings_that_they_know_and_the_oracle_wi
     assert new_guest(spec, None, tmp_path, server_of(spec, ORACLE, options=more), target=ORACLE).options == more
 
 
-def test_a_folder_for_sockets_that_is_gone_ends_the_cell_and_says_so(tmp_path: Path) -> None:
+def test_a_missing_folder_for_sockets_ends_the_cell_with_a_reason(tmp_path: Path) -> None:
     spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(Catalog().targets["armv5"]))
     spec = msgspec.structs.replace(spec, build=fakes.build(tmp_path), sockets=tmp_path / "gone")
     write_cell(tmp_path / "cell.json", spec)
@@ -150,11 +150,11 @@ def test_a_folder_for_sockets_that_is_gone_ends_the_cell_and_says_so(tmp_path: P
         (["test_name[GET]"], "hashing/test_commands.py::test_name[GET]", True),
     ],
 )
-def test_a_test_is_wanted_by_a_part_of_its_name_or_a_glob(wanted: list[str], test: str, *, fit: bool) -> None:
+def test_a_test_is_selected_by_a_part_of_its_name_or_a_glob(wanted: list[str], test: str, *, fit: bool) -> None:
     assert fits(test, wanted) == fit
 
 
-def test_tests_that_are_left_out_do_not_run(tmp_path: Path) -> None:
+def test_omitted_tests_do_not_run(tmp_path: Path) -> None:
     left_out = "bitops/test_bitops.py::test_bitop_not_agrees_with_the_model"
     for without in ([], [left_out]):
         folder = tmp_path / str(len(without))
@@ -181,12 +181,12 @@ def test_a_suite_is_compiled_once_for_the_cells_of_a_run(tmp_path: Path, monkeyp
     assert not compiled.parent.exists()
 
 
-def test_a_process_that_ends_without_a_word_is_told_by_its_last_line(tmp_path: Path) -> None:
+def test_a_process_that_ends_silently_is_reported_with_its_last_line(tmp_path: Path) -> None:
     result = process.run(["sh", "-c", "echo gone; exit 7"], deadline_seconds=10)
     assert cell_problem(result, tmp_path) == "its test process ended with status 7: gone"
 
 
-def test_a_guest_that_was_never_started_removes_nothing_of_others(tmp_path: Path) -> None:
+def test_a_guest_that_never_started_removes_no_files_of_others(tmp_path: Path) -> None:
     cell = cell_on_a_machine_without_emulator(tmp_path, "bitops")
     assert cell.build is not None
     spec = ServerSpec(build=cell.build, version=cell.version)
@@ -215,7 +215,7 @@ def test_a_server_that_may_refuse_to_start_has_stopped_if_it_exited(
 @pytest.mark.parametrize(
     ("script", "status", "end"), [("exit 0", 0, "stopped"), ("exit 3", 3, "exit"), ("kill -SEGV $$", -11, "signal")]
 )
-def test_a_server_that_was_told_to_end_has_stopped_if_it_ended_well(
+def test_a_server_that_was_asked_to_end_has_stopped_if_it_ended_normally(
     tmp_path: Path, script: str, status: int, end: str
 ) -> None:
     build = fakes.build(tmp_path)
@@ -235,7 +235,7 @@ def test_a_server_that_was_told_to_end_has_stopped_if_it_ended_well(
     ("script", "reason"),
     [("kill -STOP $$", cell_events.STOPPED), ("sleep 60", cell_events.NO_PONG), ("kill -KILL $$", "killed by SIGKILL")],
 )
-def test_a_native_build_that_somebody_keeps_from_starting_makes_a_failed_test_no_finding(
+def test_a_native_build_kept_from_starting_makes_a_failed_test_no_finding(
     script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", 1.0)
@@ -287,10 +287,10 @@ def test_a_test_whose_server_could_not_be_launched_is_recorded_as_failed(
     ],
     ids=["its-examples-failed", "something-else-failed", "it-was-cut-short"],
 )
-def test_an_example_that_failed_hides_nothing_else(
+def test_a_failed_example_hides_no_other_failure(
     *, tells: bool, cut_short: str, names: list[str], doubt: str, tmp_path: Path
 ) -> None:
-    """A failure after that of an example was lost, and the example's known finding made the cell XFAIL."""
+    """Regression: a failure after that of an example was lost, and the example's known finding made the cell XFAIL."""
     session = CellSession(cells.spec_of("fuzz", tmp_path, fakes.unemulated(Catalog().targets["armv5"])))
     session.collected(1)
     session.begin("fuzz/test_it")
@@ -308,7 +308,7 @@ def test_an_example_that_failed_hides_nothing_else(
 
 @pytest.fixture
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CellSession]:
-    """A cell whose server, and native build, answer every request; a test has begun."""
+    """A cell in which a test has begun. Its server and its native build answer every request."""
     folder = tmp_path_factory.mktemp("s")
     build = fakes.build(folder)
     fakes.write(build.server_binary, fakes.answering_server(), mode=0o755)
@@ -334,7 +334,7 @@ def add_fault(guest: Guest) -> None:
         log.write(b'{"event":"fault"}\n')
 
 
-def test_a_fault_before_an_example_is_not_that_examples(served: CellSession) -> None:
+def test_a_fault_before_an_example_does_not_belong_to_it(served: CellSession) -> None:
     guest = served.servers.guest()
     add_fault(guest)
     served.begin_example()
@@ -365,13 +365,13 @@ def test_the_end_of_a_native_build_is_recorded_if_it_ended_by_itself(served: Cel
 
 SLOW_SERVER = fakes.answering_server("while time.process_time() < 1.0: pass")
 BUSY = 6
-"""Programs that want the same processor."""
+"""Number of programs that compete for the same processor."""
 
 
 def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where others took the processor, a healthy server did not answer in time: a finding on busy machines."""
+    """Regression: on a busy machine, a healthy server did not answer in time, which was reported as a finding."""
     start_seconds = 1.5
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", start_seconds)
     build = fakes.build(tmp_path)
@@ -384,7 +384,7 @@ def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
     try:
         before = time.monotonic()
         with guest:
-            assert time.monotonic() - before > start_seconds, "it did not have to wait"
+            assert time.monotonic() - before > start_seconds, "the server did not have to wait for a processor"
             assert guest.alive()
     finally:
         os.sched_setaffinity(0, allowed)
@@ -394,25 +394,25 @@ def test_a_server_that_waits_for_a_busy_processor_does_not_hang(
 
 
 class SilentMachine(Machine):
-    """A machine in which a server starts and never answers. Its emulator is another process."""
+    """A machine in which a server starts but never answers. Its emulator is another process."""
 
     emulator: subprocess.Popen[bytes]
 
     @property
     def emulator_pid(self) -> int:
-        """Number of that process."""
+        """The number of that process."""
         return self.emulator.pid
 
     def alive(self) -> bool:
-        """It runs."""
+        """Report that the machine runs."""
         return True
 
     def start(self, *_: object, **__: object) -> int:
-        """Start a server. A process of the host happens to have the same number."""
+        """Start a server whose number is also that of a host process."""
         return os.getpid()
 
     def refuse_silence(self) -> None:
-        """Its kernel answers, so the server is to blame."""
+        """Do nothing: the machine's kernel answers, so the server is to blame."""
 
     def endpoint(self, port: int) -> tuple[str, int]:
         """An address at which no process listens."""
@@ -420,7 +420,7 @@ class SilentMachine(Machine):
         return "127.0.0.1", 9
 
     def request(self, *_: object, **__: object) -> bytes:
-        """Answer nothing."""
+        """Return an empty answer."""
         return b""
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
@@ -429,10 +429,12 @@ class SilentMachine(Machine):
 
 
 @pytest.mark.parametrize(("stopped", "detail"), [(False, cell_events.NO_PONG), (True, cell_events.STOPPED)])
-def test_the_processor_that_a_server_in_a_machine_gets_is_its_emulators(
+def test_a_servers_processor_time_in_a_machine_is_that_of_the_emulator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stopped: bool, detail: str
 ) -> None:
-    """Its own number belongs to another process here, for whose waits it was given time without end."""
+    """Regression: the server's number belongs to another process here, whose waits extended the server's deadline
+    forever.
+    """
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", 0.05)
     waited = {os.getpid(): itertools.count(0, 1000)}
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The list of commands that no request contains is exact, and the named suites do send them."""
+"""The list of commands that no request contains is exact, and the suites that it names send these commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNASKED = [
     for option in options
 ]
 READ = {".py", ".testsuite", ".toml"}
-"""Ends of the names of files with requests."""
+"""Suffixes of files with requests."""
 DOCUMENTS: Reply = [
     b"get",
     [b"summary", b"Returns a value.", b"arguments", [[b"name", b"key", b"type", b"key"]]],
@@ -50,7 +50,7 @@ DOCUMENTS: Reply = [
 ]
 
 
-def test_a_servers_documents_tell_its_commands_subcommands_and_options() -> None:
+def test_a_servers_documentation_lists_its_commands_subcommands_and_options() -> None:
     assert documented(DOCUMENTS) == {
         "GET": set(),
         "SET": {"EX", "KEEPTTL"},
@@ -60,18 +60,18 @@ def test_a_servers_documents_tell_its_commands_subcommands_and_options() -> None
     }
 
 
-def test_what_is_new_in_a_release_is_missed() -> None:
+def test_new_commands_of_a_release_are_reported_as_missing() -> None:
     known = documented(DOCUMENTS)
     known["SET"].add("NEWER")
     known["CLIENT KILL"] = {"ID", "OLDEST"}
     assert census.missing(known) == ["CLIENT INVENTED", "INVENTED", "CLIENT KILL OLDEST", "SET NEWER"]
 
 
-def test_a_table_without_subcommands_is_met_by_what_the_lists_say_of_them() -> None:
+def test_a_table_without_subcommands_matches_the_listed_subcommands() -> None:
     assert census.missing(names_only([[b"get"], [b"cluster"], [b"invented"]])) == ["INVENTED"]
 
 
-def test_nothing_that_is_asked_is_listed_as_unasked() -> None:
+def test_no_requested_command_is_listed_as_unasked() -> None:
     unasked = {name: set[str]() for one in table.requests().unasked for name in one.commands}
     assert not set(census.asked(unasked)) & set(unasked)
     options = {name: set(words) for one in table.requests().unasked for name, words in one.options.items()}
@@ -80,7 +80,7 @@ def test_nothing_that_is_asked_is_listed_as_unasked() -> None:
 
 
 @pytest.mark.parametrize(("command", "option", "suites"), UNASKED)
-def test_the_suite_that_is_said_to_ask_it_contains_it(command: str, option: str, suites: list[str]) -> None:
+def test_the_suite_that_is_named_for_a_command_contains_it(command: str, option: str, suites: list[str]) -> None:
     assert set(suites) <= set(Catalog().suites)
     name = r"""["'\s,]{1,4}""".join(map(re.escape, command.split()))
     words = re.compile(rf"\b{name}\b" + (rf".*\W{re.escape(option)}(?!\w)" if option else ""))

@@ -1,4 +1,4 @@
-"""Keys of a CI system's cache change with the cached content, and with nothing else."""
+"""The keys of a CI system's cache change only with the cached content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Compilers by name; none but these is installed."""
+    """The installed compilers: name -> version. A test may change it."""
     versions = {"gcc": "13.1", "arm-linux-gnueabi-gcc": "13.1"}
 
     def version(compiler: str) -> str:
@@ -38,7 +38,7 @@ def kept(tmp_path: Path, *targets: str, server: str = "redis-7.0.15") -> dict[st
     return ci_cache_entries(Catalog(), Cache(tmp_path / "cache"), targets, server)
 
 
-def test_every_path_is_in_the_store_and_every_key_is_one_that_github_takes(
+def test_every_path_is_in_the_store_and_every_key_is_valid_for_github(
     tmp_path: Path, compilers: dict[str, str]
 ) -> None:
     found = kept(tmp_path, "armv5", "armv5-kernel")
@@ -51,7 +51,7 @@ def test_every_path_is_in_the_store_and_every_key_is_one_that_github_takes(
         assert cache.key.startswith(cache.restore_key)
 
 
-def test_the_server_changes_the_key_of_builds_alone_and_not_where_a_start_is_looked_for(
+def test_the_server_changes_only_the_key_of_builds_and_not_the_prefix_of_older_keys(
     tmp_path: Path, compilers: dict[str, str]
 ) -> None:
     tree = fakes.server_tree(tmp_path / "tree")
@@ -65,21 +65,19 @@ def test_the_server_changes_the_key_of_builds_alone_and_not_where_a_start_is_loo
     assert before["builds"].restore_key == after["builds"].restore_key
 
 
-def test_what_a_job_learnt_about_the_time_of_builds_is_kept_for_the_next(
-    tmp_path: Path, compilers: dict[str, str]
-) -> None:
+def test_a_jobs_build_times_are_kept_for_the_next(tmp_path: Path, compilers: dict[str, str]) -> None:
     history = Cache(tmp_path / "cache").path(build_progress.KIND, "")
     assert str(history) in kept(tmp_path, "armv5")["builds"].paths
 
 
-def test_a_compiler_changes_the_keys_of_what_it_makes(tmp_path: Path, compilers: dict[str, str]) -> None:
+def test_a_compiler_changes_the_keys_of_its_products(tmp_path: Path, compilers: dict[str, str]) -> None:
     before = kept(tmp_path, "armv5", "armv5-kernel")
     compilers["arm-linux-gnueabi-gcc"] = "13.2"
     after = kept(tmp_path, "armv5", "armv5-kernel")
     assert [before[name].key == after[name].key for name in before] == [True, False, False]
 
 
-def test_our_changes_to_the_emulator_change_its_key(
+def test_changes_to_the_emulator_change_its_key(
     tmp_path: Path, compilers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = kept(tmp_path, "armv5")["emulators"].key
@@ -87,7 +85,7 @@ def test_our_changes_to_the_emulator_change_its_key(
     assert before != kept(tmp_path, "armv5")["emulators"].key
 
 
-def test_what_nothing_can_be_made_of_yet_has_no_entry(tmp_path: Path, compilers: dict[str, str]) -> None:
+def test_a_target_without_its_compiler_has_no_entry(tmp_path: Path, compilers: dict[str, str]) -> None:
     assert list(kept(tmp_path, "native")) == ["builds"]
     compilers.clear()
     assert list(kept(tmp_path, "armv5", "armv5-kernel")) == ["emulators"]
@@ -103,9 +101,7 @@ def test_a_target_that_only_a_family_compiles_for_has_the_familys_c_library_and_
     assert alone <= set(both.paths)
 
 
-def test_another_toolchain_has_keys_of_its_own_and_keeps_its_c_library(
-    tmp_path: Path, compilers: dict[str, str]
-) -> None:
+def test_another_toolchain_has_its_own_keys_and_keeps_its_c_library(tmp_path: Path, compilers: dict[str, str]) -> None:
     cache = Cache(tmp_path / "cache")
     catalog = Catalog().planned_for("clang-musl")
     other = ci_cache_entries(catalog, cache, ["armv5"], "redis-7.0.15")["builds"]

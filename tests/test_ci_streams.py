@@ -1,4 +1,4 @@
-"""What is printed holds no command for a CI system's runner, unless it is one of our own."""
+"""Plumbline's output contains no command for a CI system's runner, except Plumbline's own commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOSTILE = "a ##[error]b\n::error file=x::y\n  ::stop-commands::z\n\r::set-output
 
 
 def obeyed(printed: str) -> list[str]:
-    """Lines that GitHub's runner takes for commands: actions/runner, src/Runner.Common/ActionCommand.cs."""
+    """The lines that GitHub's runner executes as commands (actions/runner, src/Runner.Common/ActionCommand.cs)."""
     lines = re.split(r"\r\n|\r|\n", printed)
     return [line for line in lines if re.match(r"\s*::.*::", line) or re.search(r"##\[.*\]", line)]
 
@@ -43,32 +43,32 @@ PIECES = some.lists(some.text(alphabet="#[]:a \t\r\n\ufeff\x1b\x85"), max_size=8
 
 
 @given(PIECES)
-def test_whatever_is_written_in_whatever_pieces_nothing_is_obeyed(pieces: list[str]) -> None:
+def test_no_text_in_any_pieces_is_executed_as_a_command(pieces: list[str]) -> None:
     assert obeyed(printed(*pieces)) == []
 
 
 @given(PIECES)
-def test_it_says_the_same_however_it_is_cut_and_loses_nothing(pieces: list[str]) -> None:
+def test_the_output_does_not_depend_on_the_pieces_and_loses_nothing(pieces: list[str]) -> None:
     whole = "".join(pieces)
     assert printed(*pieces) == printed(whole)
     assert printed(whole).replace("\\", "") == whole
 
 
-def test_what_is_harmless_is_printed_as_it_is() -> None:
+def test_harmless_text_is_printed_unchanged() -> None:
     text = "std::string at 10:20:30 # [dim] ## a[1] #[0] a::b ::\n"
     assert printed(text) == text
     assert printed("##[error] x\n ::error::y\n") == "##\\[error] x\n :\\:error::y\n"
 
 
 @given(some.text(alphabet='#[]:a \n"\\'))
-def test_a_document_in_json_means_the_same_and_is_not_obeyed(text: str) -> None:
+def test_a_document_in_json_keeps_its_meaning_and_contains_no_command(text: str) -> None:
     document = in_json(json.dumps({"text": text}, indent=1))
     assert json.loads(document) == {"text": text}
     assert obeyed(document) == []
 
 
 @given(some.text(alphabet="#[]:a \n"))
-def test_a_document_in_xml_means_the_same_and_is_not_obeyed(text: str) -> None:
+def test_a_document_in_xml_keeps_its_meaning_and_contains_no_command(text: str) -> None:
     document = in_markup(f"<a>{text}</a>")
     assert html.unescape(document) == f"<a>{text}</a>"
     assert obeyed(document) == []
@@ -84,7 +84,7 @@ def hostile(tmp_path: Path) -> StoredRun:
 
 
 @pytest.mark.parametrize("form", ["", "--json"])
-def test_a_judgement_that_quotes_commands_prints_none_but_its_own_annotations(
+def test_a_judgement_that_quotes_commands_prints_only_its_own_annotations(
     plumb: Plumb, hostile: StoredRun, form: str
 ) -> None:
     code, out, err = plumb("judge", hostile.finish(), "--annotations", "github", *[form] * bool(form))
@@ -106,7 +106,7 @@ def test_no_document_on_standard_output_has_a_command(plumb: Plumb, hostile: Sto
     assert obeyed(out) == []
 
 
-def test_neither_an_error_nor_progress_is_obeyed(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_an_error_nor_progress_is_executed_as_a_command(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
         progress.Progress().say(f"{HOSTILE}\x1b[2J")
         raise RuntimeError(f"{HOSTILE}\x1b[2J")

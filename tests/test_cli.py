@@ -1,4 +1,4 @@
-"""The command line as a user meets it: messages, exit codes, one document on standard output."""
+"""The command line from a user's view: messages, exit codes, one document on standard output."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_the_exit_codes_are_the_documented_ones() -> None:
 
 
 def commands() -> dict[str, click.Command]:
-    """Every command by the words that name it; `known` is a group of two."""
+    """Every command by its words. Groups such as `known` have several commands."""
     found = {name: one for name, one in group.commands.items() if not isinstance(one, click.Group)}
     groups = [(name, one) for name, one in group.commands.items() if isinstance(one, click.Group)]
     return found | {f"{name} {inner}": one for name, outer in groups for inner, one in outer.commands.items()}
 
 
-def test_every_command_and_every_option_says_what_it_does() -> None:
+def test_every_command_and_every_option_has_a_help_text() -> None:
     for name, command in commands().items():
         assert command.help, f"plumb {name} has no help"
         for option in command.params:
@@ -64,7 +64,7 @@ def test_a_commands_summary_is_the_first_sentence_of_its_help() -> None:
     assert {name: f"{summary}." for name, summary in summaries.items()} == first_lines
 
 
-def test_the_overview_is_grouped_and_cuts_no_summary_off_at_80_columns(plumb: Plumb) -> None:
+def test_the_overview_is_grouped_and_truncates_no_summary_at_80_columns(plumb: Plumb) -> None:
     code, out, err = plumb("--help")
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -77,12 +77,12 @@ def test_the_overview_is_grouped_and_cuts_no_summary_off_at_80_columns(plumb: Pl
 
 
 def test_plumb_alone_shows_the_overview_and_is_no_pass(plumb: Plumb) -> None:
-    """A script that lost the name of the command has checked nothing."""
+    """A script that lacks the command's name has checked nothing."""
     assert plumb() == (ExitCode.USAGE, plumb("--help")[1], "")
 
 
 @pytest.mark.parametrize(("former", "present"), FORMER_NAMES.items())
-def test_a_former_name_is_its_present_command_with_a_remark(plumb: Plumb, former: str, present: str) -> None:
+def test_a_former_name_runs_the_current_command_with_a_remark(plumb: Plumb, former: str, present: str) -> None:
     code, out, err = plumb(former, "--help")
     assert (code, out) == (0, plumb(present, "--help")[1])
     assert err == f"note: `plumb {former}` is now `plumb {present}`; the next release drops the old name\n"
@@ -102,7 +102,7 @@ HELP_SECONDS = 0.35
 
 
 def test_the_overview_costs_at_most_a_third_of_a_second_of_processor_time() -> None:
-    """0.12 s, where importing all commands took 0.55 s. The minimum of three runs does not depend on the load."""
+    """It takes 0.12 s; importing all commands took 0.55 s. The minimum of three runs does not depend on the load."""
     command = [sys.executable, "-m", "harness.cli", "--help"]
     taken = []
     for _ in range(3):
@@ -121,8 +121,8 @@ def test_the_overview_imports_no_command() -> None:
     assert (ended.code, packages) == (0, {"cli", "core"})
 
 
-def test_what_takes_long_to_import_is_left_to_the_processes_of_a_cluster() -> None:
-    """Every command that takes `--on` would import it."""
+def test_slow_imports_happen_only_in_the_processes_of_a_cluster() -> None:
+    """Otherwise every command with the option `--on` would import it."""
     code = "import sys; import harness.cli.checks; print(*sys.modules)"
     ended = process.run([sys.executable, "-c", code], deadline_seconds=60, folder=ROOT)
     imported = set(ended.text.split())
@@ -210,7 +210,7 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         (("chekc",), "error: No such command 'chekc'"),
         (("check", "--policy", "lenient"), "error: unknown policy 'lenient' (--policy)"),
         (("plan", "--nonsense"), "error: No such option"),
-        # Before anything runs.
+        # These errors come before anything runs.
         (("check", "--offline", "--known", "absent.toml"), "error: the file cannot be read (absent.toml)"),
         (
             ("exec", *TARGET, "--offline", "--known", "absent.toml", "true"),
@@ -219,10 +219,10 @@ def test_help_is_not_an_error(plumb: Plumb, command: str) -> None:
         (("check", "--offline", "--known", "/dev/null"), "error: the file cannot be read (/dev/null)"),
     ],
 )
-def test_a_wrong_request_is_exit_4_and_says_what_to_type(plumb: Plumb, words: tuple[str, ...], error: str) -> None:
+def test_a_wrong_request_is_exit_4_with_advice(plumb: Plumb, words: tuple[str, ...], error: str) -> None:
     code, out, err = plumb(*words)
     assert (code, out) == (ExitCode.USAGE, "")
-    # Progress messages may precede it.
+    # Progress messages may precede the error.
     assert f"\n{error}" in f"\n{err}", err
 
 
@@ -236,7 +236,7 @@ def test_an_unknown_server_is_exit_4(plumb: Plumb, command: str) -> None:
 
 @pytest.mark.usefixtures("complete")
 @pytest.mark.parametrize("run", [(), ("--run", "new/folder")], ids=["no run folder", "a new run folder"])
-def test_a_path_that_is_no_server_is_exit_4_and_leaves_no_run_folder(
+def test_a_path_that_is_not_a_server_is_exit_4_and_leaves_no_run_folder(
     plumb: Plumb, tmp_path: Path, run: tuple[str, ...]
 ) -> None:
     (tmp_path / "here" / "empty").mkdir()
@@ -250,13 +250,13 @@ def test_a_path_that_is_no_server_is_exit_4_and_leaves_no_run_folder(
 
 
 @pytest.mark.usefixtures("bare")
-def test_a_wrong_server_is_told_before_anything_is_installed(plumb: Plumb) -> None:
+def test_a_wrong_server_is_reported_before_anything_is_installed(plumb: Plumb) -> None:
     code, _, err = plumb("check", *TARGET, "--server", "redis-7.0.51", "--no-install")
     assert code == ExitCode.USAGE, err
 
 
 @pytest.mark.usefixtures("complete")
-def test_a_run_folder_that_holds_a_run_is_refused(plumb: Plumb, tmp_path: Path) -> None:
+def test_a_folder_that_contains_a_run_is_refused(plumb: Plumb, tmp_path: Path) -> None:
     stored = StoredRun(tmp_path / "here" / "old")
     stored.canary("armv5")
     before = (stored.finish() / "run.json").read_bytes()
@@ -290,7 +290,7 @@ def test_missing_packages_are_exit_7_with_the_exact_command(plumb: Plumb, comman
 
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(("target", "wanted"), [("armv5", True), ("native", False)])
-def test_a_shell_on_another_machine_asks_for_a_gdb_that_knows_it(
+def test_a_shell_on_another_machine_requires_a_gdb_that_supports_it(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, *, wanted: bool
 ) -> None:
     fakes.write(tmp_path / "dpkg" / "gdb", "", mode=0o755)
@@ -317,7 +317,7 @@ def test_offline_with_an_empty_cache_is_exit_7_and_says_what_to_fetch(plumb: Plu
 
 
 @pytest.mark.parametrize(("user", "offline", "wanted"), [(0, False, True), (0, True, False), (1000, False, False)])
-def test_nobody_installs_packages_offline_unless_told_to(
+def test_packages_are_installed_offline_only_on_request(
     monkeypatch: pytest.MonkeyPatch, user: int, *, offline: bool, wanted: bool
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
@@ -354,14 +354,14 @@ def test_debug_shows_a_traceback_and_keeps_the_exit_code(plumb: Plumb) -> None:
     assert "unknown target 'sparc46'" in err
 
 
-def test_debug_after_the_command_is_no_secret_option(plumb: Plumb) -> None:
+def test_debug_after_the_command_is_not_an_option(plumb: Plumb) -> None:
     assert plumb("plan", "--debug")[0] == ExitCode.USAGE
 
 
-def test_every_command_that_tells_something_can_tell_it_as_json() -> None:
+def test_every_command_with_a_result_can_print_it_as_json() -> None:
     # These print a single document in its own format; `shell` is interactive.
     others = {"report", "schema", "completion", "shell"}
-    # These print no result: they make files, or run until they are stopped.
+    # These print no result, because they make files or run until they are stopped.
     others |= {"campaign keys", "campaign scheduler", "campaign worker"}
     lacking = {name for name, command in commands().items() if "as_json" not in {one.name for one in command.params}}
     assert lacking == others
@@ -403,7 +403,7 @@ def test_tab_offers_the_catalogs_names(
 
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
-    """In a real bash, with the real command and a separate cache: another one may be full, which causes a message."""
+    """In a real bash, with the real command and an empty cache. A full cache would cause a message."""
     folder = Path(sys.executable).parent
     script = f"""export PATH={folder}:$PATH PLUMBLINE_CACHE={tmp_path}; eval "$(plumb completion bash)"
 COMP_WORDS=(plumb check --target armv5) COMP_CWORD=3; _plumb_completion plumb; echo "${{COMPREPLY[@]}}" """
@@ -411,7 +411,7 @@ COMP_WORDS=(plumb check --target armv5) COMP_CWORD=3; _plumb_completion plumb; e
     assert (ended.code, ended.text.split()) == (0, ["armv5", "armv5-kernel"])
 
 
-def test_progress_shows_brackets_as_they_are() -> None:
+def test_progress_shows_brackets_unchanged() -> None:
     progress = fakes.quiet()
     progress.say("x.c:3: error: bad cast [-Werror=cast-align] [/root]")
     assert "[-Werror=cast-align] [/root]" in fakes.printed(progress)
@@ -448,7 +448,7 @@ def test_a_wrong_word_about_streams_is_exit_4(plumb: Plumb, words: tuple[str, ..
         (("--target", "armv5-kernel", "--tier", "kernel"), "servers in emulated machines have only TCP"),
     ],
 )
-def test_a_way_to_servers_that_changes_nothing_is_refused(plumb: Plumb, words: tuple[str, ...], because: str) -> None:
+def test_a_transport_without_effect_is_refused(plumb: Plumb, words: tuple[str, ...], because: str) -> None:
     code, _, err = plumb("check", *words, "--io", "tcp")
     assert (code, err) == (
         ExitCode.USAGE,
@@ -471,7 +471,7 @@ def test_a_way_to_servers_that_changes_nothing_is_refused(plumb: Plumb, words: t
         (("--make", "OPTIMIZATION=-O3"), "OPTIMIZATION is given to every build: use --optimisation"),
     ],
 )
-def test_what_a_distribution_adds_is_refused_with_what_to_type(
+def test_wrong_build_settings_of_a_distribution_are_refused_with_advice(
     plumb: Plumb, words: tuple[str, ...], error: str
 ) -> None:
     code, _, err = plumb("port", *words)
@@ -480,7 +480,7 @@ def test_what_a_distribution_adds_is_refused_with_what_to_type(
     assert "port --help" in err
 
 
-def test_a_port_is_asked_with_the_flags_one_by_one(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_gets_each_flag_separately(plumb: Plumb, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Request] = []
 
     def remember(_bench: object, request: Request) -> None:

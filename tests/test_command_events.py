@@ -1,4 +1,4 @@
-"""The events of a traced command say which of its programs count, and why they may say nothing."""
+"""The events of a traced command record which of its programs count, and why the result may be unknown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture
 def marker(tmp_path: Path) -> Path:
-    """The file that the command wrote when its tests began."""
+    """The file that the command writes when its tests begin."""
     path = tmp_path / "testing"
     path.touch()
     os.utime(path, ns=(START_MS * 1_000_000, START_MS * 1_000_000))
@@ -29,7 +29,7 @@ def marker(tmp_path: Path) -> Path:
 
 
 def outcome(folder: Path, marker: Path, *, began_ms: int, code: int = 0, status: int = 0) -> cell_events.TestEvent:
-    """The event of a command with this exit status, of whose programs one began then, and ended with that `status`."""
+    """The event of a command that exited with `code`. Its only program began at `began_ms`, and had this `status`."""
     cell = folder / "cell"
     guest = cell / "guest-1"
     guest.mkdir(parents=True)
@@ -48,20 +48,20 @@ def test_a_program_of_the_tests_counts(tmp_path: Path, marker: Path) -> None:
     assert (test.outcome, test.doubt) == ("passed", "")
 
 
-def test_a_program_of_the_build_tests_nothing(tmp_path: Path, marker: Path) -> None:
+def test_a_program_of_the_build_does_not_count_as_a_test(tmp_path: Path, marker: Path) -> None:
     test = outcome(tmp_path, marker, began_ms=START_MS - 1)
     assert test.outcome == "skipped"
     assert "no program of armv5 ran in its tests" in test.message
 
 
-def test_tests_that_removed_the_mark_of_their_start_are_in_doubt(tmp_path: Path, marker: Path) -> None:
-    """`rm -rf ../*`, or a distclean of the folder above: the programs of the build would count as tests."""
+def test_tests_that_remove_the_mark_of_their_start_are_in_doubt(tmp_path: Path, marker: Path) -> None:
+    """For example `rm -rf ../*`, or a distclean of the parent folder. The build's programs would count as tests."""
     marker.unlink()
     test = outcome(tmp_path, marker, began_ms=START_MS - 1)
     assert test.doubt == f"the command removed {marker}, so it is not known which programs ran in its tests"
 
 
-def test_a_command_that_failed_before_its_tests_failed(tmp_path: Path, marker: Path) -> None:
+def test_a_command_that_fails_before_its_tests_has_failed(tmp_path: Path, marker: Path) -> None:
     marker.unlink()
     test = outcome(tmp_path, marker, began_ms=START_MS, code=2, status=1)
     assert (test.outcome, test.doubt) == ("failed", "")

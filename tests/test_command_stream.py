@@ -112,13 +112,13 @@ def test_a_line_says_which_client_sends_it() -> None:
 @pytest.mark.parametrize(
     "content", [b"*2\r\n$3\r\nGET\r\n", b"*1\r\n$9\r\nPING\r\n", b"*x\r\n", b'PING "a\r\n', b"PING"]
 )
-def test_wire_ends_at_what_is_no_whole_command(content: bytes) -> None:
+def test_wire_ends_at_an_incomplete_command(content: bytes) -> None:
     good = wire((command("SET", "k", 1),))
     assert [line_of(one) for one in from_wire(good + content)] == ["SET k 1"]
 
 
 @pytest.mark.parametrize(("text", "why"), [('SET k "', "line 1"), ("PING\nGET '\n", "line 2"), ("\n\n", "empty")])
-def test_a_file_that_is_no_stream_is_a_usage_error(tmp_path: Path, text: str, why: str) -> None:
+def test_a_file_that_is_not_a_stream_is_a_usage_error(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "a.stream"
     path.write_text(text)
     with pytest.raises(UsageError, match="stream") as error:

@@ -1,4 +1,4 @@
-"""What failed first in a make's output: a compiler's, a linker's, a shell's words before any of make's."""
+"""The first failure in the output of make: messages of a compiler, a linker or a shell come before those of make."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from harness.analysis.compiler_output import complaints, first_error
 
 MAKES = "make[2]: *** [Makefile:9: lapi.o] Error 1\nmake[1]: *** Waiting for unfinished jobs....\n"
-"""What another job's failure has make say before the compiler's words are out."""
+"""Messages of make about another job's failure, which may precede the compiler's messages."""
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ MAKES = "make[2]: *** [Makefile:9: lapi.o] Error 1\nmake[1]: *** Waiting for unf
         ("Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n", "ModuleNotFoundError"),
     ],
 )
-def test_the_first_error_is_that_of_who_failed_and_not_of_make(output: str, first: str) -> None:
+def test_the_first_error_is_that_of_the_failed_program_and_not_of_make(output: str, first: str) -> None:
     end = "collect2: error: ld returned 1 exit status\nmake: *** [Makefile:4: redis-server] Error 1\n"
     found = first_error(output + end)
     assert found.startswith(first)
@@ -49,7 +49,7 @@ def test_the_first_error_is_that_of_who_failed_and_not_of_make(output: str, firs
 
 
 @pytest.mark.parametrize("line", ["x.c:3:5: error: boom", "/usr/bin/ld: cannot find -lm", "ar: x.a: bad value"])
-def test_what_make_says_of_another_job_first_is_passed_over(line: str) -> None:
+def test_makes_message_about_another_job_is_skipped(line: str) -> None:
     assert first_error(f"{MAKES}{line}\nmake: *** [Makefile:1: all] Error 2\n") == line
 
 
@@ -60,27 +60,27 @@ def test_what_make_says_of_another_job_first_is_passed_over(line: str) -> None:
         "make[1]: *** No rule to make target 'a.o', needed by 'redis-server'.  Stop.",
     ],
 )
-def test_makes_own_error_is_one(line: str) -> None:
+def test_makes_own_error_is_recognised(line: str) -> None:
     assert first_error(f"gcc -c x.c\n{line}\nmake: *** [Makefile:1: all] Error 2\n") == line
 
 
-def test_a_shells_words_in_a_good_recipe_are_not_taken_for_those_of_the_one_that_failed() -> None:
+def test_a_shells_message_in_a_successful_recipe_is_not_the_first_error() -> None:
     output = "cat: .make-prerequisites: No such file or directory\ngcc -c x.c\nsh: 1: tclsh: not found\n"
     assert first_error(f"{output}make: *** [Makefile:1: all] Error 127\n") == "sh: 1: tclsh: not found"
     assert first_error("cat: a: No such file or directory\nx.c:1:1: error: boom\n") == "x.c:1:1: error: boom"
 
 
-def test_a_warning_that_speaks_of_errors_is_none() -> None:
+def test_a_warning_that_mentions_errors_is_not_an_error() -> None:
     output = "x.c:1:1: warning: error: not so [-Wfoo]\nld: warning: x.o: missing .note\nx.c:2:1: error: boom\n"
     assert first_error(output) == "x.c:2:1: error: boom"
 
 
-def test_of_what_nobody_understands_the_last_lines_are_told_without_makes() -> None:
+def test_of_unknown_output_the_last_lines_are_reported_without_makes() -> None:
     assert first_error("one\ntwo\nmake: *** [Makefile:1: all] Error 1\n") == "one\ntwo"
     assert first_error("make: *** [Makefile:1: all] Error 1\n") == "make: *** [Makefile:1: all] Error 1"
 
 
-def test_two_machines_complaints_are_alike_without_folders_and_tools() -> None:
+def test_two_machines_complaints_are_equal_without_folders_and_tools() -> None:
     cross = (
         "/cache/work/a/tree/src/x.c:3:5: error: boom\narm-linux-gnueabi-gcc: error: no -mfoo\n"
         "/usr/lib/gcc-cross/arm-linux-gnueabi/12/../bin/ld: x.o:(.text+0x14): undefined reference to `g'\n"

@@ -1,4 +1,4 @@
-"""Warnings that a compiler gives only on a target: notes by default, failures on request, and never silently
+"""Warnings that a compiler gives only for a target are notes by default, failures on request, and never silently
 unknown.
 """
 
@@ -61,7 +61,7 @@ def judged(folder: Path, known: str = "findings = []\n") -> tuple[Judgement, Exi
 SILENT = CompilerReport(warnings=[])
 
 
-def test_by_default_they_are_noted_beside_the_findings_and_the_run_passes(tmp_path: Path) -> None:
+def test_by_default_warnings_are_notes_beside_the_findings_and_the_run_passes(tmp_path: Path) -> None:
     words = CompilerReport(warnings=[warning(3), warning(9), warning(5, kind="overflow", function="")])
     judgement, code = judged(passed(tmp_path, wanted="note", native=SILENT, armv5=words, sparc64=words))
     assert (judgement.verdict, code, judgement.findings) == ("PASS", ExitCode.PASS, [])
@@ -77,14 +77,14 @@ def test_by_default_they_are_noted_beside_the_findings_and_the_run_passes(tmp_pa
     assert [one.id for one in join([judgement, judgement]).warnings] == [one.id for one in judgement.warnings]
 
 
-def test_what_the_oracles_compiler_says_too_and_other_kinds_are_no_targets_finding(tmp_path: Path) -> None:
+def test_warnings_of_the_oracles_compiler_and_of_other_kinds_are_no_targets_finding(tmp_path: Path) -> None:
     both = CompilerReport(warnings=[warning()])
     more = CompilerReport(warnings=[warning(), warning(4, kind="unused-parameter"), warning(5, kind="")])
     judgement, _ = judged(passed(tmp_path, wanted="fail", native=both, armv5=more, sparc64=both))
     assert (judgement.verdict, judgement.findings, judgement.warnings) == ("PASS", [], [])
 
 
-def test_asked_to_fail_they_are_findings_and_exit_1_unless_they_are_known(tmp_path: Path) -> None:
+def test_with_failure_requested_warnings_are_findings_and_exit_1_unless_they_are_known(tmp_path: Path) -> None:
     folder = passed(tmp_path, wanted="fail", native=SILENT, armv5=CompilerReport(warnings=[warning()]), sparc64=SILENT)
     judgement, code = judged(folder)
     assert (judgement.verdict, code, judgement.warnings) == ("FAIL", ExitCode.FINDINGS, [])
@@ -98,7 +98,7 @@ def test_asked_to_fail_they_are_findings_and_exit_1_unless_they_are_known(tmp_pa
 
 
 @pytest.mark.parametrize("absent", ["native", "armv5"])
-def test_asked_to_fail_what_nobody_looked_at_is_no_pass(tmp_path: Path, absent: str) -> None:
+def test_with_failure_requested_uncollected_warnings_are_no_pass(tmp_path: Path, absent: str) -> None:
     reports = {"native": SILENT, "armv5": SILENT, "sparc64": SILENT}
     folder = passed(tmp_path, wanted="fail", **reports)
     assert judged(folder)[0].verdict == "PASS"
@@ -114,7 +114,7 @@ def test_asked_to_fail_what_nobody_looked_at_is_no_pass(tmp_path: Path, absent: 
     assert "2 of 90 files do not compile by themselves" in judgement.remarks[0]
 
 
-def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_function_is(tmp_path: Path) -> None:
+def test_warnings_of_the_base_are_known_and_one_in_another_function_is_new(tmp_path: Path) -> None:
     old = passed(
         tmp_path / "old", wanted="note", native=SILENT, armv5=CompilerReport(warnings=[warning()]), sparc64=SILENT
     )
@@ -130,7 +130,7 @@ def test_what_the_base_warns_of_as_well_is_not_blamed_and_a_new_line_of_another_
     }
 
 
-def test_a_damaged_record_is_told_and_the_rest_of_the_run_is_judged(tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported_and_the_rest_of_the_run_is_judged(tmp_path: Path) -> None:
     words = CompilerReport(warnings=[warning()])
     folder = passed(tmp_path, wanted="note", native=SILENT, armv5=SILENT, sparc64=words)
     record = run_folder.read_run(folder)
@@ -144,7 +144,7 @@ def test_a_damaged_record_is_told_and_the_rest_of_the_run_is_judged(tmp_path: Pa
     assert any("armv5.json is damaged: " in remark for remark in judgement.remarks)
 
 
-def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: Path) -> None:
+def test_formats_show_warnings_as_warnings_and_their_failure_as_a_failure(tmp_path: Path) -> None:
     words = {"native": SILENT, "armv5": CompilerReport(warnings=[warning()]), "sparc64": SILENT}
     noted, _ = judged(passed(tmp_path / "a", wanted="note", **words))
     (result,) = json.loads(sarif.render(noted))["runs"][0]["results"]
@@ -161,7 +161,7 @@ def test_formats_show_them_as_warnings_and_their_failure_as_a_failure(tmp_path: 
     ["/w/gcc -O2 -c b.c -o b.o\n", "make: Leaving directory '/t/src'\nmake: Entering directory '/t/other'\n"],
     ids=["call", "folder"],
 )
-def test_a_warning_outside_of_functions_does_not_have_that_of_the_file_before(between: str) -> None:
+def test_a_warning_outside_functions_does_not_get_the_previous_files_function(between: str) -> None:
     output = "make: Entering directory '/t/src'\na.c: In function 'first':\na.c:1:1: warning: one [-Woverflow]\n"
     output += between + "b.c:2:2: warning: two [-Woverflow]\n"
     assert [(one.file.rpartition("/")[2], one.function) for one in read(output, Path("/t"))] == [
@@ -170,14 +170,14 @@ def test_a_warning_outside_of_functions_does_not_have_that_of_the_file_before(be
     ]
 
 
-def test_a_command_line_that_is_no_shells_is_seen() -> None:
+def test_a_command_line_that_is_not_valid_shell_is_recognised() -> None:
     output = "make: Entering directory '/t/src'\n/w/gcc -DX=\"a;b -c a.c\n"
     (call,) = compilations(output, ("/w/gcc",))
     assert (call.folder, call.words[-2:]) == ("/t/src", ["-c", "a.c"])
     assert compilations(output, ("/w/g++",)) == []
 
 
-def test_without_the_oracles_warnings_no_target_has_them_alone(tmp_path: Path) -> None:
+def test_without_the_oracles_warnings_no_warning_counts_as_target_specific(tmp_path: Path) -> None:
     broken = CompilerReport(warnings=[], problem="the tree does not compile natively")
     reports = {"armv5": CompilerReport(warnings=[warning()]), "sparc64": SILENT, "native": broken}
     judgement, code = judged(passed(tmp_path, wanted="fail", **reports))

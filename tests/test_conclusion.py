@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("fake_symbols")
 
 
-def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_passes(
+def test_a_cell_with_only_known_findings_is_an_expected_failure_and_the_run_passes(
     tmp_path: Path, run: StoredRun
 ) -> None:
     a_fault(run)
@@ -32,7 +32,7 @@ def test_a_cell_whose_every_finding_is_known_is_an_expected_failure_and_the_run_
     assert "issue 3273" in judgement.cells[1].reason
 
 
-def test_connections_that_were_turned_away_are_remarked_and_none_are_not(tmp_path: Path, run: StoredRun) -> None:
+def test_rejected_connections_have_a_remark(tmp_path: Path, run: StoredRun) -> None:
     def remarked() -> list[str]:
         return [remark for remark in concluded(tmp_path, run)[0].remarks if "rejected connections" in remark]
 
@@ -50,9 +50,7 @@ def test_one_unknown_finding_beside_a_known_one_still_fails(tmp_path: Path, run:
     assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
 
 
-def test_a_known_finding_lasts_unless_an_entry_for_it_is_of_what_appears_by_chance(
-    tmp_path: Path, run: StoredRun
-) -> None:
+def test_a_known_finding_is_permanent_unless_its_entry_is_intermittent(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
     stored = stored_run.read(run.finish())
 
@@ -95,7 +93,7 @@ def test_the_known_list_excuses_no_unknown_cell(tmp_path: Path) -> None:
     assert concluded(tmp_path, stored, entry("*"))[1] is ExitCode.INCONCLUSIVE
 
 
-def test_a_report_names_the_words_that_no_test_matches(tmp_path: Path, run: StoredRun) -> None:
+def test_a_report_names_the_patterns_that_no_test_matches(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "bitops/test_bitops.py::test_bitpos")
     run.test("armv5", "bitops", "bitops/test_bitops.py::test_count[one]")
     folder = run.finish()
@@ -119,7 +117,7 @@ def test_a_report_says_which_release_a_development_tree_was_taken_for(tmp_path: 
         assert judgement.remarks == remarks
 
 
-def test_a_report_and_its_reproducers_say_what_a_distribution_added(tmp_path: Path, run: StoredRun) -> None:
+def test_a_report_and_its_reproducers_name_a_distributions_additions(tmp_path: Path, run: StoredRun) -> None:
     a_fault(run)
     folder = run.finish()
     settings = BuildSettings(cflags=("-march=armv7-a", "-DX=a b"), make=("BUILD_TLS=yes",))

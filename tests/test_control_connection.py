@@ -1,4 +1,4 @@
-"""The control connection survives commands that end all connections, and never takes a late reply for a later one's."""
+"""The control connection survives commands that end all connections, and never takes a late reply for a later one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def control(server: RecordedServer, *, deadline_seconds: float = 5.0) -> Control
 
 
 def closing_at(*questions: int) -> tuple[Callable[[bytes], bytes | None], list[bytes]]:
-    """Replies of a server that closes the connection at these questions, counted from 0; and the questions it
+    """The replies of a server that closes the connection at these requests, counted from 0, and the requests that it
     received.
     """
     asked: list[bytes] = []
@@ -34,7 +34,7 @@ def closing_at(*questions: int) -> tuple[Callable[[bytes], bytes | None], list[b
     return answer, asked
 
 
-def test_a_connection_that_others_have_ended_is_made_again() -> None:
+def test_a_connection_that_others_have_ended_is_reopened() -> None:
     answer, asked = closing_at(1)
     with RecordedServer(answer) as server, control(server) as beside:
         assert beside.ask(PING, 1) == [b"0"]
@@ -55,7 +55,7 @@ def test_a_server_that_ends_new_connections_is_gone() -> None:
         beside.ask(PING, 1)
 
 
-def test_a_late_answer_is_not_taken_for_that_to_the_next_question() -> None:
+def test_a_late_reply_is_not_taken_for_that_to_the_next_request() -> None:
     def slow_at_first(question: bytes) -> bytes:
         if question == b"FIRST\r\n":
             time.sleep(0.3)
@@ -67,7 +67,7 @@ def test_a_late_answer_is_not_taken_for_that_to_the_next_question() -> None:
         assert beside.ask(b"SECOND\r\n", 1) == [b"SECOND"]
 
 
-def test_a_client_that_stays_blocked_is_not_waited_for_forever() -> None:
+def test_waiting_for_a_blocked_client_has_a_deadline() -> None:
     blocked = b"blocked_clients:1\r\n"
     with (
         RecordedServer(lambda _: b"$%d\r\n%s\r\n" % (len(blocked), blocked)) as server,

@@ -1,4 +1,4 @@
-"""Two servers' figures compared: differences beyond noise, the limit, the functions that moved, and the exit code."""
+"""The comparison of two servers' figures: differences beyond noise, the limit, changed functions, and the exit code."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.test_server_cost import cost, measured, on_kernel
 def test_a_difference_counts_beyond_noise_and_fails_beyond_the_limit(ours: tuple[int, int], verdict: str) -> None:
     (found, *_) = differences(cost(*ours, name="ours"), cost(7_610, 7_625), 0.03)
     assert (found.figure, found.verdict) == ("instructions", verdict)
-    # A function that stayed the same is not named, and none is where nothing differs.
+    # An unchanged function is not named, and no function is named if nothing differs.
     assert set(found.functions) == (set() if verdict == "same" else {"getCommand"})
 
 
-def test_a_difference_names_what_each_function_adds() -> None:
+def test_a_difference_names_the_contribution_of_each_function() -> None:
     (found, *_) = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
     assert found.change == pytest.approx(600 / 7_600)
     assert found.functions == {"getCommand": 600}
@@ -60,7 +60,7 @@ def test_servers_on_a_kernel_have_the_same_limit() -> None:
     assert verdicts(20_000, 20_100, used_memory=1_100_000)["used_memory"] == "beyond the limit"
 
 
-def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
+def test_the_exit_code_distinguishes_a_finding_from_a_missing_figure() -> None:
     dear = differences(cost(8_200, 8_200, name="ours"), cost(7_600, 7_600), 0.03)
     same = differences(cost(7_600, 7_600, name="ours"), cost(7_600, 7_600), 0.03)
     missing = NoFigure(server="ours", target="armv5", workload="x", reason="it died")
@@ -72,7 +72,7 @@ def test_the_exit_code_tells_a_finding_from_a_missing_figure() -> None:
     assert "no figure: x on armv5, ours: it died" in summary(measured(same, [missing]))
 
 
-def test_where_nothing_was_measured_or_compared_nothing_has_passed() -> None:
+def test_without_a_measurement_or_comparison_nothing_has_passed() -> None:
     lacking = NoFigure(server="ours", target="armv5", workload="x", reason="no XADD", inapplicable=True)
     uncompared = measured([], [lacking])
     assert exit_code(uncompared) is ExitCode.INCONCLUSIVE

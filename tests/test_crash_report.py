@@ -1,4 +1,4 @@
-"""Whether a server reports its crash, according to its log, which it shares with its children."""
+"""A server's report of its own crash is recognised in its log, which it shares with its children."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PID = 4711
         "4711:M 28 Nov 2026 03:00:00.000 # Guru Meditation: no such type #object.c:12",
     ],
 )
-def test_what_only_a_dying_server_says_is_a_report_of_its_process_alone(line: str) -> None:
+def test_a_message_of_a_dying_server_is_a_report_only_of_its_own_process(line: str) -> None:
     log = f"4711:M 28 Nov 2026 03:00:00.000 * Ready\n\n\n=== REDIS BUG REPORT START\n{line}\n".encode()
     assert reports_crash(log, PID)
     assert not reports_crash(log, 471), "a process with a similar number"
@@ -33,7 +33,7 @@ def test_what_only_a_dying_server_says_is_a_report_of_its_process_alone(line: st
     assert crash_report(log, 471) is None
 
 
-def test_a_failed_assertion_that_an_old_server_ends_by_a_signal_has_that_signal() -> None:
+def test_a_failed_assertion_that_ends_an_old_server_by_a_signal_has_that_signal() -> None:
     head = "4711:M 28 Nov 03:00:00.000 # "
     log = f"{head}=== ASSERTION FAILED ===\n{head}Redis 3.2.6 crashed by signal: 11\n".encode()
     assert crash_report(log, PID) == (0, 11)
@@ -48,5 +48,5 @@ def test_a_failed_assertion_that_an_old_server_ends_by_a_signal_has_that_signal(
         "Redis 7.0.15 crashed by signal: 7, si_code: 1",
     ],
 )
-def test_other_messages_are_none(line: str) -> None:
+def test_other_messages_are_no_crash_report(line: str) -> None:
     assert not reports_crash(f"{line}\n".encode(), PID)

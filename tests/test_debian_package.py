@@ -1,4 +1,4 @@
-"""Debian's source packages: their names, how a tree is built, and what is refused before the build."""
+"""Debian's source packages: their names, the build of a tree, and requests that are refused before the build."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_source_package_is_named_by_suite_name_and_version(text: str, package:
 @pytest.mark.parametrize(
     "text", ["", "../zlib", "a/b/c", "zlib=", "zlib=$(id)", "-o", "zlib=../x", "Zlib", "zlib x", "-o=1", "b/-o", "/etc"]
 )
-def test_what_names_no_package_is_refused_before_apt_sees_it(text: str) -> None:
+def test_an_invalid_package_name_is_refused_before_apt_gets_it(text: str) -> None:
     with pytest.raises(UsageError, match="names no package") as caught:
         source_named(text)
     assert "bookworm/zlib" in str(caught.value)
@@ -58,7 +58,7 @@ Version: 1.0-9
 
 
 def test_a_suite_has_the_newest_of_the_versions_that_its_index_lists() -> None:
-    """Hundreds of packages of sid have several."""
+    """Hundreds of packages in sid have several versions."""
     assert version_in(INDEX) == "1.0-10"
     assert version_in(INDEX.replace("1.0-9", "1:0.1-1")) == "1:0.1-1"
     assert version_in("") == ""
@@ -98,7 +98,7 @@ def every_tool(folder: Path, monkeypatch: pytest.MonkeyPatch, *, but: str = "") 
     monkeypatch.setenv("PATH", str(folder))
 
 
-def test_a_tree_without_a_build_system_is_refused_with_what_to_type(tmp_path: Path) -> None:
+def test_a_tree_without_a_build_system_is_refused_with_advice(tmp_path: Path) -> None:
     fakes.write(tmp_path / "setup.py", "")
     with pytest.raises(UsageError, match="no known build system") as caught:
         build_system.detect(tmp_path)
@@ -109,7 +109,7 @@ def test_a_tree_without_a_build_system_is_refused_with_what_to_type(tmp_path: Pa
     assert "has none of: CMakeLists.txt" in str(caught.value)
 
 
-def test_a_missing_tool_is_told_with_the_package_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_reported_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.write(tmp_path / "tree" / "meson.build", "")
     every_tool(tmp_path / "bin", monkeypatch, but="ninja")
     with pytest.raises(InfrastructureError, match="built by meson, which is not installed") as caught:
@@ -118,7 +118,7 @@ def test_a_missing_tool_is_told_with_the_package_that_has_it(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
-def test_the_script_of_a_build_system_is_one(system: build_system.BuildSystem) -> None:
+def test_the_script_of_a_build_system_is_valid(system: build_system.BuildSystem) -> None:
     text = build_system.script_of(system)
     checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -143,7 +143,7 @@ def with_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("with_tools")
-def test_offline_only_what_was_fetched_can_be_built(plumb: Plumb) -> None:
+def test_offline_only_fetched_packages_can_be_built(plumb: Plumb) -> None:
     code, _, err = plumb("deb", *TARGET, "--offline", "zlib")
     assert (code, "no index of bookworm" in err) == (ExitCode.INFRASTRUCTURE, True)
     code, _, err = plumb("deb", *TARGET, "--offline", "zlib=1:1.2.13")
@@ -151,7 +151,7 @@ def test_offline_only_what_was_fetched_can_be_built(plumb: Plumb) -> None:
 
 
 @pytest.mark.usefixtures("with_tools")
-def test_a_folder_that_holds_something_is_left_alone(plumb: Plumb, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_left_unchanged(plumb: Plumb, tmp_path: Path) -> None:
     precious = fakes.write(tmp_path / "here" / "zlib-1.2-sparc64" / "precious", "")
     for words in ((), ("--into", str(precious.parent)), ("--into", str(precious))):
         code, _, err = plumb("deb", *TARGET, "--offline", "zlib=1.2", *words)
@@ -159,6 +159,6 @@ def test_a_folder_that_holds_something_is_left_alone(plumb: Plumb, tmp_path: Pat
     assert [path.name for path in precious.parent.iterdir()] == ["precious"]
 
 
-def test_a_target_whose_programs_are_no_processes_here_is_refused_first(plumb: Plumb) -> None:
+def test_a_target_that_cannot_run_programs_here_is_refused_first(plumb: Plumb) -> None:
     code, _, err = plumb("deb", "--target", "native", "zlib")
     assert (code, "native is not a target of the user tier" in err) == (ExitCode.USAGE, True)

@@ -1,4 +1,4 @@
-"""Debug information that is shipped apart from an object: found by the build-id, and that of another build is not."""
+"""Separate debug information of an object is found by the build-id, and that of another build is not used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ int outer(volatile int *at)
 
 
 def compiled(folder: Path, source: str = SOURCE) -> tuple[Path, Path]:
-    """A shared object without debug information or private symbols, and the file that has them."""
+    """A shared object without debug information or private symbols, and the file that has both."""
     folder.mkdir(parents=True)
     (folder / "part.c").write_text(source, "utf-8")
     flags = ["-g", "-O2", "-shared", "-fPIC", "-fno-asynchronous-unwind-tables", "-Wl,--build-id"]
@@ -42,7 +42,7 @@ def compiled(folder: Path, source: str = SOURCE) -> tuple[Path, Path]:
 
 
 def installed(root: Path, stripped: Path, debug: Path, *, named_for: Path) -> Path:
-    """Both in a root folder, the second under the build-id of an object."""
+    """Install both in a root folder, the debug file under the build-id of an object."""
     library = root / "lib" / "arm" / "libpart.so"
     library.parent.mkdir(parents=True)
     shutil.copy2(stripped, library)
@@ -71,7 +71,9 @@ def test_a_place_in_a_stripped_library_comes_from_its_debug_file(tmp_path: Path)
     library = installed(tmp_path / "root", stripped, debug, named_for=stripped)
     address = start_of(debug, "inner")
     assert frame_at(library, address) == ("inner", "part.c", 3, "library/libpart")
-    assert unwind.frame_rules(str(library), address) is not None, "the stack ends in a library whose frames are known"
+    assert unwind.frame_rules(str(library), address) is not None, (
+        "the library's frame rules must be known, or the stack ends there"
+    )
     assert function_symbols.function_symbols(str(library)).complete
 
 
@@ -83,16 +85,16 @@ def test_without_a_debug_file_the_place_is_an_offset(tmp_path: Path) -> None:
     assert unwind.frame_rules(str(stripped), address) is None
 
 
-def test_the_debug_file_of_another_build_is_not_taken(tmp_path: Path) -> None:
+def test_the_debug_file_of_another_build_is_not_used(tmp_path: Path) -> None:
     stripped, debug = compiled(tmp_path / "built")
     other, wrong = compiled(tmp_path / "other", f"\n\n{SOURCE}")
     library = installed(tmp_path / "root", stripped, wrong, named_for=other)
     assert debug_file.debug_file(str(library)) == ""
-    assert frame_at(library, start_of(debug, "outer"))[0] == "outer", "its exported function keeps its name"
+    assert frame_at(library, start_of(debug, "outer"))[0] == "outer", "an exported function keeps its name"
 
 
 @pytest.mark.parametrize("content", ["", "no object", None])
-def test_what_is_no_object_has_no_debug_file(tmp_path: Path, content: str | None) -> None:
+def test_a_file_that_is_not_an_object_has_no_debug_file(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "libpart.so"
     if content is not None:
         fakes.write(path, content)

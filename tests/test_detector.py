@@ -1,4 +1,4 @@
-"""What detectors say becomes reports: who, what, where, and from which byte of the log on."""
+"""Messages of detectors become reports with process, kind, place, and offset in the log."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_undefined_behaviour_sanitizers_messages_get_the_names_of_gccs_check
     ]
 
 
-def test_a_misaligned_access_tells_type_misalignment_and_column() -> None:
+def test_the_report_of_a_misaligned_access_has_type_misalignment_and_column() -> None:
     assert [report.access for report in stored("ubsan")[:4]] == [
         "load of const uint32_t at 1 mod 4, column 51",
         "load of uint64_t at 1 mod 8, column 93",
@@ -77,14 +77,14 @@ def test_a_misaligned_access_tells_type_misalignment_and_column() -> None:
     assert [(r.alignment_bytes, r.modulo) for r in stored("ubsan")[:4]] == [(4, 1), (8, 1), (2, 1), (8, 4)]
 
 
-def test_the_function_is_the_innermost_inlined_one_as_addr2line_has_it() -> None:
+def test_the_function_is_the_innermost_inlined_one_as_in_addr2line() -> None:
     first, second, *_ = stored("ubsan")[0].frames
     assert (first.function, first.file, first.line, first.inlined) == ("rd", "src/undefined.c", 6, True)
     assert (second.function, second.line, second.inlined, second.pc) == ("outer", 7, False, first.pc)
 
 
-def test_the_line_is_the_messages_where_the_stack_has_another_functions() -> None:
-    """GCC joins equal tails of functions, and the call of the sanitizer with them: its line is then of one of them."""
+def test_the_messages_line_counts_where_the_stack_has_another_functions_line() -> None:
+    """GCC merges equal ends of functions and the sanitizer's call in them. Its line then belongs to one of them."""
     report = next(report for report in stored("ubsan") if report.kind == "undefined-bool")
     assert b"in bl /cache/work/1/tree/src/undefined.c:11\n" in log("ubsan")
     assert (report.frames[0].function, report.frames[0].line) == ("bl", 15)
@@ -103,7 +103,7 @@ def test_the_address_sanitizers_errors_keep_its_own_names() -> None:
     assert [report.size_bytes for report in stored("asan")] == [1, 1, 40, 4, 0, 0]
 
 
-def test_memchecks_errors_in_libc_are_told_apart_by_who_called_it() -> None:
+def test_memchecks_errors_in_libc_are_distinguished_by_the_caller() -> None:
     found = stored("valgrind")
     assert list(dict.fromkeys(identities(found))) == [
         "memcheck-invalid-read-over-load",
@@ -121,7 +121,7 @@ def test_memchecks_errors_in_libc_are_told_apart_by_who_called_it() -> None:
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_a_stack_is_the_errors_own_not_that_of_the_allocation(detector: str) -> None:
+def test_a_reports_stack_is_that_of_the_error_and_not_of_the_allocation(detector: str) -> None:
     for report in stored(detector):
         assert report.frames[0].origin == "server"
         assert report.frames[0].line > 0
@@ -132,7 +132,7 @@ def test_a_stack_is_the_errors_own_not_that_of_the_allocation(detector: str) -> 
     ("detector", "head"),
     [("ubsan", rb"\S+: runtime error: "), ("asan", rb"==\d+==ERROR: "), ("valgrind", rb"==\d+== [A-Z]")],
 )
-def test_a_report_begins_where_its_offset_says(detector: str, head: bytes) -> None:
+def test_a_report_begins_at_its_offset(detector: str, head: bytes) -> None:
     offsets = [report.offset for report in stored(detector)]
     assert offsets == sorted(set(offsets))
     assert all(re.match(head, log(detector)[offset:]) for offset in offsets)
@@ -156,7 +156,7 @@ def test_lines_of_the_server_between_any_two_lines_change_nothing_but_offsets(de
 @pytest.mark.parametrize("unfinished", [b"Test of sds: ", "größer \u2713 ".encode(), b"12345:C 1:2: "])
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_a_report_may_begin_on_a_line_that_the_program_has_not_ended(detector: str, unfinished: bytes) -> None:
-    """Self-tests write a test's name before its result, and libc writes out a buffer that is full in mid-line."""
+    """Self-tests write a test's name before its result, and libc flushes a full buffer in the middle of a line."""
     content, whole = log(detector), stored(detector)
     places = [0, *(report.offset for report in whole), len(content)]
     pieces = [content[start:end] for start, end in itertools.pairwise(places)]
@@ -173,13 +173,13 @@ def test_a_report_directly_behind_the_programs_output_keeps_the_function_of_its_
     assert identities(reports(content, "ubsan")) == identities(stored("ubsan"))
 
 
-def test_the_place_of_a_report_behind_bytes_that_are_no_text_is_no_later_than_it_is() -> None:
+def test_the_offset_of_a_report_behind_binary_bytes_is_not_too_large() -> None:
     noise = b"\xff\xfe value: "
     (report,) = reports(noise + b"a.c:1:1: runtime error: division by zero\n", "ubsan")
     assert report.offset == len(noise)
 
 
-def test_two_processes_under_valgrind_write_between_each_others_lines() -> None:
+def test_interleaved_lines_of_two_processes_under_valgrind_are_separated() -> None:
     lines = log("valgrind").splitlines(keepends=True)
     pid = lines[0].split(b"==")[1]
     child = [line.replace(b"==" + pid + b"==", b"==99999==") for line in lines]
@@ -189,18 +189,18 @@ def test_two_processes_under_valgrind_write_between_each_others_lines() -> None:
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_what_a_server_writes_by_itself_is_no_report(detector: str) -> None:
+def test_a_servers_own_output_is_no_report(detector: str) -> None:
     quiet = NOISE + b"4711:M runtime error: none\n==\n== 12 ==\n\xff\xfe\n# Server initialized\n    #0 0x1234 in main\n"
     assert reports(quiet, detector) == []
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
-def test_what_one_detector_says_is_nothing_to_another_and_nothing_where_there_is_none(detector: str) -> None:
+def test_a_detectors_message_is_no_report_of_another_detector_or_without_one(detector: str) -> None:
     assert reports(log(detector), "") == []
     assert [one for other in DETECTORS if other != detector for one in reports(log(detector), other)] == []
 
 
-def test_the_first_stack_ends_where_the_numbers_begin_again() -> None:
+def test_the_first_stack_ends_where_frame_numbers_restart() -> None:
     text = b"a.c:1:1: runtime error: division by zero\n" + b"".join(
         b"    #%d 0x%x in %s /t/tree/src/a.c:1\n" % (number, 16 * number, name)
         for number, name in ((0, b"inner"), (1, b"outer"), (0, b"other"))
@@ -208,7 +208,7 @@ def test_the_first_stack_ends_where_the_numbers_begin_again() -> None:
     assert [frame.function for frame in reports(text, "ubsan")[0].frames] == ["inner", "outer"]
 
 
-def test_frames_have_origins_and_begin_in_bundled_code_as_well_as_in_the_servers() -> None:
+def test_frames_have_origins_and_begin_in_bundled_code_or_in_the_servers_own() -> None:
     text = b"""\
 ==7== Invalid read of size 4
 ==7==    at 0x484B36B: memmove (in /usr/libexec/valgrind/vgpreload_memcheck-amd64-linux.so)
@@ -260,13 +260,13 @@ def test_messages_of_other_checks_and_compilers(message: str, kind: str) -> None
 
 
 @given(st.binary(max_size=400))
-def test_no_text_upsets_a_parser(text: bytes) -> None:
+def test_a_parser_handles_any_text(text: bytes) -> None:
     for detector in DETECTORS:
         reports(text, detector)
 
 
 @given(st.lists(st.sampled_from(sorted({line for one in DETECTORS for line in log(one).splitlines()})), max_size=30))
-def test_no_order_of_their_own_lines_upsets_a_parser(lines: list[bytes]) -> None:
+def test_a_parser_handles_its_lines_in_any_order(lines: list[bytes]) -> None:
     for detector in DETECTORS:
         assert all(one.frames for one in reports(b"\n".join(lines), detector))
 
@@ -288,7 +288,7 @@ def test_every_detector_has_a_target_that_is_not_required_and_canaries() -> None
 
 
 NAMES = re.compile(rf"{'|'.join(DETECTORS)}|(?<!crash-)memcheck|sanitizer")
-"""A server's option `crash-memcheck-enabled` names none."""
+"""The server's option `crash-memcheck-enabled` does not name a detector."""
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ NAMES = re.compile(rf"{'|'.join(DETECTORS)}|(?<!crash-)memcheck|sanitizer")
     ],
 )
 def test_a_detectors_name_in_code_is_found(tmp_path: Path, line: str) -> None:
-    """The line is planted in a copy of a module of judging, and in the folder of detectors, which may contain it."""
+    """The line is added to a copy of a judging module, and to the folder of detectors, which may contain it."""
     source = (ROOT / "harness" / "judge" / "verdict.py").read_text("utf-8")
     assert named_in(source, NAMES) == []
     own = tmp_path / "harness" / "analysis" / "detectors"
@@ -322,17 +322,17 @@ def test_prose_and_other_words_name_no_detector(source: str) -> None:
 
 def test_only_the_modules_of_detectors_name_one() -> None:
     assert named_outside(Path(registry.__file__).parent, NAMES) == {}, (
-        "harness/analysis/detectors/ is where this belongs"
+        "names of detectors belong in harness/analysis/detectors/"
     )
 
 
-def test_an_unknown_detector_is_an_error_that_says_which_ones_there_are() -> None:
+def test_an_unknown_detector_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match="unknown detector 'none-such'") as caught:
         named("none-such")
     assert ", ".join(DETECTORS) in str(caught.value)
 
 
-def test_every_error_of_the_canaries_has_a_well_behaved_twin_and_is_in_the_program() -> None:
+def test_every_error_of_the_canaries_has_a_correct_twin_and_is_in_the_program() -> None:
     program = detector_canary.SOURCE.read_text("utf-8")
     for detector in DETECTORS:
         cases = dict(detector_canary.expectations(detector))
@@ -341,7 +341,7 @@ def test_every_error_of_the_canaries_has_a_well_behaved_twin_and_is_in_the_progr
             assert cases[f"{name} good"] == detector_canary.SILENT != cases[f"{name} bad"]
 
 
-def test_a_native_program_runs_under_valgrind_and_sanitizers_are_told_to_go_on(tmp_path: Path) -> None:
+def test_a_native_program_runs_under_valgrind_and_sanitizers_continue_after_an_error(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     catalog = Catalog()
 
@@ -411,7 +411,7 @@ BITPOS = b"*2\r\n$4\r\nPING\r\n$1\r\nx\r\n*3\r\n$6\r\nBITPOS\r\n$1\r\nk\r\n$1\r\
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
-    """The suite bitops on an emulated target and on one with a detector, canaries behaved."""
+    """The suite bitops on an emulated target and on one with a detector. The canaries behaved."""
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
     made = StoredRun(tmp_path / "run", targets=("armv5", "native-ubsan"))
     made.detectors = {"armv5": "", "native-ubsan": "ubsan"}
@@ -447,7 +447,7 @@ def test_a_report_during_a_test_that_passes_is_a_finding_with_its_command_and_re
 
 
 @pytest.mark.parametrize("text", [MISALIGNED, MEMBER])
-def test_what_several_detectors_see_in_one_function_is_one_finding(run: StoredRun, text: bytes) -> None:
+def test_reports_of_several_detectors_in_one_function_are_one_finding(run: StoredRun, text: bytes) -> None:
     pc = run.place("armv5", "redisBitpos")
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc))
     run.test("armv5", "bitops", TEST, outcome="failed", guest="guest-1", faults=(0, 1))
@@ -458,18 +458,18 @@ def test_what_several_detectors_see_in_one_function_is_one_finding(run: StoredRu
     assert [(w.target, w.detector) for w in finding.witnesses] == [("armv5", "signal"), ("native-ubsan", "ubsan")]
 
 
-def test_a_member_access_that_nobody_else_saw_stands_alone(run: StoredRun) -> None:
+def test_a_member_access_that_only_one_detector_reports_is_a_finding(run: StoredRun) -> None:
     reported(run, MEMBER)
     assert [finding.id for finding in judge(stored_run.read(run.finish()))[0]] == ["alignment-redisBitpos"]
 
 
-def test_a_test_that_fails_beside_a_report_is_a_finding_of_its_own(run: StoredRun) -> None:
-    """A report does not stop the server: a wrong reply is another observation, and may have another cause."""
+def test_a_test_that_fails_beside_a_report_is_a_separate_finding(run: StoredRun) -> None:
+    """A report does not stop the server, so a wrong reply is a separate observation, and may have a different cause."""
     reported(run, MISALIGNED, outcome="failed")
     assert [finding.kind for finding in judge(stored_run.read(run.finish()))[0]] == ["alignment", "wrong-result"]
 
 
-def test_a_test_that_fails_of_a_fatal_report_is_its_consequence(run: StoredRun) -> None:
+def test_the_failure_of_a_test_with_a_fatal_report_is_its_consequence(run: StoredRun) -> None:
     run.detectors["native-ubsan"] = "asan"
     reported(run, FATAL, outcome="failed")
     run.guest("native-ubsan", "bitops", "guest-1", end="exit", detail="exit status 1", test=TEST, pid=12)
@@ -486,7 +486,7 @@ def test_a_test_that_fails_of_a_fatal_report_is_its_consequence(run: StoredRun) 
 def test_a_fatal_report_of_a_child_does_not_explain_the_servers_own_end(
     run: StoredRun, detector: str, text: bytes, first: str
 ) -> None:
-    """The child saves: that it died is one finding, and that the server then failed an assertion is another."""
+    """The death of a saving child is one finding, and the server's later failed assertion is another."""
     run.detectors["native-ubsan"] = detector
     reported(run, text, outcome="failed")
     run.guest("native-ubsan", "bitops", "guest-1", end="signal", detail="killed by SIGABRT", test=TEST, pid=11)

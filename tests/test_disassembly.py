@@ -1,4 +1,4 @@
-"""Stored fault records become instructions and shapes of accesses; unknown ones stay unknown."""
+"""Stored fault records are decoded into instructions and accesses. Unknown ones stay unknown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def registers(cpsr: str) -> list[str]:
     return [*["00000000"] * 25, cpsr]
 
 
-# machine, CPSR, bytes in memory order, text. Texts: binutils' objdump agrees.
+# Machine, CPSR, bytes in memory order, text. The objdump of binutils agrees with the texts.
 INSTRUCTIONS = [
     ("arm", ARM_STATE, "001093e5", "ldr r1, [r3]"),
     ("arm", ARM_STATE, "b010d3e1", "ldrh r1, [r3]"),
@@ -42,7 +42,7 @@ INSTRUCTIONS = [
     ("arm", ARM_STATE, "910f81e1", "strex r0, r1, [r1]"),
     ("arm", ARM_STATE, "9f0fb3e1", "ldrexd r0, r1, [r3]"),
     ("arm", ARM_STATE, "920001e1", "swp r0, r2, [r1]"),
-    # A condition is no size: ldr with "hi" and "hs" ends like ldrh begins.
+    # A condition is not a size: ldrhi and ldrhs begin like ldrh.
     ("arm", ARM_STATE, "00109385", "ldrhi r1, [r3]"),
     ("arm", ARM_STATE, "00109325", "ldrhs r1, [r3]"),
     ("arm", ARM_STATE, "b010d381", "ldrhhi r1, [r3]"),
@@ -105,18 +105,18 @@ def test_an_instruction_is_named(machine: str, cpsr: str, code: str, text: str) 
         ("xtensa", "", "00112233"),
     ],
 )
-def test_bytes_that_are_no_instruction_are_shown_and_nothing_is_guessed(machine: str, cpsr: str, code: str) -> None:
+def test_bytes_that_are_not_an_instruction_are_shown_without_a_guess(machine: str, cpsr: str, code: str) -> None:
     record = fakes.fault(instruction=code, registers=registers(cpsr))
     assert f".inst {code}" == disassemble(record, machine)
 
 
-def test_what_only_llvm_reads_is_handed_to_it_as_numbers(tmp_path: Path) -> None:
+def test_instructions_that_only_llvm_decodes_are_passed_to_it_as_numbers(tmp_path: Path) -> None:
     llvm = tmp_path / "llvm-mc"
     instructions = InstructionSet(numbers=(str(llvm), "--disassemble"))
     code = bytes.fromhex("8404c0288404c028")
     absent = InstructionSet(numbers=(str(tmp_path / "none"),))
-    assert instruction_text(code, 0, absent) == ".inst 8404c028", "without LLVM, nothing is guessed"
-    # As llvm-mc 19 answers to the bytes of `ld.d $a0, $a0, 1`, and to others.
+    assert instruction_text(code, 0, absent) == ".inst 8404c028", "without LLVM, the instruction must not be guessed"
+    # The output of llvm-mc 19 for the bytes of `ld.d $a0, $a0, 1`, and for others.
     write(
         llvm,
         """#!/bin/sh
@@ -132,7 +132,7 @@ fi
     assert instruction_text(b"\xff" * 4, 0, instructions) == ".inst ffffffff"
 
 
-def test_of_a_signal_whose_access_is_not_known_no_size_is_told() -> None:
+def test_an_access_without_a_known_size_is_reported_as_such() -> None:
     record = fakes.fault(address=0x100D, access_bytes=0)
     assert str(access_of(record)) == "load of unknown size at 13 mod 16"
 
@@ -147,7 +147,7 @@ def test_of_a_signal_whose_access_is_not_known_no_size_is_told() -> None:
         ("1c65", "load of 8 bytes at 2 mod 8"),
     ],
 )
-def test_where_a_kernel_tells_the_instructions_address_the_registers_tell_the_datas(
+def test_where_a_kernel_reports_the_instructions_address_the_registers_give_that_of_the_data(
     instruction: str, told: str
 ) -> None:
     values = [0] * 33
@@ -175,7 +175,7 @@ def test_where_a_kernel_tells_the_instructions_address_the_registers_tell_the_da
         ("s390x", "e3203000008f", 0x1008, "load of 16 bytes at 8 mod 16"),
     ],
 )
-def test_where_a_kernel_tells_no_address_the_processor_does(
+def test_where_a_kernel_reports_no_address_the_registers_give_it(
     machine: str, instruction: str, misaligned: int, told: str
 ) -> None:
     record = fakes.fault(instruction=instruction, address=0, access="", access_class="", access_bytes=0)
@@ -183,7 +183,7 @@ def test_where_a_kernel_tells_no_address_the_processor_does(
     assert str(access_of(found, machine)) == told
 
 
-def test_an_access_reads_as_a_person_says_it() -> None:
+def test_an_access_is_described_in_words() -> None:
     record = fakes.fault(address=0x1003, access="store")
     assert str(access_of(record)) == "store of 4 bytes at 3 mod 4"
 
@@ -193,7 +193,7 @@ def test_an_access_reads_as_a_person_says_it() -> None:
     code=st.binary(min_size=0, max_size=16),
     thumb=st.booleans(),
 )
-def test_no_bytes_make_it_fail(machine: str, code: bytes, *, thumb: bool) -> None:
+def test_disassembly_handles_any_bytes(machine: str, code: bytes, *, thumb: bool) -> None:
     record = fakes.fault(instruction=code.hex(), registers=registers(THUMB if thumb else ARM_STATE))
     assert disassemble(record, machine)
 

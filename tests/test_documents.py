@@ -1,4 +1,4 @@
-"""Documents lead somewhere: every link between them, and every page from the README."""
+"""Every link between documents leads to an existing place, and every page can be reached from the README."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGES = sorted(
 
 
 def headings(page: Path) -> set[str]:
-    """Anchors as GitHub makes them."""
+    """The anchors of a page, in GitHub's form."""
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -42,8 +42,8 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_table_has_a_head(page: Path) -> None:
-    """A blank line before a row ends the table: the rest of it would be shown as text."""
+def test_every_table_has_a_header(page: Path) -> None:
+    """A blank line before a row ends a table, so the rest of it would be shown as text."""
     text = re.sub(r"^( *)```.*?^\1```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     tables = re.findall(r"^(?: {0,3}\|.*\n)+", text, re.MULTILINE)
     assert [table for table in tables if not re.match(r".*\n *\|[ :|-]+\|?\n", table)] == []
@@ -62,7 +62,7 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert docs <= reached, sorted(str(path.relative_to(ROOT)) for path in docs - reached)
 
 
-def test_the_readme_is_for_a_first_visitor() -> None:
+def test_the_readme_begins_with_commands() -> None:
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert len(lines) <= 90
     assert next(line for line in lines[1:] if line) == "```sh", "the commands come first"
@@ -73,7 +73,7 @@ PATHS = re.compile(r"(?<![\w/.-])(?:harness|suites|tests|toolchains|targets|tool
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
     if page.name == "CHANGELOG.md":
         pytest.skip("it describes files of the past")
     named = {
@@ -83,8 +83,8 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     assert {name for name in named if not (ROOT / name).exists() and not (page.parent / name).exists()} == set()
 
 
-def test_every_page_that_the_code_names_is_there() -> None:
-    """As the remedy of an error, or as the reason of a comment."""
+def test_every_page_that_the_code_names_exists() -> None:
+    """In the remedy of an error, or in a comment."""
     files = [
         path
         for folder in ("harness", "suites", "ci", "targets", "toolchains", "tests")
@@ -99,7 +99,7 @@ def test_every_page_that_the_code_names_is_there() -> None:
     assert {name: place for name, place in named.items() if not (ROOT / name).is_file()} == {}
 
 
-def test_whatever_is_under_the_emulators_licence_says_so() -> None:
+def test_every_file_under_the_emulators_licence_has_its_identifier() -> None:
     folder = ROOT / "toolchains" / "qemu"
     ours = [folder / "hooks.patch", *(path for path in (folder / "overlay").rglob("*") if path.is_file())]
     assert len(ours) >= 7

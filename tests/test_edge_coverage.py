@@ -11,7 +11,7 @@ from tests import fakes
 
 
 def take(edges: EdgeCoverage, *numbers: int) -> None:
-    """As the emulator does it: through the file."""
+    """Set edges through the file, as the emulator does."""
     with edges.path.open("r+b") as file:
         for number in numbers:
             file.seek(number)
@@ -38,13 +38,13 @@ def test_an_edge_is_new_once(tmp_path: Path) -> None:
     assert edges.taken() == {7, 8, 9}
 
 
-def test_a_size_that_the_emulator_takes() -> None:
-    # A power of two from 4 KiB to 64 MiB: overlay/linux-user/coverage.c refuses any other.
+def test_the_map_has_a_size_that_the_emulator_accepts() -> None:
+    # overlay/linux-user/coverage.c accepts only powers of two from 4 KiB to 64 MiB.
     assert SIZE_BYTES.bit_count() == 1
     assert 4 << 10 <= SIZE_BYTES <= 64 << 20
 
 
-def test_nothing_is_left_of_a_closed_map(tmp_path: Path) -> None:
+def test_a_closed_map_leaves_no_file(tmp_path: Path) -> None:
     edges = EdgeCoverage(tmp_path / "edges")
     edges.close()
     assert list(tmp_path.iterdir()) == []
@@ -60,7 +60,7 @@ def runner(*, ours: bool) -> Runner:
     )
 
 
-def test_the_pinned_emulator_is_told_the_file_and_a_distributions_is_not() -> None:
+def test_only_the_pinned_emulator_gets_the_coverage_file() -> None:
     command_line = ["/e/qemu-arm", "-cpu", "arm926", "-coverage", "/r/edges", "/b", "x"]
     assert runner(ours=True).command(Path("/b"), ["x"], coverage=Path("/r/edges")) == command_line
     assert "-coverage" not in runner(ours=False).command(Path("/b"), ["x"], coverage=Path("/r/edges"))

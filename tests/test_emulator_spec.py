@@ -1,4 +1,4 @@
-"""Code asks EmulatorSpec for properties of a target's emulator, and only EmulatorSpec compares its kind."""
+"""Code gets the properties of a target's emulator from EmulatorSpec, and only EmulatorSpec compares its kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = frozenset({"user", "native", "system"})
 
 
 def comparisons(source: str) -> list[int]:
-    """Lines that read `emulator.kind`, or compare a `kind` with one of its words."""
+    """Lines that read `emulator.kind`, or compare a `kind` with one of its values."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Attribute | ast.Compare):
@@ -52,7 +52,7 @@ def test_the_kind_of_an_emulator_is_compared_in_its_own_class_alone() -> None:
         (EmulatorSpec(kind="user"), False, False, True),
     ],
 )
-def test_each_kind_answers_what_callers_ask(
+def test_each_kind_has_the_properties_that_callers_need(
     spec: EmulatorSpec, *, runs_here: bool, has_kernel: bool, can_audit: bool
 ) -> None:
     assert (spec.runs_here, spec.has_kernel, spec.can_audit) == (runs_here, has_kernel, can_audit)

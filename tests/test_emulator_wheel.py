@@ -1,4 +1,4 @@
-"""Plumbline uses the emulators of an installed wheel if they were built from these sources, and no others."""
+"""Plumbline uses an installed wheel's emulators only if they were built from these sources."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 QEMU = pinned_qemu()
 KEY = qemu_key(QEMU)
 OTHER = "aarch64"
-"""A kind of machine that this one compiles emulators for, unless it is one."""
+"""A kind of machine for which this one can compile emulators, unless it is of that kind."""
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The package of emulators for ARM and SPARC, on Python's path: each is a program that starts."""
+    """The package of emulators for ARM and SPARC on Python's path. Each emulator is a program that starts."""
     folder = tmp_path / "site" / PACKAGE
     fakes.write(folder / "__init__.py", "")
     for name in ("arm", "sparc64"):
@@ -50,7 +50,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def identify(folder: Path, **other: Any) -> None:
-    """Write the wheel's identity; `other`: fields with wrong values."""
+    """Write the wheel's identity. `other`: fields with wrong values."""
     programs = {path.name.removeprefix("qemu-"): sha256_of(path) for path in (folder / PROGRAMS).iterdir()}
     whole = EmulatorWheel(
         key=KEY,
@@ -65,8 +65,8 @@ def identify(folder: Path, **other: Any) -> None:
 
 
 def prepared(tmp_path: Path, *targets: str) -> tuple[dict[str, Path], str]:
-    """Prepare the emulators of targets in an empty cache, without a network: nothing can be compiled. Returns the
-    messages.
+    """Prepare the emulators of targets in an empty cache, without a network, so that nothing can be compiled. Returns
+    the emulators and the messages.
     """
     cache, progress = Cache(tmp_path / "cache"), fakes.quiet()
     emulators = Emulators(cache, Fetcher(cache, fakes.quiet(), offline=True), progress)
@@ -80,7 +80,7 @@ def prepared(tmp_path: Path, *targets: str) -> tuple[dict[str, Path], str]:
     return found, " ".join(fakes.printed(progress).split())
 
 
-def test_emulators_of_the_same_sources_serve_and_nothing_is_compiled(tmp_path: Path, package: Path) -> None:
+def test_emulators_of_the_same_sources_are_used_and_nothing_is_compiled(tmp_path: Path, package: Path) -> None:
     found, said = prepared(tmp_path, "armv5", "sparc64")
     assert {name: sha256_of(path) for name, path in found.items()} == {
         name: sha256_of(package / PROGRAMS / f"qemu-{name}") for name in ("arm", "sparc64")
@@ -90,7 +90,7 @@ def test_emulators_of_the_same_sources_serve_and_nothing_is_compiled(tmp_path: P
     assert "compiled" not in said
 
 
-def test_without_the_package_nothing_is_said_of_it(tmp_path: Path) -> None:
+def test_without_the_package_no_message_mentions_it(tmp_path: Path) -> None:
     assert "plumbline-emulators" not in prepared(tmp_path, "armv5")[1]
 
 
@@ -103,7 +103,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize(("other", "reason"), UNFIT.values(), ids=UNFIT)
-def test_other_emulators_are_compiled_and_it_is_said_why(
+def test_other_emulators_are_compiled_with_a_stated_reason(
     tmp_path: Path, package: Path, other: dict[str, Any], reason: str
 ) -> None:
     identify(package, **other)
@@ -123,7 +123,7 @@ def test_an_emulator_that_does_not_start_here_is_compiled(tmp_path: Path, packag
     assert "does not start here (libglib-2.0.so.0: cannot open shared object file)" in said
 
 
-def test_a_package_that_says_nothing_of_itself_does_not_serve(tmp_path: Path, package: Path) -> None:
+def test_a_package_without_an_identity_is_not_used(tmp_path: Path, package: Path) -> None:
     (package / IDENTITY).write_text("{}", "utf-8")
     found, said = prepared(tmp_path, "armv5")
     assert found == {}
@@ -131,7 +131,7 @@ def test_a_package_that_says_nothing_of_itself_does_not_serve(tmp_path: Path, pa
 
 
 @pytest.mark.parametrize("changed", ["overlay/linux-user/plumbline.c", "hooks.patch", "qemu.toml"])
-def test_any_change_of_what_they_are_built_from_makes_them_others(
+def test_any_change_of_their_sources_changes_the_emulators_key(
     tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     folder = tmp_path / "qemu"
@@ -148,7 +148,7 @@ def test_any_change_of_what_they_are_built_from_makes_them_others(
 
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="without dpkg no package counts as missing")
-def test_only_what_is_compiled_needs_qemus_build_dependencies(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_compiled_emulators_need_qemus_build_dependencies(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.build.toolchain.missing_packages", list)
 
     def needed(target: str) -> bool:
@@ -160,8 +160,8 @@ def test_only_what_is_compiled_needs_qemus_build_dependencies(package: Path, mon
 
 
 @pytest.mark.skipif(platform.machine() == OTHER, reason="it is the host's kind")
-def test_emulators_for_another_kind_of_machine_are_no_emulators_of_this_one(tmp_path: Path, package: Path) -> None:
-    """Neither those of the cache nor those of an installed wheel serve in their place."""
+def test_emulators_for_another_kind_of_machine_are_not_used_on_this_one(tmp_path: Path, package: Path) -> None:
+    """Neither those in the cache nor those of an installed wheel replace emulators for this machine."""
     assert package.is_dir()
     specs = [Catalog().targets["armv5"].emulator]
     other = cross_host(Catalog(), OTHER)
@@ -179,7 +179,7 @@ def test_emulators_for_another_kind_of_machine_are_no_emulators_of_this_one(tmp_
 
 
 @pytest.mark.skipif(platform.machine() == OTHER, reason="it is the host's kind")
-def test_the_other_kind_of_machine_is_known_by_its_cross_compiler() -> None:
+def test_another_kind_of_machine_is_recognised_by_its_cross_compiler() -> None:
     assert cross_host(Catalog(), "") is None
     assert cross_host(Catalog(), platform.machine()) is None
     other = cross_host(Catalog(), OTHER)

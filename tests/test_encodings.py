@@ -1,4 +1,4 @@
-"""objdump's output becomes encodings; canaries prove those that programs contain, or an exemption gives the reason."""
+"""objdump's output is converted to encodings. Canaries make those that programs contain, or an exemption says why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def notation(isa: str) -> AccessNotation:
     return found
 
 
-# isa, code and text as objdump (binutils 2.40) prints them, encoding.
+# Instruction set; code and text in the form of objdump (binutils 2.40); encoding.
 INSTRUCTIONS = [
     ("arm", "e5906014", "ldr\tr6, [r0, #20]", "A32 ldr r, [r, #]"),
     ("arm", "e59f1010", "ldr\tr1, [pc, #16]\t@ 6c320 <_start+0x20>", "A32 ldr r, [r, #]"),
@@ -103,7 +103,7 @@ INSTRUCTIONS = [
 @pytest.mark.parametrize(("isa", "code", "text", "encoding"), INSTRUCTIONS, ids=[one[2] for one in INSTRUCTIONS])
 def test_an_instruction_has_its_encoding(isa: str, code: str, text: str, encoding: str) -> None:
     assert encodings.encodings(f"   6c3a0:\t{code} \t{text}\n", notation(isa)) == {encoding: 1}
-    # llvm-objdump 19.
+    # The form of llvm-objdump 19.
     assert encodings.encodings(f"   6c3a0: {code}  \t{text}\n", notation(isa)) == {encoding: 1}
 
 
@@ -143,11 +143,11 @@ def test_an_instruction_has_its_encoding(isa: str, code: str, text: str, encodin
         ("s390x", "e3 10 20 00 00 90", "llgc\t%r1,0(%r2)"),
     ],
 )
-def test_what_no_address_misaligns_is_no_encoding(isa: str, code: str, text: str) -> None:
+def test_an_instruction_that_no_address_misaligns_has_no_encoding(isa: str, code: str, text: str) -> None:
     assert encodings.encodings(f"   6c3a0:\t{code} \t{text}\n", notation(isa)) == {}
 
 
-def test_encodings_are_counted_and_what_a_label_follows_is_found() -> None:
+def test_encodings_are_counted_and_those_before_a_label_are_found() -> None:
     text = (
         "00010970 <perform_ldr>:\n"
         "   10970:\te5902000 \tldr\tr2, [r0]\n\n"
@@ -162,7 +162,7 @@ def test_encodings_are_counted_and_what_a_label_follows_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", census.readable())
-def test_nothing_that_was_counted_is_unproved(name: str) -> None:
+def test_every_counted_encoding_is_proved_or_exempt(name: str) -> None:
     found = census.stored()[name]
     occurring = {one for program in found.programs.values() for one in program}
     assert len(occurring) >= 15
@@ -170,7 +170,7 @@ def test_nothing_that_was_counted_is_unproved(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", census.readable())
-def test_an_exemption_is_of_something_that_occurs_and_that_nothing_makes(name: str) -> None:
+def test_an_exempt_encoding_occurs_and_no_canary_makes_it(name: str) -> None:
     found = census.stored()[name]
     occurring = {one for program in found.programs.values() for one in program}
     for exempt in access_table.of_target(CATALOG.targets[name]).exempt:

@@ -43,7 +43,7 @@ HOSTILE = {
 
 
 def outcomes(tmp_path: Path, name: str) -> dict[str, str]:
-    """Test -> outcome of a cell of the suite canary with programs that fail, run as `plumb check` runs it."""
+    """Test -> outcome, of a cell of the suite canary with failing programs, run as `plumb check` runs it."""
     runner = fakes.unemulated(fakes.target())
     folder = tmp_path / name
     spec = cells.spec_of("canary", folder, runner)
@@ -56,10 +56,10 @@ def outcomes(tmp_path: Path, name: str) -> dict[str, str]:
     }
 
 
-def test_the_callers_environment_takes_no_test_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callers_environment_removes_no_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = outcomes(tmp_path, "plain")
     assert len(plain) > 2, plain
-    # It would shadow one of ours.
+    # It would shadow one of Plumbline's packages.
     fakes.write(tmp_path / "harness" / "__init__.py", "raise SystemExit(0)\n")
     fakes.write(tmp_path / "startup.py", "raise SystemExit(0)\n")
     for name, value in HOSTILE.items():
@@ -67,19 +67,19 @@ def test_the_callers_environment_takes_no_test_away(tmp_path: Path, monkeypatch:
     assert outcomes(tmp_path, "hostile") == plain
 
 
-def test_a_configuration_of_pytest_above_ours_takes_no_test_away() -> None:
+def test_a_configuration_of_pytest_in_a_parent_folder_removes_no_test() -> None:
     command = [str(word) for word in pytest_command(["canary"], ROOT / "cell.json")]
     assert command[command.index("--config-file") + 1] == str(ROOT / "pyproject.toml")
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_no_list_lets_through_what_changes_results(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_no_list_contains_a_variable_that_changes_results(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "x")
     for made in (environment.for_cell(), environment.for_build(), environment.for_git(), environment.for_registry()):
         assert name not in made
 
 
-def test_a_cell_sees_what_is_listed_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_gets_only_the_listed_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/somewhere")
     monkeypatch.setenv("REDIS_SECRET", "1")
     result = process.run(["env"], deadline_seconds=60, environment=environment.for_cell())
@@ -103,7 +103,7 @@ def test_clients_of_registries_keep_what_the_user_configured(monkeypatch: pytest
     assert environment.for_registry()["HOME"] == os.environ["HOME"]
 
 
-def test_the_reference_lists_what_reaches_a_cell() -> None:
+def test_the_reference_lists_the_variables_that_reach_a_cell() -> None:
     text = (ROOT / "docs" / "reference.md").read_text("utf-8")
     section = text.partition("## Your environment")[2].partition("\n## ")[0]
     row = next(line for line in section.splitlines() if line.startswith("| a cell's tests |"))

@@ -1,4 +1,4 @@
-"""Blame: an error of the operating system is the machine's fault, whatever Plumbline requested."""
+"""An error of the operating system counts as the machine's fault, whatever Plumbline requested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("name", ["ENOSPC", "EDQUOT", "EROFS", "EACCES", "EMFILE", "ENFILE", "ENOMEM", "EIO", "EFBIG"])
-def test_what_the_machine_lacks_is_exit_7_and_says_where(
+def test_a_missing_resource_is_exit_7_and_names_the_place(
     plumb: Plumb, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     number = getattr(errno, name)
@@ -31,7 +31,7 @@ def test_what_the_machine_lacks_is_exit_7_and_says_where(
     assert err.startswith(f"error: the operating system refuses: {os.strerror(number)} (/a/file)\n")
 
 
-def test_a_name_that_cannot_be_a_files_is_exit_4(plumb: Plumb, tmp_path: Path) -> None:
+def test_an_invalid_file_name_is_exit_4(plumb: Plumb, tmp_path: Path) -> None:
     code, _, err = plumb("report", tmp_path / ("x" * 300))
     assert (code, "error: the file cannot be used: File name too long (/" in err) == (ExitCode.USAGE, True), err
     (tmp_path / "findings.json").mkdir()
@@ -67,11 +67,11 @@ def test_no_memory_and_no_thread_are_exit_7(plumb: Plumb, monkeypatch: pytest.Mo
         ValueError(),
     ],
 )
-def test_what_a_server_does_that_ends_is_not_the_machines_fault(error: Exception) -> None:
+def test_errors_from_a_server_that_ends_are_not_the_machines_fault(error: Exception) -> None:
     assert not is_machine_fault(error)
 
 
-def test_an_error_that_says_whose_fault_it_is_stays_as_it_is() -> None:
+def test_an_error_with_a_stated_cause_is_unchanged() -> None:
     error = InfrastructureError("no compiler", remedy="plumb doctor")
     assert is_machine_fault(error)
     assert machine_fault(error) is error

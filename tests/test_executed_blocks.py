@@ -1,4 +1,4 @@
-"""Which executed blocks count for which test. tests/end_to_end/test_executed_blocks.py tests the emulator's records."""
+"""Executed blocks are attributed to tests. tests/end_to_end/test_executed_blocks.py tests the emulator's records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def execute(path: Path, *names: str, beside: bool = False, inside: int = 0) -> N
 
 
 class NotedCell:
-    """A recorder, and the map of the process that was started last."""
+    """A recorder, and the map of the latest process."""
 
     def __init__(self, folder: Path, kept: Kept = "functions") -> None:
         folder.mkdir(exist_ok=True)
@@ -103,12 +103,12 @@ class NotedCell:
 
 @pytest.fixture
 def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NotedCell:
-    """Without the time in which a server's postponed work may show."""
+    """A recorder that allows no time for a server's postponed work."""
     monkeypatch.setattr(keepers, "LATE_SECONDS", -1.0)
     return NotedCell(tmp_path)
 
 
-def test_a_map_tells_what_was_executed_since_it_was_read(tmp_path: Path) -> None:
+def test_a_map_shows_the_blocks_executed_since_it_was_read(tmp_path: Path) -> None:
     noted = BlockMap(tmp_path / "map", CODE)
     execute(noted.path, "main", "set")
     execute(noted.path, "save", beside=True)
@@ -119,7 +119,7 @@ def test_a_map_tells_what_was_executed_since_it_was_read(tmp_path: Path) -> None
     assert not noted.is_full
 
 
-def test_a_block_belongs_to_each_function_that_has_some_of_it() -> None:
+def test_a_block_belongs_to_each_function_that_it_overlaps() -> None:
     overlapping = ProgramCode(
         base=0,
         begin=0,
@@ -148,7 +148,7 @@ def test_a_block_belongs_to_each_function_that_has_some_of_it() -> None:
     assert overlapping.names_in(blocks) == {"outer"}
 
 
-def test_a_function_counts_that_is_entered_in_its_middle(cell: NotedCell) -> None:
+def test_a_function_that_is_entered_in_its_middle_counts(cell: NotedCell) -> None:
     cell.start(shared=True)
     cell.begin()
     execute(cell.map, "get", inside=8)
@@ -157,7 +157,7 @@ def test_a_function_counts_that_is_entered_in_its_middle(cell: NotedCell) -> Non
     assert cell.read().tests["one"] == ["get"]
 
 
-def test_more_blocks_than_the_map_has_room_for_are_a_problem(cell: NotedCell) -> None:
+def test_more_blocks_than_fit_the_map_are_a_problem(cell: NotedCell) -> None:
     cell.start(shared=True)
     cell.test("one", "get")
     with cell.map.open("r+b") as file:
@@ -183,7 +183,7 @@ def test_addresses_are_those_of_the_tests_own_commands(tmp_path: Path) -> None:
     assert [one.failed for one in read_executed(tmp_path)] == [False, True]
 
 
-def test_the_start_of_a_server_of_its_own_counts_where_it_reads_a_tests_files(tmp_path: Path) -> None:
+def test_the_start_of_a_tests_own_server_counts_if_it_reads_the_tests_files(tmp_path: Path) -> None:
     cell = NotedCell(tmp_path, "addresses")
     for name, has_files in (("one", False), ("two", True)):
         cell.begin()
@@ -197,7 +197,7 @@ def test_the_start_of_a_server_of_its_own_counts_where_it_reads_a_tests_files(tm
     assert not any(one.failed for one in read_executed(tmp_path))
 
 
-def test_a_test_has_what_ran_during_it_and_all_have_the_start_and_the_end(cell: NotedCell) -> None:
+def test_functions_count_for_the_test_in_which_they_run_and_start_and_end_for_all(cell: NotedCell) -> None:
     cell.start("start", shared=True)
     cell.test("one", "get")
     cell.test("two", "set")
@@ -207,7 +207,7 @@ def test_a_test_has_what_ran_during_it_and_all_have_the_start_and_the_end(cell: 
     assert found == CellReach(every=["main", "start", "stop"], tests=tests, failed={}, skipped={}, count=2)
 
 
-def test_what_is_entered_between_tests_counts_for_the_next(cell: NotedCell) -> None:
+def test_functions_entered_between_tests_count_for_the_next(cell: NotedCell) -> None:
     cell.start(shared=True)
     cell.test("one", "get")
     execute(cell.map, "expire")
@@ -223,7 +223,7 @@ def test_threads_and_children_of_a_shared_server_count_for_all(cell: NotedCell) 
     assert "save" in cell.read().every
 
 
-def test_a_server_of_its_own_counts_whole_for_its_test_alone(cell: NotedCell) -> None:
+def test_a_tests_own_server_counts_only_for_that_test(cell: NotedCell) -> None:
     cell.start("start", shared=True)
     cell.test("one", "get")
     cell.begin()
@@ -234,7 +234,7 @@ def test_a_server_of_its_own_counts_whole_for_its_test_alone(cell: NotedCell) ->
     assert not own.exists()
 
 
-def test_an_example_keeps_what_servers_of_the_one_before_entered(cell: NotedCell) -> None:
+def test_an_example_includes_functions_entered_by_the_previous_ones_servers(cell: NotedCell) -> None:
     cell.begin()
     cell.start("get")
     cell.recorder.begin_example()
@@ -246,7 +246,7 @@ def test_an_example_keeps_what_servers_of_the_one_before_entered(cell: NotedCell
     assert cell.read().tests == {"one": ["alias", "get", "set"], "two": ["save"]}
 
 
-def test_what_a_fixture_for_many_tests_enters_counts_for_all(cell: NotedCell) -> None:
+def test_functions_entered_by_a_shared_fixture_count_for_all_tests(cell: NotedCell) -> None:
     cell.start(shared=True)
     cell.begin()
     execute(cell.map, "get")
@@ -260,15 +260,15 @@ def test_what_a_fixture_for_many_tests_enters_counts_for_all(cell: NotedCell) ->
     assert found.tests == {"one": ["get"], "two": ["expire"]}
 
 
-def test_work_that_is_postponed_counts_for_those_who_ended_shortly_before(tmp_path: Path) -> None:
+def test_postponed_work_counts_for_tests_that_ended_shortly_before(tmp_path: Path) -> None:
     cell = NotedCell(tmp_path)
     cell.start(shared=True)
     cell.test("one", "get")
     cell.test("two", "expire")
-    assert cell.read().every == ["expire", "main"], "both have it"
+    assert cell.read().every == ["expire", "main"], "the function must count for both tests"
 
 
-def test_tests_are_told_apart_by_how_they_ended(cell: NotedCell) -> None:
+def test_tests_are_distinguished_by_their_outcome(cell: NotedCell) -> None:
     cell.start("start", shared=True)
     cell.test("one", "get")
     cell.test("two", "set", outcome="failed")
@@ -277,11 +277,11 @@ def test_tests_are_told_apart_by_how_they_ended(cell: NotedCell) -> None:
     found = cell.read()
     assert (found.tests, found.failed) == ({"one": []}, {"two": ["alias", "set"]})
     assert (found.skipped, found.count) == ({"three": [], "four": ["expire"]}, 4)
-    assert "get" in found.every, "all that passed have it"
+    assert "get" in found.every, "the function must count for all tests that passed"
 
 
 @pytest.mark.parametrize("outcome", ["passed", "failed"])
-def test_a_test_has_what_follows_soon_however_it_ended(tmp_path: Path, outcome: Outcome) -> None:
+def test_a_test_includes_functions_entered_soon_after_it_whatever_its_outcome(tmp_path: Path, outcome: Outcome) -> None:
     cell = NotedCell(tmp_path)
     cell.start(shared=True)
     cell.test("one", "get", outcome=outcome)
@@ -291,7 +291,7 @@ def test_a_test_has_what_follows_soon_however_it_ended(tmp_path: Path, outcome: 
     assert "expire" in {*found.every, *(found.tests | found.failed)["one"]}
 
 
-def test_a_new_shared_server_takes_the_place_of_one_that_ended(cell: NotedCell) -> None:
+def test_a_new_shared_server_replaces_one_that_ended(cell: NotedCell) -> None:
     cell.start(shared=True)
     cell.begin()
     execute(cell.map, "stop")
@@ -304,7 +304,7 @@ def test_a_new_shared_server_takes_the_place_of_one_that_ended(cell: NotedCell) 
     assert found.every == ["main", "start"]
 
 
-def test_a_program_that_nobody_knows_or_that_notes_nothing_is_a_problem(cell: NotedCell, tmp_path: Path) -> None:
+def test_an_unknown_program_or_one_without_records_is_a_problem(cell: NotedCell, tmp_path: Path) -> None:
     assert cell.recorder.process(Path("/cache/of-another-target")) is None
     assert not cell.recorder.knows(Path("/cache/of-another-target"))
     assert cell.recorder.knows(PROGRAM)
@@ -320,7 +320,7 @@ def test_a_program_that_nobody_knows_or_that_notes_nothing_is_a_problem(cell: No
     assert unit.read().problem == "a program executed nothing"
 
 
-def test_a_file_that_is_missing_or_damaged_says_nothing(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_file_has_no_data(tmp_path: Path) -> None:
     assert cell_reach.read(tmp_path) is None
     (tmp_path / cell_reach.NAME).write_text("{", "utf-8")
     assert cell_reach.read(tmp_path) is None

@@ -1,4 +1,4 @@
-"""What a fault did to its process: it died, handled the signal, or only asked its processor a question."""
+"""The effect of a fault on its process: it died, it handled the signal, or it only probed the processor."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def guest(end: cell_events.End = "stopped", *, pid: int = fakes.PID) -> cell_eve
     [
         (0, None, True),
         (signal.SIGTERM, None, True),
-        # Its handler reported the crash, and sent the signal again.
+        # Its handler reported the crash, and raised the signal again.
         (signal.SIGILL, None, False),
         (signal.SIGILL, guest("stopped"), False),
         (None, guest("stopped"), True),
         (None, guest("signal"), False),
-        # Another process' end says nothing.
+        # The end of another process has no meaning for this one.
         (None, guest("stopped", pid=7), False),
         (None, None, False),
     ],
 )
-def test_an_illegal_instruction_is_a_question_if_its_process_went_on(
+def test_an_illegal_instruction_is_a_probe_if_its_process_continued(
     ended_by: int | None, event: cell_events.GuestEvent | None, *, expected: bool
 ) -> None:
     assert fault_effects.is_question(ILLEGAL, log(ILLEGAL, ended_by=ended_by), event) is expected
@@ -50,11 +50,11 @@ def test_an_illegal_instruction_is_a_question_if_its_process_went_on(
 @pytest.mark.parametrize(
     "other", [fault(handled=True), fault(number=signal.SIGILL, code=1, access="", access_class="", handled=False)]
 )
-def test_neither_a_misaligned_access_nor_an_unhandled_signal_is_a_question(other: fault_log.Fault) -> None:
+def test_neither_a_misaligned_access_nor_an_unhandled_signal_is_a_probe(other: fault_log.Fault) -> None:
     assert not fault_effects.is_question(other, log(other, ended_by=0), guest())
 
 
-def test_a_process_dies_of_a_fault_unless_it_ends_of_something_else() -> None:
+def test_a_process_dies_of_a_fault_unless_it_ends_for_another_reason() -> None:
     died = fault()
     assert fault_effects.is_fatal(died, log(died), None)
     assert fault_effects.is_fatal(died, log(died, ended_by=signal.SIGBUS), None)

@@ -1,4 +1,4 @@
-"""What is made of a machine's clocks and counters: instructions of an access, of a fixup, of a server."""
+"""A machine's clocks and counters are converted to the cost of an access, of a fixup, and of a server."""
 
 from __future__ import annotations
 
@@ -58,28 +58,28 @@ ROW = ServerFixupCost(
 UNCOUNTED = msgspec.structs.replace(ROW, target="armv7-on-arm64-kernel", fixups=None, counted_on="")
 
 
-def test_an_access_costs_what_its_calls_take_beyond_an_empty_one() -> None:
+def test_the_cost_of_an_access_is_the_difference_from_an_empty_call() -> None:
     assert (LDM_COST.aligned, LDM_COST.copied, LDM_COST.misaligned) == (2, 8, 230)
     assert (LDM_COST.fixup, LDM_COST.times_aligned) == (228, 229)
     assert (LDM_COST.made, LDM_COST.fixups) == (300, 300)
 
 
 def test_a_clock_of_a_microsecond_is_fine_enough_for_single_instructions() -> None:
-    # The clock is read twice, and each reading is up to a microsecond early, in both terms of the difference.
+    # The clock is read twice for each term of the difference, and each reading is up to a microsecond early.
     assert 2 * 1000 / fixup_cost_run.COUNT < 0.5
 
 
 @pytest.mark.parametrize("fixups", [{}, {"multi": 299}, {"word": 300}, {"multi": 300, "skipped": 1}])
-def test_a_kernel_that_repaired_something_else_than_was_made_is_an_error(fixups: dict[str, int]) -> None:
+def test_a_kernel_that_repaired_a_different_number_of_accesses_is_an_error(fixups: dict[str, int]) -> None:
     with pytest.raises(InfrastructureError, match="of 300 accesses ldm"):
         cost([750, 950, 1550, 23750], fixups)
 
 
-def test_a_kernel_that_does_not_count_is_believed() -> None:
+def test_a_kernel_without_counters_is_accepted() -> None:
     assert cost([750, 950, 1550, 23750], None).fixups is None
 
 
-def test_the_kernels_counters_are_read_by_class_and_what_stands_still_is_left_out() -> None:
+def test_the_kernels_counters_are_read_by_class_and_unchanged_ones_are_omitted() -> None:
     before, after = (read_counters(COUNTERS.format(user=user, multi=multi)) for user, multi in ((3, 0), (15, 12)))
     assert repaired(before, after) == {"multi": 12}
     assert repaired(after, after) == {}
@@ -93,26 +93,26 @@ def test_a_class_costs_the_mean_of_its_repaired_accesses_on_that_target() -> Non
     assert price("armv5-kernel", "word", costs) == 0
 
 
-def test_a_server_pays_each_class_its_price() -> None:
+def test_a_servers_cost_is_the_sum_over_classes() -> None:
     half = msgspec.structs.replace(LDM_COST, access_class="half", misaligned=102)
     row = msgspec.structs.replace(ROW, fixups={"multi": 10, "half": 3})
     paid = taxed(row, [row], [LDM_COST, STM_COST, half])
     assert (paid.tax, paid.share) == (2330 + 300, 0.263)
 
 
-def test_a_server_without_fixups_pays_nothing() -> None:
+def test_a_server_without_fixups_has_no_cost() -> None:
     row = msgspec.structs.replace(ROW, fixups={})
     assert (taxed(row, [row], [LDM_COST]).tax, taxed(row, [row], []).share) == (0, 0)
 
 
-def test_where_a_kernel_does_not_count_the_same_binarys_count_is_taken_at_its_own_prices() -> None:
+def test_without_counters_the_count_of_the_same_binary_is_used_with_the_kernels_own_costs() -> None:
     costs = [LDM_COST, msgspec.structs.replace(LDM_COST, target=UNCOUNTED.target, misaligned=402)]
     paid = taxed(UNCOUNTED, [UNCOUNTED, ROW], costs)
     assert (paid.fixups, paid.counted_on, paid.tax) == ({"multi": 10}, "armv5-kernel", 4000)
 
 
 @pytest.mark.parametrize("change", [{"build": "another"}, {"workload": "SET"}])
-def test_another_binarys_or_workloads_count_is_not(change: dict[str, str]) -> None:
+def test_the_count_of_another_binary_or_workload_is_not_used(change: dict[str, str]) -> None:
     paid = taxed(UNCOUNTED, [UNCOUNTED, msgspec.structs.replace(ROW, **change)], [LDM_COST])
     assert (paid.fixups, paid.tax) == (None, None)
     assert "not counted | nobody" in summary(FixupCost(accesses=[], fatal={}, servers=[paid]))[-1]
@@ -133,7 +133,9 @@ def test_another_binarys_or_workloads_count_is_not(change: dict[str, str]) -> No
         ("sparc64-kernel", "ldx", None),
     ],
 )
-def test_who_does_a_misaligned_access(target: str, name: str, expected: tuple[int, str] | None) -> None:
+def test_a_misaligned_access_is_attributed_to_processor_firmware_or_kernel(
+    target: str, name: str, expected: tuple[int, str] | None
+) -> None:
     found = CATALOG.targets[target]
     access = next(one for one in access_table.of_target(found).accesses if one.name == name)
     assert fixup_cost_run.misalignment(found, CATALOG.policies[found.kernel], access) == expected
@@ -166,7 +168,7 @@ def test_a_workload_is_whole_batches_with_a_reply_to_each_command() -> None:
         assert reader.gets() is False, workload.name
 
 
-def test_the_tables_put_alike_accesses_in_one_line_and_say_what_is_fatal() -> None:
+def test_the_tables_group_equal_accesses_and_list_fatal_ones() -> None:
     again = msgspec.structs.replace(LDM_COST, access="ldm-again")
     paid = taxed(ROW, [ROW], [LDM_COST])
     lines = summary(
@@ -177,7 +179,7 @@ def test_the_tables_put_alike_accesses_in_one_line_and_say_what_is_fatal() -> No
     assert "| armv5-kernel | redis-3.2.6 -O2 | BITOP | 10 multi | armv5-kernel | 10,000 | 2,280 | 22.8% |" in lines
 
 
-def test_the_page_has_the_tables_of_today() -> None:
+def test_the_page_has_the_current_tables() -> None:
     page = (ROOT / "docs" / "TAX.md").read_text("utf-8")
     paid = taxed(ROW, [ROW], [LDM_COST])
     heads = [

@@ -1,4 +1,4 @@
-"""A process that a fork server became is like any other: its parent, session, token, words, outputs, status and end."""
+"""A process from a fork server is like any other in its parent, session, token, words, outputs, status and end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ words = serve()
 if words is not None:
     exec(words[1])
 """
-"""A server that becomes a process which carries out its second word."""
+"""A server whose forked processes execute their second word as code."""
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def server(tmp_path: Path) -> Iterator[ForkServer]:
         yield made
 
 
-def test_outputs_go_to_the_log_and_the_status_is_its_own(server: ForkServer, tmp_path: Path) -> None:
+def test_outputs_go_to_the_log_and_the_status_is_returned(server: ForkServer, tmp_path: Path) -> None:
     code = "import os, sys; print('out'); sys.stdout.flush(); os.write(2, b'err'); print(sys.stdin.read()); sys.exit(7)"
     for _ in range(2):
         result = process.run(["p", code], deadline_seconds=WAIT_SECONDS, spawn=server.spawn, folder=tmp_path)
         assert (result.code, result.text) == (7, "out\nerr\n")
 
 
-def test_it_is_a_child_of_ours_with_a_session_a_token_and_words_of_its_own(server: ForkServer, tmp_path: Path) -> None:
+def test_it_is_our_child_with_its_own_session_token_and_words(server: ForkServer, tmp_path: Path) -> None:
     code = f"import time; time.sleep({SLEEP})"
     with (tmp_path / "log").open("wb") as log:
         pair = [process.start(["one", code, "last"], output=log, spawn=server.spawn) for _ in range(2)]
@@ -69,7 +69,7 @@ def test_the_environment_that_its_children_inherit_names_it(server: ForkServer, 
 
 
 @pytest.mark.parametrize("ways", ["setsid", "setsid, unmarked"])
-def test_what_it_left_behind_is_killed_when_it_ends(server: ForkServer, tmp_path: Path, ways: str) -> None:
+def test_processes_that_it_left_behind_are_killed_when_it_ends(server: ForkServer, tmp_path: Path, ways: str) -> None:
     pids = tmp_path / "pids"
     clean = "env -i" if "unmarked" in ways else ""
     script = f"{clean} setsid sh -c 'echo $$ >>{pids}; exec sleep {SLEEP}' & until [ -s {pids} ]; do sleep 0.02; done"
@@ -80,7 +80,7 @@ def test_what_it_left_behind_is_killed_when_it_ends(server: ForkServer, tmp_path
     assert not lives(pid), "it outlived the process that started it"
 
 
-def test_what_it_starts_with_the_harness_carries_other_tokens_than_ours(server: ForkServer, tmp_path: Path) -> None:
+def test_processes_that_it_starts_with_the_harness_have_their_own_tokens(server: ForkServer, tmp_path: Path) -> None:
     code = "from harness.core.processes import process; print(process.run(['env'], deadline_seconds=9).text)"
     result = process.run(["p", code], deadline_seconds=WAIT_SECONDS, spawn=server.spawn, folder=tmp_path)
     own = process.run(["env"], deadline_seconds=WAIT_SECONDS)
@@ -93,13 +93,13 @@ def test_what_it_starts_with_the_harness_carries_other_tokens_than_ours(server: 
     assert len(set(marks)) == 2, marks
 
 
-def test_one_that_takes_too_long_is_killed(server: ForkServer, tmp_path: Path) -> None:
+def test_a_process_that_takes_too_long_is_killed(server: ForkServer, tmp_path: Path) -> None:
     code = f"import time; time.sleep({SLEEP})"
     result = process.run(["p", code], deadline_seconds=0.3, spawn=server.spawn, folder=tmp_path)
     assert result.expired
 
 
-def test_without_its_server_a_process_is_started_as_any_other(server: ForkServer, tmp_path: Path) -> None:
+def test_without_its_server_a_process_is_started_normally(server: ForkServer, tmp_path: Path) -> None:
     assert server._server is not None  # noqa: SLF001 - it is killed as the kernel would kill it
     server._server.kill()  # noqa: SLF001
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_without_its_server_a_process_is_started_as_any_other(server: ForkServer
 
 
 @pytest.mark.parametrize(("deadline_seconds", "spawned"), [(0.2, False), (60.0, True)])
-def test_a_server_that_imports_for_longer_than_its_deadline_is_given_up(
+def test_a_server_that_exceeds_its_deadline_while_importing_is_abandoned(
     tmp_path: Path, deadline_seconds: float, *, spawned: bool
 ) -> None:
     command = [sys.executable, "-I", "-B", "-c", f"import time; time.sleep(1)\n{PROGRAM}"]
@@ -123,7 +123,7 @@ def test_a_server_that_imports_for_longer_than_its_deadline_is_given_up(
             process.kill_group(made)
 
 
-def test_the_server_goes_when_it_is_left_and_what_it_became_goes_on(tmp_path: Path) -> None:
+def test_the_server_ends_when_it_is_closed_and_its_processes_continue(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-B", "-c", PROGRAM]
     with (
         (tmp_path / "log").open("wb") as log,

@@ -1,4 +1,4 @@
-"""docs/found: the data agree with the pages, with existing files, and with the answers of releases."""
+"""The data in docs/found agree with the pages, with existing files, and with the stored answers of releases."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def test_every_page_has_data_and_all_data_have_a_page() -> None:
 
 
 @pytest.mark.parametrize("bug", KNOWN.values(), ids=KNOWN.keys())
-def test_the_data_say_what_the_page_says(bug: bugs.Bug) -> None:
+def test_the_data_agree_with_the_page(bug: bugs.Bug) -> None:
     text = page(bug)
     assert text.startswith(f"# {bug.title}\n")
-    # Releases appear in ranges such as `redis-6.2.14 to 8.0.6`, so only those with a place must appear in full.
+    # Releases appear in ranges such as `redis-6.2.14 to 8.0.6`, so only releases with a place must appear in full.
     assert all(place.server.rpartition("-")[2] in text for place in bug.places)
     words = " ".join(text.split())
     assert [place for place in bug.places if place.file and place.file.rpartition("/")[2] not in words] == []
@@ -111,7 +111,7 @@ def test_a_check_names_what_shows_the_bug(bug: bugs.Bug) -> None:
 
 
 @pytest.mark.parametrize("stored", STORED.answers, ids=lambda one: f"{one.bug}-{one.server}")
-def test_what_a_release_answered_agrees_with_the_data(stored: bugs.StoredAnswer) -> None:
+def test_a_releases_stored_answer_agrees_with_the_data(stored: bugs.StoredAnswer) -> None:
     bug = KNOWN.get(stored.bug)
     assert bugs.out_of_date(bug, stored) == ""
     assert bug is not None
@@ -132,7 +132,7 @@ def test_what_a_release_answered_agrees_with_the_data(stored: bugs.StoredAnswer)
         ("2026-11-23", "yesterday", "not valid TOML"),
     ],
 )
-def test_data_that_are_not_valid_are_refused_in_clear_words(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_invalid_data_are_refused_with_a_clear_message(tmp_path: Path, old: str, new: str, words: str) -> None:
     assert TOML.count(old) == 1
     (tmp_path / "cut-limit.toml").write_text(TOML.replace(old, new), "utf-8")
     with pytest.raises(UsageError) as error:
@@ -141,13 +141,13 @@ def test_data_that_are_not_valid_are_refused_in_clear_words(tmp_path: Path, old:
     assert "cut-limit.toml" in str(error.value)
 
 
-def test_a_stream_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_stream_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cut-limit.toml").write_text(TOML + STREAM, "utf-8")
     with pytest.raises(UsageError, match=r"no file 'suites/fuzz/corpus/none.stream'"):
         bugs.read_bugs(tmp_path)
 
 
-def test_a_stream_asks_as_a_check_does(tmp_path: Path) -> None:
+def test_a_stream_is_replayed_like_a_check(tmp_path: Path) -> None:
     (tmp_path / "cut-limit.toml").write_text(TOML[: TOML.index("[[checks]]")] + STREAM.replace("none", "bits"), "utf-8")
     known = bugs.read_bugs(tmp_path)
     command = "plumb replay suites/fuzz/corpus/bits.stream --target armv7 --server redis-7.0.15"
@@ -156,7 +156,7 @@ def test_a_stream_asks_as_a_check_does(tmp_path: Path) -> None:
     assert bugs.out_of_date(known["cut-limit"], told) == ""
 
 
-def test_a_check_is_a_command_that_names_what_is_not_usual() -> None:
+def test_a_checks_command_names_only_unusual_settings() -> None:
     assert CHECK.command("redis-7.0.15") == (
         "plumb check --server redis-7.0.15 --target armv7 --suite life --test 'limit of 4'"
     )
@@ -177,7 +177,7 @@ def test_a_check_is_a_command_that_names_what_is_not_usual() -> None:
         ("redis-8.0.6", "there", ""),
     ],
 )
-def test_an_answer_that_contradicts_the_data_is_told(server: str, told: bugs.Answer, words: str) -> None:
+def test_an_answer_that_contradicts_the_data_is_reported(server: str, told: bugs.Answer, words: str) -> None:
     problem = bugs.contradiction(BUG, answer(server, told))
     assert words in problem
     assert bool(problem) == bool(words)
@@ -188,7 +188,7 @@ def test_one_of_two_checks_may_be_silent_where_the_bug_is() -> None:
     assert bugs.contradiction(two, answer("redis-7.0.15", "gone")) == ""
 
 
-def test_an_answer_to_another_question_is_out_of_date() -> None:
+def test_an_answer_to_a_different_command_is_out_of_date() -> None:
     old = answer("redis-7.0.15", "there")
     assert bugs.out_of_date(BUG, old) == ""
     changed = msgspec.structs.replace(BUG, checks=(msgspec.structs.replace(CHECK, tests=("other",)),))
@@ -199,7 +199,7 @@ def test_an_answer_to_another_question_is_out_of_date() -> None:
 def judgement(
     cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], reason: str = ""
 ) -> Judgement:
-    """Cells as target, suite and verdict; findings as id, target and message."""
+    """A judgement with cells (target, suite and verdict) and findings (id, target and message)."""
     return Judgement(
         schema=1,
         verdict=max(verdict for _, _, verdict in cells),
@@ -236,7 +236,7 @@ def finding(identity: str, target: str, said: str) -> Finding:
 
 
 def _empty(field: msgspec.structs.FieldInfo) -> object:
-    """A value that says nothing, for a field that the judgement of an answer does not read."""
+    """A placeholder for a field that the judgement of an answer does not read."""
     text = str(field.type)
     return [] if "list" in text or "tuple" in text else 0 if "int" in text else "x" if "Annotated" in text else ""
 
@@ -252,7 +252,7 @@ SHOWN = ("wrong-result-life_test_limit", "armv7", "the limit is cut")
         (FAILED, [SHOWN], "there"),
         ([("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.XFAIL)], [SHOWN], "there"),
         (PASSED, [], "gone"),
-        # Another machine, another failure of the test, another finding.
+        # Another machine, another failure of the test, and another finding.
         (FAILED, [(SHOWN[0], "native", SHOWN[2])], "unclear"),
         (FAILED, [(SHOWN[0], "armv7", "timed out")], "unclear"),
         (FAILED, [("exit-start", "armv7", SHOWN[2])], "unclear"),
@@ -280,7 +280,7 @@ def test_where_a_named_test_was_skipped_its_bug_is_not_absent(tests: tuple[str, 
 @pytest.mark.parametrize(
     ("cell", "told"), [("armv7/life", "there"), ("armv5/life", "unclear"), ("armv7/width", "unclear")]
 )
-def test_what_a_target_does_to_another_machines_server_shows_in_the_targets_cell(cell: str, told: str) -> None:
+def test_a_targets_effect_on_another_machines_server_shows_in_the_targets_cell(cell: str, told: str) -> None:
     shown = finding(SHOWN[0], "native", SHOWN[2])
     witness = msgspec.structs.replace(shown.witnesses[0], cells=[cell])
     shown = msgspec.structs.replace(shown, witnesses=[witness])
@@ -288,7 +288,7 @@ def test_what_a_target_does_to_another_machines_server_shows_in_the_targets_cell
     assert found.judged(CHECK, whole)[0] == told
 
 
-def test_releases_that_cannot_be_asked_are_not_asked() -> None:
+def test_releases_that_cannot_be_tested_are_not_tested() -> None:
     unasked = bugs.Unasked(servers=("redis-7.0.15",), reason="the server does not start there")
     several = msgspec.structs.replace(BUG, unasked=(unasked,))
     asked = found.questions({BUG.name: several}, (), ())
@@ -302,7 +302,7 @@ def test_releases_that_cannot_be_asked_are_not_asked() -> None:
     assert [one.server for one in usual_first] == ["redis-7.0.15", "redis-6.2.14", "valkey-8.1.1"]
 
 
-def test_a_name_that_is_no_bugs_is_refused_with_the_nearest() -> None:
+def test_an_unknown_bug_is_refused_with_the_nearest_name() -> None:
     result = CliRunner().invoke(found.main, ["output-limit-cutt"])
     assert result.exit_code == 4
     assert "output-limit-cut" in result.output
@@ -322,13 +322,13 @@ def test_a_name_that_is_no_bugs_is_refused_with_the_nearest() -> None:
         (["--target", "m68k", "--server", "redis-2.8.17"], "nothing can be asked (redis-2.8.17, m68k)"),
     ],
 )
-def test_what_nobody_can_be_asked_of_is_refused(words: list[str], message: str) -> None:
+def test_an_impossible_selection_is_refused(words: list[str], message: str) -> None:
     result = CliRunner().invoke(found.main, ["--plan", *words])
     assert result.exit_code == ExitCode.USAGE, result.output
     assert f"error: {message}" in result.output
 
 
-def test_a_plan_names_the_commands_and_asks_nothing(tmp_path: Path) -> None:
+def test_a_plan_names_the_commands_and_runs_none(tmp_path: Path) -> None:
     path = tmp_path / "answers.json"
     one = KNOWN["functions-memory"]
     words = ["--plan", "--missing", "--answers", str(path), one.name]
@@ -340,7 +340,7 @@ def test_a_plan_names_the_commands_and_asks_nothing(tmp_path: Path) -> None:
     assert len(CliRunner().invoke(found.main, words).output.splitlines()) == 2
 
 
-def test_a_new_answer_replaces_its_predecessor_and_what_is_out_of_date(tmp_path: Path) -> None:
+def test_a_new_answer_replaces_its_predecessor_and_outdated_ones(tmp_path: Path) -> None:
     stale = msgspec.structs.replace(answer("redis-6.2.14", "gone"), command="plumb check")
     stored = bugs.StoredAnswers(answers=(answer("redis-7.0.15", "unclear"), stale, answer("valkey-8.1.1", "there")))
     after = found.stored_with(stored, answer("redis-7.0.15", "there"), {BUG.name: BUG})
@@ -349,7 +349,7 @@ def test_a_new_answer_replaces_its_predecessor_and_what_is_out_of_date(tmp_path:
     assert [(one.server, one.answer) for one in read.answers] == [("redis-7.0.15", "there"), ("valkey-8.1.1", "there")]
 
 
-def test_the_table_has_what_was_answered_before_what_the_page_says() -> None:
+def test_the_table_prefers_stored_answers_to_the_page() -> None:
     unasked = bugs.Unasked(servers=("valkey-8.1.1",), reason="the server does not start there")
     known = {
         BUG.name: msgspec.structs.replace(BUG, unasked=(unasked,)),
@@ -420,7 +420,7 @@ def test_a_patch_is_proved_by_the_bugs_check_and_by_its_whole_suite() -> None:
     assert bugs.unproved(FIXED, bugs.StoredAnswers(answers=(proof("gone"), proof("gone", whole=True)))) == []
 
 
-def test_what_proved_another_patch_or_the_release_itself_proves_nothing() -> None:
+def test_the_proof_of_another_patch_or_of_the_release_itself_proves_nothing() -> None:
     other = msgspec.structs.replace(PATCH, edits=(*PATCH.edits, *PATCH.edits))
     plain = msgspec.structs.replace(proof("gone"), patch="")
     both = bugs.StoredAnswers(answers=(proof("gone", patch=other), plain))
@@ -429,7 +429,7 @@ def test_what_proved_another_patch_or_the_release_itself_proves_nothing() -> Non
     assert bugs.out_of_date(FIXED, proof("gone", whole=True)) == ""
 
 
-def test_a_release_with_a_patch_says_nothing_of_the_release_itself() -> None:
+def test_the_answer_of_a_patched_release_does_not_count_for_the_release_itself() -> None:
     stored = bugs.StoredAnswers(answers=(proof("gone"), answer("redis-7.0.15", "there", FIXED)))
     assert bugs.answer_of(stored, BUG.name, "redis-7.0.15") == "there"
     assert bugs.answer_of(bugs.StoredAnswers(answers=(proof("gone"),)), BUG.name, "redis-7.0.15") is None
@@ -463,20 +463,20 @@ def with_failures(cell: CellVerdict) -> CellVerdict:
         (FAILED[:1], [OTHER], "unclear"),
     ],
 )
-def test_a_release_with_a_patch_may_show_other_bugs_alone(
+def test_a_patched_release_may_show_only_other_bugs(
     cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], told: str
 ) -> None:
     question = found.Question(bug=FIXED, check=FIXED.proofs(PATCH)[1], server="redis-7.0.15", patch=PATCH)
     judged = judgement(cells, findings)
     judged = msgspec.structs.replace(judged, cells=list(map(with_failures, judged.cells)))
-    # `finding` gives them no suite.
+    # `finding` does not set their suites.
     shown = [
         msgspec.structs.replace(one, witnesses=[msgspec.structs.replace(each, suite="life") for each in one.witnesses])
         for one in judged.findings
     ]
     judged = msgspec.structs.replace(judged, findings=shown)
     assert found.judged_patched(question, judged, {BUG.name: FIXED, "other": OTHER_BUG})[0] == told
-    # What another check of the same bug shows is no excuse.
+    # A finding of another check of the same bug excuses nothing.
     both = msgspec.structs.replace(FIXED, checks=(*FIXED.checks, *OTHER_BUG.checks))
     if told == "gone" and findings:
         assert found.judged_patched(question, judged, {BUG.name: both})[0] == "unclear"
@@ -488,7 +488,7 @@ def test_every_patch_is_proved(bug: bugs.Bug) -> None:
     assert f"`python -m tools.found --diff {bug.name}`" in page(bug)
 
 
-def test_the_table_of_patches_says_what_passes_with_each() -> None:
+def test_the_table_of_patches_names_the_passing_checks() -> None:
     stored = bugs.StoredAnswers(answers=(proof("gone"), proof("gone", whole=True)))
     row = bugs.patch_rows({BUG.name: FIXED}, stored)[-1]
     assert row.startswith(

@@ -1,4 +1,4 @@
-"""Functions have symbols: Thumb's flag is no address, a size may be missing, and a table may be cut off."""
+"""Function symbols: Thumb's flag is not part of an address, a size may be missing, and a table may be cut off."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def binary(tmp_path: Path) -> Path:
             text += name.encode() + b"\0"
         texts.append(text)
         tables.append(b"".join(rows))
-    # Place of the name, type, section of the names that it refers to, bytes of an entry.
+    # Offset of the name, type, linked section of names, bytes of an entry.
     parts = [(17, 3, 0, 0, text) for text in texts] + [(1, 2, 2, 16, tables[0]), (9, 11, 3, 16, tables[1])]
     head, content = [struct.pack("<10I", *[0] * 10)], b""
     start = 52 + 40 * (len(parts) + 1)
@@ -61,7 +61,7 @@ def test_both_tables_give_their_functions_in_order(binary: Path) -> None:
     assert complete
 
 
-def test_a_table_that_is_cut_off_gives_what_it_has(binary: Path) -> None:
+def test_a_truncated_table_gives_its_complete_entries(binary: Path) -> None:
     binary.write_bytes(binary.read_bytes()[:-1])
     found, complete = function_symbols(str(binary))
     assert [one.name for one in found] == ["getCommand", "_start", "getCommand"]
@@ -69,7 +69,7 @@ def test_a_table_that_is_cut_off_gives_what_it_has(binary: Path) -> None:
     assert (named(binary, 0x1000), named(binary, 0x3000)) == ("getCommand", "??")
 
 
-def test_a_table_whose_entries_have_another_size_is_not_believed_to_be_whole(binary: Path) -> None:
+def test_a_table_with_a_different_entry_size_is_not_treated_as_complete(binary: Path) -> None:
     content = binary.read_bytes()
     assert content.count(struct.pack("<2I", 1, 16)) == 2, "alignment and bytes of an entry"
     binary.write_bytes(content.replace(struct.pack("<2I", 1, 16), struct.pack("<2I", 1, 24)))
@@ -83,7 +83,7 @@ def test_a_table_whose_entries_have_another_size_is_not_believed_to_be_whole(bin
         (0x101F, "getCommand"),
         (0x1020, "redis-server+0x1020"),
         (0x1100, "redis-server+0x1100"),
-        # A function without a size is as long as start files' are.
+        # A function without a size gets the length of start files' functions.
         (0x203F, "_start"),
         (0x2040, "redis-server+0x2040"),
         (0x3000, "malloc"),
@@ -95,8 +95,8 @@ def test_a_frame_without_lines_has_the_name_of_the_symbol_that_covers_it(
     assert named(binary, address) == function
 
 
-def test_a_descriptor_stands_for_the_code_that_it_names(tmp_path: Path) -> None:
-    """64-bit big-endian PowerPC (ELFv1): `call` has a descriptor, `_start` has none, and `end` follows them."""
+def test_a_descriptor_is_resolved_to_its_code(tmp_path: Path) -> None:
+    """On 64-bit big-endian PowerPC (ELFv1), `call` has a descriptor, `_start` has none, and `end` follows them."""
     names = b"\0.opd\0.symtab\0.strtab\0call\0_start\0end\0"
     descriptors = struct.pack(">3Q3Q", 0, 0, 0, 0xA5140, 0x2C7E00, 0)
     values = {"call": 0x9018, "_start": 0x2000, "end": 0x9030}
@@ -104,7 +104,7 @@ def test_a_descriptor_stands_for_the_code_that_it_names(tmp_path: Path) -> None:
         struct.pack(">IBBHQQ", names.index(b"\0" + name.encode()) + 1, FUNCTION, 0, 1, value, 8)
         for name, value in values.items()
     ]
-    # Name, type, address, content, section of the names that it refers to, bytes of an entry.
+    # Name, type, address, content, linked section of names, bytes of an entry.
     parts = [(1, 1, 0x9000, descriptors, 0, 0), (6, 2, 0, b"".join(rows), 3, 24), (14, 3, 0, names, 0, 0)]
     head, content = [bytes(64)], b""
     for name, kind, address, part, link, entry in parts:
@@ -119,7 +119,7 @@ def test_a_descriptor_stands_for_the_code_that_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"no object\n"])
-def test_a_file_that_is_no_object_names_nothing(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_not_an_object_has_no_functions(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "redis-server"
     if content is not None:
         path.write_bytes(content)
@@ -131,5 +131,5 @@ def test_a_profile_sums_functions_that_have_a_size(binary: Path) -> None:
     blocks = {(0x1000, 4): 10, (0x1010, 2): 10, (0x2000, 3): 1, (0x3000, 5): 2, (0x3004, 1): 2}
     found = profile(blocks, [mapped(binary)], binary)
     assert found.instructions == {"getCommand": 60, "?? (redis-server)": 3, "malloc": 12}
-    # A call is an execution of a function's first block.
+    # A call counts as an execution of a function's first block.
     assert found.allocations == 2

@@ -72,19 +72,19 @@ def test_every_line_of_the_grammar_is_used() -> None:
     assert {grammar.expand(line, Draw(random.Random(1))).name for line in grammar.all_lines()} <= drawn
 
 
-def test_what_the_grammar_does_not_send_is_told() -> None:
+def test_commands_that_the_grammar_does_not_send_are_reported() -> None:
     known = {"GET", "CLIENT ID", "CLIENT REPLY", "CLUSTER NODES", "SUBSCRIBE", "RPUSH", "INVENTED", "CLIENT INVENTED"}
     assert grammar.left_out(known) == ["CLIENT INVENTED", "INVENTED"]
     # Before Redis 7 the table of commands has no subcommands.
     assert grammar.left_out({"CLIENT", "CLUSTER", "INVENTED"}) == ["INVENTED"]
 
 
-def test_nothing_that_is_sent_is_listed_as_unsent() -> None:
+def test_no_sent_command_is_listed_as_unsent() -> None:
     named = {name for one in grammar.grammar().unsent for name in one.commands}
     assert not grammar.sent(named)
 
 
-def test_the_second_client_sends_its_own_lines_and_it_alone_waits_for_the_first_one() -> None:
+def test_the_second_client_sends_its_own_lines_and_only_it_waits_for_the_first_one() -> None:
     streams = [generate.generate(random.Random(seed), ["blocking"]) for seed in range(60)]
     lasting = {one.client for stream in streams for one in stream if one.words[-1] == b"0" and one.name == "BLPOP"}
     assert lasting == {1}
@@ -94,7 +94,7 @@ def test_the_second_client_sends_its_own_lines_and_it_alone_waits_for_the_first_
     assert {clients_of(stream) for stream in alone} == {1}
 
 
-def test_a_line_is_expanded_as_it_says() -> None:
+def test_a_line_is_expanded_according_to_its_choices() -> None:
     draw = Draw(random.Random(1))
     assert {grammar.expand("BITOP AND|OR x", draw).words[1] for _ in range(40)} == {b"AND", b"OR"}
     pairs = {len(grammar.expand("MSET <field>,<value>+", draw).words) for _ in range(40)}
@@ -158,7 +158,7 @@ def test_mutations_are_streams_that_can_be_sent(seed: int) -> None:
         ("INCRBY k 9223372036854775807", True),
     ],
 )
-def test_what_takes_hundreds_of_megabytes_or_asks_the_clock_is_not_sent(line: str, sane: bool) -> None:
+def test_commands_that_take_hundreds_of_megabytes_or_depend_on_the_clock_are_not_sent(line: str, sane: bool) -> None:
     assert mutate.is_sane(from_text(line)[0]) is sane
 
 
@@ -168,13 +168,13 @@ SAVED = b"REDIS0010\xfa\x09redis-ver"
 """How its files begin."""
 
 
-def test_an_unharmed_payload_has_the_right_checksum() -> None:
+def test_an_undamaged_payload_has_the_right_checksum() -> None:
     assert sealed(ABC) == ABC
 
 
 @few
 @given(seeds)
-def test_a_damaged_payload_keeps_its_version_and_mostly_fits_its_checksum(seed: int) -> None:
+def test_a_damaged_payload_keeps_its_version_and_usually_matches_its_checksum(seed: int) -> None:
     draw = random.Random(seed)
     damaged = [corrupt.damaged_payload(ABC, draw) for _ in range(40)]
     assert all(one[-10:-8] == ABC[-10:-8] for one in damaged)
@@ -182,14 +182,14 @@ def test_a_damaged_payload_keeps_its_version_and_mostly_fits_its_checksum(seed: 
     assert 10 <= fitting < 40
 
 
-def test_an_rdb_file_is_laid_out_as_the_format_says() -> None:
+def test_an_rdb_file_follows_the_format() -> None:
     content = corrupt.rdb_file({b"k": ABC, b"x" * 70: ABC}, SAVED)
     assert content.startswith(b"REDIS0010\xfe\x00" + b"\x00\x01k\x03abc" + b"\x00\x40\x46" + b"x" * 70 + b"\x03abc\xff")
     assert sealed(content) == content
 
 
-def test_an_rdb_file_begins_as_the_server_itself_would_write_it() -> None:
-    """Valkey 9 refuses files of version 80 and later that say that they are Redis'."""
+def test_an_rdb_file_begins_like_the_servers_own_file() -> None:
+    """Valkey 9 refuses files of version 80 and later that begin with the magic number of Redis."""
     assert corrupt.rdb_file({b"k": ABC}, b"VALKEY080\xfa").startswith(b"VALKEY080\xfe\x00")
     for other in (b"", b"*3\r\n$3\r\nSET", b"redis0010"):
         with pytest.raises(ValueError, match="no RDB file begins with"):
@@ -198,7 +198,7 @@ def test_an_rdb_file_begins_as_the_server_itself_would_write_it() -> None:
 
 @few
 @given(seeds)
-def test_damage_behind_the_magic_number_leaves_it(seed: int) -> None:
+def test_damage_behind_the_magic_number_preserves_it(seed: int) -> None:
     content = corrupt.rdb_file({b"key": ABC}, SAVED)
     damaged = corrupt.damaged_file(content, random.Random(seed))
     assert damaged != content or len(damaged) == len(content)
@@ -215,7 +215,7 @@ def shrunk(stream: Stream, fails: Callable[[Stream], bool], tries: int = 500) ->
 
 @few
 @given(seeds)
-def test_shrinking_leaves_just_the_commands_that_matter(seed: int) -> None:
+def test_shrinking_keeps_only_the_commands_that_matter(seed: int) -> None:
     draw = random.Random(seed)
     noise = [one for _ in range(3) for one in generate.generate(draw)][:60]
     needed = [command("CONFIG", "SET", "needle", 1), command("SETX", "needle", "a" * 100), command("GETX", "needle")]
@@ -236,7 +236,7 @@ def test_shrinking_leaves_just_the_commands_that_matter(seed: int) -> None:
     assert tries < 100
 
 
-def test_shrinking_ends_when_its_tries_do_and_still_fails() -> None:
+def test_shrinking_ends_after_its_attempts_and_the_result_still_fails() -> None:
     stream = tuple(command("ECHO", number) for number in range(64))
     wanted = {stream[place] for place in (3, 17, 40, 60)}
 
@@ -250,39 +250,39 @@ def test_shrinking_ends_when_its_tries_do_and_still_fails() -> None:
 
 
 def old_streams(kept: corpus.Corpus) -> list[Stream]:
-    """What it replays of its folder."""
+    """The streams that the corpus replays from its folder."""
     replayed = []
     while (one := kept.next_old()) is not None:
         replayed.append(one)
     return replayed[len(list(corpus.COMMITTED.glob("*.stream"))) :]
 
 
-def test_a_stream_is_kept_for_what_it_shows_first(tmp_path: Path) -> None:
+def test_a_stream_is_kept_for_new_features(tmp_path: Path) -> None:
     first, second = from_text("GET k\n"), from_text("GET k\nSET k v\n")
     kept = corpus.Corpus(tmp_path, "one")
     assert kept.offer(first, {"a"})
     assert not kept.offer(second, {"a"})
     assert kept.offer(second, {"a", "b"})
     assert kept.streams == [first, second]
-    # On the same build, nothing has to be sent again to know it.
+    # On the same build, the features are known without sending anything again.
     again = corpus.Corpus(tmp_path, "one")
     assert (len(again), again.features, old_streams(again)) == (2, 2, [])
     assert not again.offer(from_text("GET other\n"), {"a", "b"})
-    # On another build, everything is tried once.
+    # On another build, every stream is tried once.
     other = corpus.Corpus(tmp_path, "another")
     assert (len(other), other.features) == (0, 0)
     assert set(old_streams(other)) == {first, second}
     assert other.offer(first, {"a"})
     later = corpus.Corpus(tmp_path, "another")
     assert (later.streams, old_streams(later)) == ([first], [])
-    assert len(list(tmp_path.glob("*.stream"))) == 1, "what shows nothing takes the place of others"
+    assert len(list(tmp_path.glob("*.stream"))) == 1, "a stream without new features takes the place of others"
 
 
-def test_what_a_stream_shows_later_is_added_to_what_it_showed_first(tmp_path: Path) -> None:
+def test_later_features_of_a_stream_are_added_to_its_first_ones(tmp_path: Path) -> None:
     stream = from_text("GET k\n")
     kept = corpus.Corpus(tmp_path, "one")
     assert kept.offer(stream, {"a"})
-    # As if another server process had shown the rest before.
+    # Another server process has already shown the other features.
     assert kept.offer(stream, {"a", "b"})
     assert corpus.Corpus(tmp_path, "one").features == 2
 
@@ -322,7 +322,7 @@ def test_every_committed_stream_can_be_read() -> None:
     assert all(len(read_stream(path)) <= mutate.LONGEST for path in paths)
 
 
-def test_shapes_tell_kinds_of_replies_and_not_values() -> None:
+def test_shapes_distinguish_kinds_of_replies_but_not_values() -> None:
     stream = from_text("GET k\n")
 
     def shape(reply: Reply) -> object:
@@ -345,7 +345,7 @@ def test_the_model_answers_strings_counters_and_bits() -> None:
     assert answers("SET a ab\nSET b a\nBITOP AND c a b\nGET c\nGET nothing\n")[2:] == [2, b"a\0", None]
 
 
-def test_the_model_says_nothing_of_what_it_does_not_know() -> None:
+def test_the_model_does_not_predict_unknown_replies() -> None:
     assert answers("SET k ab\nINCR k\nGET k\n") == [b"OK", UNPREDICTED, UNPREDICTED]
     assert answers("SET k 1\nLPUSH k 1\nGET k\n")[2] is UNPREDICTED
     assert answers("SET k 1\nMULTI\nSET k 2\nEXEC\nGET k\n")[1:] == [UNPREDICTED] * 4
@@ -370,17 +370,17 @@ COMMAND = [
         (b"REDIS0011*\xfe\0\xff12345678" + wire(from_text("GET k\ndel")), True),
         (wire(from_text("XGROUP CREATE k g")), True),
         (wire(from_text("XGROUP")), True),
-        # The count is wrong: the command is whole, whatever follows.
+        # The count is wrong, but the command is complete, whatever follows.
         (b"*1\r\n$3\r\nGET\r\n$1\r\nk\r\n" + wire(from_text("GET k")), True),
         (b"*2\r\n$3\r\nGET\r\n", False),
         (wire(from_text("UNKNOWN")), False),
     ],
 )
-def test_commands_that_lack_words_are_seen_in_a_damaged_file(content: bytes, *, lacking: bool) -> None:
+def test_commands_that_lack_words_are_found_in_a_damaged_file(content: bytes, *, lacking: bool) -> None:
     assert corrupt.lacks_words(content, corrupt.arities(COMMAND)) is lacking
 
 
-def test_where_nothing_damaged_is_taken_nothing_was_looked_at() -> None:
+def test_too_few_accepted_damaged_inputs_are_reported() -> None:
     taken = Acceptance(["files", "payloads"])
     assert taken.lacking == ["files", "payloads"]
     for _ in range(40):
@@ -400,7 +400,7 @@ def test_where_nothing_damaged_is_taken_nothing_was_looked_at() -> None:
     ("result", "has_keys"),
     [("1 keys [(b'k', b'v')]", True), ("12 keys []", True), ("0 keys []", False), (REFUSED, False)],
 )
-def test_what_a_server_took_has_keys_or_counts_for_nothing(result: str, *, has_keys: bool) -> None:
+def test_an_accepted_file_counts_only_if_it_has_keys(result: str, *, has_keys: bool) -> None:
     assert (KEYS.match(result) is not None) == has_keys
 
 
@@ -415,14 +415,14 @@ def fuzz_session(tmp_path: Path, *, limit_seconds: float, kept: Path | None = No
 
 
 def test_a_session_whose_time_is_over_before_it_begins_runs_one_example(tmp_path: Path) -> None:
-    """Reading a large corpus took all the time of a short run, which then failed without an example."""
+    """Regression: reading a large corpus took the whole time of a short run, which then failed without an example."""
     session = fuzz_session(tmp_path, limit_seconds=1e-9)
     assert session.more()
     session.streams = 1
     assert not session.more()
 
 
-def test_a_session_that_ends_at_many_failures_says_that_it_did_not_run_the_rest(tmp_path: Path) -> None:
+def test_a_session_that_ends_at_many_failures_reports_that_it_did_not_run_the_rest(tmp_path: Path) -> None:
     session = fuzz_session(tmp_path, limit_seconds=60)
     session.streams, session.found = 50, {"difference GET": "GET k: guest b'', native b'v'"}
     for failures, cut_short in ((FAILURES["quick"] - 1, False), (FAILURES["quick"], True)):
@@ -455,10 +455,10 @@ def test_a_session_without_time_for_earlier_failures_has_no_verdict_about_them(t
     assert "not sent" not in session.run.current.note
 
 
-def test_a_stream_during_which_somebody_killed_the_native_build_is_no_finding(
+def test_a_stream_during_which_the_native_build_was_killed_from_outside_is_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine without memory, the native build seemed to die of the stream: shrinking started another one."""
+    """Regression: when memory ran out, a stream seemed to kill the native build, and shrinking started another one."""
     runner = fakes.unemulated(Catalog().targets["native"])
     build = fakes.build(tmp_path, target="native")
     fakes.write(build.server_binary, fakes.answering_server(), mode=0o755)
@@ -488,7 +488,7 @@ def test_a_stream_during_which_somebody_killed_the_native_build_is_no_finding(
 
 
 class _Listening(NamedTuple):
-    """What Emptying knows of a server."""
+    """The part of a server that Emptying uses."""
 
     folder: Path
     upstream: Path
@@ -499,7 +499,7 @@ class _Listening(NamedTuple):
 def listening() -> Iterator[tuple[_Listening, list[str]]]:
     """A server that replies OK to every command, and the names of the commands since the list was cleared.
 
-    No client of it is blocked, ever.
+    It never has a blocked client.
     """
     received: list[str] = []
 
@@ -518,7 +518,7 @@ def _emptied(emptying: Emptying, server: _Listening, received: list[str]) -> lis
     return list(received)
 
 
-def test_what_nobody_knows_the_use_of_is_restored_whole(listening: tuple[_Listening, list[str]]) -> None:
+def test_a_server_with_unknown_use_is_restored_completely(listening: tuple[_Listening, list[str]]) -> None:
     server, received = listening
     emptying, stream = Emptying(), from_text("SET k config\n")
     assert "CONFIG" in _emptied(emptying, server, received)
@@ -532,7 +532,7 @@ def test_what_nobody_knows_the_use_of_is_restored_whole(listening: tuple[_Listen
     assert _emptied(emptying, server, received) == whole
 
 
-def test_only_after_several_clients_a_server_is_asked_for_blocked_ones(
+def test_a_server_is_asked_for_blocked_clients_only_after_several_clients(
     listening: tuple[_Listening, list[str]],
 ) -> None:
     server, received = listening
@@ -544,7 +544,7 @@ def test_only_after_several_clients_a_server_is_asked_for_blocked_ones(
     assert _emptied(emptying, server, received) == ["FLUSHALL", "INFO"]
 
 
-def test_a_server_that_may_be_a_replica_is_made_none_before_it_is_emptied(
+def test_a_server_that_may_be_a_replica_is_made_a_primary_before_it_is_emptied(
     listening: tuple[_Listening, list[str]],
 ) -> None:
     server, received = listening
@@ -564,7 +564,7 @@ def test_a_server_that_may_be_a_replica_is_made_none_before_it_is_emptied(
         ("WAIT 1 1\n", True),
     ],
 )
-def test_a_server_is_hastened_for_streams_that_wait_for_it_and_slowed_down_after_them(
+def test_a_servers_timer_runs_faster_for_streams_that_wait_for_it_and_slower_after_them(
     listening: tuple[_Listening, list[str]], text: str, *, timed: bool
 ) -> None:
     server, received = listening
@@ -577,7 +577,7 @@ def test_a_server_is_hastened_for_streams_that_wait_for_it_and_slowed_down_after
     assert received == ["CONFIG"]
 
 
-def test_a_server_that_keeps_its_keys_is_told() -> None:
+def test_a_server_that_keeps_its_keys_is_reported() -> None:
     def refuse(piece: bytes) -> bytes:
         return b"".join(b"-READONLY\r\n" if one.name == "FLUSHALL" else b"+OK\r\n" for one in from_wire(piece))
 
@@ -590,7 +590,7 @@ WHOLE = from_text(
     "CONFIG SET hash-max-ziplist-entries 128\nCONFIG SET hash-max-listpack-entries 128\n"
     "CONFIG SET set-max-intset-entries 9\n"
 )
-"""What restores a server."""
+"""The commands that restore a server."""
 
 
 @pytest.mark.parametrize(
@@ -608,11 +608,11 @@ WHOLE = from_text(
         ("CONFIG GET *\n", ""),
     ],
 )
-def test_only_what_a_stream_may_have_changed_is_restored(sent: str, due: str) -> None:
+def test_only_settings_that_a_stream_may_have_changed_are_restored(sent: str, due: str) -> None:
     assert undoing(from_text(sent), WHOLE) == from_text(due)
 
 
-def test_all_that_the_grammar_changes_besides_keys_is_restored() -> None:
+def test_every_change_of_the_grammar_besides_keys_is_restored() -> None:
     drawn = random.Random(5)
     for theme in grammar.grammar().themes:
         for _ in range(40):

@@ -1,4 +1,4 @@
-"""The fuzzer's guide prefers ways that found something new, and never abandons a way."""
+"""The fuzzer's guide prefers methods that found something new, and never abandons a method."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOME = from_text("SET s:one value\nAPPEND s:one more\nRPUSH list 1 2 3\nGET s:on
 
 
 def ways_of(guide: Guide, kept: list[Stream], paying: str, *, streams: int) -> dict[str, int]:
-    """How often the guide takes each way if only one of them ever finds something."""
+    """How often the guide takes each method if only one of them ever finds something."""
     taken = dict.fromkeys(guide.payoffs, 0)
     for _ in range(streams):
         stream = guide.next()
@@ -34,7 +34,7 @@ def test_at_first_streams_come_from_the_grammar() -> None:
     assert ways_of(Guide(random.Random(1), kept, themes=False), kept, "nothing", streams=50)["generate"] == 50
 
 
-def test_the_way_that_pays_is_taken_most_and_the_others_still_are() -> None:
+def test_the_productive_method_is_used_most_and_the_others_are_still_used() -> None:
     for paying in ("generate", "mutate", "splice", "extend"):
         kept = [SOME] * LEAST_KEPT
         guide = Guide(random.Random(1), kept, themes=False)
@@ -46,7 +46,7 @@ def test_the_way_that_pays_is_taken_most_and_the_others_still_are() -> None:
         assert min(taken.values()) > 3
 
 
-def test_the_theme_that_still_finds_something_is_drawn_most_and_the_others_still_are() -> None:
+def test_the_productive_theme_is_drawn_most_and_the_others_are_still_drawn() -> None:
     guide = Guide(random.Random(1), [], themes=True)
     drawn = []
     for _ in range(1200):
@@ -58,7 +58,7 @@ def test_the_theme_that_still_finds_something_is_drawn_most_and_the_others_still
     assert not all(drawn[900:])
 
 
-def test_of_two_ways_that_find_as_much_the_one_with_shorter_streams_pays_more() -> None:
+def test_of_two_equally_productive_methods_the_one_with_shorter_streams_has_the_higher_payoff() -> None:
     long = (SOME * LONGEST)[:LONGEST]
     shares = []
     for stream in (SOME, long):
@@ -71,7 +71,7 @@ def test_of_two_ways_that_find_as_much_the_one_with_shorter_streams_pays_more() 
     assert shares[0] > 1.2 * shares[1]
 
 
-def test_a_parent_whose_children_find_nothing_is_taken_less() -> None:
+def test_a_parent_whose_children_find_nothing_is_chosen_less() -> None:
     kept = [SOME] * LEAST_KEPT
     guide = Guide(random.Random(1), kept, themes=False)
     guide.learn(0)
@@ -88,7 +88,7 @@ def test_a_parent_whose_children_find_nothing_is_taken_less() -> None:
     assert min(taken) > 0
 
 
-def test_what_did_not_come_from_the_guide_is_not_credited_to_a_way() -> None:
+def test_a_stream_from_elsewhere_is_not_credited_to_a_method() -> None:
     guide = Guide(random.Random(1), [SOME], themes=False)
     before = guide.payoffs
     guide.learn(1000)
@@ -108,7 +108,7 @@ def test_the_same_random_state_gives_the_same_streams() -> None:
     assert streams() == streams()
 
 
-def test_an_extended_stream_goes_on_with_the_keys_that_it_has() -> None:
+def test_an_extended_stream_continues_with_its_own_keys() -> None:
     dice = random.Random(1)
     again = 0
     for _ in range(200):

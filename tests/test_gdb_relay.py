@@ -1,4 +1,4 @@
-"""What gdb is told, and the relay that turns its interrupt into a signal."""
+"""gdb's commands, and the relay that turns its interrupt into a signal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_interrupt_is_found_between_packets_and_never_in_one_however_the_byte
 
 
 class Stub:
-    """Listens like an emulator's stub, and sends back what it receives."""
+    """Listens like an emulator's stub, and echoes what it receives."""
 
     def __init__(self, path: Path) -> None:
         self.heard = b""
@@ -85,14 +85,14 @@ def test_the_relay_passes_packets_both_ways_and_keeps_interrupts(
 
 
 def guest(folder: Path, *, preload: Path | None = None, options: tuple[str, ...] = ()) -> Guest:
-    """One that is not started, in a folder's guest-1, of a binary without debug information."""
+    """A guest that is not started, in the folder guest-1. Its binary has no debug information."""
     fakes.write(folder / "redis-server", "no real binary\n")
     build = msgspec.structs.replace(fakes.build(folder), preload=preload)
     runner = fakes.unemulated(fakes.target())
     return Guest(ServerSpec(build=build, version=(6,), options=options), runner, folder / "guest-1", sockets=folder)
 
 
-def test_gdb_is_told_where_binary_sources_and_libraries_are(tmp_path: Path) -> None:
+def test_gdb_gets_the_paths_of_binary_sources_and_libraries(tmp_path: Path) -> None:
     tree = fakes.opened(tmp_path / "my tree")
     script = gdb_relay.remote_script(guest(tmp_path), tree, tmp_path / "root", running=False)
     assert script.splitlines() == [
@@ -126,5 +126,5 @@ def test_a_native_server_is_started_by_gdb_with_its_words_quoted(tmp_path: Path)
         ("/usr/src", ""),
     ],
 )
-def test_the_top_of_a_tree_is_known_in_what_a_compiler_wrote(path: str, top: str) -> None:
+def test_the_top_of_a_tree_is_recognised_in_a_compilers_path(path: str, top: str) -> None:
     assert symbols.tree_in(path) == top

@@ -1,4 +1,4 @@
-"""Documents that are generated are those that the code and the data say now."""
+"""Generated documents match the current code and data."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def test_a_generated_document_is_current(path: Path) -> None:
     assert DOCUMENTS[path]() == path.read_text("utf-8"), f"{path} is not current: run python -m tools.generated"
 
 
-def test_every_kind_of_toml_file_that_is_read_is_documented() -> None:
+def test_every_kind_of_toml_file_is_documented() -> None:
     sources = [*(ROOT / "harness").rglob("*.py"), *(ROOT / "suites").rglob("*.py")]
     text = "".join(path.read_text("utf-8") for path in sources)
     read = set(re.findall(r"\bread_toml\([^,()]+(?:\([^()]*\))?[^,()]*, (?:\w+\.)?([A-Z]\w+)", text))
     assert len(read) > 10
-    # A family of policies is a source and its policies, which are documented.
+    # A family of policies consists of a source and its policies, which are documented.
     assert read - {"PolicyFamily"} <= {kind.__name__ for _, kind in TOML_FILES}
 
 

@@ -43,7 +43,7 @@ def upstream(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clone(upstream: Path, tmp_path: Path) -> Path:
-    """A clone of it, on a branch with one commit more, while the upstream went on."""
+    """A clone of it, on a branch with one additional commit. Upstream has also continued."""
     path = tmp_path / "valkey"
     git(tmp_path, "clone", "--quiet", str(upstream), str(path))
     git(path, "checkout", "--quiet", "-b", "mine")
@@ -56,7 +56,7 @@ def clone(upstream: Path, tmp_path: Path) -> Path:
 
 
 def advance(folder: Path, name: str, *, commits: int = 1) -> str:
-    """Commit new files; the last commit."""
+    """Commit new files. Returns the last commit."""
     for number in range(commits):
         fakes.write(folder / "src" / f"{name}{number}.c", f"int {name}{number};\n")
         commit(folder, f"{name} {number}")
@@ -65,7 +65,7 @@ def advance(folder: Path, name: str, *, commits: int = 1) -> str:
 
 @pytest.fixture
 def release(upstream: Path, clone: Path) -> str:
-    """A release branch 7.0 upstream, which left the default branch long ago: its newest commit, which HEAD is on."""
+    """The newest commit of upstream's branch 7.0, which left the default branch long ago. HEAD is based on it."""
     git(upstream, "checkout", "--quiet", "-b", "7.0", "HEAD~1")
     newest = advance(upstream, "backport", commits=5)
     git(upstream, "checkout", "--quiet", "unstable")
@@ -78,11 +78,11 @@ def test_the_base_is_where_the_branch_left_the_nearest_branch_of_a_remote(clone:
     base = Checkout(clone).base()
     assert base.commit == git(upstream, "rev-parse", "HEAD~1")
     assert (base.subject, base.why) == ("first", "where HEAD branched off origin/unstable")
-    assert Checkout(clone).changed(base) == ["src/bitops.c"], "what upstream did since is none of the branch's"
+    assert Checkout(clone).changed(base) == ["src/bitops.c"], "later changes of upstream do not belong to the branch"
 
 
 def test_a_backport_is_compared_with_its_release_and_not_with_the_default_branch(clone: Path, release: str) -> None:
-    """It was: 162 files of 1,018 commits for one."""
+    """Regression: it was compared with the default branch, which gave 162 files of 1,018 commits instead of one."""
     git(clone, "checkout", "--quiet", "-b", "my-backport", "--no-track")
     advance(clone, "mine")
     base = Checkout(clone).base()
@@ -108,7 +108,7 @@ def test_a_fork_that_is_behind_does_not_count_where_another_remote_is_nearer(
 
 
 def test_the_upstream_comes_before_a_branch_that_is_nearer(clone: Path, release: str) -> None:
-    """Somebody else's branch with a part of the change would hide that part."""
+    """Otherwise somebody else's branch with a part of the change would hide that part."""
     git(clone, "checkout", "--quiet", "-b", "topic", "origin/7.0")
     advance(clone, "first")
     git(clone, "push", "--quiet", "origin", "HEAD:colleague")
@@ -125,7 +125,7 @@ def test_an_upstream_in_the_same_repository_is_one(clone: Path) -> None:
     assert Checkout(clone).base().why == "where HEAD branched off its upstream mine"
 
 
-def test_what_was_pushed_of_the_branch_itself_does_not_make_the_change_empty(clone: Path, upstream: Path) -> None:
+def test_a_pushed_copy_of_the_branch_does_not_make_the_change_empty(clone: Path, upstream: Path) -> None:
     git(clone, "push", "--quiet", "--set-upstream", "origin", "mine")
     base = Checkout(clone).base()
     assert base.commit == git(upstream, "rev-parse", "unstable~1")
@@ -137,10 +137,8 @@ def test_what_was_pushed_of_the_branch_itself_does_not_make_the_change_empty(clo
     assert Checkout(clone).base() == msgspec.structs.replace(base, why="where HEAD branched off origin/unstable")
 
 
-def test_a_branch_that_was_pushed_and_then_rebased_is_not_compared_with_what_was_pushed(
-    clone: Path, upstream: Path
-) -> None:
-    """Everything that the rebase brought along would be the change."""
+def test_a_rebased_branch_is_not_compared_with_its_pushed_version(clone: Path, upstream: Path) -> None:
+    """Otherwise all commits that the rebase added would count as the change."""
     git(clone, "push", "--quiet", "--set-upstream", "origin", "mine")
     newest = advance(upstream, "theirs", commits=3)
     git(clone, "fetch", "--quiet")
@@ -151,9 +149,7 @@ def test_a_branch_that_was_pushed_and_then_rebased_is_not_compared_with_what_was
 
 
 @pytest.mark.parametrize("branch", ["unstable", "7.0"])
-def test_on_a_branch_that_changes_are_merged_into_what_is_not_committed_is_the_change(
-    clone: Path, release: str, branch: str
-) -> None:
+def test_on_a_target_branch_only_uncommitted_changes_count(clone: Path, release: str, branch: str) -> None:
     git(clone, "checkout", "--quiet", "-B", branch, f"origin/{branch}")
     fakes.write(clone / "src" / "edited.c", "")
     base = Checkout(clone).base()
@@ -164,9 +160,7 @@ def test_on_a_branch_that_changes_are_merged_into_what_is_not_committed_is_the_c
     assert Checkout(clone).base() == msgspec.structs.replace(base, why=contains)
 
 
-def test_of_branches_that_are_equally_near_the_default_one_is_taken_then_the_first_by_name(
-    clone: Path, upstream: Path
-) -> None:
+def test_of_equally_near_branches_the_default_one_is_used_then_the_first_by_name(clone: Path, upstream: Path) -> None:
     left = git(upstream, "rev-parse", "HEAD~1")
     for name in ("a-topic", "b-topic"):
         git(upstream, "branch", name, left)
@@ -181,15 +175,15 @@ def test_a_broken_default_branch_of_a_remote_does_no_harm(clone: Path) -> None:
     assert Checkout(clone).base().why == "where HEAD branched off origin/unstable"
 
 
-def test_without_a_remote_there_is_no_base_that_head_could_stand_for(upstream: Path) -> None:
-    """Directly after a commit nothing differs from HEAD, and the commit would go unseen."""
+def test_without_a_remote_there_is_no_base(upstream: Path) -> None:
+    """Directly after a commit nothing differs from HEAD, so the commit would not be checked."""
     with pytest.raises(UsageError, match="no base to compare with") as caught:
         Checkout(upstream).base()
     assert caught.value.because == "this clone has no remote branch"
     assert caught.value.remedy == "--base REVISION; --base HEAD checks only uncommitted changes"
 
 
-def test_where_all_that_is_known_of_a_remote_contains_head_there_is_no_base(clone: Path) -> None:
+def test_if_every_remote_branch_contains_head_there_is_no_base(clone: Path) -> None:
     git(clone, "push", "--quiet", "--set-upstream", "origin", "mine")
     git(clone, "update-ref", "--no-deref", "-d", "refs/remotes/origin/HEAD")
     git(clone, "update-ref", "-d", "refs/remotes/origin/unstable")
@@ -198,7 +192,7 @@ def test_where_all_that_is_known_of_a_remote_contains_head_there_is_no_base(clon
     assert caught.value.because == "every remote branch contains HEAD, as after a push: origin/mine"
 
 
-def test_a_shallow_clone_that_lacks_the_common_commit_is_told_to_fetch_more(upstream: Path, tmp_path: Path) -> None:
+def test_a_shallow_clone_without_the_common_commit_is_an_error_with_advice(upstream: Path, tmp_path: Path) -> None:
     git(upstream, "checkout", "--quiet", "-b", "mine")
     advance(upstream, "mine", commits=2)
     path = tmp_path / "shallow"
@@ -215,7 +209,7 @@ def test_a_shallow_clone_that_lacks_the_common_commit_is_told_to_fetch_more(upst
     assert caught.value.remedy.startswith("git fetch --unshallow, or --base REVISION")
 
 
-def test_any_folder_of_the_server_stands_for_it_and_none_outside_of_its_work_tree_does(clone: Path) -> None:
+def test_any_folder_of_the_server_identifies_it_but_none_outside_its_work_tree(clone: Path) -> None:
     (clone / "deps" / "lua").mkdir(parents=True)
     for folder in (clone, clone / "src", clone / "deps" / "lua"):
         assert enclosing_server(folder) == clone
@@ -226,7 +220,7 @@ def test_any_folder_of_the_server_stands_for_it_and_none_outside_of_its_work_tre
     assert enclosing_server(clone.parent) == clone.parent
 
 
-def test_a_named_revision_is_taken_and_one_that_is_not_there_is_told(clone: Path) -> None:
+def test_a_named_revision_is_used_and_an_unknown_one_is_reported(clone: Path) -> None:
     checkout = Checkout(clone)
     assert checkout.base("HEAD").commit == git(clone, "rev-parse", "HEAD")
     assert checkout.base("mine~1").subject == "first"
@@ -236,7 +230,7 @@ def test_a_named_revision_is_taken_and_one_that_is_not_there_is_told(clone: Path
         assert "git fetch" in caught.value.remedy
 
 
-def test_histories_with_nothing_in_common_are_told(clone: Path) -> None:
+def test_histories_without_a_common_commit_are_reported(clone: Path) -> None:
     git(clone, "checkout", "--quiet", "--orphan", "alone")
     commit(clone, "alone")
     with pytest.raises(UsageError, match="no commit in common") as caught:
@@ -250,13 +244,13 @@ def test_a_repository_without_a_commit_has_no_base(tmp_path: Path) -> None:
         Checkout(tmp_path).base()
 
 
-def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkout_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a git checkout") as caught:
         Checkout(tmp_path)
     assert caught.value.remedy == f"plumb check --server {tmp_path}, which needs no base"
 
 
-def test_the_lines_of_a_file_that_differ_are_told_piece_by_piece(clone: Path) -> None:
+def test_the_changed_lines_of_a_file_are_reported_piece_by_piece(clone: Path) -> None:
     source = fakes.write(clone / "src" / "lines.c", "".join(f"int a{number};\n" for number in range(9)))
     commit(clone)
     text = source.read_text("utf-8")
@@ -293,8 +287,8 @@ def test_committed_staged_untracked_and_removed_files_have_changed_and_ignored_o
     ]
 
 
-def test_what_a_link_leads_to_has_changed_under_the_links_name_as_well(clone: Path) -> None:
-    """A compiler reads the target of a link. A defect: a target in a folder that no build reads counted as part of no
+def test_the_changed_target_of_a_link_also_counts_under_the_links_name(clone: Path) -> None:
+    """A compiler reads the target of a link. Regression: a target in a folder that no build reads belonged to no
     program.
     """
     fakes.write(clone / "utils" / "real.c", "int real;\n")
@@ -314,7 +308,7 @@ def test_what_a_link_leads_to_has_changed_under_the_links_name_as_well(clone: Pa
     assert checkout.changed(base) == ["deps/part/more.c", "utils/part/more.c"]
 
 
-def test_what_links_lead_to_beside_the_server_has_changed_where_it_differs_from_the_base(tmp_path: Path) -> None:
+def test_link_targets_outside_the_server_count_if_they_differ_from_the_base(tmp_path: Path) -> None:
     server = fakes.server_tree(tmp_path / "whole" / "vendor" / "redis")
     shared = fakes.write(tmp_path / "whole" / "common" / "shared.c", "int shared;\n")
     (server / "src" / "linked.c").symlink_to("../../../common/shared.c")
@@ -332,7 +326,7 @@ def test_what_links_lead_to_beside_the_server_has_changed_where_it_differs_from_
     assert checkout.changed(checkout.base("HEAD")) == []
 
 
-def test_sources_that_git_does_not_look_at_are_unseen(clone: Path, tmp_path: Path) -> None:
+def test_sources_that_git_ignores_are_reported_as_unseen(clone: Path, tmp_path: Path) -> None:
     fakes.write(clone / ".gitignore", "*.o\nmine*\n")
     commit(clone)
     for name in ("src/mine.h", "src/part/mine.c", "deps/lua/mine.mk", "src/mine.txt", "build/mine.c", "src/a.o"):
@@ -346,14 +340,14 @@ def test_sources_that_git_does_not_look_at_are_unseen(clone: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("how", ["--assume-unchanged", "--skip-worktree"])
-def test_what_git_is_told_to_take_for_unchanged_has_changed_all_the_same(clone: Path, how: str) -> None:
+def test_changes_that_git_must_ignore_still_count(clone: Path, how: str) -> None:
     git(clone, "update-index", how, "src/bitops.c", "src/version.h")
     head = git(clone, "rev-parse", "HEAD")
     checkout = Checkout(clone)
     assert checkout.changed(checkout.base("HEAD")) == []
     assert revision_of(clone) == head
     fakes.write(clone / "src" / "bitops.c", "int hidden;\n")
-    # A sparse checkout marks missing files.
+    # A sparse checkout marks missing files in this way.
     (clone / "src" / "version.h").unlink()
     assert checkout.changed(checkout.base("HEAD")) == ["src/bitops.c"]
     assert Checkout(clone / "src").changed(checkout.base("HEAD")) == ["bitops.c"]
@@ -376,10 +370,12 @@ def test_the_users_configuration_of_git_hides_no_change(clone: Path, upstream: P
     assert revision_of(clone) == f"{head}+changes"
 
 
-def test_of_a_submodule_its_files_and_lines_have_changed_and_the_bases_tree_has_them_as_they_were(
+def test_a_submodules_files_and_lines_count_and_the_bases_tree_has_their_old_content(
     clone: Path, upstream: Path, tmp_path: Path
 ) -> None:
-    """The base had an empty folder there, and could not be compiled. By its own name no suite covers a submodule."""
+    """Regression: the base had an empty folder there, and could not be compiled. No suite covers a submodule by its own
+    name.
+    """
     git(clone, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(upstream), "deps/part")
     commit(clone)
     checkout, part = Checkout(clone), clone / "deps" / "part"
@@ -398,7 +394,7 @@ def test_of_a_submodule_its_files_and_lines_have_changed_and_the_bases_tree_has_
         "version.h",
     ]
     assert (tree / "deps" / "part" / "src" / "bitops.c").read_text("utf-8") == "int bitops;\n"
-    # One that the base lacks is new as a whole.
+    # A submodule that the base lacks is entirely new.
     assert "deps/part/src/version.h" in checkout.changed(checkout.base("HEAD~2"))
     shutil.rmtree(part)
     assert checkout.changed(base) == ["deps/part"]
@@ -418,7 +414,7 @@ def test_a_server_below_the_top_folder_counts_alone(tmp_path: Path) -> None:
     assert (tree / "src" / "bitops.c").read_text("utf-8") == "int bitops;\n"
 
 
-def test_the_bases_tree_is_as_it_was_and_the_checkout_is_not_touched(clone: Path, tmp_path: Path) -> None:
+def test_the_bases_tree_has_its_old_content_and_the_checkout_is_not_changed(clone: Path, tmp_path: Path) -> None:
     fakes.write(clone / "src" / "staged.c", "")
     git(clone, "add", "--all")
     checkout = Checkout(clone)
@@ -428,10 +424,12 @@ def test_the_bases_tree_is_as_it_was_and_the_checkout_is_not_touched(clone: Path
     assert sorted(path.name for path in (tree / "src").iterdir()) == ["bitops.c", "version.h"]
     assert (tree / "src" / "bitops.c").read_text("utf-8") == "int bitops;\n"
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["valkey"]
-    assert len({path.stat().st_mtime for path in tree.rglob("*")}) == 1, "make must see nothing older than its parts"
+    assert len({path.stat().st_mtime for path in tree.rglob("*")}) == 1, (
+        "make must not see files that are older than their sources"
+    )
 
 
-def test_a_file_of_the_base_is_read_as_it_was_below_the_servers_folder_too(tmp_path: Path) -> None:
+def test_a_file_of_the_base_is_read_with_its_old_content_also_below_the_servers_folder(tmp_path: Path) -> None:
     top = tmp_path / "top"
     listed = fakes.write(fakes.server_tree(top / "vendor" / "redis") / ".plumbline" / "known.toml", "a\n\nb")
     git(top, "init", "--quiet")
@@ -452,7 +450,7 @@ def test_content_is_the_same_for_commits_of_the_same_tree(upstream: Path) -> Non
     assert before != Checkout(upstream).content(Checkout(upstream).base("HEAD"))
 
 
-def test_in_a_hook_git_asks_about_the_named_checkout_and_not_about_the_hooks(
+def test_in_a_hook_git_reads_the_named_checkout_and_not_the_hooks(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
@@ -462,7 +460,7 @@ def test_in_a_hook_git_asks_about_the_named_checkout_and_not_about_the_hooks(
     assert checkout.changed(checkout.base()) == ["src/bitops.c"]
 
 
-def test_a_tree_has_the_revision_of_its_commit_and_says_what_is_not_committed(clone: Path, tmp_path: Path) -> None:
+def test_a_tree_has_the_revision_of_its_commit_and_reports_uncommitted_changes(clone: Path, tmp_path: Path) -> None:
     head = git(clone, "rev-parse", "HEAD")
     assert revision_of(clone) == head
     fakes.write(clone / "src" / "a.o", "ignored")
@@ -471,7 +469,7 @@ def test_a_tree_has_the_revision_of_its_commit_and_says_what_is_not_committed(cl
     assert revision_of(clone) == f"{head}+changes"
     assert revision_of(clone / "src") == f"{head}+changes"
     (clone / "below").mkdir()
-    assert revision_of(clone / "below") == head, "what lies beside a folder is not the folder's"
+    assert revision_of(clone / "below") == head, "changes outside a folder do not count for it"
     bare = fakes.server_tree(tmp_path / "bare")
     assert revision_of(bare) == ""
     git(bare, "init", "--quiet")

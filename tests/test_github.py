@@ -1,4 +1,4 @@
-"""Workflow commands: one a finding, on its line, and nothing that a server says becomes another one."""
+"""Workflow commands: one for each finding, on its line. Nothing in a server's output becomes another command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_finding_is_an_error_on_its_line_and_unknown_cells_are_warnings() -> N
     ]
 
 
-def test_what_no_finding_and_no_unknown_cell_tells_has_a_line() -> None:
+def test_a_verdict_without_a_finding_or_an_unknown_cell_has_a_line() -> None:
     assert github.render(only_canaries()).splitlines() == [
         "::warning title=UNKNOWN::the run did not end",
         "::warning title=UNKNOWN::no tests ran except the canaries",
@@ -51,7 +51,7 @@ def test_a_known_finding_is_a_notice() -> None:
     assert github.render(msgspec.structs.replace(whole, findings=[known])).startswith("::notice file=src/bitops.c,")
 
 
-def test_what_may_follow_is_on_no_line_and_names_what_it_follows_from() -> None:
+def test_a_possible_consequence_is_on_no_line_and_names_its_cause() -> None:
     whole = judgement()
     (start,) = whole.findings
     follower = msgspec.structs.replace(start, id="crash-handler-sigsegv-free")
@@ -70,7 +70,7 @@ def test_what_may_follow_is_on_no_line_and_names_what_it_follows_from() -> None:
         (("libc", "libc.so.6", "alone"), None),
     ],
 )
-def test_a_fault_in_the_allocator_is_shown_where_the_server_asked_for_memory(
+def test_a_fault_in_the_allocator_is_shown_where_the_server_requested_memory(
     inner: tuple[str, ...], place: tuple[str, int] | None
 ) -> None:
     origin, file, *alone = inner
@@ -83,7 +83,7 @@ def test_a_fault_in_the_allocator_is_shown_where_the_server_asked_for_memory(
     assert (shown and (shown.file, shown.line)) == place
 
 
-def test_what_a_server_says_stays_in_its_line_and_in_its_field() -> None:
+def test_a_servers_text_stays_in_its_line_and_in_its_field() -> None:
     whole = judgement(title=HOSTILE + "\n::set-output name=a::b\r::error::x", reason=HOSTILE)
     odd = msgspec.structs.replace(whole.findings[0], title="a,file=b::c\nd%", id=HOSTILE)
     lines = github.render(msgspec.structs.replace(whole, findings=[odd])).splitlines()
@@ -94,7 +94,7 @@ def test_what_a_server_says_stays_in_its_line_and_in_its_field() -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_a_steps_outputs_count_what_is_not_known_and_name_the_page_if_there_is_one(tmp_path: Path) -> None:
+def test_a_steps_outputs_count_unknown_findings_and_name_the_page_if_it_exists(tmp_path: Path) -> None:
     whole = judgement()
     known = msgspec.structs.replace(whole.findings[0], known="fixed upstream")
     (tmp_path / "summary.md").touch()

@@ -24,14 +24,14 @@ def fuzzing(folder: Path, *remarks: str) -> Path:
     return stored.finish()
 
 
-def test_streams_and_commands_are_those_of_every_test_by_the_suites_own_time(tmp_path: Path) -> None:
+def test_streams_and_commands_of_all_tests_are_divided_by_the_suites_own_time(tmp_path: Path) -> None:
     folder = fuzzing(
         tmp_path / "run", "300 examples, 4000 commands in 9.0 s", "20 examples, 100 commands in 1.0 s, all"
     )
     assert goals.fuzzed(folder) == (320, 4100, 4.0)
 
 
-def test_a_run_without_streams_is_no_figure(tmp_path: Path) -> None:
+def test_a_run_without_streams_has_no_figure(tmp_path: Path) -> None:
     with pytest.raises(InfrastructureError, match="no streams"):
         goals.fuzzed(fuzzing(tmp_path / "run", "it says something else"))
 
@@ -40,7 +40,7 @@ def measured(commit: str, **figures: list[float]) -> Measured:
     return Measured(commit=commit, date="2026-11-23", processors=2, load=0.1, figures=figures)
 
 
-def test_a_table_has_medians_and_says_what_misses_its_goal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_has_medians_and_marks_missed_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(goals, "STORED", tmp_path / "bench.json")
     goals.store(measured("old", quick=[160.0, 40.0, 162.0]))
     goals.store(measured("new", quick=[60.0, 61.0, 900.0], streams=[200.0]))
@@ -52,9 +52,7 @@ def test_a_table_has_medians_and_says_what_misses_its_goal(tmp_path: Path, monke
     assert rows[-1] == "| processors, load before |  | 2, 0.1 | 2, 0.1 |"
 
 
-def test_a_measurement_that_fails_loses_no_figure_of_those_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_measurement_loses_no_earlier_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: object) -> None:
         raise InfrastructureError("plumb fuzz ended with status 1 and not 0")
 

@@ -1,6 +1,4 @@
-"""Environments: the targets that support each, the resulting command line, and the calls that Debian's
-service allows.
-"""
+"""Environments: the targets that support them, the command line, and the calls that Debian's service allows."""
 
 from __future__ import annotations
 
@@ -61,7 +59,7 @@ LISTING = """@default
         ("debian-service", "riscv64", "pinned", "redis-server.service of Debian bookworm"),
     ],
 )
-def test_an_environment_that_cannot_be_is_refused_with_the_reason(
+def test_an_impossible_environment_is_refused_with_the_reason(
     environment: GuestEnvironment, target: str, flavour: Flavour, why: str
 ) -> None:
     named = CATALOG.targets[target]
@@ -94,7 +92,7 @@ def emulated(target: str = "armv5") -> Runner:
     )
 
 
-def test_an_environments_object_is_preloaded_beside_the_programs_own() -> None:
+def test_an_environments_object_is_preloaded_together_with_the_programs_own() -> None:
     runner = msgspec.structs.replace(emulated(), preloads=(Path("/cache/thread-stack.so"),))
     both = runner.command(Path("/server"), [], preload=Path("/cache/guard.so"))
     assert both[3:5] == ["-E", "LD_PRELOAD=/cache/thread-stack.so:/cache/guard.so"]
@@ -112,7 +110,7 @@ def test_the_emulator_gets_the_calls_of_the_targets_architecture(tmp_path: Path)
     assert len({line.split()[0] for line in lines}) == len(lines)
 
 
-def test_debians_service_allows_to_synchronise_a_part_of_a_file_everywhere_but_on_32_bit_arm() -> None:
+def test_debians_service_allows_synchronising_a_part_of_a_file_except_on_32_bit_arm() -> None:
     service = system_call_filter.read_filter()
     words = {"sync_file_range", "sync_file_range2", "arm_sync_file_range"}
     by_architecture = {
@@ -126,14 +124,14 @@ def test_debians_service_allows_to_synchronise_a_part_of_a_file_everywhere_but_o
     }
 
 
-def test_the_canarys_forbidden_call_is_one() -> None:
+def test_the_canarys_forbidden_call_is_really_forbidden() -> None:
     service = system_call_filter.read_filter()
     assert set(service.killed[environment_canary.FORBIDDEN]) == set(service.architectures.values())
     assert "getppid" in service.allowed
     assert set(service.allowed).isdisjoint(service.killed)
 
 
-def test_what_a_unit_allows_is_worked_out_as_systemd_does() -> None:
+def test_a_units_allowed_calls_are_computed_as_in_systemd() -> None:
     groups = service_filter.groups_in(LISTING)
     assert groups["@file"] == ["open", "@sync"]
     assert service_filter.allowed_by(["@file"], groups) == {"exit", "read", "open", "fsync"}
@@ -156,20 +154,20 @@ def test_the_written_filter_is_read_again(tmp_path: Path) -> None:
     assert service.lines("armel") == ["3 read allow", "34 nice kill"]
 
 
-def test_the_published_filter_is_as_it_would_be_written() -> None:
+def test_the_published_filter_is_current() -> None:
     service = system_call_filter.read_filter()
     assert system_call_filter.FILE.read_text("utf-8") == service_filter.text_of(service)
 
 
 @pytest.mark.parametrize("environment", ["musl-stack", "debian-service"])
-def test_something_must_die_in_each_environment_and_nothing_in_the_usual_one(environment: GuestEnvironment) -> None:
+def test_each_environment_must_kill_some_program_and_the_usual_one_none(environment: GuestEnvironment) -> None:
     expected = dict(environment_canary.expectations(environment))
     assert environment_canary.LIVED in expected.values()
     assert any(outcome.startswith("killed by") for outcome in expected.values())
     assert {outcome for _, outcome in environment_canary.expectations("usual")} == {environment_canary.LIVED}
 
 
-def test_a_reproducer_of_before_there_were_environments_is_of_the_usual_one() -> None:
+def test_a_reproducer_without_an_environment_uses_the_usual_one() -> None:
     old = reproducer()
     text = json_codec.decode(json_codec.encode(old), dict)
     assert text.pop("environment") == "usual"

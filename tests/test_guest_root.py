@@ -1,4 +1,4 @@
-"""The folder in which an emulator looks for a target's libraries, where Debian's loaders look for them."""
+"""The folder in which an emulator finds a target's libraries has them in the places that Debian's loaders search."""
 
 from __future__ import annotations
 

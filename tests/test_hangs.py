@@ -19,7 +19,7 @@ WAITED = "TimeoutError: timed out waiting for the nodes to agree"
 
 
 class Answering(socketserver.ThreadingUnixStreamServer):
-    """A socket that answers requests, each after some seconds."""
+    """A socket that answers each request after some seconds."""
 
     def __init__(self, path: Path, *, after_seconds: float = 0.0) -> None:
         super().__init__(str(path), OnePong)
@@ -39,7 +39,7 @@ class Answering(socketserver.ThreadingUnixStreamServer):
 
 
 class OnePong(socketserver.BaseRequestHandler):
-    """A connection that is answered once."""
+    """A connection that gets one answer."""
 
     def handle(self) -> None:
         self.request.recv(64)
@@ -49,10 +49,10 @@ class OnePong(socketserver.BaseRequestHandler):
             self.request.sendall(b"+PONG\r\n")
 
 
-def test_a_server_that_answers_does_not_hang_where_a_test_waits_in_vain(tmp_path: Path) -> None:
+def test_a_server_that_answers_does_not_hang_although_a_test_times_out(tmp_path: Path) -> None:
     with Answering(tmp_path / "s"):
         assert not hangs(WAITED, tmp_path / "s")
-    assert hangs(WAITED, tmp_path / "s"), "it has stopped to answer"
+    assert hangs(WAITED, tmp_path / "s"), "the server has stopped answering"
 
 
 @pytest.mark.parametrize(("probe_seconds", "hanging"), [(0.1, True), (60.0, False)])
@@ -64,7 +64,7 @@ def test_a_server_hangs_if_it_does_not_answer_while_the_probe_waits(
 
 
 @pytest.mark.parametrize("message", ["TimeoutError: no reply", "the connection timed out"])
-def test_a_reply_that_does_not_come_is_a_hang_whatever_else_is_answered(tmp_path: Path, message: str) -> None:
+def test_a_missing_reply_is_a_hang_even_if_the_server_answers_others(tmp_path: Path, message: str) -> None:
     with Answering(tmp_path / "s"):
         assert hangs(message, tmp_path / "s")
 

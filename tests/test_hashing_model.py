@@ -1,4 +1,4 @@
-"""The model of HyperLogLog's registers: known values, and both of its forms read."""
+"""The model of HyperLogLog's registers has known values, and reads both forms."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_an_empty_sparse_form_has_no_register() -> None:
     assert model.registers(HEADER + SPARSE_END) == {}
 
 
-def test_runs_of_zeros_and_values_are_counted_off() -> None:
-    # 3 zeros; two registers of 5; then the rest: 16384 - 5 zeros.
+def test_runs_of_zeros_and_values_are_decoded() -> None:
+    # 3 zeros, two registers with the value 5, and then 16384 - 5 zeros.
     rest = 16384 - 5 - 1
     code = bytes([3 - 1, 0x80 | (5 - 1) << 2 | (2 - 1), 0x40 | rest >> 8, rest & 255])
     assert model.registers(HEADER + code) == {3: 5, 4: 5}
 
 
-def test_the_dense_form_has_six_bits_a_register() -> None:
+def test_the_dense_form_has_six_bits_for_each_register() -> None:
     packed = bytearray(16384 * 6 // 8)
     packed[0] = 0b01_000011  # register 0 is 3; the low two bits of register 1 are 01
     packed[1] = 0b0000_0001  # its high four bits are 0001: 5 in all
@@ -32,12 +32,12 @@ def test_the_dense_form_has_six_bits_a_register() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"HYLM" + bytes(12), b"HYLL\2" + bytes(11), HEADER, HEADER + b"\x05"])
-def test_what_is_no_hyperloglog_is_refused(text: bytes) -> None:
+def test_a_string_that_is_not_a_hyperloglog_is_refused(text: bytes) -> None:
     with pytest.raises((ValueError, IndexError)):
         model.registers(text)
 
 
-def test_requests_move_on_by_one_byte_each() -> None:
+def test_each_request_is_placed_one_byte_later() -> None:
     requests = moved_on([["GET", "k" * length] for length in range(40)])
     starts, position = [], 0
     for number, request in enumerate(requests):
@@ -47,11 +47,11 @@ def test_requests_move_on_by_one_byte_each() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 9, 10, 99, 100, 3000])
-def test_one_request_is_there_at_every_offset(size: int) -> None:
+def test_one_request_occurs_at_every_offset(size: int) -> None:
     requests = at_every_offset(["SET", "k", "v" * size])
     assert len(requests) == 2 * OFFSETS
     assert {tuple(request) for request in requests[1::2]} == {("SET", "k", "v" * size)}
 
 
-def test_what_gets_a_buffer_of_its_own_is_sent_once() -> None:
+def test_a_request_with_its_own_buffer_is_sent_once() -> None:
     assert len(at_every_offset(["SET", "k", "v" * 40_000])) == 2

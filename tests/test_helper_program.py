@@ -1,4 +1,4 @@
-"""Helper programs: compiled once for the same content, again for any other, and not kept if they do not compile."""
+"""Helper programs are compiled once for each content, and are not kept if they do not compile."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ def test_another_content_is_another_program(changed: str, bench: HelperBench, tm
     assert bench.compilations() == 2
 
 
-def test_the_compiler_is_told_of_all_files_and_reads_a_generated_header_first(bench: HelperBench) -> None:
+def test_the_compiler_gets_all_files_and_reads_a_generated_header_first(bench: HelperBench) -> None:
     bench.generated = {"first.h": "/* first */\n", "more.c": "int more;\n"}
     words = bench.make().read_text("utf-8").split()
     include = f"-I{bench.header.parent}"
     assert words == [str(bench.source), "more.c", "-include", "first.h", "-O1", include, "-o", "program"]
 
 
-def test_what_does_not_compile_says_so_and_is_not_kept(bench: HelperBench) -> None:
+def test_a_program_that_does_not_compile_is_an_error_and_is_not_kept(bench: HelperBench) -> None:
     bench.generated = {"more.c": "no C\n"}
     with pytest.raises(InfrastructureError, match="the program for armv5 does not compile") as caught:
         bench.make()
@@ -105,7 +105,7 @@ def test_what_does_not_compile_says_so_and_is_not_kept(bench: HelperBench) -> No
     assert list((bench.cache.root / "programs").iterdir()) == []
 
 
-def test_what_was_edited_while_it_was_compiled_is_not_kept(bench: HelperBench, tmp_path: Path) -> None:
+def test_a_source_that_was_edited_during_its_compilation_is_not_kept(bench: HelperBench, tmp_path: Path) -> None:
     path = tmp_path / "bin" / "fake-gcc"
     editing = path.read_text("utf-8").replace("for last;", f"echo edited >>{bench.source}; for last;")
     fakes.write(path, editing, mode=0o755)

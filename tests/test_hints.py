@@ -1,4 +1,4 @@
-"""What an error says to try: a command in it works when it is pasted, and a folder that is named is the right one."""
+"""The hints in error messages: a command works when it is pasted, and a named folder is the right one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_command_of_a_hint_works_when_it_is_pasted(plumb: Plumb, tmp_path: P
     assert (code, bool(out)) == (ExitCode.PASS, True), err
 
 
-def test_a_folder_that_is_no_run_is_told_from_one_that_is_not_there(plumb: Plumb, tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_distinguished_from_a_missing_one(plumb: Plumb, tmp_path: Path) -> None:
     (tmp_path / "here" / "runs" / "20261122-100000").mkdir(parents=True)
     for command in ("findings", "judge", "report"):
         for folder, why in (("gone", "there is no such folder"), (".", "it has no run.json")):
@@ -86,7 +86,7 @@ def test_a_folder_that_is_no_run_is_told_from_one_that_is_not_there(plumb: Plumb
             assert (listed.code, listed.text) == (0, "runs/20261122-100000/\n")
 
 
-def test_outside_of_a_checkout_the_hint_is_one_for_this_command(plumb: Plumb, tmp_path: Path) -> None:
+def test_outside_a_checkout_the_hint_is_for_this_command(plumb: Plumb, tmp_path: Path) -> None:
     code, _, err = plumb("premerge")
     assert (code, "error: no checkout of a server here" in err) == (ExitCode.USAGE, True)
     assert "plumb premerge --server PATH" in hint_of(err)
@@ -98,8 +98,8 @@ def test_outside_of_a_checkout_the_hint_is_one_for_this_command(plumb: Plumb, tm
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_command_that_a_signal_ended_says_how_to_see_more(*, debug: bool) -> None:
-    """The line is the supervisor's: nothing of the command is left to print one."""
+def test_a_command_that_a_signal_ended_has_a_hint_about_debugging(*, debug: bool) -> None:
+    """The supervisor prints the line, because the command no longer exists."""
     program = Path(sys.executable).with_name("plumb")
     words = [*(["--debug"] if debug else []), "list", "targets"]
     script = f"""
@@ -113,7 +113,7 @@ console_script.main()
     assert ended.returncode == ExitCode.HARNESS_BUG
     assert f"error: a bug in Plumbline: {signal.SIGSEGV.name} ended it\n" in ended.stderr
     hints = _HINT.findall(ended.stderr)
-    assert bool(hints) is not debug, "it was asked for already"
+    assert bool(hints) is not debug, "the hint must not suggest --debug if it was given"
     for hint in hints:
         assert hint.endswith("plumb --debug list targets")
         pasted = subprocess.run(["sh", "-c", hint], cwd=ROOT, capture_output=True, text=True, check=False)

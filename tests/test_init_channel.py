@@ -1,4 +1,4 @@
-"""Frames survive any cut and any noise between them, and a channel reports errors of its other end."""
+"""Frames are read however the stream is cut and whatever noise precedes them. A channel reports its peer's errors."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_noise_before_a_frame_is_dropped(noise: bytes) -> None:
 @pytest.mark.parametrize(
     "damaged", [b"0 fa\xff\x00t 3\nabc", b" fault 3\nabc", b"0 fault 3abc\n", b"x" * 64 + b"0 fault 3\nabc", b"\n"]
 )
-def test_a_damaged_frame_is_an_error_and_not_passed_over(tmp_path: Path, damaged: bytes) -> None:
-    """It may have been the record of the only fault."""
+def test_a_damaged_frame_is_an_error_and_is_not_skipped(tmp_path: Path, damaged: bytes) -> None:
+    """The frame may have been the record of the only fault."""
     InitDouble(tmp_path / "s", b"0 ready 0\n1 ok 0\n", damaged + b"2 ok 0\n")
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
     channel.request("ping", deadline_seconds=5)
@@ -67,14 +67,14 @@ def test_a_damaged_frame_is_an_error_and_not_passed_over(tmp_path: Path, damaged
     channel.close()
 
 
-def test_a_field_cannot_hold_what_ends_it() -> None:
+def test_a_field_cannot_contain_its_own_terminator() -> None:
     assert fields("a", 1) == b"a\x001\x00"
     with pytest.raises(ValueError, match="NUL"):
         fields("a\0b")
 
 
 class InitDouble:
-    """The other end, which answers each request as the test specifies."""
+    """The channel's peer, which answers each request as the test specifies."""
 
     def __init__(self, path: Path, *answers: bytes) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
@@ -102,7 +102,7 @@ def test_an_event_is_handled_before_the_reply_that_follows_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("answer", [b"", b"2 ok 0\n", b"1 ok 5\nshor"])
-def test_what_is_no_answer_is_an_error(answer: bytes, tmp_path: Path) -> None:
+def test_an_invalid_answer_is_an_error(answer: bytes, tmp_path: Path) -> None:
     InitDouble(tmp_path / "s", answer)
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
     with pytest.raises(ChannelError, match="the machine has ended"):
@@ -110,7 +110,7 @@ def test_what_is_no_answer_is_an_error(answer: bytes, tmp_path: Path) -> None:
     channel.close()
 
 
-def test_a_refusal_says_why(tmp_path: Path) -> None:
+def test_a_refusal_has_a_reason(tmp_path: Path) -> None:
     InitDouble(tmp_path / "s", b"1 error 4\nnope")
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
     with pytest.raises(RefusedError, match="ping: nope"):
@@ -128,7 +128,7 @@ def test_silence_is_an_error_at_the_deadline(tmp_path: Path) -> None:
         channel.close()
 
 
-def test_a_request_that_the_guest_could_not_hold_is_refused(tmp_path: Path) -> None:
+def test_a_request_that_is_too_long_for_the_guest_is_refused(tmp_path: Path) -> None:
     InitDouble(tmp_path / "s")
     channel = Channel(tmp_path / "s", print, deadline_seconds=5)
     with pytest.raises(RefusedError, match="too long"):
@@ -136,7 +136,7 @@ def test_a_request_that_the_guest_could_not_hold_is_refused(tmp_path: Path) -> N
     channel.close()
 
 
-def test_a_deadline_is_that_of_the_guests_own_time(tmp_path: Path) -> None:
+def test_a_deadline_uses_the_guests_own_time(tmp_path: Path) -> None:
     """The guest gets no processor for the first 0.3 s."""
     started = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""The harness' side of the counter: how it reads the shared file, and how it learns that a server has ended."""
+"""The harness' side of the counter reads the shared file, and notices that a server has ended."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def loaded(folder: Path, *, faults: int = 0) -> None:
     write(folder, 4096 + 128, words(4243, 0, 1, 1, 500, 3, 2, 4096, 0, 8192, 4096))
 
 
-def test_threads_and_children_are_told_apart(counts: InstructionCounts, tmp_path: Path) -> None:
+def test_threads_and_children_are_distinguished(counts: InstructionCounts, tmp_path: Path) -> None:
     loaded(tmp_path)
     server, child = counts.threads()
     assert (server.pid, server.forked, server.instructions, server.written_bytes) == (4242, False, 9_600, 107)
@@ -78,7 +78,7 @@ def test_blocks_are_read_once_the_counter_has_written_them(counts: InstructionCo
 
 
 def test_executions_at_an_address_are_those_of_all_blocks_that_begin_there() -> None:
-    # The third block's other words look like the address.
+    # The other words of the third block equal the address.
     before = BlockTable(words(0x1000, 5, 7, 0x2000, 2, 1, 0x3000, 0x1000, 0x1000))
     after = BlockTable(words(0x1000, 5, 9, 0x2000, 2, 1, 0x3000, 0x1000, 0x1000, 0x1000, 3, 4))
     assert [table.executions_at(0x1000) for table in (before, after)] == [7, 13]

@@ -40,7 +40,7 @@ def clean(run: StoredRun) -> StoredRun:
 
 
 def verdict_of(folder: Path, tmp_path: Path, *entries: str) -> tuple[str, str]:
-    """The verdict on a folder as it is now, and why its worst cell has it."""
+    """The current verdict on a folder, and the reason of its worst cell."""
     try:
         judgement, code = conclude(stored_run.read(folder), known_file(tmp_path, *entries), fakes.quiet())
     except (InconclusiveError, UsageError) as error:
@@ -67,10 +67,10 @@ EVIDENCE = [
 
 
 @pytest.mark.parametrize("name", EVIDENCE)
-def test_evidence_that_was_cut_anywhere_or_is_gone_never_passes(clean: StoredRun, tmp_path: Path, name: str) -> None:
+def test_evidence_that_was_cut_anywhere_or_is_missing_never_passes(clean: StoredRun, tmp_path: Path, name: str) -> None:
     file = clean.finish() / name
     content = file.read_bytes()
-    # Every byte of short files; in others, a step that divides the length of no record.
+    # Cut at every byte of short files, and in longer ones at steps that divide no record's length.
     for cut in range(0, len(content), 1 if len(content) < 500 else 13):
         file.write_bytes(content[:cut])
         verdict, why = verdict_of(clean.folder, tmp_path)
@@ -95,7 +95,7 @@ def test_damaged_requests_explain_nothing_and_hide_no_finding(run: StoredRun, tm
 
 
 @pytest.mark.parametrize("key", ["stack", "instruction", "registers"])
-def test_a_fault_record_of_digits_that_are_none_is_damaged(run: StoredRun, tmp_path: Path, key: str) -> None:
+def test_a_fault_record_with_invalid_digits_is_damaged(run: StoredRun, tmp_path: Path, key: str) -> None:
     a_fault(run)
     (log,) = run.finish().glob("*/*/guest-1/faults.jsonl")
     record = json_codec.decode(log.read_bytes(), dict[str, Any])
@@ -112,7 +112,7 @@ def test_a_folder_in_place_of_evidence_never_passes(clean: StoredRun, tmp_path: 
     assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
 
 
-def test_a_record_of_values_in_too_many_others_is_damaged(clean: StoredRun, tmp_path: Path) -> None:
+def test_a_record_with_values_nested_too_deeply_is_damaged(clean: StoredRun, tmp_path: Path) -> None:
     (clean.finish() / "run.json").write_bytes(b'{"":' * 100_000)
     verdict, why = verdict_of(clean.folder, tmp_path)
     assert (verdict, "the run's record is damaged" in why) == ("UNKNOWN", True)
@@ -129,8 +129,8 @@ def test_evidence_with_one_bit_flipped_never_passes(clean: StoredRun, tmp_path: 
         assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN", f"{name} at {at}"
 
 
-def test_a_cell_taken_out_of_the_record_is_missed(clean: StoredRun, tmp_path: Path) -> None:
-    """By a program that writes a valid record: the plan is there as well."""
+def test_a_cell_removed_from_the_record_is_reported_missing(clean: StoredRun, tmp_path: Path) -> None:
+    """A program may write a valid record, but the plan also lists the cell."""
     folder = clean.finish()
     record = run_folder.read_run(folder)
     run_folder.write_run(folder, msgspec.structs.replace(record, cells=record.cells[:1]))
@@ -138,7 +138,7 @@ def test_a_cell_taken_out_of_the_record_is_missed(clean: StoredRun, tmp_path: Pa
 
 
 def test_a_run_that_did_not_end_never_passes(clean: StoredRun, tmp_path: Path) -> None:
-    """Not even if all of its cells ended: what follows them did not run."""
+    """Even if all of its cells have ended, the later steps did not run."""
     folder = clean.finish()
     run_folder.write_run(folder, msgspec.structs.replace(run_folder.read_run(folder), ended=False))
     judgement, code = conclude(stored_run.read(folder), known_file(tmp_path), fakes.quiet())
@@ -147,19 +147,21 @@ def test_a_run_that_did_not_end_never_passes(clean: StoredRun, tmp_path: Path) -
     assert judgement.unchecked == ["the run did not end: only the cells that had ended were judged"]
 
 
-def test_a_cell_whose_folder_somebody_removed_is_sealed_as_empty(tmp_path: Path) -> None:
+def test_a_cell_whose_folder_was_removed_is_sealed_as_empty(tmp_path: Path) -> None:
     digest = evidence_seal.seal(tmp_path / "armv5" / "bitops")
     assert evidence_seal.doubts(tmp_path / "armv5" / "bitops", digest) == []
     assert event_log.read(tmp_path / "armv5" / "bitops" / event_log.NAME).doubts == ["there is no events.jsonl"]
 
 
-def test_a_cell_without_a_folder_is_missed(clean: StoredRun, tmp_path: Path) -> None:
+def test_a_cell_without_a_folder_is_reported_missing(clean: StoredRun, tmp_path: Path) -> None:
     shutil.rmtree(clean.finish() / "armv5" / "bitops")
     assert verdict_of(clean.folder, tmp_path)[0] == "UNKNOWN"
 
 
 @pytest.mark.parametrize(("version", "made_by"), [(1, "an older"), (run_record.VERSION + 1, "a newer")])
-def test_a_run_of_another_format_is_told_from_a_damaged_one(clean: StoredRun, version: int, made_by: str) -> None:
+def test_a_run_of_another_format_is_distinguished_from_a_damaged_one(
+    clean: StoredRun, version: int, made_by: str
+) -> None:
     path = clean.finish() / "run.json"
     raw = json_codec.decode(path.read_bytes(), dict)
     path.write_bytes(json_codec.encode({**raw, "version": version, "a key of later": 1}))
@@ -168,7 +170,7 @@ def test_a_run_of_another_format_is_told_from_a_damaged_one(clean: StoredRun, ve
 
 
 def rewritten(stored: StoredRun, change: Callable[[Path], None]) -> Path:
-    """A run whose events were changed before they were sealed: as a process leaves them that ends badly."""
+    """A run whose events were changed before they were sealed, as if the process had ended abnormally."""
     folder = stored.finish()
     cell = folder / "armv5" / "bitops"
     change(cell / event_log.NAME)
@@ -188,7 +190,7 @@ def test_a_process_that_ended_before_its_tests_did_is_unknown(clean: StoredRun, 
     assert verdict_of(rewritten(clean, cut), tmp_path) == ("UNKNOWN", "its test process left no word of its end")
 
 
-def test_tests_that_were_collected_and_never_ran_are_missed(clean: StoredRun, tmp_path: Path) -> None:
+def test_tests_that_were_collected_but_never_ran_are_reported_missing(clean: StoredRun, tmp_path: Path) -> None:
     def claim_more(path: Path) -> None:
         events = event_log.read_events(path)
         path.unlink()
@@ -201,7 +203,7 @@ def test_tests_that_were_collected_and_never_ran_are_missed(clean: StoredRun, tm
     assert verdict_of(rewritten(clean, claim_more), tmp_path) == ("UNKNOWN", "101 of 173 tests came to an end")
 
 
-def test_a_log_that_was_removed_in_mid_run_is_missed(clean: StoredRun, tmp_path: Path) -> None:
+def test_a_log_that_was_removed_during_a_run_is_reported_missing(clean: StoredRun, tmp_path: Path) -> None:
     def remove_first_half(path: Path) -> None:
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(lines[2:]))
@@ -225,7 +227,7 @@ def test_a_status_that_its_tests_do_not_explain_is_unknown(clean: StoredRun, tmp
     assert f"ended with status {status}" in why
 
 
-def test_a_log_that_cannot_be_written_is_the_machines_fault_from_then_on(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_the_machines_fault(tmp_path: Path) -> None:
     log = event_log.EventLog(tmp_path / "gone" / "events.jsonl")
     for _ in range(2):
         with pytest.raises(InfrastructureError, match="evidence cannot be written"):
@@ -261,17 +263,17 @@ def test_a_known_finding_does_not_excuse_that_nothing_passed(run: StoredRun, tmp
     assert (verdict, why) == ("UNKNOWN", "nothing passed: 1 tests failed; known: issue 3273")
 
 
-def test_a_test_that_could_not_run_and_nobody_knows_why_fails(run: StoredRun, tmp_path: Path) -> None:
+def test_a_test_that_could_not_run_for_an_unknown_reason_fails(run: StoredRun, tmp_path: Path) -> None:
     a_fault(run)
     run.test("armv5", "bitops", "test_bitpos", outcome="failed", message="the server did not start", blocked=True)
     run.test("armv5", "bitops", "test_bitcount")
     assert verdict_of(run.finish(), tmp_path, KNOWN)[0] == "FAIL"
 
 
-# What explains a failure.
+# Explanations of a failure.
 
 
-def test_an_access_that_was_let_through_does_not_explain_a_wrong_answer(run: StoredRun, tmp_path: Path) -> None:
+def test_an_allowed_access_does_not_explain_a_wrong_reply(run: StoredRun, tmp_path: Path) -> None:
     pc = run.place("armv5", "lposCommand")
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc, event="access", number=0, code=0))
     run.test("armv5", "bitops", "test_lpos", outcome="failed", message="12345 != 3", guest="guest-1", faults=(0, 1))
@@ -280,7 +282,7 @@ def test_an_access_that_was_let_through_does_not_explain_a_wrong_answer(run: Sto
     assert [finding.kind for finding in judgement.findings] == ["alignment", "wrong-result"]
 
 
-def test_a_childs_death_does_not_explain_a_wrong_answer_of_its_parent(run: StoredRun, tmp_path: Path) -> None:
+def test_a_childs_death_does_not_explain_its_parents_wrong_reply(run: StoredRun, tmp_path: Path) -> None:
     pc = run.place("armv5", "rdbSaveLen", "src/rdb.c", 1)
     run.fault("armv5", "bitops", "guest-1", fault(pc=pc, pid=999))
     run.test("armv5", "bitops", "test_lpos", outcome="failed", message="12345 != 3", guest="guest-1", faults=(0, 1))
@@ -309,7 +311,7 @@ def test_a_silent_or_killed_oracle_is_no_finding_of_the_server(run: StoredRun, t
     assert "the native build did not answer" in judgement.cells[1].reason
 
 
-# How processes end.
+# Ends of processes.
 
 
 def ended(run: StoredRun, *lines: str) -> Path:
@@ -333,7 +335,7 @@ def test_a_child_that_dies_of_a_signal_is_a_finding_unless_its_parent_ended_it(
     assert [finding.kind for finding in judgement.findings] == kinds
 
 
-def test_a_server_that_crashes_when_it_is_told_to_stop_is_a_finding(run: StoredRun, tmp_path: Path) -> None:
+def test_a_server_that_crashes_on_a_request_to_stop_is_a_finding(run: StoredRun, tmp_path: Path) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     event = cell_events.GuestEvent(
         name="guest-1", end="signal", detail="killed by SIGSEGV when it was told to stop", stopping=True
@@ -345,7 +347,7 @@ def test_a_server_that_crashes_when_it_is_told_to_stop_is_a_finding(run: StoredR
     assert finding.title == "the server ended in stop: killed by SIGSEGV when it was told to stop"
 
 
-def test_what_an_instruction_repeats_is_counted_once(run: StoredRun, tmp_path: Path) -> None:
+def test_repeated_faults_of_one_instruction_are_one_finding(run: StoredRun, tmp_path: Path) -> None:
     pc = run.place("armv5", "bitopCommand")
     for thread in range(8):
         run.fault("armv5", "bitops", "guest-1", fault(pc=pc, handled=True, tid=1000 + thread))
@@ -360,7 +362,7 @@ def test_what_an_instruction_repeats_is_counted_once(run: StoredRun, tmp_path: P
 
 
 @pytest.mark.parametrize("gone", ["log", f"{fault_log.NAME}.counts"])
-def test_what_a_guest_leaves_is_missed_if_somebody_took_it_away_while_it_ran(
+def test_a_guests_evidence_is_reported_missing_if_it_was_removed_while_it_ran(
     run: StoredRun, tmp_path: Path, gone: str
 ) -> None:
     left = ("log", f"{fault_log.NAME}.counts")
@@ -375,7 +377,7 @@ def test_what_a_guest_leaves_is_missed_if_somebody_took_it_away_while_it_ran(
 
 @pytest.mark.parametrize("where", ["guest-1", "guest-unit-sds", "peers/native/guest-1"])
 def test_a_server_whose_end_nothing_records_makes_a_pass_unknown(run: StoredRun, tmp_path: Path, where: str) -> None:
-    """It may have crashed. Units and the oracle have their ends in other places."""
+    """The server may have crashed. The ends of units and of the oracle are recorded elsewhere."""
     run.test("armv5", "bitops", "test_bitop")
     run.log("armv5", "bitops", where, b"")
     expected = ("UNKNOWN", "guest-1: nothing records how it ended") if where == "guest-1" else ("PASS", "")
@@ -417,7 +419,7 @@ def test_a_fault_log_that_lacks_records_is_unknown(
     assert "guest-1: " in judgement.cells[1].reason
 
 
-def test_a_record_behind_one_that_was_cut_is_read(run: StoredRun, tmp_path: Path) -> None:
+def test_a_record_after_a_cut_one_is_read(run: StoredRun, tmp_path: Path) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand")))
     log = run.cell("armv5", "bitops") / "guest-1" / fault_log.NAME
     log.write_bytes(b'{"event":"fault","pid":100,"tid":1' + log.read_bytes())
@@ -444,7 +446,7 @@ def test_an_emulator_in_trouble_is_no_finding_of_the_server(run: StoredRun, tmp_
     assert "its emulator" in judgement.cells[1].reason
 
 
-def test_what_an_emulator_could_not_record_leaves_a_doubt_though_its_server_stopped(
+def test_a_fault_that_an_emulator_could_not_record_leaves_a_doubt_although_its_server_stopped(
     run: StoredRun, tmp_path: Path
 ) -> None:
     run.log("armv5", "bitops", "guest-1", b"qemu-arm: -fault-log: a record was cut short: No space left on device\n")
@@ -455,7 +457,7 @@ def test_what_an_emulator_could_not_record_leaves_a_doubt_though_its_server_stop
     assert judgement.cells[1].reason == "guest-1: its emulator could not write a record of a fault"
 
 
-def test_fewer_records_than_there_were_during_the_tests_leave_a_doubt(run: StoredRun, tmp_path: Path) -> None:
+def test_fewer_records_than_during_the_tests_leave_a_doubt(run: StoredRun, tmp_path: Path) -> None:
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand"), handled=True))
     run.test("armv5", "bitops", "test_bitop", guest="guest-1", faults=(0, 2))
     judgement, _ = concluded(tmp_path, run)

@@ -1,4 +1,4 @@
-"""The commands that list what exists, and what the host lacks: list, plan, doctor, clean."""
+"""The commands that list existing things and missing packages: list, plan, doctor, clean."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_doctor_prints_the_command_and_exits_7(plumb: Plumb) -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_doctor_asks_only_for_what_the_chosen_target_needs(plumb: Plumb) -> None:
+def test_doctor_requires_only_packages_of_the_chosen_target(plumb: Plumb) -> None:
     assert "sparc64" not in plumb("doctor", *TARGET)[1]
 
 
 @pytest.mark.usefixtures("bare")
-def test_doctor_asks_for_a_browser_and_go_only_for_the_projects_own_tests_and_only_without_them(
+def test_doctor_requires_a_browser_and_go_only_for_the_projects_own_tests_and_if_missing(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "dpkg"))
@@ -50,7 +50,7 @@ def test_doctor_asks_for_a_browser_and_go_only_for_the_projects_own_tests_and_on
 
 
 @pytest.mark.usefixtures("bare")
-def test_doctor_tells_what_one_servers_self_tests_could_use_and_no_check_asks_for_it(plumb: Plumb) -> None:
+def test_doctor_names_optional_packages_of_self_tests_that_no_check_requires(plumb: Plumb) -> None:
     command, *others = plumb("doctor", *TARGET)[1].splitlines()[1:]
     assert ("googletest" in command, others) == (False, ["for Valkey 9's self-tests (suite selftests): googletest"])
     assert "googletest" in plumb("doctor", *TARGET, "--for-tests")[1].splitlines()[1]
@@ -82,14 +82,14 @@ def test_list_alone_lists_all_kinds(plumb: Plumb) -> None:
     )
 
 
-def test_plan_prints_a_cell_a_line_also_as_json(plumb: Plumb) -> None:
+def test_plan_prints_one_line_for_each_cell_also_as_json(plumb: Plumb) -> None:
     code, out, _ = plumb("plan", *TARGET, "--suite", "bitops")
     assert (code, out) == (0, "armv5/redis-7.0.15/canary\narmv5/redis-7.0.15/bitops\n")
     read = json.loads(plumb("plan", *TARGET, "--suite", "bitops", "--json")[1])
     assert [cell["suite"] for cell in read["cells"]] == ["canary", "bitops"]
 
 
-def test_plan_tells_which_release_a_development_tree_is_taken_for(plumb: Plumb, tmp_path: Path) -> None:
+def test_plan_names_the_release_for_which_a_development_tree_is_taken(plumb: Plumb, tmp_path: Path) -> None:
     tree = fakes.server_tree(tmp_path / "mine", version="999.999.999")
     fakes.write(tree / "src" / "server.c", '    {"hscan",hscanCommand,-3},\n    {"pubsub",pubsubCommand,-2},\n')
     code, _, errors = plumb("plan", *TARGET, "--server", tree, "--suite", "bitops")
@@ -104,7 +104,7 @@ def test_plan_tells_which_release_a_development_tree_is_taken_for(plumb: Plumb, 
     ) in " ".join(errors.split())
 
 
-def test_clean_shows_sizes_and_removes_only_when_told(plumb: Plumb, tmp_path: Path) -> None:
+def test_clean_shows_sizes_and_removes_only_on_request(plumb: Plumb, tmp_path: Path) -> None:
     assert plumb("clean") == (0, "       0 MiB  in all, of at most 10.0 GiB\n", "")
     kept = fakes.write(tmp_path / "cache" / "builds" / "key" / "file", "x" * 10)
     code, out, _ = plumb("clean")

@@ -1,4 +1,4 @@
-"""What `plumb` prints can be pasted: a command in a message begins with the words that run this very program."""
+"""The commands that `plumb` prints can be pasted: they begin with the words that run this program."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 INSTALLED = Path(sys.executable).with_name("plumb")
 
 
-def told(words: list[str | Path], folder: Path, **environment: str) -> process.Result:
-    """What a command says that cannot work, or of a stored run."""
+def output_of(words: list[str | Path], folder: Path, **environment: str) -> process.Result:
+    """The output of a command that fails, or that reads a stored run."""
     own = {**os.environ, "PLUMBLINE_CACHE": str(folder / "cache"), **environment}
     return process.run(words, deadline_seconds=60, folder=folder, environment=own)
 
@@ -38,7 +38,7 @@ def hint(ended: process.Result) -> str:
 
 
 @pytest.mark.parametrize("way", ["by its path", "from elsewhere", "by its name", "as a module", "through a folder"])
-def test_a_hint_names_the_program_as_it_can_be_typed_here(tmp_path: Path, way: str) -> None:
+def test_a_hint_names_the_program_in_a_form_that_works_here(tmp_path: Path, way: str) -> None:
     venv = tmp_path / "a checkout" / ".venv" / "bin"
     venv.mkdir(parents=True)
     (venv / "plumb").symlink_to(INSTALLED)
@@ -50,16 +50,16 @@ def test_a_hint_names_the_program_as_it_can_be_typed_here(tmp_path: Path, way: s
         "from elsewhere": ([venv / "plumb"], tmp_path / "cache", plain, shlex.quote(str(venv / "plumb"))),
         "by its name": (["plumb"], tmp_path, f"{venv}:{plain}", "plumb"),
         "as a module": ([sys.executable, "-m", "harness.cli"], ROOT, plain, ""),
-        # As ci/check calls it.
+        # ci/check calls it in this way.
         "through a folder": ([here / "ci" / ".." / ".venv" / "bin" / "plumb"], here, plain, ".venv/bin/plumb"),
     }
     words, folder, path, expected = ways[way]
     folder.mkdir(exist_ok=True)
-    program, _, rest = hint(told([*words, "chekc"], folder, PATH=path)).rpartition(" --help")
+    program, _, rest = hint(output_of([*words, "chekc"], folder, PATH=path)).rpartition(" --help")
     assert rest == ""
     if expected:
         assert program == expected
-    again = told(["sh", "-c", f"{program} --version"], folder, PATH=path)
+    again = output_of(["sh", "-c", f"{program} --version"], folder, PATH=path)
     assert (again.code, "version" in again.text) == (0, True), again.text
 
 
@@ -71,18 +71,18 @@ def test_the_terminal_names_the_program_and_stored_documents_say_plumb(tmp_path:
     path = os.environ["PATH"].replace(str(INSTALLED.parent), "/nowhere")
     command = shlex.quote(str(INSTALLED))
     for words in (("judge", folder), ("show", folder, "wrong-result-test_bitop")):
-        shown = told([INSTALLED, *words], tmp_path, PATH=path).text
+        shown = output_of([INSTALLED, *words], tmp_path, PATH=path).text
         (line,) = [line for line in shown.splitlines() if " replay " in line]
         assert line.split("replay", 1)[1].strip().startswith(f"{command} replay {folder}/reproducers/"), line
     for name in ("findings.json", "summary.md", "junit.xml", "findings.sarif"):
         text = (folder / name).read_text("utf-8")
         assert ("plumb replay" in text, str(INSTALLED) in text) == (True, False), name
-    document = told([INSTALLED, "judge", folder, "--json"], tmp_path, PATH=path).output
+    document = output_of([INSTALLED, "judge", folder, "--json"], tmp_path, PATH=path).output
     (finding,) = json.loads(document[document.index(b"{") : document.rindex(b"}") + 1])["findings"]
     assert finding["replay"].startswith("plumb replay ")
 
 
-def test_a_word_that_is_no_command_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_that_is_not_a_command_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invocation, "program", lambda: "bin/plumb")
     text = "plumb list; `plumb --debug x`; /opt/plumb list; plumb-line x; a plumb, plumb 7"
     assert invocation.runnable(text) == text.replace("plumb list;", "bin/plumb list;", 1).replace(
@@ -94,7 +94,7 @@ COMMAND = re.compile(r"(?<![\w./-])plumb ([a-z][a-z-]*)((?: (?:--?[a-z-]+|[a-z]+
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:
-    """The literal texts of an expression, with `{}` in place of the values."""
+    """The literal texts of an expression, with `{}` in place of values."""
     if isinstance(node, ast.JoinedStr):
         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -124,7 +124,7 @@ def test_every_command_that_a_hint_names_exists_with_its_options_and_arguments()
         assert name in group.commands, f"plumb {name}{rest}"
         command, words = group.commands[name], rest.split()
         options = {option: one for one in command.params if isinstance(one, click.Option) for option in one.opts}
-        # What follows is another program's.
+        # The following words belong to another program.
         own = words[: words.index("--")] if "--" in words else words
         for word in own:
             assert not word.startswith("--") or word in options, f"plumb {name}{rest}"

@@ -1,4 +1,4 @@
-"""Fuzzing on many machines: what jobs learn from each other, and what is kept of it."""
+"""Fuzzing on many machines: jobs share corpus entries, and the useful ones are kept."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read(entry: Path) -> EntryFeatures | None:
 
 
 @given(shown)
-def test_what_is_kept_shows_everything_and_each_of_it_something(
+def test_kept_entries_show_all_features_and_each_has_its_own(
     tmp_path_factory: pytest.TempPathFactory, found: dict[str, tuple[set[int], int, bool]]
 ) -> None:
     folder = tmp_path_factory.mktemp("corpus")
@@ -66,10 +66,12 @@ def test_what_is_kept_shows_everything_and_each_of_it_something(
     assert number <= len(kept)
     for name in kept:
         smaller = [new for other, (new, size, _) in found.items() if (size, other) < (found[name][1], name)]
-        assert found[name][2] or found[name][0] - set[int]().union(*smaller), "it is kept for nothing"
+        assert found[name][2] or found[name][0] - set[int]().union(*smaller), (
+            "an entry without features of its own is kept"
+        )
     assert {name for name, (_, _, failed) in found.items() if failed} <= kept.keys()
     assert (folder / "untried").exists()
-    # What was dropped is known to have been tried.
+    # Dropped entries are recorded as tried.
     assert corpus_folder.tried(folder).keys() == found.keys()
     assert corpus_folder.minimise(folder, "b") == (features, number)
     assert kept_in(folder) == kept
@@ -93,7 +95,7 @@ LITTLE, BIG, LITTLE_2, BIG_2 = JOBS
 
 
 def bring(campaign: CampaignFolder, job: CampaignJob, **found: tuple[str, list[int]]) -> None:
-    """Have a job arrive that has learned something: name → content and features."""
+    """Let a job arrive with new entries: name → content and features."""
     learned = campaign.run_of(job.name) / LEARNED / f"{SERVER}-{job.cells[0].target}"
     for name, (content, new) in found.items():
         if content:
@@ -104,7 +106,7 @@ def bring(campaign: CampaignFolder, job: CampaignJob, **found: tuple[str, list[i
 
 
 def given_to(islands: Islands, job: CampaignJob, tmp_path: Path) -> dict[str, list[int] | None]:
-    """What a job begins with: entry → its features, None for one that it has to try."""
+    """The initial corpus of a job: entry → its features; None for an entry that the job must try."""
     content = islands.generation(job)
     place = tmp_path / "given"
     shutil.rmtree(place, ignore_errors=True)
@@ -113,7 +115,7 @@ def given_to(islands: Islands, job: CampaignJob, tmp_path: Path) -> dict[str, li
     return {entry.name: found.new if (found := read(entry)) else None for entry in entries}
 
 
-def test_what_one_target_found_is_tried_on_the_others_and_kept_where_it_shows_something(tmp_path: Path) -> None:
+def test_one_targets_entries_are_tried_on_the_others_and_kept_where_they_show_features(tmp_path: Path) -> None:
     campaign = begin(tmp_path / "campaign", JOBS)
     told: list[str] = []
     islands = Islands(campaign, tmp_path / "corpora", told.append)
@@ -124,14 +126,14 @@ def test_what_one_target_found_is_tried_on_the_others_and_kept_where_it_shows_so
     assert given_to(islands, BIG, tmp_path) == {"long": None, "short": None}
     bring(campaign, BIG, long=("", []), short=("", [7]))
     islands.learn(BIG)
-    # `long` showed nothing there. It is not sent there again, and stays where it counts.
+    # `long` showed nothing there. It is not sent there again, and stays on the target where it shows something.
     assert given_to(islands, BIG_2, tmp_path) == {"short": [7]}
     assert given_to(islands, LITTLE_2, tmp_path) == {"long": [1, 2], "short": [2, 3]}
     # Later features of an entry are added to its first ones.
     bring(campaign, BIG_2, short=("", [8]))
     islands.learn(BIG_2)
     assert given_to(islands, BIG, tmp_path) == {"short": [7, 8]}
-    # A shorter one takes the place of both.
+    # A shorter entry replaces both.
     bring(campaign, LITTLE_2, tiny=("t", [1, 2, 3]))
     islands.learn(LITTLE_2)
     assert given_to(islands, LITTLE, tmp_path) == {"tiny": [1, 2, 3]}
@@ -139,14 +141,14 @@ def test_what_one_target_found_is_tried_on_the_others_and_kept_where_it_shows_so
     learned = [(one.target, one.features, one.kept) for one in campaign.journal() if one.what == "learned"]
     assert learned == [("little", 3, 2), ("big", 1, 1), ("big", 2, 1), ("little", 3, 1)]
     assert told[-1] == "little: generation 2 shows 3 features with 1 entries"
-    # The campaign stops and resumes: it begins where it was, and no dropped stream returns.
+    # The campaign stops and resumes. It continues from its last state, and no dropped stream returns.
     before = {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()}
     again = Islands(begin(campaign.path, JOBS), tmp_path / "corpora", told.append)
     assert {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()} == before
     assert given_to(again, BIG_2, tmp_path) == {"short": [7, 8], "tiny": None}
 
 
-def test_two_jobs_of_a_target_do_not_try_the_same_and_a_lost_one_gives_back_what_it_took(tmp_path: Path) -> None:
+def test_two_jobs_of_a_target_do_not_try_the_same_entries_and_a_lost_one_returns_its_own(tmp_path: Path) -> None:
     campaign = begin(tmp_path / "campaign", JOBS)
     for number in range(MOST_UNTRIED + 10):
         for target in ("little", "big"):
@@ -154,11 +156,11 @@ def test_two_jobs_of_a_target_do_not_try_the_same_and_a_lost_one_gives_back_what
     islands = Islands(campaign, tmp_path / "corpora", lambda _: None)
     first, second = (given_to(islands, job, tmp_path).keys() for job in (LITTLE, LITTLE_2))
     assert (len(first), len(second), first & second) == (MOST_UNTRIED, 10, set())
-    # What one target tries, the other tries as well.
+    # Both targets try the same entry.
     assert given_to(islands, BIG, tmp_path).keys() == first
-    # Given again, as after the loss of its worker.
+    # The job is given again, as after the loss of its worker.
     assert given_to(islands, LITTLE, tmp_path).keys() == first
-    # It had no time for all: the rest is free.
+    # The job had no time for all of them, so the others are available again.
     bring(campaign, LITTLE, **{name: ("", []) for name in sorted(first)[:30]})
     islands.learn(LITTLE)
     assert given_to(islands, LITTLE_2, tmp_path).keys() == second | set(sorted(first)[30:])
@@ -175,7 +177,7 @@ def test_a_corpus_of_another_build_is_tried_again(tmp_path: Path) -> None:
     assert given_to(islands, LITTLE_2, tmp_path) == {"entry": None, "other": [1]}
 
 
-def test_a_corpus_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_corpus_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     campaign = begin(tmp_path / "campaign", JOBS)
     islands = Islands(campaign, write(tmp_path / "file", ""), lambda _: None)
     bring(campaign, LITTLE, entry=("x", [1]))
@@ -195,7 +197,7 @@ run.mkdir()
 """
 
 
-def test_a_job_brings_back_what_it_added_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_returns_only_its_additions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("old", "changed"):
         write(tmp_path / "corpora" / "S-T" / name, name)
     program = write(tmp_path / "program.py", WRITES)
@@ -210,7 +212,7 @@ def test_a_job_brings_back_what_it_added_and_nothing_else(tmp_path: Path, monkey
 
 
 def test_jobs_on_workers_build_on_each_other(tmp_path: Path) -> None:
-    """Each stand-in adds one entry, which shows one feature more than the entries it was given."""
+    """Each stand-in adds one entry, which shows one more feature than the entries that it received."""
     jobs = [island("target", number) for number in range(6)]
     program = prepare(tmp_path / "standin", jobs)
     campaign = begin(tmp_path / "campaign", jobs)
@@ -242,13 +244,13 @@ def test_the_page_draws_the_features_of_each_target_over_time(tmp_path: Path) ->
     heights = [float(height) for _, height in little]
     assert heights == sorted(heights, reverse=True)
     assert len(set(heights)) == 3
-    # A line begins when its first job has arrived, and reaches the end of the time.
+    # A line begins when its first job arrives, and reaches the end of the chart.
     assert float(little[0][0]) < float(big[0][0])
     assert little[-1][0] == big[-1][0]
     assert {"0.0 min", "2.0 min", "4.0 min"} <= set(re.findall(r">([^<]* min)<", chart))
 
 
-def test_a_long_run_that_learns_is_cut_into_short_ones_of_all_targets_by_turns(tmp_path: Path, plumb: Plumb) -> None:
+def test_a_long_learning_run_is_split_into_short_ones_of_all_targets_in_turn(tmp_path: Path, plumb: Plumb) -> None:
     plan = make_plan(Catalog(), targets=("armv5", "sparc64"), server=SERVER, suites=("fuzz",), tier="thorough")
     wanted = fakes.quick_request(plan, server=SERVER, known=tmp_path / "known.toml", run=tmp_path / "run")
     wanted = msgspec.structs.replace(wanted, learns=True, limit_seconds=2.5 * ISLAND_SECONDS, seed=2**32 - 1)
@@ -258,8 +260,8 @@ def test_a_long_run_that_learns_is_cut_into_short_ones_of_all_targets_by_turns(t
     assert len({job.key for job in jobs}) == 6
     assert {job.words[job.words.index("--time") + 1] for job in jobs} == {"50s"}
     seeds = [job.words[job.words.index("--seed") + 1] for job in jobs]
-    assert seeds == ["4294967295", "0", "1", "2", "3", "4"], "two targets draw the same"
-    # Compilers look at each target once.
+    assert seeds == ["4294967295", "0", "1", "2", "3", "4"], "two targets use the same seed"
+    # Compiler warnings are collected once for each target.
     assert [job.words[job.words.index("--warnings") + 1] for job in jobs] == ["note"] * 2 + ["off"] * 4
     for limits in ({"limit_count": 7}, {"limit_seconds": 60.0}):
         assert len(check_jobs(Catalog(), msgspec.structs.replace(wanted, **limits), version="1", known="")) == 2

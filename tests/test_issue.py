@@ -1,4 +1,4 @@
-"""The bug report about one finding: its text for each kind, in which a server's output has no effect."""
+"""The bug report about one finding: its text for each kind of finding. A server's output has no effect in it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rendered(facts: IssueFacts = FACTS, *, title: str = "misaligned load in bito
     return issue.render(judged, finding, facts)
 
 
-def test_a_maintainer_reads_what_where_why_and_what_to_type() -> None:
+def test_a_bug_report_has_symptom_place_cause_and_commands() -> None:
     text = rendered()
     assert text.startswith("# redis-3.2.6: misaligned load in bitopCommand\n")
     assert "- ARMv5TE: shows it\n" in text
@@ -64,22 +64,22 @@ def test_a_maintainer_reads_what_where_why_and_what_to_type() -> None:
     assert "qemu-arm-static src/redis-server\n" in text
 
 
-def test_a_maintainer_reads_how_the_server_was_made_and_reached() -> None:
+def test_a_bug_report_has_the_servers_build_and_transport() -> None:
     judged = msgspec.structs.replace(judgement(), settings=["--cflags", "-g -O1"], environment="musl-stack", io="tcp")
     text = issue.render(judged, judged.findings[0], FACTS)
     how = "gcc, `-O2`, `--cflags '-g -O1'`, allocator libc, environment musl-stack, clients over TCP"
     assert f"\nBuilt from redis-3.2.6 with {how}.\n" in text
 
 
-def test_nobody_knows_how_a_distribution_compiled_its_package() -> None:
+def test_the_build_options_of_a_distributions_package_are_not_named() -> None:
     judged = msgspec.structs.replace(judgement(), server="debian:bookworm/redis-server=5:7.0.15-1", optimisation="")
     text = issue.render(judged, judged.findings[0], FACTS)
     assert "\nThe distribution's own build, debian:bookworm/redis-server=5:7.0.15-1.\n" in text
     assert "allocator" not in text
 
 
-def test_a_machine_is_called_silent_only_where_the_tests_ran() -> None:
-    """The judgement has cells of armv5 and sparc64 alone."""
+def test_a_machine_counts_as_unaffected_only_where_the_tests_ran() -> None:
+    """The judgement has only cells of armv5 and sparc64."""
     judged = judgement()
     cells = [msgspec.structs.replace(cell, target="sparc64") for cell in judged.cells if cell.suite == "bitops"]
     text = issue.render(msgspec.structs.replace(judged, cells=cells), judged.findings[0], FACTS)
@@ -87,7 +87,7 @@ def test_a_machine_is_called_silent_only_where_the_tests_ran() -> None:
     assert "AArch64" not in text
 
 
-def test_a_wrong_reply_is_told_by_what_was_answered_and_not_in_the_title() -> None:
+def test_a_wrong_reply_is_shown_in_full_and_not_in_the_title() -> None:
     facts = msgspec.structs.replace(FACTS, differences=["differs: BITOP AND c k k: guest 1, native 0"])
     text = rendered(facts, title="['BITOP', 'AND']: guest 1, native 0", said="the test's whole message")
     assert text.startswith("# redis-3.2.6: wrong reply to BITOP on armv5\n")
@@ -95,14 +95,14 @@ def test_a_wrong_reply_is_told_by_what_was_answered_and_not_in_the_title() -> No
     assert "## Why" not in text
 
 
-def test_what_could_not_be_shortened_says_why() -> None:
+def test_a_stream_that_could_not_be_shortened_has_a_reason() -> None:
     facts = msgspec.structs.replace(FACTS, stream="", why_not_shorter="the server ends at once")
     assert "## Commands\n\nStart the server" in rendered(facts)
     assert "None: the server ends at once." in rendered(facts)
     assert "bug.stream" not in rendered(msgspec.structs.replace(facts, stock=StockEmulation(shows=False)))
 
 
-def test_commands_that_show_nothing_by_themselves_are_there_and_are_not_to_be_replayed() -> None:
+def test_commands_that_do_not_reproduce_the_bug_are_listed_without_a_replay() -> None:
     facts = msgspec.structs.replace(FACTS, why_not_shorter="its commands alone do not show it")
     text = rendered(facts, title="its own words", said="the test's whole message")
     assert "Not shortened: its commands alone do not show it.\n\n```text\nSET k a\nBITOP AND c k k\n```" in text
@@ -111,7 +111,7 @@ def test_commands_that_show_nothing_by_themselves_are_there_and_are_not_to_be_re
     assert "None:" not in text
 
 
-def test_nothing_that_a_server_said_is_obeyed() -> None:
+def test_a_servers_text_has_no_effect_in_markdown() -> None:
     facts = msgspec.structs.replace(FACTS, source={452: HOSTILE}, differences=[HOSTILE])
     text = rendered(facts, title=HOSTILE, said=f"```\n{HOSTILE}")
     assert "\x1b" not in text
@@ -129,7 +129,7 @@ def test_nothing_that_a_server_said_is_obeyed() -> None:
         ({"chunks": []}, "cannot be read as commands"),
     ],
 )
-def test_what_no_client_shows_is_not_shortened(changes: dict[str, object], why: str) -> None:
+def test_a_finding_that_no_client_causes_is_not_shortened(changes: dict[str, object], why: str) -> None:
     given = reproducer(**{"chunks": chunks_of(from_text("PING\n")), **changes})
     found = shortening.shorten(Workbench.default(), given)
     assert why in found.why_not

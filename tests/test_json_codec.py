@@ -1,4 +1,4 @@
-"""The codec: what it reads and writes, and that threads may use it together."""
+"""The JSON codec reads and writes documents, and several threads may use it at the same time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read():
 read()
 others[0].join()
 """
-"""Makes a thread read a struct while another one examines its type: not occasionally, but always."""
+"""Always makes a thread read a struct while another one examines its type."""
 
 SWITCHED_QUICKLY = """
 import sys
@@ -84,7 +84,7 @@ READS = {
 
 
 @pytest.mark.parametrize("how", ["decode", "convert"])
-def test_a_thread_waits_while_another_finds_out_what_a_struct_is(how: str) -> None:
+def test_a_thread_waits_while_another_examines_a_struct(how: str) -> None:
     ended = process.run(
         [sys.executable, "-c", ENTERED_AGAIN.replace("READ", READS["entered again"][how])],
         deadline_seconds=SECONDS,
@@ -94,7 +94,7 @@ def test_a_thread_waits_while_another_finds_out_what_a_struct_is(how: str) -> No
 
 
 @pytest.mark.parametrize("how", ["decode", "convert"])
-def test_threads_may_read_a_struct_for_the_first_time_together(how: str) -> None:
+def test_threads_may_read_a_new_struct_at_the_same_time(how: str) -> None:
     program = SWITCHED_QUICKLY.replace("READ", READS["switched quickly"][how])
     for _ in range(PROCESSES):
         ended = process.run([sys.executable, "-c", program], deadline_seconds=SECONDS, folder=ROOT)
@@ -105,7 +105,7 @@ DECODERS = {"convert", "Decoder", "decode", "from_builtins"}
 
 
 def decoding_calls(path: Path) -> Iterator[str]:
-    """Where a file calls msgspec's own decoding."""
+    """The places at which a file calls msgspec's own decoding."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Attribute) and node.attr in DECODERS and ast.unparse(node).startswith("msgspec."):
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
@@ -116,5 +116,5 @@ def decoding_calls(path: Path) -> Iterator[str]:
 def test_only_the_codec_decodes() -> None:
     files = [path for folder in ("harness", "suites", "tests", "ci") for path in (ROOT / folder).rglob("*.py")]
     found = [call for path in files for call in decoding_calls(path)]
-    assert found, "the codec itself is not seen to decode"
+    assert found, "the codec's own decoding was not found"
     assert {call.partition(":")[0] for call in found} == {"harness/core/json_codec.py"}, found

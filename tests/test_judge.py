@@ -129,7 +129,7 @@ def test_a_canary_cell_whose_process_failed_is_not_trusted(run: StoredRun) -> No
 
 
 @given(st.lists(st.sampled_from(list(Verdict))))
-def test_merging_takes_the_worst_and_of_none_is_unknown(verdicts: list[Verdict]) -> None:
+def test_merging_takes_the_worst_verdict_and_none_is_unknown(verdicts: list[Verdict]) -> None:
     expected = next((v for v in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.PASS, Verdict.XFAIL) if v in verdicts), None)
     assert (expected or (Verdict.SKIP if verdicts else Verdict.UNKNOWN)) == Verdict.merge(verdicts)
 
@@ -161,7 +161,7 @@ def test_the_order_of_targets_and_guests_does_not_change_what_is_found(tmp_path:
     assert {"PASS", "FAIL"} == set(verdicts.values())
 
 
-def test_every_occasion_of_a_witness_is_kept_and_the_known_list_has_to_fit_each(tmp_path: Path) -> None:
+def test_every_occasion_of_a_witness_is_kept_and_the_known_list_must_match_each(tmp_path: Path) -> None:
     run = StoredRun(tmp_path / "run")
     run.canary("armv5")
     run.test("armv5", "bitops", "test_that_passes")
@@ -187,7 +187,7 @@ def test_every_occasion_of_a_witness_is_kept_and_the_known_list_has_to_fit_each(
 
 @pytest.mark.parametrize(("failed", "verdict"), [(0, "PASS"), (1, "UNKNOWN")])
 def test_a_cell_with_failed_tests_and_no_finding_does_not_pass(failed: int, verdict: str) -> None:
-    """Whatever explains a failure is a finding, or a doubt. If neither is there, something was lost."""
+    """The explanation of a failure is a finding or a doubt. Without either, evidence was lost."""
     canaries = CellOutcome(
         target="armv5", suite="canary", seconds=1, passed=1, failed=0, skipped=0, doubts=[], unexplained=[]
     )

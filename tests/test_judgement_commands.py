@@ -62,7 +62,7 @@ def answering(outcome: Outcome, *, machine: bool = False) -> Replay:
         (answering("unknown", machine=True), 6, 255),
     ],
 )
-def test_a_replay_has_three_answers_and_a_bisection_skips_a_tree_that_cannot_tell(
+def test_a_replay_has_three_results_and_a_bisection_skips_an_inconclusive_tree(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replayed: Replay, plain: int, bisecting: int
 ) -> None:
     monkeypatch.setattr("harness.workflows.replay.replay.replay", lambda *_, **__: replayed)
@@ -96,7 +96,7 @@ def test_a_replay_has_three_answers_and_a_bisection_skips_a_tree_that_cannot_tel
         process.StoppedError(),
     ],
 )
-def test_a_bisection_stops_at_what_is_no_fault_of_the_tree(
+def test_a_bisection_stops_at_an_error_that_is_not_the_trees_fault(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -125,7 +125,7 @@ def test_judge_exits_0_for_pass(plumb: Plumb, stored: StoredRun) -> None:
     assert plumb("judge", stored.finish())[0] == ExitCode.PASS
 
 
-def test_judge_exits_1_for_findings_and_writes_the_report_anew(plumb: Plumb, stored: StoredRun) -> None:
+def test_judge_exits_1_for_findings_and_rewrites_the_report(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     code, out, _ = plumb("judge", stored.finish())
     assert code == ExitCode.FINDINGS
@@ -158,7 +158,7 @@ def test_annotations_go_to_standard_error_and_leave_the_document_alone(plumb: Pl
     ]
 
 
-def test_report_writes_every_file_anew_and_judges_nothing(plumb: Plumb, stored: StoredRun) -> None:
+def test_report_rewrites_every_file_and_judges_nothing(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     plumb("judge", stored.finish())
     before = (stored.folder / "findings.json").read_bytes()
@@ -196,7 +196,7 @@ def test_report_prints_one_document(plumb: Plumb, stored: StoredRun, form: str, 
     assert not (stored.folder / "report.html").exists()
 
 
-def test_report_of_a_run_that_was_not_judged_says_how(plumb: Plumb, stored: StoredRun) -> None:
+def test_report_of_a_run_that_was_not_judged_names_the_command(plumb: Plumb, stored: StoredRun) -> None:
     code, out, err = plumb("report", stored.finish())
     assert (code, out) == (ExitCode.USAGE, "")
     assert f"error: no judgement to report ({stored.folder})" in err
@@ -211,7 +211,7 @@ def test_report_of_a_damaged_judgement_is_exit_4(plumb: Plumb, stored: StoredRun
     assert "error: the judgement is damaged (" in err
 
 
-def test_a_finding_that_nothing_witnessed_is_damage(plumb: Plumb, stored: StoredRun) -> None:
+def test_a_finding_without_a_witness_is_damage(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message="1 != 2")
     plumb("judge", stored.finish())
     path = stored.folder / "findings.json"
@@ -231,14 +231,14 @@ def test_a_judgement_of_another_run_is_refused(plumb: Plumb, tmp_path: Path) -> 
         assert f"error: the judgement is of another run ({broken})" in err
         assert f"judge {broken}" in err
     assert plumb("history", broken, "--output", tmp_path / "site")[0] == ExitCode.USAGE
-    # Nor is one that says of no run that it is of it.
+    # A judgement that does not name its run is refused too.
     unnamed = json.loads((clean / "findings.json").read_text("utf-8")) | {"record": ""}
     (broken / "findings.json").write_text(json.dumps(unnamed), "utf-8")
     code, _, err = plumb("join", clean, broken)
     assert (code, "the judgement does not say which run it is of" in err) == (ExitCode.USAGE, True)
     assert plumb("judge", broken)[0] == ExitCode.FINDINGS
     assert plumb("report", broken)[0] == ExitCode.PASS
-    # A judgement alone, as CI jobs may keep it, is read.
+    # A judgement without its run, as CI jobs may keep it, is read.
     (clean / "run.json").unlink()
     assert plumb("join", clean)[0] == ExitCode.PASS
 
@@ -246,7 +246,7 @@ def test_a_judgement_of_another_run_is_refused(plumb: Plumb, tmp_path: Path) -> 
 def test_annotations_name_files_from_the_repositorys_top(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tree in a folder of the checkout that CI works in."""
+    """The server's tree is in a folder of the checkout in which CI works."""
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
     run = StoredRun(tmp_path / "run", server=str(tmp_path / "here" / "vendor" / "redis"))
     run.canary("armv5")
@@ -284,7 +284,7 @@ def three(plumb: Plumb, tmp_path: Path) -> Path:
         (("--suite", "canary"), []),
     ],
 )
-def test_findings_lists_what_fits_all_that_was_given(
+def test_findings_lists_the_findings_that_match_all_filters(
     plumb: Plumb, three: Path, words: tuple[str, ...], listed: list[str]
 ) -> None:
     code, out, err = plumb("findings", three, *words)
@@ -294,7 +294,7 @@ def test_findings_lists_what_fits_all_that_was_given(
     assert sorted(finding["id"] for finding in document) == [f"wrong-result-{name}" for name in listed]
 
 
-def test_a_line_tells_id_kind_targets_place_title_and_why_it_is_known(plumb: Plumb, three: Path) -> None:
+def test_a_line_has_id_kind_targets_place_title_and_the_reason_of_a_known_finding(plumb: Plumb, three: Path) -> None:
     lines = {line.split()[0]: re.split(r"  +", line) for line in plumb("findings", three)[1].splitlines()}
     assert lines["wrong-result-test_bitop"] == [
         "wrong-result-test_bitop",
@@ -307,7 +307,7 @@ def test_a_line_tells_id_kind_targets_place_title_and_why_it_is_known(plumb: Plu
 
 
 @pytest.mark.parametrize("option", ["kind", "target", "suite"])
-def test_what_the_run_does_not_have_is_said_with_what_it_has(plumb: Plumb, three: Path, option: str) -> None:
+def test_a_filter_without_a_match_is_refused_with_the_existing_values(plumb: Plumb, three: Path, option: str) -> None:
     code, out, err = plumb("findings", three, f"--{option}", "nonsense")
     has = {"kind": "wrong-result", "target": "armv5, sparc64", "suite": "bitops, canary, sds"}[option]
     assert (code, out) == (ExitCode.NOTHING_SELECTED, "")
@@ -315,7 +315,7 @@ def test_what_the_run_does_not_have_is_said_with_what_it_has(plumb: Plumb, three
 
 
 @pytest.mark.parametrize("name", ["wrong-result-test_setrange", "wrong-result-test_s", "*setrange", "*test_[s]*"])
-def test_show_prints_one_finding_whole(plumb: Plumb, three: Path, name: str) -> None:
+def test_show_prints_one_complete_finding(plumb: Plumb, three: Path, name: str) -> None:
     code, out, err = plumb("show", three, name)
     assert (code, err) == (0, "")
     replay = f"plumb replay {three}/reproducers/"
@@ -324,14 +324,14 @@ def test_show_prints_one_finding_whole(plumb: Plumb, three: Path, name: str) -> 
     assert json.loads(plumb("show", three, name, "--json")[1])["id"] == "wrong-result-test_setrange"
 
 
-def test_show_tells_every_witness_its_evidence_and_all_that_the_test_said(plumb: Plumb, three: Path) -> None:
+def test_show_prints_every_witness_its_evidence_and_the_tests_whole_message(plumb: Plumb, three: Path) -> None:
     out = plumb("show", three, "wrong-result-test_bitop")[1]
     for words in ("armv5/bitops", "sparc64/bitops", "test         test_bitop", "1 != 2", "guest 1"):
         assert words in out, out
 
 
-def test_show_names_the_reproducer_where_it_is_now(plumb: Plumb, tmp_path: Path, three: Path) -> None:
-    """A run that came from another machine, or whose folder was named from elsewhere."""
+def test_show_names_the_reproducers_current_path(plumb: Plumb, tmp_path: Path, three: Path) -> None:
+    """The run came from another machine, or its folder is given by a different path."""
     moved = three.rename(tmp_path / "moved")
     (line,) = [line for line in plumb("show", moved, "*bitop")[1].splitlines() if " replay " in line]
     assert Path(line.split()[-1]).is_file(), line
@@ -346,7 +346,7 @@ def test_show_names_the_reproducer_where_it_is_now(plumb: Plumb, tmp_path: Path,
         ("nonsense", "no finding 'nonsense'"),
     ],
 )
-def test_an_id_that_names_no_one_finding_is_exit_4_and_lists_near_ones(
+def test_an_id_that_does_not_name_one_finding_is_exit_4_and_lists_near_ones(
     plumb: Plumb, three: Path, name: str, message: str
 ) -> None:
     code, out, err = plumb("show", three, name)
@@ -354,7 +354,7 @@ def test_an_id_that_names_no_one_finding_is_exit_4_and_lists_near_ones(
     assert "  try: " in err
 
 
-def test_a_hostile_server_gives_a_list_one_line_a_finding(plumb: Plumb, stored: StoredRun) -> None:
+def test_a_hostile_server_gets_one_line_for_each_finding(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop", outcome="failed", message=HOSTILE)
     plumb("judge", stored.finish())
     for words in (("findings", stored.folder), ("show", stored.folder, "wrong*")):
@@ -364,12 +364,12 @@ def test_a_hostile_server_gives_a_list_one_line_a_finding(plumb: Plumb, stored: 
     assert len(plumb("findings", stored.folder)[1].splitlines()) == 1
 
 
-def test_schema_prints_the_published_one(plumb: Plumb) -> None:
+def test_schema_prints_the_published_schema(plumb: Plumb) -> None:
     code, out, _ = plumb("schema")
     assert (code, out) == (0, (ROOT / "docs" / "schema" / "findings-1.json").read_text("utf-8"))
 
 
-def test_a_known_list_that_is_not_there_is_exit_4(plumb: Plumb, stored: StoredRun) -> None:
+def test_a_missing_known_list_is_exit_4(plumb: Plumb, stored: StoredRun) -> None:
     code, _, err = plumb("judge", stored.finish(), "--known", "absent.toml")
     assert code == ExitCode.USAGE, err
     assert "absent.toml" in err
@@ -383,7 +383,7 @@ def test_a_run_whose_record_is_damaged_is_exit_6_and_names_the_file(plumb: Plumb
 
 
 @pytest.mark.parametrize("text", ["", "{}", "not JSON"])
-def test_a_file_that_is_no_reproducer_is_exit_4(plumb: Plumb, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_reproducer_is_exit_4(plumb: Plumb, tmp_path: Path, text: str) -> None:
     code, _, err = plumb("replay", fakes.write(tmp_path / "file.json", text))
     assert code == ExitCode.USAGE
     assert err.startswith("error: not a reproducer (")
@@ -407,7 +407,7 @@ def judged(plumb: Plumb, folder: Path, target: str, outcome: Literal["passed", "
     return folder
 
 
-def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(plumb: Plumb, tmp_path: Path) -> None:
+def test_join_exits_like_a_single_check_and_writes_the_files_that_ci_systems_read(plumb: Plumb, tmp_path: Path) -> None:
     good = judged(plumb, tmp_path / "good", "armv5", "passed")
     bad = judged(plumb, tmp_path / "bad", "sparc64", "failed")
     into = tmp_path / "joined"
@@ -431,7 +431,7 @@ def test_join_exits_as_one_check_of_all_would_and_writes_what_ci_systems_read(pl
     assert (code, "the plan is for another server" in err) == (ExitCode.USAGE, True)
 
 
-def test_join_leaves_the_runs_own_reports_alone(plumb: Plumb, tmp_path: Path) -> None:
+def test_join_does_not_change_the_runs_own_reports(plumb: Plumb, tmp_path: Path) -> None:
     good, bad = (judged(plumb, tmp_path / word, "armv5", word) for word in ("passed", "failed"))
     before = (good / "findings.json").read_bytes()
     code, _, err = plumb("join", good, bad, "--into", good)
@@ -439,7 +439,7 @@ def test_join_leaves_the_runs_own_reports_alone(plumb: Plumb, tmp_path: Path) ->
     assert (good / "findings.json").read_bytes() == before
 
 
-def test_a_report_that_is_a_link_to_evidence_leaves_the_evidence_alone(plumb: Plumb, stored: StoredRun) -> None:
+def test_a_report_that_is_a_link_to_evidence_does_not_change_the_evidence(plumb: Plumb, stored: StoredRun) -> None:
     stored.test("armv5", "bitops", "test_bitop")
     folder = stored.finish()
     (folder / "summary.md").symlink_to("run.json")

@@ -1,6 +1,4 @@
-"""A build continues with the tree of the one before it: it compiles only what a change affects, with the same
-result.
-"""
+"""A build continues in the tree of the previous one. It compiles only what a change affects, with the same result."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ FILES = {
     "docs/text": "words\n",
 }
 LONG_AGO = 1_000_000_000
-"""A time before every object's: make would see no change."""
+"""A time before that of every object, so that make would see no change."""
 
 
 class _Place:
@@ -88,18 +86,18 @@ class _Place:
         return {line.split(" -c ")[1].strip().replace(".c", ".o") for line in calls}
 
     def build_and_compare(self) -> set[str]:
-        """The objects that a build makes, whose result is that of a build in an empty cache."""
+        """Build, and assert that the result equals that of a build in an empty cache. Returns the compiled objects."""
         built = self.build()
         anew = self.build(Cache(self._folder / f"cache-{self._count}"))
         assert built.server_binary.read_bytes() == anew.server_binary.read_bytes()
-        # Places differ; the content of objects must not.
+        # Paths differ, but the content of objects must not.
         assert build_code.read(built.folder) == build_code.read(anew.folder)
         warnings = [sorted(build_warnings.read(each).warnings, key=repr) for each in (built, anew)]
         assert warnings[0] == warnings[1]
         return self.compiled()
 
 
-def test_objects_of_other_programs_are_none_of_the_servers_code(tmp_path: Path) -> None:
+def test_objects_of_other_programs_are_not_code_of_the_server(tmp_path: Path) -> None:
     place = _Place(tmp_path)
     place.build()
     (kept,) = (place.cache.root / KEPT).iterdir()
@@ -120,10 +118,10 @@ def place(tmp_path: Path) -> _Place:
     return made
 
 
-def test_only_what_a_change_concerns_is_compiled_and_the_result_is_the_same(place: _Place) -> None:
+def test_only_affected_files_are_compiled_and_the_result_is_the_same(place: _Place) -> None:
     place.write({"src/one.c": "int one(void) { int unused; return 11; }\n"})
     assert place.build_and_compare() == {"one.o"}
-    # A header's readers, by content: all files are older than their objects.
+    # The files that include a changed header are found by content, because all files are older than their objects.
     place.write({"src/two.h": "#define TWO 22\nint two(void);\nstatic inline int width(void) { return TWO; }\n"})
     assert place.build_and_compare() == {"main.o", "two.o"}
     place.write({**FILES, "src/one.c": "int one(void) { return 111; }\n"})
@@ -141,25 +139,25 @@ def test_only_what_a_change_concerns_is_compiled_and_the_result_is_the_same(plac
     ],
     ids=lambda files: next(iter(files)),
 )
-def test_any_other_change_begins_anew(place: _Place, files: Mapping[str, str]) -> None:
+def test_any_other_change_starts_a_new_tree(place: _Place, files: Mapping[str, str]) -> None:
     place.write(files)
     assert place.build_and_compare() == ALL
 
 
-def test_a_file_that_is_gone_begins_anew(place: _Place) -> None:
+def test_a_removed_file_starts_a_new_tree(place: _Place) -> None:
     (place.tree / "docs" / "text").unlink()
     assert place.build_and_compare() == ALL
 
 
 @pytest.mark.parametrize("name", ["deps/lib/liblib.a", "deps/lib/lib.o", "src/release.h"])
-def test_a_tree_with_an_altered_product_is_not_trusted(place: _Place, name: str) -> None:
+def test_a_tree_with_an_altered_product_is_not_used(place: _Place, name: str) -> None:
     (kept,) = (place.cache.root / KEPT).iterdir()
     (kept / "tree" / name).write_bytes(b"damaged")
     place.write({"src/one.c": "int one(void) { return 11; }\n"})
     assert place.build_and_compare() == ALL
 
 
-def test_an_altered_object_and_an_altered_source_are_made_again(place: _Place) -> None:
+def test_an_altered_object_and_an_altered_source_are_remade(place: _Place) -> None:
     (kept,) = (place.cache.root / KEPT).iterdir()
     (kept / "tree/src/two.o").write_bytes(b"damaged")
     (kept / "tree/src/two.c").write_text("int two(void) { return 222; }\n", "utf-8")
@@ -170,7 +168,9 @@ def test_an_altered_object_and_an_altered_source_are_made_again(place: _Place) -
 
 
 @pytest.mark.parametrize("what", ["package", "header", "compiler"])
-def test_another_machine_begins_anew(place: _Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_another_machine_starts_a_new_tree(
+    place: _Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     from harness.build import toolchain
 
     if what == "package":
@@ -184,7 +184,7 @@ def test_another_machine_begins_anew(place: _Place, tmp_path: Path, monkeypatch:
     assert place.compiled() == ALL
 
 
-def test_what_a_script_makes_of_sources_is_not_kept(tmp_path: Path) -> None:
+def test_files_that_a_script_generates_are_not_kept(tmp_path: Path) -> None:
     place = _Place(tmp_path)
     generated = MAKEFILE.replace("main.o one.o", "made.o main.o one.o").replace(
         ".make-prerequisites:", "made.c: one.c\n\tsed s/one/made/ one.c >made.c\n.make-prerequisites:"
@@ -216,8 +216,8 @@ def test_a_release_keeps_no_tree(tmp_path: Path) -> None:
     assert not (place.cache.root / KEPT).exists()
 
 
-class _Beside:
-    """Objects beside a tree. One of them reads a header of the tree."""
+class _OutsideObjects:
+    """Objects that are compiled outside a tree. One of them reads a header of the tree."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
@@ -246,10 +246,10 @@ class _Beside:
 BOTH = {"one.o", "one.d", "two.o", "two.d"}
 
 
-def test_objects_beside_a_tree_stay_while_what_they_read_is_the_same(tmp_path: Path) -> None:
-    beside = _Beside(tmp_path / "work")
-    assert beside.fill() == BOTH, "not what was made of them"
-    assert beside.fill() == set(), "what is not noted again is not known"
+def test_objects_outside_a_tree_are_kept_while_their_sources_are_unchanged(tmp_path: Path) -> None:
+    beside = _OutsideObjects(tmp_path / "work")
+    assert beside.fill() == BOTH, "products other than the objects must not be kept"
+    assert beside.fill() == set(), "objects that were not recorded again must not be kept"
     beside.compile()
     beside.header.write_text("#define TWO 22\n", "utf-8")
     os.utime(beside.header, (LONG_AGO, LONG_AGO))
@@ -266,4 +266,4 @@ def test_objects_beside_a_tree_stay_while_what_they_read_is_the_same(tmp_path: P
     beside.compile()
     (beside.folder / "two.d").unlink()
     kept_objects.keep(beside.folder, beside.header.parent, beside.work, "recipe")
-    assert beside.fill() == {"one.o", "one.d"}, "what the compiler of an object read, nobody knows"
+    assert beside.fill() == {"one.o", "one.d"}, "the files that the object's compiler read are unknown"

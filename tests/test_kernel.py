@@ -1,4 +1,4 @@
-"""Kernels' configurations are complete and explained; the archive that they boot depends only on its files' content."""
+"""Kernel configurations are complete and explained, and the archive that they boot depends only on its files."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 KERNELS = Catalog().kernels
 
 
-def test_the_source_is_pinned_by_a_whole_hash() -> None:
+def test_the_source_is_pinned_by_a_full_hash() -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", kernel.linux_source().sha256)
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel_builds_what_it_boots_and_says_where_it_is_controlled(name: str) -> None:
+def test_a_kernel_builds_its_image_and_names_its_control_files(name: str) -> None:
     spec = KERNELS[name]
     assert spec.image.rpartition("/")[2] in spec.make
     assert not spec.device_tree or spec.device_tree.rpartition("/")[2] in spec.make
@@ -39,7 +39,7 @@ def test_a_kernel_builds_what_it_boots_and_says_where_it_is_controlled(name: str
 
 
 @pytest.mark.parametrize("path", sorted(kernel.KERNELS_FOLDER.glob("*.config")), ids=lambda path: path.stem)
-def test_no_option_stands_twice_and_every_group_of_them_is_explained(path: Path) -> None:
+def test_no_option_occurs_twice_and_every_group_of_options_is_explained(path: Path) -> None:
     names = re.findall(r"^(CONFIG_\w+)=", path.read_text("utf-8"), re.MULTILINE)
     assert sorted(set(names)) == sorted(names)
     assert path.read_text("utf-8").startswith("# ")
@@ -55,7 +55,7 @@ def test_an_option_that_the_kernel_drops_is_an_error_that_names_it() -> None:
 
 
 def entries(archive: bytes) -> dict[str, tuple[int, bytes]]:
-    """Name -> mode and content, read as the kernel reads them."""
+    """Name -> mode and content, read in the way of the kernel."""
     found: dict[str, tuple[int, bytes]] = {}
     at = 0
     while True:
@@ -70,7 +70,7 @@ def entries(archive: bytes) -> dict[str, tuple[int, bytes]]:
         at = data + (size + 3) // 4 * 4
 
 
-def test_an_archive_holds_files_folders_before_them_and_the_console() -> None:
+def test_an_archive_has_folders_before_their_files_and_the_console() -> None:
     files = {"/init": b"program", "/srv/a/server": b"x" * 5, "/lib/libc.so.6": b""}
     found = entries(cpio(files))
     assert {"/" + name: data for name, (mode, data) in found.items() if stat.S_ISREG(mode)} == files
@@ -87,7 +87,7 @@ def test_an_archive_depends_on_nothing_but_its_content() -> None:
     assert cpio(one) == cpio(other)
 
 
-def test_an_archive_that_the_machine_could_not_hold_is_refused(tmp_path: Path) -> None:
+def test_an_archive_that_is_too_large_for_the_machine_is_refused(tmp_path: Path) -> None:
     init = fakes.write(tmp_path / "init", "x" * 1000)
     with pytest.raises(InfrastructureError, match="too large for the machine"):
         assemble(Cache(tmp_path / "cache"), init, {}, memory_bytes=1000)

@@ -1,4 +1,4 @@
-"""What a real kernel says of misaligned accesses reaches the reader, in its own numbers."""
+"""A real kernel's reports of misaligned accesses appear in reports with the kernel's own numbers."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ def test_a_processor_without_doublewords_counts_none() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Half:\t\t2\n", "no such file"])
-def test_what_holds_no_counters_is_refused(text: str) -> None:
+def test_text_without_counters_is_refused(text: str) -> None:
     with pytest.raises(InfrastructureError, match="cannot be read"):
         read_counters(text)
 
 
-def test_a_fault_is_told_with_signal_code_address_place_and_the_kernels_line() -> None:
+def test_a_fault_is_reported_with_signal_code_address_place_and_the_kernels_line() -> None:
     assert as_reported(fault(kernel_log=(LINE,))) == (
         f"SIGBUS, si_code BUS_ADRALN (1), si_addr 0x20001, PC 0x1000; {LINE}"
     )
 
 
-def test_an_address_that_siginfo_leaves_out_is_told_from_the_processors_registers() -> None:
+def test_an_address_that_siginfo_omits_is_taken_from_the_processors_registers() -> None:
     unnamed = msgspec.structs.replace(fault(code=0x80, address=0), access_class="", access="")
     untold = msgspec.structs.replace(unnamed, misaligned_address=0x20001)
     assert as_reported(untold) == "SIGBUS, si_code SI_KERNEL (128), si_addr 0x0, misaligned address 0x20001, PC 0x1000"
     assert is_misaligned(untold)
     # A bus error of another kind has no such address.
     assert not is_misaligned(unnamed)
-    # A specification exception of z/Architecture: one of another cause has no such address either.
+    # A specification exception of z/Architecture with another cause has no such address either.
     other = msgspec.structs.replace(fault(number=fakes.SIGILL, code=2, address=0x1000), access_class="", access="")
     exception = msgspec.structs.replace(other, misaligned_address=0x20001)
     assert as_reported(exception) == (
@@ -95,12 +95,12 @@ def a_run_on_a_kernel(folder: Path) -> StoredRun:
         run.test(target, "bitops", "test_bitop", outcome="failed", guest="guest-1", faults=(0, 1), counters=totals)
         run.guest(target, "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_bitop")
         run.test(target, "bitops", "test_more", counters=totals and (totals[1], counters(6, word=2)))
-        # A restarted machine counts from zero, so nothing is known about that test.
+        # A restarted machine counts from zero, so that test's count is unknown.
         run.test(target, "bitops", "test_anew", counters=totals and (counters(6, word=2), counters(0)))
     return run
 
 
-def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path: Path) -> None:
+def test_a_finding_contains_the_kernels_report_and_the_page_shows_it(tmp_path: Path) -> None:
     known = fakes.write(tmp_path / "known.toml", "findings = []\n")
     folder = a_run_on_a_kernel(tmp_path / "run").finish()
     judgement, _ = conclude(stored_run.read(folder), known, fakes.quiet())
@@ -120,7 +120,7 @@ def test_a_finding_carries_what_the_kernel_said_and_the_report_shows_it(tmp_path
         assert "armv5-kernel: its kernel counted User: 3  Skipped: 0  Half: 0  Word: 2  DWord: 0  Multi: 0" in text
 
 
-def test_a_kernel_that_counted_nothing_is_not_told() -> None:
+def test_a_kernel_that_counted_nothing_is_not_mentioned() -> None:
     assert counted([]) is None
 
 
@@ -139,10 +139,10 @@ def test_a_kernel_that_counted_nothing_is_not_told() -> None:
     ],
     ids=["nothing", "lost", "recorded", "not in its mode"],
 )
-def test_what_a_kernel_counted_must_be_in_the_evidence(
+def test_every_access_that_a_kernel_counted_must_be_in_the_evidence(
     tmp_path: Path, moved: Counters, recorded: bool, verdict: str, reason: str
 ) -> None:
-    """A record may be lost between the machine and its reader, and a machine may have started in another mode."""
+    """A record may be lost between the machine and its reader, or a machine may have started in the wrong mode."""
     target = "armv5-kernel"
     run = StoredRun(tmp_path / "run", targets=(target,))
     run.real_kernels = {target}

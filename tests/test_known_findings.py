@@ -1,4 +1,4 @@
-"""The known list matches by globs, only where it says, and only until its last day."""
+"""Known-list entries match by globs, only in their stated places, and only until their last day."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def occasion(
 
 
 def found(*witnesses: Witness, name: str = "alignment-bitopCommand-load") -> Finding:
-    """A finding with these witnesses, or one."""
+    """A finding with these witnesses, or with a default one."""
     witnesses = witnesses or (witness(occasion()),)
     return Finding(
         id=name,
@@ -92,7 +92,7 @@ def found_on(*targets: str, name: str = "alignment-bitopCommand-load") -> Findin
 
 
 def narrowed(**changes: object) -> KnownList:
-    """One entry, narrowed so."""
+    """A list with one entry, narrowed by these fields."""
     (entry,) = listed().findings
     return KnownList(findings=[msgspec.structs.replace(entry, **changes)])
 
@@ -107,7 +107,7 @@ def narrowed(**changes: object) -> KnownList:
         ("alignment-murmur32-load", "redis-3.2.6", ["armv5"], False),
     ],
 )
-def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
+def test_an_entry_covers_a_finding_only_where_all_of_its_fields_match(
     finding: str, server: str, targets: list[str], *, matches: bool
 ) -> None:
     assert matches == bool(match(listed(), found_on(*targets, name=finding), server, TODAY))
@@ -117,7 +117,7 @@ def test_an_entry_covers_a_finding_only_where_all_of_it_matches(
     ("suites", "matches"),
     [(["bitops"], True), (["bitops", "bitops"], True), (["bitops", "sds"], False), (["sds"], False)],
 )
-def test_an_entry_of_one_suite_covers_nothing_that_another_shows(suites: list[str], *, matches: bool) -> None:
+def test_an_entry_of_one_suite_covers_no_finding_of_another(suites: list[str], *, matches: bool) -> None:
     finding = found(*(witness(occasion(), suite=suite) for suite in suites))
     assert matches == bool(match(narrowed(suite="bitops"), finding, "redis-3.2.6", TODAY))
 
@@ -131,7 +131,7 @@ def test_an_entry_of_one_suite_covers_nothing_that_another_shows(suites: list[st
         ("via", ["call", "bitop*"], ["call", "bitcountCommand"]),
     ],
 )
-def test_an_entry_covers_only_what_was_seen_in_the_way_it_says(field: str, fits: object, fits_not: object) -> None:
+def test_an_entry_covers_only_occasions_that_match_its_fields(field: str, fits: object, fits_not: object) -> None:
     assert match(narrowed(**{field: fits}), found(), "redis-3.2.6", TODAY)
     assert not match(narrowed(**{field: fits_not}), found(), "redis-3.2.6", TODAY)
 
@@ -156,7 +156,7 @@ def test_an_entry_covers_only_the_text_of_the_line_that_it_names(line: str, *, f
     ],
     ids=["command", "test", "title", "stack"],
 )
-def test_one_occasion_that_no_entry_covers_makes_a_finding_news(other: Occasion) -> None:
+def test_one_occasion_that_no_entry_covers_makes_a_finding_new(other: Occasion) -> None:
     known = narrowed(test=TEST, command="BITOP *", said="misaligned*", via=["call"])
     assert match(known, found(witness(occasion(), occasion())), "redis-3.2.6", TODAY)
     assert not match(known, found(witness(occasion(), other)), "redis-3.2.6", TODAY)
@@ -170,14 +170,14 @@ def test_entries_cover_a_finding_together_each_where_it_was_seen() -> None:
     assert not match(KnownList(findings=[one]), finding, "redis-3.2.6", TODAY)
 
 
-def test_of_a_failed_test_all_that_it_said_counts() -> None:
+def test_the_whole_message_of_a_failed_test_counts() -> None:
     failed = occasion(title="test_bitop: failed", said="failed\nit was 5\nand not 6")
     assert match(narrowed(said="*was 5?and*"), found(witness(failed)), "redis-3.2.6", TODAY)
     assert not match(narrowed(said="*was 7*"), found(witness(failed)), "redis-3.2.6", TODAY)
     assert not match(narrowed(said="test_bitop: failed"), found(witness(failed)), "redis-3.2.6", TODAY)
 
 
-def test_a_finding_of_which_nothing_tells_how_it_was_seen_is_news() -> None:
+def test_a_finding_without_occasions_is_new() -> None:
     assert not match(listed(), found(witness()), "redis-3.2.6", TODAY)
 
 
@@ -195,7 +195,7 @@ def test_a_finding_of_which_nothing_tells_how_it_was_seen_is_news() -> None:
         ("toolchain = 'clang-*'\nwidth_bits = 32", "clang-musl", ["armv5", "sparc32plus"]),
     ],
 )
-def test_an_entry_is_for_targets_by_name_width_order_of_bytes_and_toolchain(
+def test_an_entry_selects_targets_by_name_width_byte_order_and_toolchain(
     tmp_path: Path, narrowed: str, toolchain: str, meant: list[str]
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("aarch64", "armv5", "sparc32plus", "sparc64")}
@@ -211,7 +211,7 @@ def test_an_entry_is_for_targets_by_name_width_order_of_bytes_and_toolchain(
         ("gcc", ["armv7"]),
     ],
 )
-def test_a_target_that_the_distribution_has_no_compiler_for_is_of_the_family_of_its_own(
+def test_a_target_without_a_distributions_compiler_belongs_to_its_own_family(
     tmp_path: Path, family: str, meant: list[str]
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("aarch64_be", "armeb", "armv7", "loongarch64")}
@@ -238,7 +238,7 @@ def test_the_oracle_is_never_compiled_by_another_toolchain(tmp_path: Path) -> No
         ("", "musl-stack", ["armv5", "native"]),
     ],
 )
-def test_an_entry_is_for_an_environment_which_the_oracle_never_has(
+def test_an_entry_selects_an_environment_which_the_oracle_never_has(
     tmp_path: Path, narrowed: str, environment: GuestEnvironment, meant: list[str]
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
@@ -258,7 +258,7 @@ def test_an_entry_is_for_an_environment_which_the_oracle_never_has(
         ("allocator = 'guard*'", Settings(allocator="guard-natural"), ["armv5", "native"]),
     ],
 )
-def test_an_entry_is_for_a_policy_which_the_oracle_never_has_and_for_an_allocator(
+def test_an_entry_selects_a_policy_which_the_oracle_never_has_and_an_allocator(
     tmp_path: Path, narrowed: str, settings: Settings, meant: list[str]
 ) -> None:
     machines = {name: Catalog().targets[name] for name in ("armv5", "native")}
@@ -277,16 +277,16 @@ def test_remarks_concern_only_this_runs_server_and_targets() -> None:
     assert 1 == len(remarks(listed(days=-1), [], "redis-3.2.6", ["armv5"], TODAY))  # noqa: SIM300
 
 
-def test_a_seen_entry_is_not_remarked() -> None:
+def test_an_entry_that_was_seen_has_no_remark() -> None:
     assert remarks(listed(), [found()], "redis-3.2.6", ["armv5"], TODAY) == []
 
 
-def test_an_entry_that_fits_nothing_of_what_was_found_is_remarked() -> None:
+def test_an_entry_that_matches_no_finding_has_a_remark() -> None:
     (remark,) = remarks(narrowed(command="BITCOUNT *"), [found()], "redis-3.2.6", ["armv5"], TODAY)
     assert remark == "known finding alignment-bitop* (redis-3.*) was not seen in this run"
 
 
-def test_an_entry_that_excuses_anything_is_remarked() -> None:
+def test_an_entry_that_excuses_everything_has_a_remark() -> None:
     (entry,) = listed().findings
 
     def told(**of: Any) -> list[str]:
@@ -299,13 +299,13 @@ def test_an_entry_that_excuses_anything_is_remarked() -> None:
         assert not any("fits every finding" in one for one in told(**narrow))
 
 
-def test_an_entry_of_one_suite_is_not_missed_by_a_run_without_it() -> None:
+def test_an_entry_of_one_suite_is_not_reported_unseen_by_a_run_without_it() -> None:
     of_suite = KnownList(findings=[msgspec.structs.replace(listed().findings[0], suite="protocol")])
     assert remarks(of_suite, [], "redis-3.2.6", ["armv5"], TODAY, suites=["canary", "bitops"]) == []
     assert len(remarks(of_suite, [], "redis-3.2.6", ["armv5"], TODAY, suites=["canary", "protocol"])) == 1
 
 
-def test_an_entry_is_not_missed_where_a_cell_that_may_show_it_has_no_verdict() -> None:
+def test_an_entry_is_not_reported_unseen_if_a_cell_that_may_show_it_has_no_verdict() -> None:
     def missed(*unjudged: tuple[str, str], suite: str = "") -> bool:
         of_suite = KnownList(findings=[msgspec.structs.replace(listed().findings[0], suite=suite)])
         suites = ["bitops", "protocol"]
@@ -317,13 +317,13 @@ def test_an_entry_is_not_missed_where_a_cell_that_may_show_it_has_no_verdict() -
     assert missed(("sparc64", "bitops"))
 
 
-def test_an_entry_is_not_missed_where_only_a_part_of_the_tests_was_run() -> None:
+def test_an_entry_is_not_reported_unseen_if_only_some_tests_were_run() -> None:
     assert remarks(listed(), [], "redis-3.2.6", ["armv5"], TODAY, part=True) == []
     assert "expired" in remarks(listed(days=-1), [], "redis-3.2.6", ["armv5"], TODAY, part=True)[0]
 
 
 def test_the_projects_own_list_is_valid() -> None:
-    """And none of its entries is for machines that there are not."""
+    """It is also valid that each entry names existing machines."""
     chosen = [Settings(allocator="jemalloc"), *(Settings(toolchain=name) for name in ("gcc", *Catalog().families))]
     lists = [load_known(DEFAULT, Catalog().targets, settings).findings for settings in chosen]
     for entries in zip(*lists, strict=True):
@@ -331,13 +331,13 @@ def test_the_projects_own_list_is_valid() -> None:
 
 
 LEAST = 8
-"""The fewest characters by which an entry must say what it is for. `*volatile*` is no symptom."""
+"""Minimum number of literal characters with which an entry describes its symptom. `*volatile*` is too short."""
 OF_WORDS = ("wrong-result", "exit", "hang", "crash-")
-"""Kinds of findings that only their words tell from others of the same test."""
+"""Kinds of findings that only their messages distinguish from others of the same test."""
 
 
 def width_of(entry: KnownFinding) -> str:
-    """Why an entry of the project's own list is too wide; empty if it is not."""
+    """The reason why an entry of the project's own list is too wide; empty if it is not."""
 
     def says(pattern: str) -> bool:
         return len(re.sub(r"\[.[^]]*\]|[*?]", "", pattern)) >= LEAST
@@ -354,7 +354,7 @@ def width_of(entry: KnownFinding) -> str:
 
 
 def test_no_entry_of_the_projects_own_list_would_excuse_another_bug() -> None:
-    """An entry with the id `*` for a test of TLS settings excused a misaligned load in murmur32."""
+    """Regression: an entry with the id `*` for a test of TLS settings excused a misaligned load in murmur32."""
     entries = entries_of(DEFAULT.read_text("utf-8"), DEFAULT)
     assert {f"{entry.id}, {entry.suite}: {why}" for entry in entries if (why := width_of(entry))} == set()
 
@@ -395,21 +395,21 @@ def test_a_wide_entry_is_recognised(keys: dict[str, Any], why: str) -> None:
         ),
     ],
 )
-def test_a_list_that_is_not_valid_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_list_is_a_usage_error_that_names_the_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         load_known(fakes.write(tmp_path / "known.toml", text), {}, Settings())
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("how", ["conditional", "intermittent"])
-def test_what_not_every_run_shows_is_not_missed(how: str) -> None:
+def test_an_intermittent_or_conditional_entry_is_not_reported_unseen(how: str) -> None:
     (entry,) = listed().findings
     known = KnownList(findings=[msgspec.structs.replace(entry, **{how: True})])
     assert remarks(known, [], "redis-3.2.6", ["armv5"], TODAY) == []
 
 
 def own(name: str, **changes: str) -> Finding:
-    """A finding as the project's own list has it, seen on one 32-bit machine."""
+    """A finding for which the project's own list has an entry, seen on one 32-bit machine."""
     fields = {"test": TEST, "command": "", "title": "", **changes}
     return found(witness(occasion(functions=(), **fields), suite=fields["test"].partition("/")[0]), name=name)
 
@@ -434,7 +434,7 @@ PAYLOAD = "width/test_width.py::test_a_payload_with_a_string_longer_than_it_is_r
         ("strings/strings.testsuite::strings-6.1", "SETRANGE k 4294967295 x", False),
     ],
 )
-def test_a_size_that_overflows_is_known_only_of_a_payload(test: str, command: str, *, known: bool) -> None:
+def test_an_overflowing_size_is_known_only_in_a_payload(test: str, command: str, *, known: bool) -> None:
     listed = load_known(DEFAULT, Catalog().targets, Settings())
     finding = own("assertion-_sdsnewlen", test=test, command=command, title="assertion failed in _sdsnewlen")
     assert known == bool(match(listed, finding, "redis-7.0.15", TODAY))
@@ -452,7 +452,7 @@ MODULE = "modules/test_modules.py::test_an_independent_reader[native]"
         (MODULE, "exit status 127; cannot execute", False),
     ],
 )
-def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, message: str, *, known: bool) -> None:
+def test_a_server_that_does_not_start_is_known_only_by_its_message(test: str, message: str, *, known: bool) -> None:
     listed = load_known(DEFAULT, Catalog().targets, Settings())
     finding = found(
         witness(
@@ -466,7 +466,9 @@ def test_a_server_that_does_not_start_is_known_only_by_what_it_said(test: str, m
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_a_list_that_is_no_file_is_refused_and_not_read_for_ever(plumb: Plumb, tmp_path: Path, kind: str) -> None:
+def test_a_list_that_is_not_a_regular_file_is_refused_and_not_read_endlessly(
+    plumb: Plumb, tmp_path: Path, kind: str
+) -> None:
     path = Path("/dev/zero")
     if kind == "pipe":
         path = tmp_path / "known.toml"

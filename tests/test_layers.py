@@ -1,4 +1,4 @@
-"""A module imports only downwards: a wrong import fails here, with the chain that is wrong."""
+"""A module imports only from lower layers. A wrong import fails here with its chain."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_no_module_imports_upwards(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert status == 0, capsys.readouterr().out
 
 
-def test_an_import_that_judging_must_not_have_is_caught(tmp_path: Path) -> None:
-    """The layers allow these imports: only the contract of hermetic judging forbids them."""
+def test_an_import_that_judging_must_not_have_is_detected(tmp_path: Path) -> None:
+    """The layers allow these imports. Only the contract of hermetic judging forbids them."""
     shutil.copytree(ROOT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
     planted = {
         "judge.findings": "build.kernel",
@@ -62,9 +62,7 @@ def test_every_module_has_a_layer() -> None:
     }
     files = [path.relative_to(ROOT).with_suffix("") for path in (ROOT / "harness").rglob("*.py")]
     modules = {".".join(file.parts).removesuffix(".__init__") for file in files} - {"harness"}
-    assert set() == modules - layered, (
-        "modules that the layers of pyproject.toml leave out, so that nothing checks them"
-    )
+    assert set() == modules - layered, "modules without a layer in pyproject.toml, which nothing checks"
     assert set() == layered - modules, "layers of pyproject.toml without a module"
 
 
@@ -78,7 +76,7 @@ def test_a_class_name_is_used_once() -> None:
 
 
 def listed_in(registry: Path) -> set[str]:
-    """The modules of its own package that a registry imports as a whole; empty if there is no registry."""
+    """The modules of its own package that a registry imports; empty if there is no registry."""
     if not registry.is_file():
         return set()
     own = ".".join(registry.parent.relative_to(ROOT).parts)
@@ -88,15 +86,15 @@ def listed_in(registry: Path) -> set[str]:
     }
 
 
-def test_a_package_says_what_it_owns_and_holds_no_more_than_one_can_survey() -> None:
+def test_a_package_documents_its_contents_and_has_at_most_fifteen_modules() -> None:
     packages = [path.parent for path in (ROOT / "harness").rglob("__init__.py")]
     assert len([entry for entry in (ROOT / "harness").iterdir() if entry.name != "__pycache__"]) <= 14
     for package in packages:
-        # One reads a registry instead of the modules that it lists, however many there are.
+        # Modules in a registry do not count, because a reader reads the registry instead.
         uncounted = {"__init__", *listed_in(package / "registry.py")}
         modules = [path for path in package.glob("*.py") if path.stem not in uncounted]
         assert len(modules) <= 15, f"{package.relative_to(ROOT)} has {len(modules)} modules"
         body = ast.parse((package / "__init__.py").read_text("utf-8"))
-        assert len(body.body) == 1, f"{package.relative_to(ROOT)}/__init__.py holds more than its docstring"
+        assert len(body.body) == 1, f"{package.relative_to(ROOT)}/__init__.py contains more than its docstring"
         words = ast.get_docstring(body) or ""
         assert package == ROOT / "harness" or ("import" in words and "Begin with" in words), package

@@ -22,7 +22,7 @@ def test_each_value_is_a_point_of_its_line_in_the_frame() -> None:
     armv5, aarch64 = (line.get("points", "").split() for line in chart.iter(f"{SVG}polyline"))
     assert (len(armv5), len(aarch64)) == (3, 2)
     heights = [float(point.split(",")[1]) for point in armv5]
-    # Larger values stand higher.
+    # Larger values are higher.
     assert heights == sorted(heights, reverse=True)
     assert all(48 <= height <= 356 for height in heights)
     assert "A & B" in [text.text for text in chart.iter(f"{SVG}text")]
@@ -48,10 +48,10 @@ def test_each_grid_line_has_its_own_label(largest: float, labels: list[str]) -> 
     chart = drawn(one=[0.0, 0.0, largest])
     assert [text.text for text in chart.iter(f"{SVG}text") if text.get("text-anchor") == "end"] == labels
     (line,) = (line.get("points", "").split() for line in chart.iter(f"{SVG}polyline"))
-    assert (float(line[-1].split(",")[1]) < 120) == (largest > 0), "the largest value stands at the top"
+    assert (float(line[-1].split(",")[1]) < 120) == (largest > 0), "the largest value must be at the top"
 
 
-def test_labels_of_close_lines_stand_apart() -> None:
+def test_labels_of_close_lines_do_not_overlap() -> None:
     chart = drawn(one=[1, 1, 100.0], two=[1, 1, 100.5], three=[1, 1, 101.0])
     heights = sorted(
         float(text.get("y", "")) for text in chart.iter(f"{SVG}text") if text.text in {"one", "two", "three"}

@@ -1,4 +1,4 @@
-"""The code of a source's lines; a line counts like a function in records. The host's compiler compiles the sources."""
+"""The code of a source's lines. In records, a line counts like a function. The host's compiler compiles the sources."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_line_has_the_code_that_its_debug_information_names(tmp_path: Path) ->
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_source_that_another_one_includes_has_its_code_there(tmp_path: Path, version: int) -> None:
-    """A driver of units includes the source. A defect: nothing was known about the lines that units execute."""
+    """A driver of units includes the source. Regression: the lines that units execute were unknown."""
     tree = tmp_path / COMPILED_IN
     fakes.write(tree / SOURCE, TEXT)
     fakes.write(tmp_path / "drivers" / "unit.c", '#include "a.c"\n')
@@ -58,7 +58,7 @@ def test_a_source_that_another_one_includes_has_its_code_there(tmp_path: Path, v
     assert {(one.file, one.line) for one in found} == {(SOURCE, 3), (SOURCE, 4)}
 
 
-def test_an_edited_line_is_noted_by_its_text_and_found_among_what_was_entered(tmp_path: Path) -> None:
+def test_an_edited_line_is_recorded_by_its_text_and_found_among_entered_code(tmp_path: Path) -> None:
     program = compiled(tmp_path)
     names = {(SOURCE, line): f"{SOURCE}: {text.strip()}" for line, text in enumerate(TEXT.splitlines(), 1)}
     edited = EditedLines(pieces={SOURCE: [range(3, 6)]}, names=names, whole=True)

@@ -1,4 +1,4 @@
-"""What a process answers line by line, and that nothing of it is left."""
+"""A dialogue with a process, line by line, which leaves no process behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_dialogue_answers_one_line_after_another() -> None:
     assert answers == [("heard one\n", "complete"), ("heard two\n", "complete")]
 
 
-def test_a_dialogue_ends_at_its_deadline_with_what_was_said() -> None:
+def test_a_dialogue_ends_at_its_deadline_with_the_output_so_far() -> None:
     dialogue = LineProcess(["sh", "-c", f"echo said; sleep {SLEEP}"])
     try:
         answer = dialogue.ask("x", last="over: x", deadline_seconds=0.5)
@@ -32,7 +32,7 @@ def test_a_dialogue_ends_at_its_deadline_with_what_was_said() -> None:
     assert answer == ("said\n", "expired")
 
 
-def test_a_dialogue_whose_program_ends_says_so() -> None:
+def test_a_dialogue_reports_the_end_of_its_program() -> None:
     dialogue = LineProcess(["sh", "-c", "read -r word; echo last words; exit 1"])
     try:
         first = dialogue.ask("x", last="over: x", deadline_seconds=10)

@@ -1,4 +1,4 @@
-"""tools/lines_left: why lines do not run. It guesses classes from words; lines without a class are counted too."""
+"""tools/lines_left gives the reasons why lines do not run. It guesses classes from words, and counts lines without."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_functions_end_at_the_margin() -> None:
     assert 11 not in functions
 
 
-def test_a_line_has_the_class_of_its_branch_and_one_of_a_function_that_was_not_entered_none_by_words() -> None:
+def test_a_line_has_the_class_of_its_branch_but_not_in_a_function_that_was_not_entered() -> None:
     reasons = read_toml(REASONS, Reasons).reasons
     unused = unused_in({"file.c": SOURCE})
     assert unused == {"forgotten", "main"}
@@ -63,7 +63,7 @@ def test_a_line_that_a_class_names_belongs_to_it() -> None:
     assert not reasons[0].names("other.c", 3)
 
 
-def test_the_page_tells_of_every_class() -> None:
+def test_the_page_describes_every_class() -> None:
     page = (ROOT / "docs" / "COVERAGE.md").read_text("utf-8")
     names = [one.name for one in read_toml(REASONS, Reasons).reasons]
     assert [name for name in [*names, UNUSED, UNREACHED] if f"\n| {name} | " not in page] == []

@@ -1,4 +1,4 @@
-"""How a guest's program ended is one number in one place."""
+"""The end of a guest's program is represented by one number."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ from harness.run.vm.machine import ExitStatus
         (ExitStatus(how="signal", number=signal.SIGBUS), -signal.SIGBUS),
     ],
 )
-def test_a_signal_is_a_negative_number_and_an_exit_status_is_itself(status: ExitStatus, code: int) -> None:
+def test_a_signal_is_a_negative_number_and_an_exit_status_is_unchanged(status: ExitStatus, code: int) -> None:
     assert status.code == code

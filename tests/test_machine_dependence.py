@@ -1,4 +1,4 @@
-"""Lines of C that depend on the machine, and lines that look similar and do not."""
+"""Lines of C that depend on the machine are recognised, and similar lines that do not depend on it are ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from harness.analysis.c_source.machine_dependence import Dependence, DependentLi
         ("x = (char)n;", Dependence.SIGN, "char"),
     ],
 )
-def test_a_statement_that_depends_on_the_machine_is_told(statement: str, dependence: Dependence, text: str) -> None:
+def test_a_statement_that_depends_on_the_machine_is_reported(statement: str, dependence: Dependence, text: str) -> None:
     source = f"void f(void) {{\n    g();\n    {statement}\n}}\n"
     found = dependent_lines(source.encode())
     assert found.keys() == {3}
@@ -60,22 +60,22 @@ def test_a_statement_that_depends_on_the_machine_is_told(statement: str, depende
         's = "htonl(x)";',
     ],
 )
-def test_a_statement_that_is_the_same_everywhere_is_not_told(statement: str) -> None:
+def test_a_statement_that_is_the_same_everywhere_is_not_reported(statement: str) -> None:
     assert dependent_lines(f"void f(void) {{\n    {statement}\n}}\n".encode()) == {}
 
 
-def test_of_two_dependences_of_a_line_the_first_in_order_is_told() -> None:
+def test_of_two_dependences_of_a_line_the_first_in_order_is_reported() -> None:
     assert dependent_lines(b"void f(void) { x = (long)htonl((char)n); }\n") == {
         1: DependentLine(Dependence.BYTE_ORDER, "htonl")
     }
 
 
-def test_every_line_of_an_expression_is_told() -> None:
+def test_every_line_of_an_expression_is_reported() -> None:
     source = b"void f(void) {\n    memcpy(&x,\n           p,\n           sizeof(x));\n}\n"
     assert dependent_lines(source).keys() == {2, 3, 4}
 
 
-def test_a_file_whose_alternatives_part_a_statement_is_read_as_far_as_it_is_understood() -> None:
+def test_a_file_whose_alternatives_split_a_statement_is_parsed_as_far_as_possible() -> None:
     source = b"void f(void) {\n#ifdef A\n    if (a) {\n#else\n    if (b) {\n#endif\n        n = htons(n);\n    }\n}\n"
     assert dependent_lines(source)[7].text == "htons"
     assert dependent_lines(b"") == {}

@@ -1,4 +1,4 @@
-"""Every command has a manual page with all of its options, and pages of one date are the same bytes."""
+"""Every command has a manual page with all of its options, and pages of one date are identical."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in write_pages(tmp_path / "man")}
 
 
-def test_every_command_has_a_page_with_its_summary_whole(pages: dict[str, str]) -> None:
+def test_every_command_has_a_page_with_its_full_summary(pages: dict[str, str]) -> None:
     for section in SECTIONS.values():
         for entry in section:
             page = pages[f"plumb-{entry.name}.1"]
@@ -43,7 +43,7 @@ def test_a_page_has_every_option_of_its_command(pages: dict[str, str]) -> None:
     assert seen > 100
 
 
-def test_pages_of_one_date_are_the_same_bytes(
+def test_pages_of_one_date_are_identical(
     pages: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = {path.name: path.read_text("utf-8") for path in write_pages(tmp_path / "again")}
@@ -53,7 +53,7 @@ def test_pages_of_one_date_are_the_same_bytes(
     assert {path.name: path.read_text("utf-8") for path in write_pages(tmp_path / "third")} != pages
 
 
-def test_without_a_folder_the_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_folder_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main(["--help"]) == 2
     assert capsys.readouterr().err == "usage: python -m tools.manual_pages FOLDER\n" * 2

@@ -1,4 +1,4 @@
-"""Every Markdown table has one writer."""
+"""One module writes all Markdown tables."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ NOON = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
 
 
 def judgement(cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]]) -> Judgement:
-    """Findings are shown by the cells of their own target."""
+    """A judgement in which the cells of a finding's own target show it."""
     made = test_found.judgement(cells, findings)
     return msgspec.structs.replace(
         made,
@@ -64,14 +64,14 @@ def made(way: Way, *findings: tuple[str, str, str], verdict: Verdict = Verdict.F
     return answer(question, judgement(cells, list(findings)), commit=f"at-{hours}", hours=hours)
 
 
-def test_a_cell_is_a_command_that_anybody_can_type() -> None:
+def test_a_cell_is_a_plain_command() -> None:
     assert ARMV7.command == "plumb check --server redis-7.0.15 --target armv7 --tier quick --seed 1"
     ways: dict[Way, str] = {"clang-musl": "--toolchain clang-musl", "gcc-lto": "--optimisation O2-lto", "shipped": ""}
     for way, words in ways.items():
         assert words in msgspec.structs.replace(ARMV7, way=way).command
 
 
-def test_the_cells_are_those_that_can_be_made() -> None:
+def test_the_matrix_has_exactly_the_possible_cells() -> None:
     every = document.questions()
     targets = ["armv5", "sparc64", "loongarch64", "i386", "mips64el", "riscv64"]
     targets += ["armv7-time64", "armv7-kernel", "native-asan"]
@@ -87,11 +87,11 @@ def test_the_cells_are_those_that_can_be_made() -> None:
     assert ways["redis-8.0.6", "i386"] == {"gcc", "clang-musl", "gcc-lto"}
     assert ways["debian:bookworm/redis-server", "armv5"] == {"shipped"}
     assert ways["debian:bookworm/redis-server", "sparc64"] == set()
-    # Debian 13 has RISC-V and no MIPS, Debian 12 the other way round.
+    # Debian 13 has RISC-V but no MIPS; Debian 12 has MIPS but no RISC-V.
     assert ways["debian:bookworm/redis-server", "mips64el"] == ways["debian:trixie/valkey-server", "riscv64"]
     assert ways["debian:bookworm/redis-server", "mips64el"] == {"shipped"}
     assert ways["debian:trixie/valkey-server", "mips64el"] == ways["debian:bookworm/redis-server", "riscv64"] == set()
-    # A package for ARM has a time_t of 32 bits or of 64, as its distribution chose.
+    # A package for ARM has a time_t of 32 or 64 bits, depending on its distribution.
     assert ways["debian:trixie/valkey-server", "armv7-time64"] == set()
     assert ways["redis-7.0.15", "armv7-kernel"] == ways["redis-7.0.15", "native-asan"] == set()
 
@@ -137,7 +137,7 @@ BOTH = [
 ]
 
 
-def test_each_cell_of_a_check_has_its_own_machines_part_of_the_judgement() -> None:
+def test_each_cell_of_a_check_has_its_own_targets_part_of_the_judgement() -> None:
     judged = judgement(BOTH, [("wrong-result-life_test_limit", "armv5", "the limit is cut")])
     armv7, armv5 = (answer(msgspec.structs.replace(ARMV7, target=name), judged) for name in ("armv7", "armv5"))
     assert (armv7.verdict, armv7.findings, armv7.beside, armv7.seconds) == (Verdict.PASS, (), ("armv5",), 2)
@@ -145,7 +145,7 @@ def test_each_cell_of_a_check_has_its_own_machines_part_of_the_judgement() -> No
     assert armv7.doubt() == armv5.doubt() == ""
 
 
-def test_a_cell_has_what_its_tests_saw_on_another_machine_and_none_of_what_others_saw_of_it() -> None:
+def test_a_cell_has_its_tests_findings_on_other_machines_but_not_others_findings_on_its_own() -> None:
     judged = judgement(BOTH, [("diff-a", "armv5", "cut"), ("diff-a", "armv7", "wraps")])
     one, other = judged.findings
     seen = msgspec.structs.replace(one, witnesses=[*other.witnesses, *one.witnesses])
@@ -182,7 +182,7 @@ DOUBTED = {
 
 
 @pytest.mark.parametrize(("words", "cell"), DOUBTED.items(), ids=DOUBTED.keys())
-def test_a_verdict_that_its_evidence_does_not_carry_is_refused(tmp_path: Path, words: str, cell: MatrixCell) -> None:
+def test_a_verdict_that_its_evidence_does_not_support_is_refused(tmp_path: Path, words: str, cell: MatrixCell) -> None:
     path = tmp_path / "matrix.json"
     path.write_bytes(json_codec.encode(Matrix(cells=(cell,))))
     with pytest.raises(UsageError) as error:
@@ -198,7 +198,7 @@ def test_two_answers_of_one_cell_are_refused(tmp_path: Path) -> None:
         document.read(path)
 
 
-def test_an_unknown_and_a_known_finding_need_no_excuse(tmp_path: Path) -> None:
+def test_an_unknown_verdict_and_known_findings_are_accepted(tmp_path: Path) -> None:
     unknown = msgspec.structs.replace(answer(), verdict=Verdict.UNKNOWN, suites=(), reason="it ended with status 7")
     known = msgspec.structs.replace(NEW, known="docs/found/aof-arity.md")
     other = answer(msgspec.structs.replace(ARMV7, target="armv5"))
@@ -213,7 +213,7 @@ def test_an_answer_replaces_its_predecessor_and_keeps_what_others_have_stored(tm
     lto = answer(msgspec.structs.replace(ARMV7, way="gcc-lto"))
     document.store(lto, path)
     document.store(answer(commit="old"), path)
-    # Another tool stores in the meantime: this one must not write back what it read before.
+    # Another tool stores answers in the meantime, so this one must not write back its old copy.
     document.store(answer(msgspec.structs.replace(ARMV7, target="armv5")), path)
     after = document.store(answer(commit="new", hours=1), path)
     assert after == document.read(path)
@@ -225,7 +225,7 @@ def test_an_answer_replaces_its_predecessor_and_keeps_what_others_have_stored(tm
     assert [file.name for file in tmp_path.iterdir()] == ["matrix.json"]
 
 
-def test_the_answers_of_other_machines_are_taken_but_for_those_that_are_older(tmp_path: Path) -> None:
+def test_answers_of_other_machines_are_imported_unless_they_are_older(tmp_path: Path) -> None:
     path, others = tmp_path / "matrix.json", [tmp_path / "one.json", tmp_path / "two.json"]
     armv5, armv6 = (msgspec.structs.replace(ARMV7, target=name) for name in ("armv5", "armv6"))
     for question in (ARMV7, armv5):
@@ -244,7 +244,7 @@ def test_the_answers_of_other_machines_are_taken_but_for_those_that_are_older(tm
     }
 
 
-def test_answers_that_are_not_there_or_not_to_be_believed_are_not_taken(tmp_path: Path) -> None:
+def test_missing_or_doubtful_answers_are_not_imported(tmp_path: Path) -> None:
     path, other = tmp_path / "matrix.json", tmp_path / "other.json"
     missing = CliRunner().invoke(tool.main, ["--take", str(other), "--document", str(path)])
     assert missing.exit_code == ExitCode.USAGE
@@ -258,7 +258,7 @@ def test_answers_that_are_not_there_or_not_to_be_believed_are_not_taken(tmp_path
     assert not path.exists()
 
 
-def test_what_is_missing_comes_before_what_is_unknown_and_the_oldest_of_other_commits_first() -> None:
+def test_missing_cells_precede_unknown_ones_and_the_oldest_of_other_commits_come_first() -> None:
     asked = [msgspec.structs.replace(ARMV7, target=name) for name in ("armv5", "armv6", "armv7", "aarch64", "mips")]
     early = msgspec.structs.replace(answer(asked[0]), verdict=Verdict.UNKNOWN, suites=(), reason="status 7")
     late = msgspec.structs.replace(answer(asked[4], hours=1), verdict=Verdict.UNKNOWN)
@@ -272,7 +272,7 @@ def test_what_is_missing_comes_before_what_is_unknown_and_the_oldest_of_other_co
     assert left(again=True) == ["aarch64", "armv5", "mips", "armv7", "armv6"]
 
 
-def test_one_check_asks_the_machines_of_one_server_and_what_is_unknown_is_asked_alone() -> None:
+def test_one_check_covers_the_targets_of_one_server_and_unknown_cells_run_alone() -> None:
     left = document.questions(["redis-7.0.15", "valkey-9.1.2"], ["gcc", "shipped"], ["armv5", "armv6", "armv7"])
     doubtful = msgspec.structs.replace(left[1], target="armv6")
     stored = Matrix(cells=(msgspec.structs.replace(answer(doubtful), verdict=Verdict.UNKNOWN),))
@@ -291,7 +291,7 @@ def test_one_check_asks_the_machines_of_one_server_and_what_is_unknown_is_asked_
 
 
 class Plumb:
-    """Stands in for checks, which take minutes: it writes a judgement or ends as it is told."""
+    """Stands in for checks, which take minutes. It writes a judgement, or ends as the test specifies."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *ends: tuple[int, Judgement | None]) -> None:
         self.ends = list(ends)
@@ -317,7 +317,7 @@ TOGETHER = Check((ARMV7, msgspec.structs.replace(ARMV7, target="armv5")))
 SELECTION = ["--server", "redis-7.0.15", "--way", "gcc", "--target", "armv7"]
 
 
-def test_a_tool_that_is_killed_loses_the_running_cell_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_is_killed_loses_only_the_running_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "matrix.json"
     for ends in ([(0, GOOD), (int(ExitCode.INTERRUPTED), None)], [(1, judgement(FAILED, [SHOWN]))]):
         plumb = Plumb(monkeypatch, *ends)
@@ -340,7 +340,7 @@ def test_a_remark_has_no_address_of_a_mirror(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("code", "said"), [(7, None), (3, None), (0, None), (4, GOOD), (-9, GOOD)])
-def test_a_check_without_a_judgement_is_unknown_and_says_why(
+def test_a_check_without_a_judgement_is_unknown_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: Judgement | None
 ) -> None:
     Plumb(monkeypatch, (code, said))
@@ -358,7 +358,7 @@ def test_the_check_is_the_command_of_the_cell(tmp_path: Path, monkeypatch: pytes
     assert plumb.commands == [(*Check((ARMV7,)).words, "--jobs", "2", "--run", tmp_path / "run")]
 
 
-def test_a_plan_and_a_limit_of_time_ask_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_or_an_expired_time_limit_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plumb = Plumb(monkeypatch)
     words = ["--document", str(tmp_path / "matrix.json"), *SELECTION, "--target", "armv6"]
     assert CliRunner().invoke(tool.main, [*words, "--plan"]).output.splitlines() == [
@@ -375,7 +375,7 @@ def rows(matrix: Matrix, name: str, known: dict[str, bugs.Bug] | None = None) ->
 OTHER = ("sigsegv-zipmap", "armv7", "the size wraps")
 
 
-def test_what_others_found_is_what_the_usual_cell_does_not_have() -> None:
+def test_the_table_of_other_ways_has_findings_that_the_usual_cell_lacks() -> None:
     matrix = Matrix(cells=(made("gcc", SHOWN), made("clang-musl", SHOWN, OTHER), made("gcc-lto", SHOWN)))
     told = rows(matrix, "differences")
     assert "2 cells could be compared." in told
@@ -400,13 +400,13 @@ def test_what_others_found_is_what_the_usual_cell_does_not_have() -> None:
         ),
     ],
 )
-def test_what_did_not_look_everywhere_or_elsewhere_is_not_compared(cells: tuple[MatrixCell, ...]) -> None:
+def test_incomplete_or_unpaired_cells_are_not_compared(cells: tuple[MatrixCell, ...]) -> None:
     told = rows(Matrix(cells=cells), "differences")
     assert "0 cells could be compared." in told
     assert "sigsegv" not in told
 
 
-def test_the_tables_have_blanks_dashes_marks_of_age_and_proof() -> None:
+def test_the_tables_mark_open_impossible_and_outdated_cells() -> None:
     full = msgspec.structs.replace(
         made("gcc-lto", hours=2), question=Question(server="redis-7.0.15", way="gcc-lto", target="armv7", tier="full")
     )
@@ -423,7 +423,7 @@ def test_the_tables_have_blanks_dashes_marks_of_age_and_proof() -> None:
     assert "| at-2 |" in every
 
 
-def test_a_long_reason_is_shortened_in_the_page_and_whole_in_the_file(tmp_path: Path) -> None:
+def test_a_long_reason_is_shortened_in_the_page_and_complete_in_the_file(tmp_path: Path) -> None:
     reason = "the check ended with status 7\n" + "E: Failed to fetch a package\n" * 40
     unknown = msgspec.structs.replace(made("gcc"), verdict=Verdict.UNKNOWN, suites=(), reason=reason)
     matrix = document.store(unknown, tmp_path / "matrix.json")
@@ -458,7 +458,7 @@ BUG = bugs.Bug(
         (msgspec.structs.replace(CHECK, finding="*", tests=("tls",)), "redis-7.0.15", "the limit is cut", []),
     ],
 )
-def test_a_finding_leads_to_the_bug_whose_check_it_fits(
+def test_a_finding_is_linked_to_the_bug_whose_check_it_matches(
     check: bugs.BugCheck, server: str, said: str, names: list[str]
 ) -> None:
     finding = CellFinding(
@@ -475,7 +475,7 @@ def test_a_known_entry_names_its_bug() -> None:
     assert "| [output-limit-cut](found/output-limit-cut.md) |" in rows(matrix, "findings", {BUG.name: BUG})
 
 
-def test_a_commit_of_documents_makes_no_answer_older(tmp_path: Path) -> None:
+def test_a_commit_of_documents_makes_no_answer_outdated(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet")
     for folder in ("harness", "docs"):
         (tmp_path / folder).mkdir()

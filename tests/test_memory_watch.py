@@ -1,4 +1,4 @@
-"""The memory of all processes of a run: a child's counts, and what two share counts once."""
+"""The memory of all processes of a run includes that of children, and counts shared memory once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_memory_of_a_child_counts_once(tmp_path: Path, code: str) -> None:
     assert sum(after.peak.by_program.values()) == after.peak.pss_bytes
 
 
-def test_the_peak_stays_when_the_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peak_remains_when_memory_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_watch, "INTERVAL_SECONDS", 0.02)
     with MemoryWatch() as watch:
         taken = [bytearray(b"x" * (MEBIBYTES << 20))]

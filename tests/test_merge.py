@@ -1,4 +1,4 @@
-"""Runs of several jobs as one judgement: the worst verdict counts, and a cell that no job ran is unknown."""
+"""Runs of several jobs make one judgement: the worst verdict counts, and a cell that no job ran is unknown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLEAN = msgspec.structs.replace(
 )
 
 
-def test_one_run_is_itself_and_two_have_the_worse_verdict_and_all_cells() -> None:
+def test_joining_one_run_changes_nothing_and_two_have_the_worse_verdict_and_all_cells() -> None:
     assert join([CLEAN]) == CLEAN
     both = join([CLEAN, judgement()])
     assert both.verdict == "FAIL"
@@ -35,14 +35,14 @@ def test_one_run_is_itself_and_two_have_the_worse_verdict_and_all_cells() -> Non
     assert both.remarks == ["the runs had seeds 8, 7", "known finding x expired"]
 
 
-def test_what_was_joined_is_of_one_tier_only_if_every_run_was_and_is_a_part_if_one_was() -> None:
+def test_joined_runs_have_a_tier_only_in_common_and_are_incomplete_if_one_was() -> None:
     full = msgspec.structs.replace(CLEAN, tier="full", tests=["hll"])
     assert (join([full, full]).tier, join([full, full]).tests) == ("full", ["hll"])
     assert (join([full, CLEAN]).tier, join([CLEAN, full]).tests) == ("", ["hll"])
 
 
 def test_every_emulator_that_ran_a_target_is_named_once() -> None:
-    """Machines that compile their own have different ones."""
+    """Machines that compile their own emulators have different ones."""
     one, other, third = (
         msgspec.structs.replace(CLEAN, emulators=emulators)
         for emulators in ({"armv7": ["a" * 64]}, {"armv7": ["b" * 64, "a" * 64], "mips": ["c" * 64]}, {})
@@ -50,7 +50,7 @@ def test_every_emulator_that_ran_a_target_is_named_once() -> None:
     assert join([one, other, third]).emulators == {"armv7": ["a" * 64, "b" * 64], "mips": ["c" * 64]}
 
 
-def test_a_finding_of_two_targets_is_one() -> None:
+def test_a_finding_of_two_targets_is_one_finding() -> None:
     first = judgement()
     finding = first.findings[0]
     witness = msgspec.structs.replace(finding.witnesses[0], target="sparc64")
@@ -59,7 +59,7 @@ def test_a_finding_of_two_targets_is_one() -> None:
     (joined,) = join([other, first]).findings
     assert (joined.targets, joined.occurrences) == (["sparc64", "armv5"], 4)
     assert [one.target for one in joined.witnesses] == ["sparc64", "armv5"]
-    # A finding that is known only on one of its targets is new.
+    # A finding that is known on only one of its targets is new.
     assert joined.known == ""
     assert join([other, other]).findings[0].known == "fixed upstream"
 
@@ -71,7 +71,7 @@ def test_a_finding_of_two_targets_is_one() -> None:
         ("redis-7.0.15", "redis-3.2.6", True),
         (".", "/trees/redis", False),
         ("../redis", "/trees/redis", False),
-        # A folder with the name of a release that the catalog may lack.
+        # A folder with the name of a release that may not be in the catalog.
         ("redis-7.0.14", "/trees/redis-7.0.14", False),
         ("redis-7.0.15", "/trees/redis", True),
         ("redis-7.0.15", "debian:bookworm/redis-server=5:7.0.15-1", True),
@@ -110,7 +110,7 @@ def test_a_planned_cell_of_which_only_some_tests_ran_makes_a_pass_unknown() -> N
     assert join([some, clean], planned=planned).verdict == "PASS"
     assert join([some], planned=planned, tests=["bit*"]).verdict == "PASS"
     assert join([some], planned=planned, tests=["bit*", "a b"]).verdict == "UNKNOWN"
-    assert join([some]).verdict == "PASS", "without a plan, nobody says what should have run"
+    assert join([some]).verdict == "PASS", "without a plan, it is not specified what should have run"
 
 
 def test_a_planned_cell_that_only_ran_in_a_lower_tier_makes_a_pass_unknown() -> None:
@@ -186,14 +186,14 @@ def test_a_plan_says_all_that_differs_at_once() -> None:
     ids=["none", "same", "more", "fewer", "other-order", "an-old-plan"],
 )
 def test_a_plan_of_another_build_is_refused(planned: list[str] | None, ran: list[str], *, refused: bool) -> None:
-    """A plan did not say how servers are built, and runs of any build passed for it."""
+    """Regression: a plan did not contain the build settings, so runs of any build fulfilled it."""
     run = msgspec.structs.replace(CLEAN, settings=ran)
     with pytest.raises(UsageError, match="the plan is for other options") if refused else contextlib.nullcontext():
         assert join([run], settings=planned).verdict == "PASS"
 
 
-def test_a_run_of_some_tests_and_one_of_a_lower_tier_are_together_not_what_was_planned() -> None:
-    """Each of them lacked what the other had, and the cell passed."""
+def test_a_run_of_some_tests_and_one_of_a_lower_tier_do_not_fulfil_a_plan_together() -> None:
+    """Regression: each run lacked what the other had, but the cell passed."""
     planned = [Cell(target="armv7", server="redis-3.2.6", suite="bitops")]
     quick = msgspec.structs.replace(CLEAN, tier="quick")
     some = msgspec.structs.replace(CLEAN, tier="full", tests=["bit*"])
@@ -209,7 +209,7 @@ def test_a_run_of_some_tests_and_one_of_a_lower_tier_are_together_not_what_was_p
     [("XFAIL", 3, "no finding shows why"), ("SKIP", 0, "tests ran in it"), ("SKIP", 3, "tests ran in it")],
 )
 def test_a_cell_that_claims_more_than_its_file_shows_is_unknown(verdict: str, failed: int, why: str) -> None:
-    """An expected failure without a finding passed, and so did a skipped cell with failed tests."""
+    """Regression: an expected failure without a finding passed, and so did a skipped cell with failed tests."""
     claimed = msgspec.structs.replace(cell("armv7", "bitops", verdict), failed=failed)
     run = msgspec.structs.replace(CLEAN, cells=[cell("armv7", "canary", "PASS"), claimed, cell("armv7", "sds", "PASS")])
     joined = join([run])
@@ -238,7 +238,7 @@ def test_the_worst_of_a_cell_that_two_runs_have_counts() -> None:
         assert [one.verdict for one in canary] == ["UNKNOWN"]
 
 
-def test_a_cell_whose_findings_are_all_known_stays_one_when_it_is_joined() -> None:
+def test_a_cell_with_only_known_findings_stays_one_when_it_is_joined() -> None:
     found = judgement().findings[0]
     finding = msgspec.structs.replace(found, id="x", known="issue 1", targets=["armv7"])
     finding = msgspec.structs.replace(
@@ -252,7 +252,7 @@ def test_a_cell_whose_findings_are_all_known_stays_one_when_it_is_joined() -> No
     assert [one.verdict for one in join([hidden]).cells] == ["PASS", "FAIL"]
 
 
-def test_a_known_finding_that_another_run_saw_was_seen() -> None:
+def test_a_known_finding_of_another_run_counts_as_seen() -> None:
     finding = msgspec.structs.replace(judgement().findings[0], known="issue 1")
     unseen = [
         "known finding alignment-* (redis-3.2.6) was not seen in this run",
@@ -263,7 +263,7 @@ def test_a_known_finding_that_another_run_saw_was_seen() -> None:
     assert join([without, CLEAN]).remarks == unseen
 
 
-def test_what_several_runs_counted_of_a_target_adds_up() -> None:
+def test_counts_of_a_target_in_several_runs_are_added() -> None:
     counted = Counters(user=1, skipped=2, half=3, word=4, dword=5, multi=6)
     one = msgspec.structs.replace(CLEAN, counters={"armv5": counted}, kernel_counters={"armv6": counted})
     joined = join([one, one, CLEAN])
@@ -304,7 +304,7 @@ def test_runs_that_were_compared_with_different_revisions_are_refused() -> None:
         join([one, another])
 
 
-def test_who_joins_runs_of_two_revisions_reads_which_have_which_and_what_to_type() -> None:
+def test_runs_of_two_revisions_are_refused_with_a_list_and_advice() -> None:
     runs = [("runs/1", "0123"), ("runs/2 b", "0123+changes"), ("runs/3 c", "0123+changes"), ("runs/4", "")]
     with pytest.raises(UsageError) as refused:
         join([msgspec.structs.replace(CLEAN, run=run, revision=revision) for run, revision in runs])
@@ -317,6 +317,6 @@ def test_who_joins_runs_of_two_revisions_reads_which_have_which_and_what_to_type
     )
 
 
-def test_nothing_is_not_joined() -> None:
+def test_joining_no_runs_is_refused() -> None:
     with pytest.raises(UsageError, match="no runs"):
         join([])

@@ -1,4 +1,4 @@
-"""The model's few rules: how deadlines grow with a target's slowdown, and which servers have what a suite tests."""
+"""The model's rules: deadlines grow with a target's slowdown, and a suite needs certain servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def test_a_short_tasks_deadline_grows_only_beyond_its_margin(slowdown: float, ex
         ((), "valkey", "only Valkey has what it tests"),
     ],
 )
-def test_a_suite_says_why_a_server_has_nothing_of_what_it_tests(since: tuple[int, ...], family: str, why: str) -> None:
+def test_a_suite_gives_the_reason_why_a_server_lacks_its_features(
+    since: tuple[int, ...], family: str, why: str
+) -> None:
     suite = Suite(name="one", title="", path=Path(), needs_server=True)
     suite = msgspec.structs.replace(suite, since=since, family=family)
     assert suite.absent_from(fakes.opened(Path())) == why

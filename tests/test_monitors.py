@@ -1,4 +1,4 @@
-"""The clients that keep a server's I/O threads busy: how many are needed, and that they come back when dropped."""
+"""The clients that keep a server's I/O threads busy: their number, and their reconnection after they are dropped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_threads_that_sleep_get_twice_as_many_clients(
     assert monitors_for_threads(version, options) == number
 
 
-def test_monitors_that_are_dropped_come_back_and_leave_when_closed() -> None:
+def test_dropped_monitors_reconnect_and_end_when_closed() -> None:
     with tempfile.TemporaryDirectory(prefix="plumbline-test-") as folder, socket.socket(socket.AF_UNIX) as server:
         server.settimeout(DEADLINE_SECONDS)
         path = Path(folder) / "s"

@@ -1,4 +1,4 @@
-"""Mutants by rule: what each operator changes and does not change, stable names, and samples that a seed determines."""
+"""Mutants by rule: the changes of each operator, stable names, and samples that a seed determines."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def mutants(folder: Path, source: str, operator: str = "", file: str = "src/part
 
 
 def changed(folder: Path, source: str, operator: str, file: str = "src/part.c") -> list[str]:
-    """The lines of each mutant that the source does not have, once it is planted."""
+    """The lines of each planted mutant that are not in the source."""
     found = []
     for mutant in mutants(folder / "tree", source, operator, file):
         into = folder / mutant.name
         plant(mutant, folder / "tree", into)
         lines = (into / file).read_text("utf-8").splitlines()
         before = source.splitlines()
-        assert len(lines) == len(before), "assertions contain the numbers of their lines"
+        assert len(lines) == len(before), "a mutant must keep line numbers, because assertions contain them"
         new = [line.strip() for line, old in zip(lines, before, strict=True) if line != old]
         found.append(" / ".join(new))
     return found
@@ -184,11 +184,11 @@ CASES: list[tuple[str, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("operator", "source", "expected"), CASES, ids=[case[0] for case in CASES])
-def test_an_operator_changes_its_sites_alone(tmp_path: Path, operator: str, source: str, expected: list[str]) -> None:
+def test_an_operator_changes_only_its_sites(tmp_path: Path, operator: str, source: str, expected: list[str]) -> None:
     assert changed(tmp_path, source, operator) == expected
 
 
-def test_every_operator_is_tried_here_and_names_what_there_is() -> None:
+def test_every_operator_is_tested_here_and_names_existing_files() -> None:
     assert [case[0] for case in CASES] == [operator.name for operator in TABLE.operators]
     catalog = Catalog()
     for operator in TABLE.operators:
@@ -211,7 +211,7 @@ def test_a_mutant_is_named_by_operator_file_and_function(tmp_path: Path) -> None
     assert header.name == "plain-for-signed-part_h-part-1"
 
 
-def test_equal_lines_are_told_apart(tmp_path: Path) -> None:
+def test_equal_lines_are_distinguished(tmp_path: Path) -> None:
     source = "void f(void) {\n htons(1);\n}\nvoid g(void) {\n htons(1);\n}\n"
     for number, mutant in enumerate(mutants(tmp_path / "tree", source, "drop-network-swap"), 1):
         plant(mutant, tmp_path / "tree", tmp_path / str(number))
@@ -226,7 +226,7 @@ def test_equal_lines_are_told_apart(tmp_path: Path) -> None:
         ]
 
 
-def test_what_the_parser_does_not_understand_is_left_alone(tmp_path: Path) -> None:
+def test_code_that_the_parser_does_not_understand_is_unchanged(tmp_path: Path) -> None:
     source = "void f(void) {\n x = htons(a @ + 1);\n y = htons(a);\n}\n"
     assert [one.line for one in mutants(tmp_path, source, "drop-network-swap")] == [3]
 
@@ -254,7 +254,7 @@ void f(int a) {
 """A function whose last line the parser does not understand while the alternatives part its statements."""
 
 
-def test_a_function_is_understood_where_alternatives_part_a_statement(tmp_path: Path) -> None:
+def test_a_function_is_parsed_although_alternatives_split_a_statement(tmp_path: Path) -> None:
     found = [(one.name, one.line) for one in mutants(tmp_path, PARTED)]
     dropped = [(name, line) for name, line in found if name.startswith("drop-network-swap")]
     assert dropped == [(f"drop-network-swap-part-f-{number}", line) for number, line in enumerate([7, 9, 11, 18], 1)]
@@ -266,13 +266,13 @@ def test_a_function_is_understood_where_alternatives_part_a_statement(tmp_path: 
         assert "#else" not in text, f"{mutant.name} changes a directive beside its site"
 
 
-def test_a_file_that_is_understood_is_read_once(tmp_path: Path) -> None:
+def test_a_file_that_parses_is_read_once(tmp_path: Path) -> None:
     source = "void f(void) {\n#if A\n htons(1);\n#else\n htons(2);\n#endif\n}\n"
     assert [one.line for one in mutants(tmp_path, source, "drop-network-swap")] == [3, 5]
     assert with_first_alternatives(source.encode()) is None
 
 
-def test_bytes_that_are_no_utf_8_are_left_alone(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf_8_are_unchanged(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     lines = [b"void f(void) {", b" use(htons(1)); /* \xfc */", b" use(htons(2));", b" g(htons('\xfc'));", b"}", b""]
     (tmp_path / "src" / "part.c").write_bytes(b"\n".join(lines))
@@ -285,7 +285,7 @@ def test_bytes_that_are_no_utf_8_are_left_alone(tmp_path: Path) -> None:
     assert [(one.operator, one.line) for one in made] == [(drop, 2), (drop, 3), (always, 3)]
 
 
-def test_a_directive_on_several_lines_is_left_alone(tmp_path: Path) -> None:
+def test_a_directive_on_several_lines_is_unchanged(tmp_path: Path) -> None:
     source = "#if defined(__arm__) && defined \\\n (__sparc__)\nint a;\n#endif\n"
     assert [one.before for one in mutants(tmp_path, source, "forget-machine")] == ["defined(__arm__)"]
 
@@ -295,7 +295,7 @@ def test_a_change_keeps_the_number_of_lines(tmp_path: Path) -> None:
     assert changed(tmp_path, source, "drop-network-swap") == ["use((a) / );"]
 
 
-def test_only_a_variable_that_is_declared_before_is_taken_instead(tmp_path: Path) -> None:
+def test_only_a_variable_that_is_declared_earlier_is_used_as_a_replacement(tmp_path: Path) -> None:
     later = "void f(void) {\n int sum = 0;\n htons(sum);\n int late = 0;\n}\n"
     outside = "void f(void) {\n int sum = 0;\n {\n  int inner = 0;\n }\n htons(sum);\n}\n"
     assert mutants(tmp_path, later, "swap-of-another-variable") == []
@@ -315,7 +315,7 @@ def several(folder: Path) -> list[Mutant]:
     return mutants(folder, source, file="src/a.c")
 
 
-def test_a_sample_takes_operators_and_files_by_turns(tmp_path: Path) -> None:
+def test_a_sample_takes_operators_and_files_in_turn(tmp_path: Path) -> None:
     every = several(tmp_path)
     kinds = {mutant.operator for mutant in every}
     order = in_sample_order(every, 3)
@@ -326,7 +326,7 @@ def test_a_sample_takes_operators_and_files_by_turns(tmp_path: Path) -> None:
     assert set(pairs.values()) == {1}, "each operator has taken each of the four files once"
 
 
-def test_a_sample_is_decided_by_its_seed(tmp_path: Path) -> None:
+def test_a_seed_determines_a_sample(tmp_path: Path) -> None:
     every = several(tmp_path)
     assert in_sample_order(every, 3) == in_sample_order(list(every), 3)
     assert in_sample_order(every, 3) != in_sample_order(every, 4)

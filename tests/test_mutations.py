@@ -1,4 +1,4 @@
-"""Mutations: complete data, edits that fit exactly or are refused, and which findings count as found."""
+"""Mutations: complete data, edits that match exactly or are refused, and the findings that count as found."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def planted(tree: Path, *edits: Edit) -> str:
     return (into / "src" / "sds.c").read_text("utf-8")
 
 
-def test_an_edit_is_made_in_the_copy_alone(tree: Path) -> None:
+def test_an_edit_changes_only_the_copy(tree: Path) -> None:
     before = (tree / "src" / "sds.c").read_text("utf-8")
     assert planted(tree, an_edit(anchor="function", replacement="changed")) == before.replace("function", "changed")
     assert (tree / "src" / "sds.c").read_text("utf-8") == before
 
 
-def test_an_anchor_is_the_first_one_behind_the_text_it_comes_after(tree: Path) -> None:
+def test_an_anchor_is_the_first_match_after_its_preceding_text(tree: Path) -> None:
     assert planted(tree, an_edit(after="function")) == "one two three\nfunction\none three 2\none\n"
 
 
@@ -106,14 +106,14 @@ def test_several_edits_are_made_one_after_the_other(tree: Path) -> None:
         (an_edit(file="src/absent.c"), "the mutation's file does not exist (planted: src/absent.c)"),
     ],
 )
-def test_an_edit_that_does_not_fit_is_refused(tree: Path, edit: Edit, message: str) -> None:
+def test_an_edit_that_does_not_match_is_refused(tree: Path, edit: Edit, message: str) -> None:
     with pytest.raises(UsageError) as caught_error:
         planted(tree, edit)
     assert message in str(caught_error.value)
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_mutation_names_what_there_is(name: str) -> None:
+def test_every_mutation_names_existing_targets_and_files(name: str) -> None:
     catalog, one = Catalog(), EVERY[name]
     assert one.server in catalog.servers
     assert set(one.targets) <= set(catalog.targets)
@@ -121,10 +121,12 @@ def test_every_mutation_names_what_there_is(name: str) -> None:
     assert one.edits
     assert one.targets
     if one.fault == "alignment":
-        assert any(expected.finding.startswith("alignment-") for expected in one.expected), "it must be told by name"
+        assert any(expected.finding.startswith("alignment-") for expected in one.expected), (
+            "the finding must be expected by name"
+        )
 
 
-def test_there_are_ten_and_every_fault_is_among_them() -> None:
+def test_there_are_ten_mutations_with_every_kind_of_fault() -> None:
     assert len(EVERY) >= 10
     assert {one.fault for one in EVERY.values()} == {"alignment", "byte-order", "width", "signedness", "bounds"}
 
@@ -149,12 +151,12 @@ def test_a_mutation_is_caught_on_the_targets_that_show_it() -> None:
     ],
     ids=["another-kind", "another-target", "another-suite", "another-function", "known", "not-built"],
 )
-def test_what_was_not_expected_does_not_count(finding: Finding) -> None:
+def test_an_unexpected_finding_does_not_count(finding: Finding) -> None:
     expected = [Expected(targets=["armv5"], suites=["sds"], finding="wrong-*", function="named")]
     assert caught(a_mutation(expected=expected), [finding]) == {"armv5": []}
 
 
-def test_the_table_says_what_was_missed() -> None:
+def test_the_table_shows_missed_mutations() -> None:
     def row(name: str, findings: list[str], causes: int) -> campaign.MutationRow:
         result = campaign.MutationResult(
             target="armv5", suites=["sds"] * bool(findings), findings=findings, function="f"

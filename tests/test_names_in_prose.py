@@ -13,14 +13,14 @@ from harness.core.strict_toml import ROOT
 FOLDERS = ("harness", "suites", "tests", "toolchains", "targets", "tools", "ci")
 KINDS = {".py", ".c", ".h", ".tcl", ".toml", ".patch", ".sh", ""}
 STRING = re.compile(r'^ *"""(.*?)"""|""".*?"""', re.DOTALL | re.MULTILINE)
-"""A string of several lines. Group 1 has the text of one that begins a line: a docstring."""
+"""A string of several lines. Group 1 is the text of a docstring, which begins a line."""
 MODULE = re.compile(r"\b(?:harness|suites|tests|tools)(?:\.[A-Za-z_]\w*)+")
 FILE = re.compile(r"(?<![\w/.-])(?:harness|suites|tests|toolchains|targets|tools|ci|docs)/[\w./-]*\.(?!rst\b)\w+\b")
 CONTENT = re.compile(r"([\w/-]+/[\w-]+\.(?:py|c|h|tcl)), `?([A-Z]\w+|\w+\(\))")
 QUALIFIED = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")
 PLACEHOLDER = re.compile(r"\b(?:NAME|BUG|ISA|FAMILY|SUITE)\b")
 UPSTREAMS = re.compile(r"tests/(?:support|cluster|sentinel|test_helper)\b")
-"""Files of Redis' own tests, in the release's tree."""
+"""Files of Redis' own tests, which are in the release's tree."""
 
 
 def sources() -> list[Path]:
@@ -45,7 +45,7 @@ def words_of_code() -> frozenset[str]:
 
 
 def exists(module: str) -> bool:
-    """Whether a dotted name is a module, or something that its last module mentions."""
+    """Whether a dotted name is a module, or a name that its last module mentions."""
     parts = module.split(".")
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])
@@ -57,7 +57,7 @@ def exists(module: str) -> bool:
 
 
 def missing(text: str, beside: Path) -> list[str]:
-    """What a comment or docstring names that does not exist. `beside`: the folder of its file."""
+    """The names in a comment or docstring that do not exist. `beside`: the folder of its file."""
     found = [name for name in MODULE.findall(text) if not exists(name)]
     for name in FILE.findall(text):
         known = (ROOT / name).exists() or (beside / name).exists()
@@ -72,7 +72,7 @@ def missing(text: str, beside: Path) -> list[str]:
     return found
 
 
-def test_comments_and_docstrings_name_what_exists() -> None:
+def test_comments_and_docstrings_name_only_existing_things() -> None:
     files = sources()
     assert len(files) > 1000
     lost = [
@@ -94,5 +94,5 @@ def test_comments_and_docstrings_name_what_exists() -> None:
         ("the file of a `coverage.Edgez`", "coverage.Edgez"),
     ],
 )
-def test_what_does_not_exist_is_found(text: str, name: str) -> None:
+def test_a_missing_name_is_found(text: str, name: str) -> None:
     assert missing(text, ROOT) == [name]

@@ -27,7 +27,7 @@ def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """It accepts connections and says nothing, as the emulator does when its guest is unreachable."""
+    """A socket that accepts connections but sends nothing, as the emulator does when its guest is unreachable."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         yield one
 
@@ -36,7 +36,7 @@ def never() -> bool:
     return False
 
 
-def test_a_network_that_accepts_and_says_nothing_is_silent(listener: socket.socket) -> None:
+def test_a_network_that_accepts_but_sends_nothing_is_silent(listener: socket.socket) -> None:
     began = time.monotonic()
     assert not answers(listener.getsockname(), os.getpid(), given_up=never)
     assert time.monotonic() - began >= 0.6
@@ -67,13 +67,13 @@ def test_a_connection_that_the_guest_ends_is_an_answer(listener: socket.socket) 
     guest.join()
 
 
-def test_an_emulator_that_has_ended_has_no_network_to_be_silent() -> None:
+def test_an_ended_emulator_has_no_silent_network() -> None:
     with socket.create_server(("127.0.0.1", 0)) as ended:
         address = ended.getsockname()
     assert answers(address, os.getpid(), given_up=never)
 
 
-def test_a_wait_that_is_given_up_blames_nobody(listener: socket.socket) -> None:
+def test_an_abandoned_wait_is_no_silence(listener: socket.socket) -> None:
     assert answers(listener.getsockname(), os.getpid(), given_up=lambda: True)
 
 
@@ -81,7 +81,7 @@ def test_time_in_which_the_emulator_waits_for_a_processor_does_not_count(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = time.monotonic()
-    # It waits three quarters of the time.
+    # The emulator waits three quarters of the time.
     slow = "harness.run.vm.network_watch.scheduling.usable_clock"
     monkeypatch.setattr(slow, lambda _pid: (time.monotonic() - began) / 4)
     assert not answers(listener.getsockname(), os.getpid(), given_up=never)
@@ -92,7 +92,7 @@ def test_a_watch_reports_a_silence_once_and_ends(listener: socket.socket) -> Non
     reports = []
     watch = NetworkWatch(listener.getsockname(), os.getpid(), lambda: reports.append(time.monotonic()))
     assert eventually(lambda: bool(reports))
-    # Long enough for another silence.
+    # Wait long enough for another silence.
     time.sleep(1)
     watch.close()
     assert len(reports) == 1

@@ -37,11 +37,11 @@ def test_every_command_that_makes_a_run_has_the_shared_options(
 def test_no_command_takes_options_of_any_type(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef) and node.args.kwarg is not None:
-            # The one place that makes the record: its values have a ParamSpec's type.
+            # The only place that makes the record, with values of a ParamSpec's type.
             assert (path.stem, node.name) == ("run_options", "with_record")
 
 
-def test_mypy_sees_a_misspelt_option(tmp_path: Path) -> None:
+def test_mypy_finds_a_misspelled_option(tmp_path: Path) -> None:
     lines = [
         "from harness.cli.run_options import RunOptions",
         "from harness.plan.request import Request",
@@ -51,7 +51,7 @@ def test_mypy_sees_a_misspelt_option(tmp_path: Path) -> None:
     ]
     snippet = tmp_path / "snippet.py"
     snippet.write_text("\n".join(lines), "utf-8")
-    # With the cache of the project's own checks, which spares most of the time.
+    # The cache of the project's own checks saves most of the time.
     ended = process.run([sys.executable, "-m", "mypy", "--strict", snippet], deadline_seconds=300, folder=ROOT)
     errors = {line.split(":")[1] for line in ended.text.splitlines() if ": error: " in line}
     assert errors == {"4", "5"}, ended.text

@@ -1,4 +1,4 @@
-"""No process survives a command: not one that called setsid, was orphaned twice, or emptied its environment."""
+"""No process survives a command, even if it called setsid, was orphaned twice, or emptied its environment."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ WAYS = {
     "without environment": "env -i setsid sh -c 'sleep {sleep} & echo $! >>{pids}' &",
     "a daemon's": "setsid sh -c 'env -i setsid sh -c \"sleep {sleep} & echo \\$! >>{pids}; sleep {sleep}\" &' &",
 }
-"""How a makefile's or a server's helper may get away; each writes one number."""
+"""Ways in which a helper of a makefile or a server may escape. Each writes one process number."""
 
 
 def daemons(pids: Path, *ways: str) -> str:
-    """A shell script that leaves them behind, and ends when they are there."""
+    """A shell script that leaves these processes behind, and ends when they have started."""
     lines = [WAYS[way].format(pids=pids, sleep=SLEEP) for way in ways or WAYS]
     count = len(lines)
     return "\n".join([*lines, f'until [ "$(wc -l <{pids})" -ge {count} ]; do sleep 0.02; done'])
@@ -44,33 +44,33 @@ def all_gone(pids: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))
-def test_what_a_command_left_behind_is_killed_when_it_ends(tmp_path: Path, way: str) -> None:
+def test_processes_that_a_command_left_behind_are_killed_when_it_ends(tmp_path: Path, way: str) -> None:
     pids = tmp_path / "pids"
     pids.touch()
     assert process.run(["sh", "-c", daemons(pids, way)], deadline_seconds=WAIT_SECONDS).code == 0
     (pid,) = pids_in(pids, 1)
-    assert not lives(pid), "it outlived the command that started it"
+    assert not lives(pid), "the process outlived the command that started it"
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))
-def test_what_a_server_left_behind_is_killed_with_it(tmp_path: Path, way: str) -> None:
+def test_processes_that_a_server_left_behind_are_killed_with_it(tmp_path: Path, way: str) -> None:
     pids = tmp_path / "pids"
     pids.touch()
     started = process.start(["sh", "-c", f"{daemons(pids, way)}; exec sleep {SLEEP}"])
     (pid,) = pids_in(pids, 1)
     assert lives(pid)
     process.kill_group(started, grace_seconds=1)
-    assert not lives(pid), "it outlived the server that started it"
+    assert not lives(pid), "the process outlived the server that started it"
 
 
-def test_the_end_of_one_command_is_not_the_end_of_another_ones_daemon(tmp_path: Path) -> None:
-    """A compiler's cache may be a daemon, which another make still uses."""
+def test_the_end_of_one_command_does_not_end_another_ones_daemon(tmp_path: Path) -> None:
+    """A compiler's cache may be a daemon that another make still uses."""
     pids = tmp_path / "pids"
     pids.touch()
     go = tmp_path / "go"
     waits = f"until [ -e {go} ]; do sleep 0.02; done"
     goes_on = process.start(["sh", "-c", f"{waits}; {daemons(pids, 'forked twice')}; exec sleep {SLEEP}"])
-    # It is older than the daemon, which could be its own as far as numbers tell.
+    # The command is older than the daemon, so according to process numbers the daemon could be its child.
     process.run(["sh", "-c", f"touch {go}; until [ -s {pids} ]; do sleep 0.02; done"], deadline_seconds=WAIT_SECONDS)
     (pid,) = pids_in(pids, 1)
     assert lives(pid)
@@ -78,8 +78,8 @@ def test_the_end_of_one_command_is_not_the_end_of_another_ones_daemon(tmp_path: 
     assert not lives(pid)
 
 
-def test_nobody_waits_for_an_orphan_that_is_another_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As sudo may leave one, where we are not root."""
+def test_no_command_waits_for_an_orphan_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command run by `sudo` may leave such a process if we are not root."""
     pids = tmp_path / "pids"
     pids.touch()
     kill = os.kill
@@ -147,13 +147,13 @@ def test_however_a_command_ends_nothing_survives(
             assert supervisor.wait(3 * WAIT_SECONDS) == code
             if death != signal.SIGKILL or killed == "command":
                 left = [pid for pid in [*ours, *below, command.pid] if lives(pid)]
-                assert left == [], "the command had ended, and they lived"
+                assert left == [], "processes survived the command"
             assert all_gone([*ours, *below, command.pid])
         finally:
             supervisor.kill()
 
 
-def test_killed_together_supervisor_and_command_leave_no_marked_process(tmp_path: Path) -> None:
+def test_killing_supervisor_and_command_together_leaves_no_marked_process(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     pids.touch()
     marked = ("setsid", "forked twice")
@@ -165,7 +165,7 @@ def test_killed_together_supervisor_and_command_leave_no_marked_process(tmp_path
         assert all_gone(ours)
 
 
-def test_a_watchdog_that_was_killed_is_replaced_and_its_successor_knows_all_processes(tmp_path: Path) -> None:
+def test_a_killed_watchdog_is_replaced_and_its_successor_knows_all_processes(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     pids.touch()
     text = f"""
@@ -196,17 +196,17 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT] * 6])
-def test_a_signal_in_the_first_second_and_every_one_after_it_is_exit_2_in_silence(
+def test_a_signal_during_start_and_every_later_one_is_a_silent_exit_2(
     signals: list[signal.Signals],
 ) -> None:
     command = [sys.executable, "-m", "harness.cli", "list", "servers"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as plumb:
         try:
-            # Its imports have begun.
+            # The command has begun its imports.
             assert eventually(lambda: bool(psutil.Process(plumb.pid).children()))
             for number in signals:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    # As a terminal's Ctrl-C: to both.
+                    # Ctrl-C in a terminal sends the signal to both.
                     for one in (psutil.Process(plumb.pid), *psutil.Process(plumb.pid).children()):
                         one.send_signal(number)
             _, errors = plumb.communicate(timeout=3 * WAIT_SECONDS)
@@ -263,10 +263,10 @@ console_script.main()
 
 
 @pytest.mark.parametrize("text", INTERRUPTED_COMMANDS.values(), ids=INTERRUPTED_COMMANDS)
-def test_wherever_a_signal_hits_a_command_it_says_so_once(tmp_path: Path, text: str) -> None:
+def test_a_signal_anywhere_in_a_command_is_reported_once(tmp_path: Path, text: str) -> None:
     fakes.write(tmp_path / "interrupted.py", text)
     words = [sys.executable, "-m", "interrupted", "list", "servers"]
-    # Of the user's cache, which may be above its limit, the command would say so.
+    # With the user's cache, the command might print a message about the cache's limit.
     where = {**os.environ, "PYTHONPATH": str(ROOT), "PLUMBLINE_CACHE": str(tmp_path / "cache")}
     ended = subprocess.run(
         words, cwd=tmp_path, env=where, capture_output=True, text=True, timeout=WAIT_SECONDS * 3, check=False
@@ -306,7 +306,7 @@ def still_runs(plumb: subprocess.Popen[str]) -> bool:
     return plumb.poll() is None
 
 
-def test_who_asks_again_does_not_wait_for_what_hangs(tmp_path: Path) -> None:
+def test_a_second_signal_does_not_wait_for_a_hanging_command(tmp_path: Path) -> None:
     with hanging(tmp_path / "there", "process.stop_on_signals()") as plumb:
         plumb.send_signal(signal.SIGINT)
         assert still_runs(plumb)
@@ -320,7 +320,7 @@ def test_who_asks_again_does_not_wait_for_what_hangs(tmp_path: Path) -> None:
     assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
 
-def test_who_does_not_even_take_a_signal_is_ended_after_a_while(tmp_path: Path) -> None:
+def test_a_command_that_blocks_signals_is_killed_after_a_grace_period(tmp_path: Path) -> None:
     deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.STOPPING)"
     with hanging(tmp_path / "there", deaf, grace=0.5) as plumb:
         plumb.send_signal(signal.SIGTERM)
@@ -328,8 +328,8 @@ def test_who_does_not_even_take_a_signal_is_ended_after_a_while(tmp_path: Path) 
     assert (plumb.returncode, errors) == (ExitCode.INTERRUPTED, f"{INTERRUPTED}\n")
 
 
-def test_ctrl_c_does_not_end_who_has_a_use_for_it(tmp_path: Path) -> None:
-    """As gdb has, in `plumb shell`, however often it comes."""
+def test_ctrl_c_does_not_end_a_command_that_handles_it(tmp_path: Path) -> None:
+    """For example gdb in `plumb shell`, however often the user presses Ctrl-C."""
     own_use = "signal.signal(signal.SIGINT, lambda *_: None)"
     with hanging(tmp_path / "there", own_use, grace=0.5) as plumb:
         for _ in range(3):
@@ -337,7 +337,7 @@ def test_ctrl_c_does_not_end_who_has_a_use_for_it(tmp_path: Path) -> None:
             assert still_runs(plumb)
 
 
-def test_too_few_open_files_are_told_before_a_server_is_blamed() -> None:
+def test_too_low_a_limit_on_open_files_is_reported_before_a_server_is_blamed() -> None:
     text = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
@@ -354,7 +354,7 @@ def test_a_watchdog_that_cannot_run_is_an_error(monkeypatch: pytest.MonkeyPatch)
         leftovers.ProcessRegistry().start(lambda _: pytest.fail("it was started without a watchdog"))
 
 
-def test_a_new_watchdog_that_has_no_token_yet_is_not_taken_for_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_watchdog_without_a_token_is_not_taken_for_an_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
     watchdogs: list[subprocess.Popen[bytes]] = []
 
     def without_an_environment(self: leftovers.ProcessRegistry) -> None:
@@ -374,7 +374,7 @@ def test_a_new_watchdog_that_has_no_token_yet_is_not_taken_for_an_orphan(monkeyp
         watchdogs[1].communicate()
 
 
-def test_the_processes_of_the_machine_are_known_with_their_parents() -> None:
+def test_the_processes_of_the_machine_are_listed_with_their_parents() -> None:
     with subprocess.Popen(["sh", "-c", f"sleep {SLEEP} & wait"], start_new_session=True) as parent:
         try:
             assert eventually(lambda: len(process_tree.below(parent.pid, process_tree.processes())) == 1)

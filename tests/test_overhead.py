@@ -1,4 +1,4 @@
-"""The arithmetic of costs: ratios round by round, quartiles, the price of a report, goals."""
+"""The arithmetic of costs: ratios of each round, quartiles, the cost of a report, goals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ rates = st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=1, ma
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_the_medians() -> None:
-    # The machine was slow in the second round and the third, for both sides.
+    # The machine was slow in the second and third rounds, for both sides.
     one = ratio_of("armv5", "GET", 8, ENFORCED, [96, 48, 10], [100, 50, 10])
     assert (one.ratio, one.per_second, one.unchecked_per_second) == (0.96, 48, 50)
 
@@ -40,7 +40,7 @@ def test_one_round_has_no_spread() -> None:
 
 
 @given(rates)
-def test_the_median_lies_between_the_quartiles(pairs: list[tuple[float, float]]) -> None:
+def test_the_median_is_between_the_quartiles(pairs: list[tuple[float, float]]) -> None:
     one = ratio_of("armv5", "SET", 8, ENFORCED, [a for a, _ in pairs], [b for _, b in pairs])
     assert one.lower_quartile <= one.ratio <= one.upper_quartile
 
@@ -50,18 +50,18 @@ def test_sides_with_different_rounds_are_not_compared() -> None:
         ratio_of("armv5", "SET", 8, ENFORCED, [1, 2], [1])
 
 
-def test_a_reports_price_is_the_time_that_a_request_takes_more_divided_by_its_accesses() -> None:
-    # 1 ms and 0.5 ms a request: 500 µs more, for 1000 accesses.
+def test_the_cost_of_a_report_is_a_requests_additional_time_divided_by_its_accesses() -> None:
+    # Requests of 1 ms and 0.5 ms: 500 µs more, for 1000 accesses.
     price = price_of("armv5", "redis", [1000], [2000], accesses_per_request=1000, over_mebibytes=0.26)
     assert (price.microseconds_per_access, price.ratio, price.over_unchecked_mebibytes) == (0.5, 0.5, 0.3)
 
 
-def test_a_target_that_reports_nothing_has_no_price() -> None:
+def test_a_target_that_reports_nothing_has_no_cost() -> None:
     price = price_of("aarch64", "redis", [1000], [1010], accesses_per_request=0, over_mebibytes=0)
     assert price.microseconds_per_access == 0
 
 
-def test_the_text_tells_how_near_every_goal_is() -> None:
+def test_the_text_shows_the_distance_to_every_goal() -> None:
     costs = Costs(
         server="redis-7.0.15",
         rounds=1,

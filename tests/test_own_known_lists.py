@@ -1,4 +1,4 @@
-"""A tree's own list of known findings: it counts for its tree, is judged from the run's copy, and excuses no change."""
+"""A tree's own list of known findings applies to its tree, is judged from the run's copy, and excuses no change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tree_run(tmp_path: Path) -> StoredRun:
 
 
 def recorded(run: StoredRun, of_tree: str, of_base: str | None = None, *, release: str = "7.0.15") -> Path:
-    """The run's folder as a check leaves it that found these lists."""
+    """The run's folder after a check that found these lists."""
     folder = run.finish()
     tree_list.record(folder, of_tree, of_base)
     record = msgspec.structs.replace(
@@ -67,15 +67,13 @@ def judged(folder: Path, tmp_path: Path, *entries: str) -> tuple[Judgement, Exit
     return conclude(stored_run.read(folder), known_file(tmp_path, *entries), fakes.quiet())
 
 
-def test_the_recorded_list_excuses_without_the_tree_and_the_judgement_says_so(
-    tmp_path: Path, tree_run: StoredRun
-) -> None:
+def test_the_recorded_list_applies_without_the_tree_and_has_a_remark(tmp_path: Path, tree_run: StoredRun) -> None:
     judgement, code = judged(recorded(tree_run, own()), tmp_path)
     assert (code, [finding.known for finding in judgement.findings]) == (ExitCode.PASS, ["our own"])
     assert f".plumbline/known.toml of the tree excuses {FAULT}" in judgement.remarks
 
 
-def test_without_a_list_nothing_is_excused_and_nothing_is_said(tmp_path: Path, tree_run: StoredRun) -> None:
+def test_without_a_list_nothing_is_excused_and_there_is_no_remark(tmp_path: Path, tree_run: StoredRun) -> None:
     judgement, code = judged(recorded(tree_run, ""), tmp_path)
     assert (code, judgement.findings[0].known, judgement.remarks) == (ExitCode.FINDINGS, "", [])
 
@@ -89,7 +87,7 @@ def test_both_lists_count_together(tmp_path: Path, tree_run: StoredRun) -> None:
     assert judged(folder, tmp_path)[1] == ExitCode.FINDINGS
 
 
-def test_an_expired_or_unseen_entry_of_its_own_list_is_remarked(tmp_path: Path, tree_run: StoredRun) -> None:
+def test_an_expired_or_unseen_entry_of_its_own_list_has_a_remark(tmp_path: Path, tree_run: StoredRun) -> None:
     old = own(expires=LATER - datetime.timedelta(days=200)) + own("alignment-gone-load")
     judgement, code = judged(recorded(tree_run, old), tmp_path)
     assert code == ExitCode.FINDINGS
@@ -122,7 +120,9 @@ def test_a_list_that_the_run_did_not_record_excuses_nothing(tmp_path: Path, tree
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
 
 
-def test_an_entry_that_only_the_change_has_excuses_nothing_and_is_named(tmp_path: Path, tree_run: StoredRun) -> None:
+def test_an_entry_that_only_the_change_has_excuses_nothing_and_has_a_remark(
+    tmp_path: Path, tree_run: StoredRun
+) -> None:
     judgement, code = judged(recorded(tree_run, own(), ""), tmp_path)
     assert (code, judgement.findings[0].known) == (ExitCode.FINDINGS, "")
     assert judgement.remarks[:2] == [
@@ -131,7 +131,9 @@ def test_an_entry_that_only_the_change_has_excuses_nothing_and_is_named(tmp_path
     ]
 
 
-def test_an_entry_that_the_change_widens_is_new_and_the_bases_own_is_gone(tmp_path: Path, tree_run: StoredRun) -> None:
+def test_an_entry_that_the_change_widens_counts_as_new_and_the_bases_as_removed(
+    tmp_path: Path, tree_run: StoredRun
+) -> None:
     narrow = own(more='suite = "sds"\n')
     judgement, code = judged(recorded(tree_run, own(), narrow), tmp_path)
     assert code == ExitCode.FINDINGS
@@ -153,7 +155,7 @@ def test_an_entry_that_both_have_excuses_and_one_that_the_change_removes_does_no
     assert f"it removes {FAULT} (our own; until {LATER})" in judgement.remarks
 
 
-# Which server an entry is for.
+# The server to which an entry applies.
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_an_entry_that_both_have_excuses_and_one_that_the_change_removes_does_no
         ("", "/checkouts/redis", "", True),
     ],
 )
-def test_an_entry_for_a_range_of_releases_is_for_trees_and_releases(
+def test_an_entry_for_a_range_of_releases_applies_to_trees_and_releases(
     release: str, server: str, counts_as: str, *, fits: bool
 ) -> None:
     one = KnownFinding(id="a", release=release, reason="b", expires=LATER)
@@ -185,7 +187,7 @@ def test_an_entry_for_a_range_of_releases_is_for_trees_and_releases(
 
 
 def test_a_shared_list_can_name_a_release_that_a_checkout_counts_as(tmp_path: Path, tree_run: StoredRun) -> None:
-    """A defect: a checkout of 7.0 had two findings that the list excuses only for redis-7.0.15."""
+    """Regression: a checkout of 7.0 had two findings that the list excuses only for redis-7.0.15."""
     entry_of = 'id = "{}"\nrelease = "redis >=7.0, <7.2"\nreason = "waits for upstream"\nexpires = {}'
     line = entry_of.format(FAULT, LATER)
     assert judged(recorded(tree_run, "", release="7.0.15"), tmp_path, line)[1] == ExitCode.PASS
@@ -232,12 +234,12 @@ def test_a_damaged_list_is_an_error_with_file_and_line(tmp_path: Path, text: str
         assert message in str(caught.value)
 
 
-# plumb known add, and back.
+# The entries of `plumb known add`, read again.
 
 
 @pytest.fixture
 def occasions(tmp_path: Path) -> StoredRun:
-    """A run on a checkout: a fault on two targets, and a wrong result with words of chance."""
+    """A run on a checkout: a fault on two targets, and a wrong result whose message has random parts."""
     run = StoredRun(
         tmp_path / "run", targets=("armv5", "sparc64"), server=str(fakes.server_tree(tmp_path / "checkout"))
     )
@@ -262,7 +264,7 @@ def add_all(plumb: Plumb, folder: Path, path: Path) -> None:
         assert identity in out
 
 
-def test_what_was_added_is_known_when_judged_again_and_in_the_next_run_of_the_tree(
+def test_an_added_finding_is_known_when_judged_again_and_in_the_trees_next_run(
     plumb: Plumb, tmp_path: Path, occasions: StoredRun
 ) -> None:
     listed = known_file(tmp_path)
@@ -278,7 +280,7 @@ def test_what_was_added_is_known_when_judged_again_and_in_the_next_run_of_the_tr
 @pytest.mark.parametrize(
     "unusual", [{"environment": "musl-stack"}, {"policy": "strict"}, {"policy": "audit-strict"}, {"allocator": "guard"}]
 )
-def test_what_was_added_of_an_unusual_run_is_new_in_a_usual_one(
+def test_a_finding_added_from_an_unusual_run_is_new_in_a_usual_one(
     plumb: Plumb, tmp_path: Path, occasions: StoredRun, unusual: dict[str, str]
 ) -> None:
     occasions.targets = (*occasions.targets, "native")
@@ -333,7 +335,7 @@ def test_another_line_of_a_function_is_new(plumb: Plumb, tmp_path: Path, occasio
 def test_an_entry_has_the_line_of_a_fault(
     tmp_path: Path, occasions: StoredRun, kind: str, detector: str, line: str
 ) -> None:
-    """Only that of a misaligned access: a second crash or assertion in the function was known, too."""
+    """Regression: only misaligned accesses had one, so a second crash or assertion in the function counted as known."""
     (finding, *_) = judged(occasions.finish(), tmp_path)[0].findings
     (witness, *_) = finding.witnesses
     finding = msgspec.structs.replace(
@@ -379,7 +381,7 @@ def _with(witness: Witness, occasion: Occasion) -> Witness:
     return msgspec.structs.replace(witness, occasions=[occasion])
 
 
-def test_chance_in_a_message_does_not_make_it_new_and_figures_do(
+def test_random_parts_of_a_message_do_not_make_it_new_but_other_figures_do(
     plumb: Plumb, tmp_path: Path, occasions: StoredRun
 ) -> None:
     path = tmp_path / "checkout" / IN_TREE
@@ -398,7 +400,7 @@ def test_chance_in_a_message_does_not_make_it_new_and_figures_do(
         assert bool(matching.match(known, found, "x", LATER)) == fits, message
 
 
-def test_an_added_entry_leaves_the_rest_of_the_file_alone(plumb: Plumb, tmp_path: Path, tree_run: StoredRun) -> None:
+def test_an_added_entry_does_not_change_the_rest_of_the_file(plumb: Plumb, tmp_path: Path, tree_run: StoredRun) -> None:
     plumb("judge", tree_run.finish(), "--known", known_file(tmp_path))
     old = "# Why this list is here.\n\n" + own("another", more='said = "a"   # as it was\n')
     path = fakes.write(tmp_path / "checkout" / IN_TREE, old)
@@ -409,15 +411,15 @@ def test_an_added_entry_leaves_the_rest_of_the_file_alone(plumb: Plumb, tmp_path
     added = entries_of(text, path)[1]
     assert (added.id, added.targets, added.suite, added.expires) == (FAULT, ["armv5"], "bitops", LATER)
     assert (added.reason, added.server, added.release) == ('a "quoted"\treason \u202e\\', "*", "")
-    assert "\u202e" not in text, "an editor would show the line in another order"
-    # The same again.
+    assert "\u202e" not in text, "an editor would show the line in a different order"
+    # Add the same entry again.
     code, _, err = plumb(*words, "again")
     assert (code, f"error: the list already contains {FAULT} ({path})" in err) == (ExitCode.USAGE, True), err
     assert path.read_text("utf-8") == text
 
 
 @pytest.mark.parametrize("line", ["    x += y;", ""])
-def test_an_entry_for_an_access_without_its_line_is_announced(
+def test_an_entry_for_an_access_without_its_line_has_a_remark(
     plumb: Plumb, tmp_path: Path, tree_run: StoredRun, line: str
 ) -> None:
     plumb("judge", tree_run.finish(), "--known", known_file(tmp_path))
@@ -433,7 +435,7 @@ def test_an_entry_for_an_access_without_its_line_is_announced(
 
 
 @pytest.mark.parametrize("old", [EMPTY, "# none yet\n" + EMPTY, None])
-def test_the_first_entry_of_a_list(plumb: Plumb, tmp_path: Path, tree_run: StoredRun, old: str | None) -> None:
+def test_the_first_entry_of_a_list_is_added(plumb: Plumb, tmp_path: Path, tree_run: StoredRun, old: str | None) -> None:
     plumb("judge", tree_run.finish(), "--known", known_file(tmp_path))
     path = tmp_path / "checkout" / IN_TREE
     if old is not None:
@@ -464,7 +466,7 @@ def test_a_wrong_request_adds_nothing(
     assert not path.exists()
 
 
-def test_the_runs_own_tree_gets_the_entry_and_a_strangers_run_chooses_no_place(
+def test_the_runs_own_tree_gets_the_entry_and_a_run_from_elsewhere_needs_a_file(
     plumb: Plumb, tmp_path: Path, tree_run: StoredRun
 ) -> None:
     words = ("known", "add", tree_run.folder, FAULT, "--reason", "why")
@@ -472,7 +474,7 @@ def test_the_runs_own_tree_gets_the_entry_and_a_strangers_run_chooses_no_place(
     code, _, err = plumb(*words)
     assert (code, "--file TREE/.plumbline/known.toml" in err) == (ExitCode.USAGE, True), err
     assert not (tmp_path / "checkout" / IN_TREE).exists()
-    # As a check on this host does it.
+    # A check on this host records its tree in this way.
     conclude(stored_run.read(tree_run.folder), known_file(tmp_path), fakes.quiet(), made_here=True)
     assert Cache.default().root == tmp_path / "cache"
     assert plumb(*words)[0] == 0
@@ -493,7 +495,7 @@ def test_a_shared_list_names_the_release(plumb: Plumb, tmp_path: Path, tree_run:
     assert entries_of(path.read_text("utf-8"), path)[1].server == "redis-3.2.6"
 
 
-def test_list_shows_what_is_in_force_for_a_tree_and_what_expires_soon(plumb: Plumb, tmp_path: Path) -> None:
+def test_list_shows_entries_in_force_for_a_tree_and_those_that_expire_soon(plumb: Plumb, tmp_path: Path) -> None:
     tree = fakes.server_tree(tmp_path / "checkout")
     today = datetime.datetime.now(tz=datetime.UTC).date()
     days = {"late": 30, "soon": 29, "last": 0, "past": -1}
@@ -525,7 +527,7 @@ def test_list_shows_what_is_in_force_for_a_tree_and_what_expires_soon(plumb: Plu
     assert plumb("known", "list")[0] == 0
 
 
-def test_a_damaged_list_of_a_tree_is_told_by_every_command_that_reads_it(plumb: Plumb, tmp_path: Path) -> None:
+def test_a_damaged_list_of_a_tree_is_reported_by_every_command_that_reads_it(plumb: Plumb, tmp_path: Path) -> None:
     tree = fakes.server_tree(tmp_path / "checkout")
     path = fakes.write(tree / IN_TREE, "[[findings]\n")
     code, _, err = plumb("known", "list", "--server", tree)

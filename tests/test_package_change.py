@@ -1,4 +1,4 @@
-"""A replay sees that a distribution's package comes with other libraries than in the run of the finding."""
+"""A replay notices that a distribution's package has other libraries than in the finding's run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_sets_of_packages_differ_in_files_and_their_content(here: dict[str, str]
 
 
 @pytest.mark.parametrize("outcome", ["reproduced", "unknown"])
-def test_only_a_finding_that_is_gone_is_in_doubt(outcome: str) -> None:
+def test_only_an_absent_finding_is_in_doubt(outcome: str) -> None:
     ended = Recurrence(outcome=outcome, reason="why")  # type: ignore[arg-type]
     assert unless_changed(ended, "they differ") == ended
     assert unless_changed(Recurrence(outcome="gone"), "") == Recurrence(outcome="gone")
@@ -109,10 +109,10 @@ def replayed(
     ],
     ids=["same", "other", "not-recorded"],
 )
-def test_a_finding_that_does_not_come_with_other_packages_is_not_gone(
+def test_a_finding_that_does_not_recur_with_other_packages_is_not_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: dict[str, dict[str, str]], reason: str
 ) -> None:
-    """It said not reproduced of a finding that may have been an older library's."""
+    """Regression: it reported `not reproduced` for a finding that an older library may have caused."""
     result = replayed(tmp_path, monkeypatch, recorded)
     assert (result.outcome, result.reason) == ("unknown" if reason else "gone", reason)
     assert reason in result.text

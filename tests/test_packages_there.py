@@ -1,4 +1,4 @@
-"""Which Debian packages count as installed, according to dpkg."""
+"""The Debian packages that count as installed, according to dpkg."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ make installed
 """
 
 
-def test_a_package_whose_triggers_have_yet_to_run_is_there_and_half_of_one_is_not() -> None:
+def test_a_package_with_pending_triggers_is_installed_and_an_incomplete_one_is_not() -> None:
     assert installed_in(STATES) == {"ccache", "make", "man-db"}
 
 
-def test_what_an_installed_package_provides_is_there() -> None:
+def test_a_package_provided_by_an_installed_one_counts_as_installed() -> None:
     provided = {"c++-compiler", "g++-aarch64-linux-gnu", "c-compiler", "gcc-aarch64-linux-gnu"}
     assert installed_in(OF_ARM64) == {"g++", "gcc", "make"} | provided
 
 
 @pytest.mark.usefixtures("asks_dpkg")
 def test_a_machine_of_aarch64_has_the_compiler_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There the packages gcc and g++ provide the toolchain's names, about which dpkg-query reports nothing."""
+    """There the packages gcc and g++ provide the toolchain's names, which dpkg-query does not report."""
     states = tmp_path / "states"
     script = f'shift 3\n[ $# -gt 0 ] || exec cat {states}\nfor name; do grep "^$name " {states}; done\nexit 1\n'
     fakes.write(states, OF_ARM64)
@@ -55,10 +55,10 @@ def test_a_machine_of_aarch64_has_the_compiler_for_itself(tmp_path: Path, monkey
 
 
 @pytest.mark.usefixtures("asks_dpkg")
-def test_where_dpkg_cannot_read_its_database_no_package_counts_as_missing(
+def test_if_dpkg_cannot_read_its_database_no_package_counts_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real dpkg-query, with a database that it refuses: doctor listed every package as missing."""
+    """Regression: if the real dpkg-query refused its database, doctor listed every package as missing."""
     fakes.write(tmp_path / "status", "Package\n")
     monkeypatch.setattr(process, "PLAIN_ENVIRONMENT", {**process.PLAIN_ENVIRONMENT, "DPKG_ADMINDIR": str(tmp_path)})
     with pytest.raises(InfrastructureError, match="dpkg-query does not say") as raised:
@@ -66,5 +66,5 @@ def test_where_dpkg_cannot_read_its_database_no_package_counts_as_missing(
     assert "status" in str(raised.value)
 
 
-def test_a_name_that_dpkg_does_not_know_is_not_there() -> None:
+def test_a_name_that_dpkg_does_not_know_is_not_installed() -> None:
     assert installed_in("dpkg-query: no packages found matching nothing\n") == set()

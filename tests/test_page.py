@@ -1,6 +1,6 @@
-"""report.html without a browser: one file, nothing from elsewhere, nothing obeyed, and the bones that a reader needs.
+"""report.html without a browser: one file without external parts, no executed content, and the necessary structure.
 
-What a browser makes of it is tests/end_to_end/test_page_in_browser.py.
+tests/end_to_end/test_page_in_browser.py tests it in a browser.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def written(tmp_path: Path, whole: Judgement) -> str:
     return (folder / "report.html").read_text("utf-8")
 
 
-def test_it_tells_what_the_judgement_tells(tmp_path: Path) -> None:
+def test_the_page_shows_the_contents_of_the_judgement(tmp_path: Path) -> None:
     text = Outline(written(tmp_path, judgement())).text()
     for words in (
         "redis-3.2.6",
@@ -83,7 +83,7 @@ def test_it_tells_what_the_judgement_tells(tmp_path: Path) -> None:
         assert words in text, f"the page does not show: {words}"
 
 
-def test_what_a_run_was_compared_with_and_what_gave_it_memory_is_told_where_it_is_unusual(tmp_path: Path) -> None:
+def test_the_base_and_unusual_settings_of_a_run_are_shown(tmp_path: Path) -> None:
     usual = Outline(written(tmp_path / "usual", judgement())).text()
     assert "compared with base" not in usual
     assert "allocator" not in usual
@@ -96,7 +96,7 @@ def test_what_a_run_was_compared_with_and_what_gave_it_memory_is_told_where_it_i
     assert {("dt", "clients by"), ("code", "tcp")} <= {*texts}
 
 
-def test_whatever_a_server_said_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+def test_a_servers_text_is_shown_as_text(tmp_path: Path) -> None:
     hostile = HOSTILE + '"></td></table></details><img src=x onerror=alert(1)>{{ 7*7 }}</style>'
     calm, angry = (
         Outline(written(tmp_path / name, judgement(title=title, reason=title)))
@@ -107,7 +107,7 @@ def test_whatever_a_server_said_is_shown_and_not_obeyed(tmp_path: Path) -> None:
     assert {character for character in angry.text() if not character.isprintable()} == {"\n"}
 
 
-def test_nothing_runs_and_nothing_is_fetched(tmp_path: Path) -> None:
+def test_the_page_runs_nothing_and_fetches_nothing(tmp_path: Path) -> None:
     outline = Outline(written(tmp_path, judgement(title=HOSTILE)))
     assert outline.named("script", "iframe", "object", "embed", "form", "img") == []
     assert [name for _, attributes in outline.elements for name in attributes if name.startswith("on")] == []
@@ -119,7 +119,7 @@ def test_nothing_runs_and_nothing_is_fetched(tmp_path: Path) -> None:
     assert "default-src 'none'" in policy
 
 
-def test_anchors_labels_and_tables_are_whole(tmp_path: Path) -> None:
+def test_anchors_labels_and_tables_are_complete(tmp_path: Path) -> None:
     whole = judgement()
     outline = Outline(written(tmp_path, msgspec.structs.replace(whole, findings=whole.findings * 2)))
     ids = Counter(attributes["id"] for _, attributes in outline.elements if "id" in attributes)
@@ -129,7 +129,7 @@ def test_anchors_labels_and_tables_are_whole(tmp_path: Path) -> None:
             assert reference in ids
         if attributes.get("href", "").startswith("#"):
             assert attributes["href"][1:] in ids
-        # What scrolls must be reachable by keys, and then it needs a name.
+        # A scrollable element must be reachable by keys, and so needs a name.
         if "tabindex" in attributes and attributes.get("id") != "main":
             assert {"aria-label", "aria-labelledby"} & set(attributes)
     assert all("scope" in one for one in outline.named("th"))
@@ -164,8 +164,10 @@ def test_source_and_instructions_are_shown_with_the_place_marked(tmp_path: Path)
     assert "far away" not in text
 
 
-def test_history_tells_what_came_and_what_went(tmp_path: Path) -> None:
-    """Runs beside this one with the same server, policy and cells; damaged and unrelated folders are ignored."""
+def test_the_history_shows_new_and_vanished_findings(tmp_path: Path) -> None:
+    """The history has the neighbouring runs with the same server, policy and cells. It ignores damaged and unrelated
+    folders.
+    """
     whole = judgement()
     for name, findings in (("20260101-000000", []), ("20260102-000000", whole.findings)):
         older = StoredRun(tmp_path / name).finish()
@@ -185,12 +187,12 @@ def test_an_unfinished_copy_of_a_run_has_a_page_without_excerpts(tmp_path: Path)
     assert "Source</h4>" not in written(tmp_path, judgement())
 
 
-def test_a_run_in_which_only_the_canaries_ran_says_so() -> None:
+def test_a_run_in_which_only_the_canaries_ran_has_a_remark() -> None:
     assert sentence(only_canaries()) == "no tests ran except the canaries"
 
 
-def test_only_findings_of_the_base_count_as_the_bases() -> None:
-    """Whatever reason a known list gives."""
+def test_only_inherited_findings_count_as_those_of_the_base() -> None:
+    """The reason in a known list does not matter."""
     cells = [cell("armv5", "bitops", "XFAIL")]
     (one,) = judgement().findings
     known = msgspec.structs.replace(one, known="also in BASE 0123456789ab")
@@ -211,7 +213,7 @@ def test_a_run_that_did_not_end_does_not_blame_a_change() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "UNKNOWN", "XFAIL", "SKIP"])
-def test_a_page_without_findings_says_its_verdict(tmp_path: Path, verdict: str) -> None:
+def test_a_page_without_findings_shows_its_verdict(tmp_path: Path, verdict: str) -> None:
     calm = msgspec.structs.replace(judgement(), verdict=verdict, findings=[], remarks=[], cells=[])
     text = Outline(written(tmp_path, calm)).text()
     assert verdict in text
@@ -219,7 +221,7 @@ def test_a_page_without_findings_says_its_verdict(tmp_path: Path, verdict: str) 
 
 
 def test_the_misaligned_sites_and_their_chart_show_every_target_that_an_audit_saw(tmp_path: Path) -> None:
-    """Even a target without a cell, on which a test started a server."""
+    """They include a target without a cell, on which a test started a server."""
     whole = judgement()
     witness = whole.findings[0].witnesses[0]
     audited = [

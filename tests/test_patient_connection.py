@@ -1,4 +1,4 @@
-"""A connection that never waits: it sends what the socket takes, and takes the replies that are there."""
+"""A connection that never waits sends what the socket accepts, and reads the replies that have arrived."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_more_than_a_buffer_is_sent_in_parts(pair: tuple[PatientConnection, sock
     assert connection.replies == [b"OK"]
 
 
-def test_a_reply_may_come_in_parts_and_only_those_due_are_awaited(
+def test_a_reply_may_come_in_parts_and_only_expected_replies_are_awaited(
     pair: tuple[PatientConnection, socket.socket],
 ) -> None:
     connection, server = pair
@@ -59,7 +59,7 @@ def test_a_reply_may_come_in_parts_and_only_those_due_are_awaited(
     assert connection.done
 
 
-def test_an_error_reply_and_a_closed_connection_are_told(pair: tuple[PatientConnection, socket.socket]) -> None:
+def test_an_error_reply_and_a_closed_connection_are_reported(pair: tuple[PatientConnection, socket.socket]) -> None:
     connection, server = pair
     connection.ask(b"NONSENSE\r\n", 1)
     server.sendall(b"-ERR unknown command\r\n")

@@ -1,4 +1,4 @@
-"""No other user's connection reaches a guest: the kernel reports the owner, and a cell is alone in its network."""
+"""No other user's connection reaches a guest: the kernel reports the owner, and a cell has a private network."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ for attempt in range(attempts):
         client.connect(("127.0.0.1", port))
         try:
             client.sendall(b"CONFIG SET dir /root\\r\\n")
-            # Every other one does not wait until it is asked whose it is.
+            # Half of the connections close before the recorder checks their owner.
             answer = client.recv(100) if attempt % 2 else b""
         except (ConnectionResetError, BrokenPipeError):
             answer = b""
@@ -53,7 +53,7 @@ for attempt in range(attempts):
 
 
 class EchoServer:
-    """Replies OK to everything, and stores what it received."""
+    """Replies OK to everything, and stores the received bytes."""
 
     def __init__(self, path: Path) -> None:
         self.received: list[bytes] = []
@@ -73,7 +73,7 @@ class EchoServer:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # A Unix socket's path is short.
+    # A Unix socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="plumbline-test-") as made:
         yield Path(made)
 
@@ -96,7 +96,7 @@ def test_another_users_connection_reaches_no_guest(
 ) -> None:
     peer_user.way_to_ask()
     if os.geteuid() != 0:
-        # Only root can become another user, so here the recorder believes that it belongs to another user.
+        # Only root can become another user. Otherwise the recorder itself is made to belong to another user.
         monkeypatch.setattr(os, "geteuid", lambda: STRANGER)
     program = [sys.executable, "-I", "-c", AS_A_STRANGER, str(recorder.port), str(ATTEMPTS)]
     ended = process.run(program, deadline_seconds=SECONDS)
@@ -104,7 +104,7 @@ def test_another_users_connection_reaches_no_guest(
     assert (recorder.strangers, server.received, recorder.chunks()) == (ATTEMPTS, [], [])
 
 
-def test_ones_own_connection_is_served(recorder: Recorder) -> None:
+def test_the_users_own_connection_is_served(recorder: Recorder) -> None:
     for address in (recorder.path, (peer_user.HOST, recorder.port)):
         with connect(address, deadline_seconds=SECONDS) as client:
             client.sendall(b"PING\r\n")
@@ -140,13 +140,13 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.mark.parametrize("ask", WAYS)
-def test_the_kernel_tells_whose_a_connection_is(ask: Way, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_the_kernel_reports_the_owner_of_a_connection(ask: Way, pair: tuple[socket.socket, socket.socket]) -> None:
     _, accepted = pair
     assert ask(accepted.getpeername(), accepted.getsockname()) == os.geteuid()
 
 
 @pytest.mark.parametrize("ask", WAYS)
-def test_a_closed_connection_is_nobodys_and_not_roots(ask: Way, pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_closed_connection_has_no_owner_and_not_root(ask: Way, pair: tuple[socket.socket, socket.socket]) -> None:
     client, accepted = pair
     client.close()
     assert ask(accepted.getpeername(), accepted.getsockname()) is None
@@ -154,11 +154,13 @@ def test_a_closed_connection_is_nobodys_and_not_roots(ask: Way, pair: tuple[sock
 
 
 @pytest.mark.parametrize("ask", WAYS)
-def test_a_connection_that_does_not_exist_is_nobodys(ask: Way) -> None:
+def test_a_connection_that_does_not_exist_has_no_owner(ask: Way) -> None:
     assert ask((peer_user.HOST, 1), (peer_user.HOST, 2)) is None
 
 
-def test_a_kernel_that_tells_nothing_is_the_machines_fault(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_reports_no_owner_is_the_machines_fault(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peer_user, "by_request", lambda _there, _here: None)
     monkeypatch.setattr(peer_user, "_TABLE", Path("/absent"))
     peer_user.way_to_ask.cache_clear()
@@ -169,7 +171,7 @@ def test_a_kernel_that_tells_nothing_is_the_machines_fault(recorder: Recorder, m
         peer_user.way_to_ask.cache_clear()
 
 
-# A network of one's own.
+# The private network.
 
 ENTER = """
 import socket, sys
@@ -184,16 +186,16 @@ print(allowed, own, reaches(int(sys.argv[1])))
 """
 
 
-def test_in_a_network_of_its_own_a_process_meets_itself_and_nobody_else() -> None:
+def test_in_a_private_network_a_process_reaches_only_itself() -> None:
     with socket.create_server((peer_user.HOST, 0)) as listener:
         port = str(listener.getsockname()[1])
         ended = process.run([sys.executable, "-c", ENTER, port], deadline_seconds=SECONDS, folder=ROOT)
     allowed, own, ours = ended.text.split()
     assert own == "True"
-    assert ours == ("False" if allowed == "True" else "True"), "left alone, or as before: nothing in between"
+    assert ours == ("False" if allowed == "True" else "True"), "the network must be either private or unchanged"
 
 
-def test_without_the_right_to_it_the_network_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_permission_the_network_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError
 
@@ -210,7 +212,7 @@ def test_without_the_right_to_it_the_network_stays_as_it_was(monkeypatch: pytest
 @pytest.mark.parametrize(
     "make", [run_folders.new_run_folder, lambda parent: run_folders.empty_run_folder(parent / "named")]
 )
-def test_a_run_folder_is_its_users_alone(make: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_a_run_folder_is_accessible_only_to_its_user(make: Callable[[Path], Path], tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         made = make(tmp_path / "runs")

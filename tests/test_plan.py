@@ -43,7 +43,7 @@ def test_every_cell_is_planned_once_and_each_target_starts_with_its_canary(
         assert next(cell.suite for cell in plan.cells if cell.target == name) == "canary"
 
 
-def test_asking_for_one_suite_does_not_leave_the_canary_out() -> None:
+def test_requesting_one_suite_does_not_omit_the_canary() -> None:
     assert [cell.identity for cell in planned(["armv5"], ["bitops"]).cells] == [
         "armv5/redis-7.0.15/canary",
         "armv5/redis-7.0.15/bitops",
@@ -56,7 +56,7 @@ def test_the_order_of_the_request_does_not_change_the_plan() -> None:
     )
 
 
-def test_unknown_words_and_empty_globs_are_told_apart() -> None:
+def test_unknown_words_and_empty_globs_have_different_errors() -> None:
     with pytest.raises(UsageError, match=r"unknown suite 'bitop'.*\n.*did you mean 'bitops'"):
         planned(["armv5"], ["bitop"])
     with pytest.raises(NothingSelectedError, match="no suite matches"):
@@ -70,7 +70,7 @@ def test_a_tier_runs_its_suites_and_those_of_lesser_tiers() -> None:
     assert by_tier["thorough"] == set(CATALOG.suites)
 
 
-def test_a_suite_that_is_asked_for_runs_in_any_tier() -> None:
+def test_a_requested_suite_runs_in_any_tier() -> None:
     greater = next(name for name, suite in CATALOG.suites.items() if suite.tier != "quick")
     assert planned(["armv5"], [greater]).suites == ["canary", greater]
 
@@ -80,7 +80,7 @@ def test_a_suite_that_is_asked_for_runs_in_any_tier() -> None:
     suites=st.lists(st.sampled_from(sorted(CATALOG.suites)), min_size=1),
     tier=st.sampled_from(sorted(TIERS)),
 )
-def test_the_jobs_together_do_every_planned_cell_once_and_pairs_in_one_job(
+def test_the_jobs_together_run_every_planned_cell_once_and_pairs_in_one_job(
     targets: list[str], suites: list[str], tier: str
 ) -> None:
     plan = planned(targets, suites, tier=tier)
@@ -97,8 +97,8 @@ def test_the_jobs_together_do_every_planned_cell_once_and_pairs_in_one_job(
             assert job.targets == peers
 
 
-def test_the_suites_that_pair_targets_are_those_whose_tests_ask_for_others() -> None:
-    # suites/conftest.py: a writer is another target from the full tier on, a companion always.
+def test_the_suites_that_pair_targets_are_those_whose_tests_use_others() -> None:
+    # In suites/conftest.py, a writer is another target from the full tier on, and a companion always is.
     least = {"writer": "full", "companion": "quick"}
     asking: dict[str, str] = {}
     for name, suite in CATALOG.suites.items():
@@ -110,7 +110,7 @@ def test_the_suites_that_pair_targets_are_those_whose_tests_ask_for_others() -> 
     } == asking
 
 
-def test_what_pairs_nothing_in_a_tier_runs_with_the_rest() -> None:
+def test_a_suite_that_pairs_nothing_in_a_tier_runs_with_the_others() -> None:
     assert [job.name for job in jobs(["armv5", "armv6"], ["persistence"])] == ["armv5", "armv6"]
     assert [job.name for job in jobs(["armv5", "armv6"], ["persistence"], tier="full")] == ["together"]
     assert [job.name for job in jobs(["armv5"], ["persistence"], tier="full")] == ["armv5"]

@@ -27,7 +27,7 @@ TARGETS = Catalog().targets
         ("byte-order", ["sparc64"], False),
     ],
 )
-def test_a_kernel_target_is_as_its_userland_except_for_what_an_emulator_cannot_do(
+def test_a_kernel_target_has_its_userlands_exceptions_except_for_limits_of_emulators(
     because_of: str, targets: list[str], *, kernel: bool
 ) -> None:
     entry = {"tests": ["unit/type/hash::*"], "reason": "one", "because_of": because_of, "targets": targets}
