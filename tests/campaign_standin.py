@@ -38,10 +38,10 @@ def main(settings_file: str, words: list[str]) -> int:
         (corpus / f"entry{number}.features").write_text(json.dumps(shown), "utf-8")
     if settings.get("lies"):
         path = job / "findings.json"
-        told = json.loads(path.read_text("utf-8"))
-        for cell in told["cells"]:
+        document = json.loads(path.read_text("utf-8"))
+        for cell in document["cells"]:
             cell.update(verdict="PASS", passed=1, failed=0)
-        path.write_text(json.dumps({**told, "verdict": "PASS", "findings": [], "causes": []}), "utf-8")
+        path.write_text(json.dumps({**document, "verdict": "PASS", "findings": [], "causes": []}), "utf-8")
         return 0
     return int((job / "exit-code").read_text("utf-8"))
 

@@ -79,12 +79,12 @@ def test_jemalloc_is_linked_and_knows_the_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"), [("--enable-debug", True), ("--with-lg-page=16", False), ("--a --with-lg-page=16", False)]
+    ("options", "expected"), [("--enable-debug", True), ("--with-lg-page=16", False), ("--a --with-lg-page=16", False)]
 )
-def test_a_package_determines_the_size_of_jemallocs_pages(tmp_path: Path, options: str, told: bool) -> None:
+def test_a_package_determines_the_size_of_jemallocs_pages(tmp_path: Path, options: str, expected: bool) -> None:
     linked = build(tmp_path, "jemalloc", options=options)
     words = linked.server_binary.read_text("utf-8").split()
-    assert ("je_cv_lg_page=12" in words, "je_cv_static_page_shift=12" in words) == (told, told)
+    assert ("je_cv_lg_page=12" in words, "je_cv_static_page_shift=12" in words) == (expected, expected)
     assert "cross_compiling=yes" in words
     assert f"JEMALLOC_CONFIGURE_OPTS={options}" in linked.command_line
 
@@ -112,13 +112,13 @@ def test_options_of_jemalloc_without_jemalloc_are_refused(tmp_path: Path) -> Non
 
 
 def test_options_of_jemalloc_are_refused_where_the_makefile_chooses_another_allocator(tmp_path: Path) -> None:
-    for choice, told in (("MALLOC=libc\n", "libc"), ("MALLOC:=tcmalloc_minimal\n", "tcmalloc_minimal")):
+    for choice, expected in (("MALLOC=libc\n", "libc"), ("MALLOC:=tcmalloc_minimal\n", "tcmalloc_minimal")):
         with pytest.raises(UsageError, match="JEMALLOC_CONFIGURE_OPTS would have no effect") as refused:
-            build(tmp_path / told, "makefile", makefile=choice + MAKEFILE, options="--enable-debug")
-        assert (refused.value.where, f"which chooses {told}" in refused.value.because) == ("--make", True)
+            build(tmp_path / expected, "makefile", makefile=choice + MAKEFILE, options="--enable-debug")
+        assert (refused.value.where, f"which chooses {expected}" in refused.value.because) == ("--make", True)
         # Without options the makefile decides.
-        linked = build(tmp_path / told, "makefile", makefile=choice + MAKEFILE)
-        assert linked.server_binary.read_text("utf-8").split()[0] == told
+        linked = build(tmp_path / expected, "makefile", makefile=choice + MAKEFILE)
+        assert linked.server_binary.read_text("utf-8").split()[0] == expected
     linked = build(tmp_path, "makefile", makefile="MALLOC=jemalloc\n" + MAKEFILE, options="--enable-debug")
     assert linked.server_binary.read_text("utf-8").split()[0] == "jemalloc"
 

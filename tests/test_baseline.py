@@ -204,11 +204,11 @@ def test_a_second_misaligned_line_in_a_function_of_the_base_is_new_and_a_moved_o
         (finding,) = misaligned(*lines).findings
         assert (baseline.reason(old, finding, text) != "") is known, lines
     (finding,) = misaligned(30, 31).findings
-    told = (
+    remark = (
         "alignment-bitopCommand-load is in BASE as well, but here it also has a suite, test, message or source line "
         "that BASE does not show"
     )
-    assert told in baseline.remarks(old, [finding], text)
+    assert remark in baseline.remarks(old, [finding], text)
 
 
 def crashing(line: str) -> tuple[Judgement, Sources]:

@@ -405,11 +405,11 @@ def test_leftovers_of_a_killed_run_are_swept_and_those_of_a_living_one_stay(
 
 def test_waiting_for_a_lock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "SILENT_SECONDS", 0.1)
-    told: list[str] = []
+    messages: list[str] = []
     said, taken = threading.Event(), threading.Event()
 
     def say(text: str) -> None:
-        told.append(text)
+        messages.append(text)
         said.set()
 
     def wait() -> None:
@@ -423,7 +423,7 @@ def test_waiting_for_a_lock_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
         assert not taken.is_set()
     waiting.join(10)
     assert taken.is_set()
-    assert set(told) == {"waiting for another build, which holds builds-x"}
+    assert set(messages) == {"waiting for another build, which holds builds-x"}
 
 
 def test_leftovers_of_a_release_with_other_locks_are_swept_when_they_are_old(tmp_path: Path) -> None:

@@ -120,20 +120,20 @@ def test_a_wrong_report_is_detected(change: dict[str, object], expected: str) ->
 
 
 @pytest.mark.parametrize(
-    ("target", "access", "told"), [("mips-kernel", "lw", "unaddressed"), ("riscv64-kernel", "lr-w", "at-pc")]
+    ("target", "access", "outcome"), [("mips-kernel", "lw", "unaddressed"), ("riscv64-kernel", "lr-w", "at-pc")]
 )
-def test_a_real_kernel_must_send_the_signals_that_it_defines(target: str, access: str, told: str) -> None:
+def test_a_real_kernel_must_send_the_signals_that_it_defines(target: str, access: str, outcome: str) -> None:
     found = CATALOG.targets[target]
     policy = rules.policy_for(CATALOG.policies, "signal", found)
     runner = Runner(target=found, policy=policy, program=None, options=[], records_faults=False)
     one = next(each for each in canary.cases(runner) if each.access.name == access)
     assert one.prescribed[1] == "signal"
     as_told = CanaryResult(
-        outcomes={access: [told if expected == "signal" else expected for expected in one.prescribed]}, reports={}
+        outcomes={access: [outcome if expected == "signal" else expected for expected in one.prescribed]}, reports={}
     )
     assert canary.disagreements(one, as_told, runner) == []
     problems = canary.disagreements(one, behaving(one), runner)
-    assert problems[0] == f"at 1 signal where {told} is prescribed"
+    assert problems[0] == f"at 1 signal where {outcome} is prescribed"
 
 
 def test_an_unexpected_report_is_detected() -> None:
@@ -206,11 +206,11 @@ def test_the_program_may_take_long_if_it_reports_each_access(tmp_path: Path, mon
     seconds = ARMV5.deadline_seconds(canary.RUN_SECONDS)
     assert 0.8 < seconds < 1.2 < 0.6 * len(names)
     program = tmp_path / "canary"
-    for stuck, told in (("", len(names)), (names[2], 2)):
+    for stuck, count in (("", len(names)), (names[2], 2)):
         fakes.write(program, f"#!/bin/sh\nSTUCK={stuck}\nshift\nwhile [ $# -gt 0 ]; do {one}; done\n", mode=0o755)
         ends = canary.deaths(canary.emulated(program, runner_of(ARMV5)), cases)
         late = "not known, because the program that starts it did not end"
-        assert ends == dict.fromkeys(names[:told], "SIGBUS") | dict.fromkeys(names[told:], late)
+        assert ends == dict.fromkeys(names[:count], "SIGBUS") | dict.fromkeys(names[count:], late)
 
 
 def test_the_program_gets_access_and_offset(tmp_path: Path) -> None:

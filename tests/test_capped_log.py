@@ -1,4 +1,4 @@
-"""A log stays small however much is written to it; its head, its tail and its offsets are kept."""
+"""A log stays small however much is written to it, and keeps its head, its tail and its offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capped_log, "LOOK_SECONDS", 0.01)
 
 
-def test_what_fits_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_short_log_is_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     result = process.run(["sh", "-c", CHATTY.format(size=LIMIT // 2)], deadline_seconds=60, log=log)
     assert result.output == HEAD + b"x" * (LIMIT // 2) + b"\nlast\n"
@@ -35,7 +35,7 @@ def test_what_fits_is_left_as_it_is(tmp_path: Path) -> None:
     assert log.read_bytes().endswith(result.output)
 
 
-def test_of_a_long_output_head_and_tail_are_kept_with_a_line_between_them(tmp_path: Path) -> None:
+def test_head_and_tail_of_a_long_output_are_kept_with_a_line_between_them(tmp_path: Path) -> None:
     log = tmp_path / "log"
     size = 8 * LIMIT
     result = process.run(["sh", "-c", CHATTY.format(size=size)], deadline_seconds=60, log=log)
@@ -53,7 +53,7 @@ def test_of_a_long_output_head_and_tail_are_kept_with_a_line_between_them(tmp_pa
 
 
 @pytest.mark.parametrize("holes", [True, False], ids=["with holes", "without"])
-def test_the_disk_is_given_back_while_the_log_is_written(
+def test_disk_space_is_released_while_the_log_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, holes: bool
 ) -> None:
     if not holes:
@@ -64,13 +64,13 @@ def test_the_disk_is_given_back_while_the_log_is_written(
         for _ in range(64):
             log.write(HEAD + b"y" * (LIMIT // 4))
             log.flush()
-        assert eventually(lambda: path.stat().st_blocks * 512 <= 2 * LIMIT), "the disk still holds all of it"
+        assert eventually(lambda: path.stat().st_blocks * 512 <= 2 * LIMIT), "the removed part still uses disk space"
         size = 64 * (len(HEAD) + LIMIT // 4)
         if holes:
             assert path.stat().st_size == size, "offsets have changed"
         log.write(b"last\n")
         log.flush()
-        # The watcher may look again before the log is closed.
+        # The watcher may check again before the log is closed.
         time.sleep(3 * capped_log.LOOK_SECONDS)
         watched.close()
         watched.close()
@@ -99,7 +99,7 @@ def test_a_servers_log_is_capped(tmp_path: Path) -> None:
     assert guest.evidence.log.stat().st_size < LIMIT + 100
 
 
-def test_a_log_that_is_not_there_has_no_tail(tmp_path: Path) -> None:
+def test_a_missing_log_has_no_tail(tmp_path: Path) -> None:
     assert capped_log.tail_of(tmp_path / "log", 10) == b""
     assert capped_log.last_lines(tmp_path / "log", 2) == ""
     (tmp_path / "log").write_bytes(b"one\ntwo \xff\nthree\n")

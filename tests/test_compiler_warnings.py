@@ -146,10 +146,10 @@ def test_a_damaged_record_is_reported_and_the_rest_of_the_run_is_judged(tmp_path
 
 def test_formats_show_warnings_as_warnings_and_their_failure_as_a_failure(tmp_path: Path) -> None:
     words = {"native": SILENT, "armv5": CompilerReport(warnings=[warning()]), "sparc64": SILENT}
-    noted, _ = judged(passed(tmp_path / "a", wanted="note", **words))
-    (result,) = json.loads(sarif.render(noted))["runs"][0]["results"]
+    judgement_with_note, _ = judged(passed(tmp_path / "a", wanted="note", **words))
+    (result,) = json.loads(sarif.render(judgement_with_note))["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("warning", "warning")
-    assert 'failures="0"' in junit.render(noted)
+    assert 'failures="0"' in junit.render(judgement_with_note)
     failing, _ = judged(passed(tmp_path / "b", wanted="fail", **words))
     assert 'name="armv5/warnings"' in junit.render(failing)
     assert 'failures="1"' in junit.render(failing)

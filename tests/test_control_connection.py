@@ -36,23 +36,23 @@ def closing_at(*questions: int) -> tuple[Callable[[bytes], bytes | None], list[b
 
 def test_a_connection_that_others_have_ended_is_reopened() -> None:
     answer, asked = closing_at(1)
-    with RecordedServer(answer) as server, control(server) as beside:
-        assert beside.ask(PING, 1) == [b"0"]
-        assert beside.ask(PING, 1) == [b"2"]
+    with RecordedServer(answer) as server, control(server) as connection:
+        assert connection.ask(PING, 1) == [b"0"]
+        assert connection.ask(PING, 1) == [b"2"]
     assert asked == [PING] * 3
 
 
 def test_a_server_that_ends_new_connections_is_gone() -> None:
     answer, asked = closing_at(0, 2, 3)
-    with RecordedServer(answer) as server, control(server) as beside:
+    with RecordedServer(answer) as server, control(server) as connection:
         with pytest.raises(ServerGoneError):
-            beside.ask(PING, 1)
-        assert beside.ask(PING, 1) == [b"1"]
+            connection.ask(PING, 1)
+        assert connection.ask(PING, 1) == [b"1"]
         with pytest.raises(ServerGoneError):
-            beside.ask(PING, 1)
+            connection.ask(PING, 1)
     assert len(asked) == 4
     with pytest.raises(OSError, match="No such file"):
-        beside.ask(PING, 1)
+        connection.ask(PING, 1)
 
 
 def test_a_late_reply_is_not_taken_for_that_to_the_next_request() -> None:
@@ -61,18 +61,18 @@ def test_a_late_reply_is_not_taken_for_that_to_the_next_request() -> None:
             time.sleep(0.3)
         return b"+" + question
 
-    with RecordedServer(slow_at_first) as server, control(server, deadline_seconds=0.1) as beside:
+    with RecordedServer(slow_at_first) as server, control(server, deadline_seconds=0.1) as connection:
         with pytest.raises(TimeoutError):
-            beside.ask(b"FIRST\r\n", 1)
-        assert beside.ask(b"SECOND\r\n", 1) == [b"SECOND"]
+            connection.ask(b"FIRST\r\n", 1)
+        assert connection.ask(b"SECOND\r\n", 1) == [b"SECOND"]
 
 
 def test_waiting_for_a_blocked_client_has_a_deadline() -> None:
     blocked = b"blocked_clients:1\r\n"
     with (
         RecordedServer(lambda _: b"$%d\r\n%s\r\n" % (len(blocked), blocked)) as server,
-        control(server, deadline_seconds=0.2) as beside,
+        control(server, deadline_seconds=0.2) as connection,
     ):
-        assert beside.blocked_clients() == 1
+        assert connection.blocked_clients() == 1
         with pytest.raises(TimeoutError, match="still blocked"):
-            beside.await_no_blocked_client()
+            connection.await_no_blocked_client()

@@ -138,7 +138,7 @@ def test_an_access_without_a_known_size_is_reported_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instruction", "told"),
+    ("instruction", "expected"),
     [
         # lr.w t0, (a0); amoswap.d t1, t0, (a0); sw t0, -5(a0); c.ld a5, 8(a0)
         ("af220510", "load of 4 bytes at 2 mod 4"),
@@ -148,7 +148,7 @@ def test_an_access_without_a_known_size_is_reported_as_such() -> None:
     ],
 )
 def test_where_a_kernel_reports_the_instructions_address_the_registers_give_that_of_the_data(
-    instruction: str, told: str
+    instruction: str, expected: str
 ) -> None:
     values = [0] * 33
     values[10] = 0x1002
@@ -162,11 +162,11 @@ def test_where_a_kernel_reports_the_instructions_address_the_registers_give_that
         access_bytes=0,
         registers=[value.to_bytes(8, "little").hex() for value in values],
     )
-    assert str(access_of(record, "riscv64")) == told
+    assert str(access_of(record, "riscv64")) == expected
 
 
 @pytest.mark.parametrize(
-    ("machine", "instruction", "misaligned", "told"),
+    ("machine", "instruction", "misaligned", "expected"),
     [
         # lw $v0, 4($a0)
         ("mips", "8c820004", 0x1003, "load of 4 bytes at 3 mod 4"),
@@ -176,11 +176,11 @@ def test_where_a_kernel_reports_the_instructions_address_the_registers_give_that
     ],
 )
 def test_where_a_kernel_reports_no_address_the_registers_give_it(
-    machine: str, instruction: str, misaligned: int, told: str
+    machine: str, instruction: str, misaligned: int, expected: str
 ) -> None:
     record = fakes.fault(instruction=instruction, address=0, access="", access_class="", access_bytes=0)
     found = msgspec.structs.replace(record, misaligned_address=misaligned)
-    assert str(access_of(found, machine)) == told
+    assert str(access_of(found, machine)) == expected
 
 
 def test_an_access_is_described_in_words() -> None:

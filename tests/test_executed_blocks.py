@@ -41,7 +41,7 @@ def block_of(name: str) -> Block:
     return CODE.block(start_of(name), 8)
 
 
-def execute(path: Path, *names: str, beside: bool = False, inside: int = 0) -> None:
+def execute(path: Path, *names: str, by_others: bool = False, inside: int = 0) -> None:
     """Execute a block of 8 bytes at an offset in each function, as the emulator's plugin records it in the file."""
     with path.open("r+b") as file:
         _, places, begin, *_, used = struct.unpack("<7Q", file.read(56))
@@ -49,7 +49,7 @@ def execute(path: Path, *names: str, beside: bool = False, inside: int = 0) -> N
             number = NAMES.index(name) * 2 + bool(inside)
             file.seek(HEADER_BYTES + 8 * (places + number))
             file.write(struct.pack("<Q", start_of(name) + inside - begin << 13 | 8))
-            file.seek(HEADER_BYTES + 8 * (places * (3 if beside else 2) + number))
+            file.seek(HEADER_BYTES + 8 * (places * (3 if by_others else 2) + number))
             file.write(struct.pack("<Q", 1))
             used = max(used, number + 1)
         file.seek(48)
@@ -109,14 +109,14 @@ def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NotedCell:
 
 
 def test_a_map_shows_the_blocks_executed_since_it_was_read(tmp_path: Path) -> None:
-    noted = BlockMap(tmp_path / "map", CODE)
-    execute(noted.path, "main", "set")
-    execute(noted.path, "save", beside=True)
-    assert noted.take("first") == {block_of("main"), block_of("set")}
-    execute(noted.path, "get")
-    assert [noted.take("first"), noted.take("others")] == [{block_of("get")}, {block_of("save")}]
-    assert [noted.take("first"), noted.take("others")] == [set(), set()]
-    assert not noted.is_full
+    blocks = BlockMap(tmp_path / "map", CODE)
+    execute(blocks.path, "main", "set")
+    execute(blocks.path, "save", by_others=True)
+    assert blocks.take("first") == {block_of("main"), block_of("set")}
+    execute(blocks.path, "get")
+    assert [blocks.take("first"), blocks.take("others")] == [{block_of("get")}, {block_of("save")}]
+    assert [blocks.take("first"), blocks.take("others")] == [set(), set()]
+    assert not blocks.is_full
 
 
 def test_a_block_belongs_to_each_function_that_it_overlaps() -> None:
@@ -173,7 +173,7 @@ def test_addresses_are_those_of_the_tests_own_commands(tmp_path: Path) -> None:
     execute(cell.map, "expire")
     cell.begin()
     execute(cell.map, "set")
-    execute(cell.map, "save", beside=True)
+    execute(cell.map, "save", by_others=True)
     cell.recorder.end_commands()
     cell.stop()
     execute(cell.map, "stop")
@@ -218,7 +218,7 @@ def test_functions_entered_between_tests_count_for_the_next(cell: NotedCell) -> 
 def test_threads_and_children_of_a_shared_server_count_for_all(cell: NotedCell) -> None:
     cell.start(shared=True)
     cell.test("one", "get")
-    execute(cell.map, "save", beside=True)
+    execute(cell.map, "save", by_others=True)
     cell.test("two", "set")
     assert "save" in cell.read().every
 
@@ -228,7 +228,7 @@ def test_a_tests_own_server_counts_only_for_that_test(cell: NotedCell) -> None:
     cell.test("one", "get")
     cell.begin()
     own = cell.start("start", "set")
-    execute(own, "save", beside=True)
+    execute(own, "save", by_others=True)
     cell.recorder.end_test("two", "passed")
     assert cell.read().tests == {"one": ["get"], "two": ["alias", "save", "set"]}
     assert not own.exists()

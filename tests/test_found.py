@@ -71,12 +71,12 @@ def page(bug: bugs.Bug) -> str:
     return (bugs.FOLDER / f"{bug.name}.md").read_text("utf-8")
 
 
-def answer(server: str, told: bugs.Answer, bug: bugs.Bug = BUG) -> bugs.StoredAnswer:
+def answer(server: str, given: bugs.Answer, bug: bugs.Bug = BUG) -> bugs.StoredAnswer:
     return bugs.StoredAnswer(
         bug=bug.name,
         server=server,
         command=bug.checks[0].command(server),
-        answer=told,
+        answer=given,
         reason="wrong-result-life_x_limit",
         commit="0123456789ab",
         date=datetime.date(2026, 11, 24),
@@ -152,8 +152,8 @@ def test_a_stream_is_replayed_like_a_check(tmp_path: Path) -> None:
     known = bugs.read_bugs(tmp_path)
     command = "plumb replay suites/fuzz/corpus/bits.stream --target armv7 --server redis-7.0.15"
     assert [one.key[2] for one in found.questions(known, (), ("redis-7.0.15",))] == [command]
-    told = msgspec.structs.replace(answer("redis-7.0.15", "there"), command=command)
-    assert bugs.out_of_date(known["cut-limit"], told) == ""
+    stored = msgspec.structs.replace(answer("redis-7.0.15", "there"), command=command)
+    assert bugs.out_of_date(known["cut-limit"], stored) == ""
 
 
 def test_a_checks_command_names_only_unusual_settings() -> None:
@@ -165,7 +165,7 @@ def test_a_checks_command_names_only_unusual_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "told", "words"),
+    ("server", "given", "words"),
     [
         ("redis-7.0.15", "there", ""),
         ("redis-7.0.15", "unclear", ""),
@@ -177,8 +177,8 @@ def test_a_checks_command_names_only_unusual_settings() -> None:
         ("redis-8.0.6", "there", ""),
     ],
 )
-def test_an_answer_that_contradicts_the_data_is_reported(server: str, told: bugs.Answer, words: str) -> None:
-    problem = bugs.contradiction(BUG, answer(server, told))
+def test_an_answer_that_contradicts_the_data_is_reported(server: str, given: bugs.Answer, words: str) -> None:
+    problem = bugs.contradiction(BUG, answer(server, given))
     assert words in problem
     assert bool(problem) == bool(words)
 
@@ -247,7 +247,7 @@ SHOWN = ("wrong-result-life_test_limit", "armv7", "the limit is cut")
 
 
 @pytest.mark.parametrize(
-    ("cells", "findings", "told"),
+    ("cells", "findings", "expected"),
     [
         (FAILED, [SHOWN], "there"),
         ([("armv7", "canary", Verdict.PASS), ("armv7", "life", Verdict.XFAIL)], [SHOWN], "there"),
@@ -264,28 +264,28 @@ SHOWN = ("wrong-result-life_test_limit", "armv7", "the limit is cut")
     ],
 )
 def test_only_a_test_that_passed_is_an_absence(
-    cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], told: str
+    cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], expected: str
 ) -> None:
-    assert found.judged(CHECK, judgement(cells, findings))[0] == told
+    assert found.judged(CHECK, judgement(cells, findings))[0] == expected
 
 
-@pytest.mark.parametrize(("tests", "told"), [(("limit of 4",), "unclear"), ((), "gone")])
-def test_where_a_named_test_was_skipped_its_bug_is_not_absent(tests: tuple[str, ...], told: str) -> None:
+@pytest.mark.parametrize(("tests", "expected"), [(("limit of 4",), "unclear"), ((), "gone")])
+def test_where_a_named_test_was_skipped_its_bug_is_not_absent(tests: tuple[str, ...], expected: str) -> None:
     whole = judgement(PASSED, [])
     some = [msgspec.structs.replace(cell, skipped=1) if cell.suite == "life" else cell for cell in whole.cells]
     check = msgspec.structs.replace(CHECK, tests=tests)
-    assert found.judged(check, msgspec.structs.replace(whole, cells=some))[0] == told
+    assert found.judged(check, msgspec.structs.replace(whole, cells=some))[0] == expected
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"), [("armv7/life", "there"), ("armv5/life", "unclear"), ("armv7/width", "unclear")]
+    ("cell", "expected"), [("armv7/life", "there"), ("armv5/life", "unclear"), ("armv7/width", "unclear")]
 )
-def test_a_targets_effect_on_another_machines_server_shows_in_the_targets_cell(cell: str, told: str) -> None:
+def test_a_targets_effect_on_another_machines_server_shows_in_the_targets_cell(cell: str, expected: str) -> None:
     shown = finding(SHOWN[0], "native", SHOWN[2])
     witness = msgspec.structs.replace(shown.witnesses[0], cells=[cell])
     shown = msgspec.structs.replace(shown, witnesses=[witness])
     whole = msgspec.structs.replace(judgement(FAILED, []), findings=[shown])
-    assert found.judged(CHECK, whole)[0] == told
+    assert found.judged(CHECK, whole)[0] == expected
 
 
 def test_releases_that_cannot_be_tested_are_not_tested() -> None:
@@ -367,7 +367,7 @@ def test_the_table_prefers_stored_answers_to_the_page() -> None:
 
 
 def test_several_answers_are_as_clear_as_the_clearest_that_shows_the_bug() -> None:
-    stored = [answer("redis-7.0.15", told) for told in ("gone", "unclear", "there")]
+    stored = [answer("redis-7.0.15", each) for each in ("gone", "unclear", "there")]
     ask = [bugs.answer_of(bugs.StoredAnswers(answers=tuple(stored[:n])), BUG.name, "redis-7.0.15") for n in range(4)]
     assert ask == [None, "gone", "unclear", "there"]
 
@@ -400,9 +400,9 @@ def test_a_patch_must_be_for_a_release_that_has_the_bug(tmp_path: Path) -> None:
             bugs.read_bugs(tmp_path)
 
 
-def proof(told: bugs.Answer, *, whole: bool = False, patch: bugs.Patch = PATCH) -> bugs.StoredAnswer:
+def proof(given: bugs.Answer, *, whole: bool = False, patch: bugs.Patch = PATCH) -> bugs.StoredAnswer:
     command = FIXED.proofs(PATCH)[whole].command("redis-7.0.15")
-    return msgspec.structs.replace(answer("redis-7.0.15", told), command=command, patch=patch.digest)
+    return msgspec.structs.replace(answer("redis-7.0.15", given), command=command, patch=patch.digest)
 
 
 def test_a_patch_is_proved_by_the_bugs_check_and_by_its_whole_suite() -> None:
@@ -450,7 +450,7 @@ def with_failures(cell: CellVerdict) -> CellVerdict:
 
 
 @pytest.mark.parametrize(
-    ("cells", "findings", "told"),
+    ("cells", "findings", "expected"),
     [
         (PASSED, [], "gone"),
         (FAILED, [OTHER], "gone"),
@@ -464,7 +464,7 @@ def with_failures(cell: CellVerdict) -> CellVerdict:
     ],
 )
 def test_a_patched_release_may_show_only_other_bugs(
-    cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], told: str
+    cells: list[tuple[str, str, Verdict]], findings: list[tuple[str, str, str]], expected: str
 ) -> None:
     question = found.Question(bug=FIXED, check=FIXED.proofs(PATCH)[1], server="redis-7.0.15", patch=PATCH)
     judged = judgement(cells, findings)
@@ -475,10 +475,10 @@ def test_a_patched_release_may_show_only_other_bugs(
         for one in judged.findings
     ]
     judged = msgspec.structs.replace(judged, findings=shown)
-    assert found.judged_patched(question, judged, {BUG.name: FIXED, "other": OTHER_BUG})[0] == told
+    assert found.judged_patched(question, judged, {BUG.name: FIXED, "other": OTHER_BUG})[0] == expected
     # A finding of another check of the same bug excuses nothing.
     both = msgspec.structs.replace(FIXED, checks=(*FIXED.checks, *OTHER_BUG.checks))
-    if told == "gone" and findings:
+    if expected == "gone" and findings:
         assert found.judged_patched(question, judged, {BUG.name: both})[0] == "unclear"
 
 

@@ -117,8 +117,8 @@ def given_to(islands: Islands, job: CampaignJob, tmp_path: Path) -> dict[str, li
 
 def test_one_targets_entries_are_tried_on_the_others_and_kept_where_they_show_features(tmp_path: Path) -> None:
     campaign = begin(tmp_path / "campaign", JOBS)
-    told: list[str] = []
-    islands = Islands(campaign, tmp_path / "corpora", told.append)
+    messages: list[str] = []
+    islands = Islands(campaign, tmp_path / "corpora", messages.append)
     assert given_to(islands, LITTLE, tmp_path) == {}
     bring(campaign, LITTLE, long=("a long one", [1, 2]), short=("short", [2, 3]))
     islands.learn(LITTLE)
@@ -140,10 +140,10 @@ def test_one_targets_entries_are_tried_on_the_others_and_kept_where_they_show_fe
     assert given_to(islands, BIG_2, tmp_path) == {"short": [7, 8], "tiny": None}
     learned = [(one.target, one.features, one.kept) for one in campaign.journal() if one.what == "learned"]
     assert learned == [("little", 3, 2), ("big", 1, 1), ("big", 2, 1), ("little", 3, 1)]
-    assert told[-1] == "little: generation 2 shows 3 features with 1 entries"
+    assert messages[-1] == "little: generation 2 shows 3 features with 1 entries"
     # The campaign stops and resumes. It continues from its last state, and no dropped stream returns.
     before = {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()}
-    again = Islands(begin(campaign.path, JOBS), tmp_path / "corpora", told.append)
+    again = Islands(begin(campaign.path, JOBS), tmp_path / "corpora", messages.append)
     assert {path: path.read_bytes() for path in sorted((tmp_path / "corpora").rglob("*")) if path.is_file()} == before
     assert given_to(again, BIG_2, tmp_path) == {"short": [7, 8], "tiny": None}
 

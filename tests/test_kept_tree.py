@@ -247,23 +247,23 @@ BOTH = {"one.o", "one.d", "two.o", "two.d"}
 
 
 def test_objects_outside_a_tree_are_kept_while_their_sources_are_unchanged(tmp_path: Path) -> None:
-    beside = _OutsideObjects(tmp_path / "work")
-    assert beside.fill() == BOTH, "products other than the objects must not be kept"
-    assert beside.fill() == set(), "objects that were not recorded again must not be kept"
-    beside.compile()
-    beside.header.write_text("#define TWO 22\n", "utf-8")
-    os.utime(beside.header, (LONG_AGO, LONG_AGO))
-    assert beside.fill() == {"one.o", "one.d"}
-    beside.compile()
-    fakes.write(beside.sources / "one.c", "int one = 1;\n")
-    assert beside.fill() == {"two.o", "two.d"}
-    beside.compile()
-    assert beside.fill("another compiler") == set()
-    beside.compile()
-    (beside.folder / "one.o").write_bytes(b"damaged")
-    (beside.folder / "two.d").unlink()
-    assert beside.fill() == {"two.o"}
-    beside.compile()
-    (beside.folder / "two.d").unlink()
-    kept_objects.keep(beside.folder, beside.header.parent, beside.work, "recipe")
-    assert beside.fill() == {"one.o", "one.d"}, "the files that the object's compiler read are unknown"
+    outside = _OutsideObjects(tmp_path / "work")
+    assert outside.fill() == BOTH, "products other than the objects must not be kept"
+    assert outside.fill() == set(), "objects that were not recorded again must not be kept"
+    outside.compile()
+    outside.header.write_text("#define TWO 22\n", "utf-8")
+    os.utime(outside.header, (LONG_AGO, LONG_AGO))
+    assert outside.fill() == {"one.o", "one.d"}
+    outside.compile()
+    fakes.write(outside.sources / "one.c", "int one = 1;\n")
+    assert outside.fill() == {"two.o", "two.d"}
+    outside.compile()
+    assert outside.fill("another compiler") == set()
+    outside.compile()
+    (outside.folder / "one.o").write_bytes(b"damaged")
+    (outside.folder / "two.d").unlink()
+    assert outside.fill() == {"two.o"}
+    outside.compile()
+    (outside.folder / "two.d").unlink()
+    kept_objects.keep(outside.folder, outside.header.parent, outside.work, "recipe")
+    assert outside.fill() == {"one.o", "one.d"}, "the files that the object's compiler read are unknown"

@@ -289,14 +289,14 @@ def test_an_entry_that_matches_no_finding_has_a_remark() -> None:
 def test_an_entry_that_excuses_everything_has_a_remark() -> None:
     (entry,) = listed().findings
 
-    def told(**of: Any) -> list[str]:
+    def remarks_for(**of: Any) -> list[str]:
         wide = KnownList(findings=[msgspec.structs.replace(entry, id="*", **of)])
         return remarks(wide, [found()], "redis-3.2.6", ["armv5"], TODAY)
 
-    (remark,) = told(test="?*")
+    (remark,) = remarks_for(test="?*")
     assert remark.startswith("known finding * (redis-3.*) fits every finding, whatever it is")
     for narrow in ({"suite": "bitops"}, {"test": "test_*"}, {"via": ["bitop*"]}):
-        assert not any("fits every finding" in one for one in told(**narrow))
+        assert not any("fits every finding" in one for one in remarks_for(**narrow))
 
 
 def test_an_entry_of_one_suite_is_not_reported_unseen_by_a_run_without_it() -> None:

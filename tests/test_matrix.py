@@ -377,12 +377,12 @@ OTHER = ("sigsegv-zipmap", "armv7", "the size wraps")
 
 def test_the_table_of_other_ways_has_findings_that_the_usual_cell_lacks() -> None:
     matrix = Matrix(cells=(made("gcc", SHOWN), made("clang-musl", SHOWN, OTHER), made("gcc-lto", SHOWN)))
-    told = rows(matrix, "differences")
-    assert "2 cells could be compared." in told
-    assert "| `sigsegv-zipmap` |" in told
-    assert "| clang-musl: armv7 | **none yet** |" in told
-    assert "test_limit" not in told
-    assert "gcc-lto" not in told
+    text = rows(matrix, "differences")
+    assert "2 cells could be compared." in text
+    assert "| `sigsegv-zipmap` |" in text
+    assert "| clang-musl: armv7 | **none yet** |" in text
+    assert "test_limit" not in text
+    assert "gcc-lto" not in text
 
 
 @pytest.mark.parametrize(
@@ -401,9 +401,9 @@ def test_the_table_of_other_ways_has_findings_that_the_usual_cell_lacks() -> Non
     ],
 )
 def test_incomplete_or_unpaired_cells_are_not_compared(cells: tuple[MatrixCell, ...]) -> None:
-    told = rows(Matrix(cells=cells), "differences")
-    assert "0 cells could be compared." in told
-    assert "sigsegv" not in told
+    text = rows(Matrix(cells=cells), "differences")
+    assert "0 cells could be compared." in text
+    assert "sigsegv" not in text
 
 
 def test_the_tables_mark_open_impossible_and_outdated_cells() -> None:

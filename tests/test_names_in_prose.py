@@ -56,11 +56,11 @@ def exists(module: str) -> bool:
     return False
 
 
-def missing(text: str, beside: Path) -> list[str]:
-    """The names in a comment or docstring that do not exist. `beside`: the folder of its file."""
+def missing(text: str, folder: Path) -> list[str]:
+    """The names that do not exist, in a comment or docstring of a file in `folder`."""
     found = [name for name in MODULE.findall(text) if not exists(name)]
     for name in FILE.findall(text):
-        known = (ROOT / name).exists() or (beside / name).exists()
+        known = (ROOT / name).exists() or (folder / name).exists()
         if not known and not PLACEHOLDER.search(name) and not UPSTREAMS.match(name):
             found.append(name)
     for name, content in CONTENT.findall(text):

@@ -66,7 +66,7 @@ make: Leaving directory '/cache/work/1/tree/src'
 """
 
 
-def test_warnings_and_errors_have_places_in_the_tree_and_come_once() -> None:
+def test_warnings_and_errors_have_places_in_the_tree_and_occur_once() -> None:
     diagnostics = [(one.severity, one.file, one.line, one.warning) for one in compiler_output.read(OUTPUT, TREE)]
     assert diagnostics == [
         ("warning", "src/sds.h", 12, "cast-align"),
@@ -79,7 +79,7 @@ def test_warnings_and_errors_have_places_in_the_tree_and_come_once() -> None:
     assert own == ["src/sds.h", "src/a.c"]
 
 
-def test_what_the_linker_misses_is_told_with_what_helps() -> None:
+def test_missing_symbols_are_reported_with_the_remedy() -> None:
     linking = compiler_output.linking(OUTPUT)
     assert (linking.undefined, linking.twice) == (["__atomic_load_8"], ["server"])
     assert attempt.link_problem(linking) == (
@@ -91,7 +91,7 @@ def test_what_the_linker_misses_is_told_with_what_helps() -> None:
     assert attempt.link_problem(compiler_output.linking("")) == ""
 
 
-def test_the_calls_that_make_objects_are_known_with_their_folders() -> None:
+def test_calls_that_make_objects_are_recognised_with_their_folders() -> None:
     calls = compiler_output.compilations(OUTPUT, ("/w/gcc", "/w/g++"))
     assert [(one.folder, one.words[-1]) for one in calls] == [
         (f"{TREE}/src", "a.c"),
@@ -153,14 +153,14 @@ int statfs_there;
 
 
 def regions() -> list[Region]:
-    # The first line of the marker's text is line 1, as in real output; the guard is in line 2.
+    # As in real output, the marker's text begins at line 1, and the guard is in line 2.
     text = PASSED.replace('# 1 "endian.h"', '# 2 "endian.h"', 1)
     lines = conditionals.passed(text.encode(), f"{TREE}/src", TREE)
     assert lines == {"src/endian.h": {2, 3, 7, 18}}
     return conditionals.regions({"src/endian.h": SOURCE, "src/not_compiled.c": SOURCE}, lines)
 
 
-def test_code_is_compiled_if_the_preprocessor_let_a_line_of_it_through() -> None:
+def test_code_is_compiled_if_the_preprocessor_passed_a_line_of_it() -> None:
     assert [(one.topic, one.first, one.last, one.condition, one.compiled) for one in regions()] == [
         ("byte order", 5, 5, "BYTE_ORDER == LITTLE_ENDIAN", False),
         ("byte order", 7, 7, "else, BYTE_ORDER == BIG_ENDIAN", True),
@@ -187,7 +187,7 @@ def test_a_condition_has_a_topic_by_whole_names(condition: str, topic: str | Non
     assert conditionals.topic_of([condition]) == topic
 
 
-def test_makefiles_are_asked_for_names_and_fatal_warnings() -> None:
+def test_makefiles_are_searched_for_names_and_fatal_warnings() -> None:
     text = """\
 uname_S := $(shell sh -c 'uname -s')
 ifeq ($(uname_S),SunOS)  # not Linux
@@ -207,8 +207,8 @@ ARCH := $(shell uname -m)
     ]
 
 
-def test_casts_of_pointers_are_told_with_their_places_whosever_they_are() -> None:
-    """As redis-8.0.6 has them in its vector-sets, for 32-bit machines."""
+def test_casts_of_pointers_are_reported_with_their_places_in_any_code() -> None:
+    """redis-8.0.6 has such casts in its vector sets, for 32-bit machines."""
     hints = [
         Hint(warning=warning, file="modules/v/hnsw.c", line=line, text="x", origin="bundled/v", source="p = (long)q;")
         for warning, line in (("int-to-pointer-cast", 7), ("pointer-to-int-cast", 9), ("cast-align", 1))
@@ -219,7 +219,7 @@ def test_casts_of_pointers_are_told_with_their_places_whosever_they_are() -> Non
     assert note.detail == ["modules/v/hnsw.c:7  p = (long)q;", "modules/v/hnsw.c:9  p = (long)q;"]
 
 
-def test_a_machine_that_no_makefile_names_is_told() -> None:
+def test_a_machine_that_no_makefile_names_is_reported() -> None:
     text = """\
 ifneq (,$(filter aarch64 armv%,$(uname_M)))
 ifneq (,$(findstring ppc,$(uname_M)))
@@ -261,7 +261,7 @@ def xmemalign_rows(target: str, *accesses: Access) -> dict[str, tuple[str, int, 
     return {row.policy: (row.acts_as, row.apart, row.repaired, row.signal) for row in rows}
 
 
-def test_xmemalign_is_worked_out_as_the_policies_say() -> None:
+def test_xmemalign_follows_from_the_policies() -> None:
     """A word at 2 mod 4, an integer doubleword and a double at 4 mod 8, a compare-and-swap at 2 mod 4."""
     load = Access(direction="load", size_bytes=4, modulo=2, access_class="word")
     long_load = Access(direction="load", size_bytes=8, modulo=4, access_class="dword")
@@ -274,7 +274,7 @@ def test_xmemalign_is_worked_out_as_the_policies_say() -> None:
     assert rows["solaris-4i"] == ("solaris-4i", 2, 1, 1)
     assert rows["solaris-4s"] == ("solaris-4s", 2, 0, 2)
     assert rows["solaris-8i"] == ("solaris-8i", 1, 2, 1)
-    # A 64-bit program's doubles at 4 mod 8 are emulated whatever it asks for.
+    # A 64-bit program's doubles at 4 mod 8 are emulated with any option.
     assert rows["solaris-8s"] == ("solaris-8f", 1, 0, 3)
     assert xmemalign_rows("sparc32plus", double)["solaris-8s"] == ("solaris-8s", 0, 0, 1)
 
@@ -293,8 +293,8 @@ def test_of_a_source_line_the_worst_access_counts() -> None:
     assert (counts["solaris-2s"], counts["solaris-2i"]) == ((0, 0, 1), (0, 1, 0))
 
 
-def test_what_would_be_worse_at_another_address_is_unsure() -> None:
-    """BITPOS of redis-2.8.17, recorded at 2 mod 8, is also at 1 mod 8."""
+def test_an_access_that_would_be_worse_at_another_address_is_marked_as_uncertain() -> None:
+    """For example, BITPOS of redis-2.8.17 was recorded at 2 mod 8, but also occurs at 1 mod 8."""
     catalog = Catalog()
     places = {"src/bitops.c:139": [Access(direction="load", size_bytes=8, modulo=2, access_class="dword")]}
     rows = {row.policy: row for row in xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], places)}
@@ -306,7 +306,7 @@ def test_other_machines_have_no_solaris() -> None:
     assert xmemalign_rows("armv5", Access(direction="load", size_bytes=4, modulo=2, access_class="word")) == {}
 
 
-def test_defaults_are_those_that_the_policies_file_tells() -> None:
+def test_defaults_are_those_in_the_policies_file() -> None:
     catalog = Catalog()
     text = (ROOT / "harness" / "plan" / "policies" / "solaris.toml").read_text("utf-8")
     for target in ("sparc32plus", "sparc64"):
@@ -315,7 +315,7 @@ def test_defaults_are_those_that_the_policies_file_tells() -> None:
         assert f"{name} for -m{catalog.targets[target].width_bits}" in text
 
 
-def test_what_is_mended_still_stands_in_the_way_of_the_tree_as_it_is() -> None:
+def test_problems_that_plumbline_fixes_still_block_the_unchanged_tree() -> None:
     found = items.of_steps(
         "mips",
         [
@@ -332,7 +332,7 @@ def test_what_is_mended_still_stands_in_the_way_of_the_tree_as_it_is() -> None:
 
 
 def audited(fate: str, **more: object) -> Finding:
-    """A finding that an audit saw, with its fate."""
+    """A finding of an audit, with its fate."""
     known = judgement().findings[0]
     witness = msgspec.structs.replace(known.witnesses[0], detector="audit", fate=fate)
     return msgspec.structs.replace(known, witnesses=[witness], **more)
@@ -352,16 +352,16 @@ def audited(fate: str, **more: object) -> Finding:
         (audited("", kind="wrong-result", title=f"1 != 2; {items.EVERYWHERE}"), "note"),
     ],
 )
-def test_a_finding_has_the_rank_of_what_it_comes_to(found: Finding, rank: str) -> None:
+def test_a_finding_has_the_rank_of_its_effect(found: Finding, rank: str) -> None:
     assert items.rank_of(found) == rank
 
 
-def test_the_suites_say_that_a_fault_is_everywhere_in_these_words() -> None:
+def test_the_suites_use_the_words_that_mark_a_fault_as_everywhere() -> None:
     for file in ("_shared/paired_servers.py", "fuzz/failure.py"):
         assert items.EVERYWHERE in (ROOT / "suites" / file).read_text("utf-8")
 
 
-def test_the_place_where_it_dies_at_start_comes_first_and_once() -> None:
+def test_the_place_of_a_death_at_start_comes_first_and_once() -> None:
     one = audited("kill", function="murmur32", title="misaligned load in murmur32")
     death = items.Death(
         target="sparc64", detail="killed by SIGBUS", function="murmur32", place="x.c:1", stack=("a", "b")
@@ -422,7 +422,7 @@ def test_a_step_that_fails_shows_the_line_of_each_error(number: int, counted: st
     assert failed.lines == lines[:number]
 
 
-def test_items_are_in_the_order_of_what_to_fix_first_and_targets_are_joined() -> None:
+def test_items_are_in_order_of_priority_and_targets_are_joined() -> None:
     def item(rank: str, target: str, title: str = "x") -> PortingItem:
         return json_codec.convert({"rank": rank, "title": title, "targets": [target]}, PortingItem)
 
@@ -451,14 +451,14 @@ def failed_with(*findings: Finding, cells: Sequence[str] = ("PASS", "FAIL")) -> 
 
 
 @pytest.mark.parametrize("rank", items.RANKS)
-def test_blockers_alone_fail(rank: str) -> None:
+def test_only_blockers_fail(rank: str) -> None:
     one = json_codec.convert(
         {"rank": rank, "title": "x", "targets": ["a"], "finding": audited("hardware").id}, PortingItem
     )
     assert items.verdict_of([one], failed_with(audited("hardware"))) == ("FAIL" if rank in BLOCKERS else "PASS")
 
 
-def test_silence_is_no_clean_report() -> None:
+def test_missing_results_are_no_clean_report() -> None:
     assert items.verdict_of([], failed_with(cells=("PASS", "PASS"))) == "PASS"
     assert items.verdict_of([], failed_with(cells=("PASS", "UNKNOWN"))) == "UNKNOWN"
     assert items.verdict_of([], failed_with(cells=("PASS", "SKIP"))) == "UNKNOWN"
@@ -467,13 +467,13 @@ def test_silence_is_no_clean_report() -> None:
     assert items.verdict_of([], unended) == "UNKNOWN"
 
 
-def test_a_cell_that_failed_for_a_reason_that_is_not_shown_is_no_clean_report() -> None:
+def test_a_cell_that_failed_without_a_shown_reason_is_no_clean_report() -> None:
     assert items.verdict_of([], failed_with()) == "UNKNOWN"
     assert items.verdict_of([], failed_with(audited("hardware"))) == "UNKNOWN"
 
 
-def test_a_build_that_no_step_makes_is_an_item() -> None:
-    """The steps are those of the plain server: a suite may need the one with TLS, or another program."""
+def test_a_failed_build_outside_the_steps_is_an_item() -> None:
+    """The steps belong to the plain server, but a suite may need the server with TLS, or another program."""
     broken = audited("", kind="build", title="the server with TLS does not compile", targets=["armv5", "sparc64"])
     linked = [Step(name="link", result="ok", detail=""), Step(name="link", result="failed", detail="")]
     ports = [
@@ -488,7 +488,7 @@ def test_a_build_that_no_step_makes_is_an_item() -> None:
 
 
 def report(**more: object) -> PortReport:
-    """One with something in every section, of a hostile server."""
+    """A report with content in every section, about a hostile server."""
     whole = judgement(title=HOSTILE)
     port = TargetPort(
         target="sparc64",
@@ -536,7 +536,7 @@ def test_the_document_is_read_back_as_it_was() -> None:
     assert report() == json_codec.decode(json_codec.pretty(report()), PortReport)
 
 
-def test_the_page_has_every_section_and_obeys_nobody(tmp_path: Path) -> None:
+def test_the_page_has_every_section_and_escapes_hostile_text(tmp_path: Path) -> None:
     text = page.render(run_folder(tmp_path), report(), judgement(title=HOSTILE))
     outline = Outline(text)
     assert outline.named("script", "img", "iframe", "form") == []
@@ -559,13 +559,13 @@ def test_markdown_has_every_section_in_the_order_of_what_to_fix_first() -> None:
     assert "| solaris-8s (the compiler's default) | solaris-8f | 1 | 0 | 2 |  |" in text
     assert "| `src/a.c` | `cast-align` | 3 | 3 |" in text
     assert "And 1 in 1 files that it bundles." in text
-    # Every row of a table has as many cells as its head.
+    # Every row of a table has as many cells as its header.
     tables = re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE)
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1, table
 
 
-def test_without_a_misaligned_access_any_xmemalign_will_do_and_without_a_build_nothing_is_said(tmp_path: Path) -> None:
+def test_without_misaligned_accesses_any_xmemalign_is_recommended_and_without_a_build_none(tmp_path: Path) -> None:
     catalog = Catalog()
     rows = xmemalign.outcomes(catalog.policies, catalog.targets["sparc64"], {})
     for own, mentioned in ((rows, True), ([], False)):

@@ -1,4 +1,4 @@
-"""Loopback ports: no two simultaneous tests get the same one."""
+"""Loopback ports: two tests that run at the same time never get the same port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_what_one_was_given_no_other_is_given_until_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_not_given_to_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     with Ports() as here, Ports() as there:
         port = here.free()
         other = there.free()
@@ -35,7 +35,7 @@ def test_a_server_can_listen_at_both_while_they_are_held() -> None:
                 server.listen()
 
 
-def test_where_a_server_listens_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_where_a_server_listens_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with Ports() as ports, socket.socket() as server, socket.socket() as bus:
         taken, taken_bus, port = ports.free(), ports.free(), ports.free()
         ports.__exit__()

@@ -65,11 +65,11 @@ def base_line(checkout: Path) -> str:
     return f"BASE  {git(checkout, 'rev-parse', 'HEAD')[:12]} 'first' (where HEAD branched off HEAD)\n"
 
 
-def test_nothing_changed_is_said_and_passes(premerge: Premerge, checkout: Path) -> None:
+def test_a_checkout_without_changes_passes_with_a_message(premerge: Premerge, checkout: Path) -> None:
     assert premerge() == (0, base_line(checkout) + "nothing has changed since BASE: nothing to run\n", "")
 
 
-def test_what_no_build_sees_is_said_and_passes_and_a_suite_that_is_named_runs_all_the_same(
+def test_a_file_that_no_build_reads_passes_with_a_message_and_named_suites_run_all_the_same(
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "README.md", "")
@@ -77,7 +77,7 @@ def test_what_no_build_sees_is_said_and_passes_and_a_suite_that_is_named_runs_al
     assert "canary, sds on armv5 (2 cells)" in premerge("--explain", "--suite", "sds", "--target", "armv5")[1]
 
 
-def test_explain_tells_each_file_its_suites_and_why_and_the_plan(premerge: Premerge, checkout: Path) -> None:
+def test_explain_lists_each_files_suites_with_the_reason_and_the_plan(premerge: Premerge, checkout: Path) -> None:
     fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
     fakes.write(checkout / "COPYING", "")
     code, out, err = premerge("--explain", "--target", "armv5")
@@ -95,7 +95,7 @@ def test_explain_tells_each_file_its_suites_and_why_and_the_plan(premerge: Preme
 
 
 def test_without_a_base_it_looks_at_nothing_and_is_exit_4(premerge: Premerge, checkout: Path) -> None:
-    """Directly after a commit it said 'nothing has changed' and 0."""
+    """Regression: directly after a commit, it printed 'nothing has changed' and exited with 0."""
     fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
     commit(checkout, "second")
     code, out, err = premerge(base="")
@@ -113,7 +113,7 @@ def test_it_works_from_a_folder_of_the_server(
     assert json.loads(from_top[1])["server"] == str(checkout)
 
 
-def test_altered_files_ask_for_suites_that_alone_cover_them_unless_suites_are_named(tmp_path: Path) -> None:
+def test_altered_files_require_suites_that_alone_cover_them_unless_suites_are_named(tmp_path: Path) -> None:
     catalog = Catalog()
     changes = choose(["src/server.h"], catalog.suites, read_ignored_paths()).changes
     altered = asked_besides(
@@ -125,7 +125,7 @@ def test_altered_files_ask_for_suites_that_alone_cover_them_unless_suites_are_na
         "src/server.c": [],
     }
     (server,) = (change for change in altered if change.file == "src/server.c")
-    assert {"clock", "eviction"} < {*server.suites}, "what they test of it, no other suite does"
+    assert {"clock", "eviction"} < {*server.suites}, "no other suite covers what they cover of it"
 
     def planned(*suites: str) -> set[str]:
         plan = make_plan(catalog, targets=["armv5"], server="redis-7.0.15", suites=suites)
@@ -139,7 +139,7 @@ def test_altered_files_ask_for_suites_that_alone_cover_them_unless_suites_are_na
     assert planned("sds") == {"sds"}
 
 
-def test_a_change_of_many_files_is_doubted(premerge: Premerge, checkout: Path) -> None:
+def test_a_change_of_many_files_causes_a_warning(premerge: Premerge, checkout: Path) -> None:
     for number in range(MANY_FILES):
         fakes.write(checkout / f"{number}.md", "")
     assert premerge()[1] == base_line(checkout) + "30 changed files, not used by any build: nothing to run\n"
@@ -150,10 +150,8 @@ def test_a_change_of_many_files_is_doubted(premerge: Premerge, checkout: Path) -
     assert json.loads(premerge("--explain", "--json")[1])["warning"] == warning
 
 
-def test_sources_that_git_ignores_are_told_also_where_there_is_nothing_to_run(
-    premerge: Premerge, checkout: Path
-) -> None:
-    """A build reads them, and no diff has them."""
+def test_ignored_sources_cause_a_warning_even_if_there_is_nothing_to_run(premerge: Premerge, checkout: Path) -> None:
+    """A build reads them, but no diff shows them."""
     fakes.write(checkout / ".gitignore", "mine.*\n")
     commit(checkout, "first")
     for name in ("src/mine.h", "deps/jemalloc/mine.h", "tests/mine.c", "utils/mine.h"):
@@ -166,7 +164,7 @@ def test_sources_that_git_ignores_are_told_also_where_there_is_nothing_to_run(
     assert unseen == ["deps/jemalloc/mine.h", "src/mine.h"]
 
 
-def test_what_no_suite_looks_at_is_said_and_is_no_pass(premerge: Premerge, checkout: Path) -> None:
+def test_a_change_that_no_suite_covers_is_reported_and_does_not_pass(premerge: Premerge, checkout: Path) -> None:
     fakes.write(checkout / "src" / "fuzzer_c.c", "")
     code, out, err = premerge()
     assert (code, err) == (ExitCode.INCONCLUSIVE, "")
@@ -176,10 +174,10 @@ def test_what_no_suite_looks_at_is_said_and_is_no_pass(premerge: Premerge, check
     )
     code, out, _ = premerge("--json")
     assert (code, len(json.loads(out)["unchecked"])) == (ExitCode.INCONCLUSIVE, 1)
-    assert premerge("--explain")[0] == ExitCode.PASS, "to explain is no verdict"
+    assert premerge("--explain")[0] == ExitCode.PASS, "--explain does not judge"
 
 
-def test_what_is_not_checked_by_the_suites_that_are_named_is_told_before_they_run(
+def test_files_that_the_named_suites_do_not_check_are_reported_before_the_run(
     premerge: Premerge, checkout: Path
 ) -> None:
     fakes.write(checkout / "src" / "cluster.c", "")
@@ -200,28 +198,28 @@ def test_explain_as_json_is_one_document_and_the_seed_is_the_bases(premerge: Pre
 ENTRY = '[[findings]]\nid = "{}"\nreason = "why"\nexpires = 2099-01-01\n'
 
 
-def test_what_a_change_does_to_its_own_list_of_known_findings_is_told_though_no_build_sees_it(
+def test_changes_of_the_checkouts_known_list_are_reported_though_no_build_reads_it(
     premerge: Premerge, checkout: Path
 ) -> None:
     listed = fakes.write(checkout / ".plumbline" / "known.toml", ENTRY.format("old") + ENTRY.format("kept"))
     commit(checkout, "a list")
     assert premerge()[1].splitlines()[1:] == ["nothing has changed since BASE: nothing to run"]
     fakes.write(listed, ENTRY.format("kept") + ENTRY.format("new"))
-    told = [
+    remarks = [
         "the change edits .plumbline/known.toml",
         "it adds new (why; until 2099-01-01); entries that a change adds excuse none of its findings",
         "it removes old (why; until 2099-01-01)",
     ]
     code, out, _ = premerge()
-    assert (code, out.splitlines()[1:]) == (0, ["1 changed file, not used by any build: nothing to run", *told])
-    assert premerge("--explain")[1].splitlines()[-3:] == told
-    assert json.loads(premerge("--explain", "--json")[1])["known"] == told
+    assert (code, out.splitlines()[1:]) == (0, ["1 changed file, not used by any build: nothing to run", *remarks])
+    assert premerge("--explain")[1].splitlines()[-3:] == remarks
+    assert json.loads(premerge("--explain", "--json")[1])["known"] == remarks
     fakes.write(checkout / "src" / "bitops.c", "int changed;\n")
     assert "1 changed file" not in (out := premerge("--explain")[1])
-    assert out.splitlines()[-3:] == told
+    assert out.splitlines()[-3:] == remarks
 
 
-def test_a_first_list_and_one_that_replaces_a_damaged_one_excuse_nothing(premerge: Premerge, checkout: Path) -> None:
+def test_a_new_list_and_one_that_replaces_a_damaged_one_excuse_nothing(premerge: Premerge, checkout: Path) -> None:
     added = "it adds new (why; until 2099-01-01); entries that a change adds excuse none of its findings"
     listed = fakes.write(checkout / ".plumbline" / "known.toml", ENTRY.format("new"))
     assert premerge()[1].splitlines()[2:] == ["the change edits .plumbline/known.toml", added]
@@ -254,19 +252,19 @@ def test_a_wrong_request_is_exit_4(premerge: Premerge, words: tuple[str, ...], e
     assert not error or "  try: " in err
 
 
-def test_the_checkouts_own_list_is_no_list_for_known(premerge: Premerge, checkout: Path) -> None:
+def test_the_checkouts_own_list_is_refused_for_known(premerge: Premerge, checkout: Path) -> None:
     fakes.write(checkout / ".plumbline" / "known.toml", "findings = []\n")
     code, _, err = premerge("--known", ".plumbline/known.toml")
     assert (code, err.partition(" (")[0]) == (ExitCode.USAGE, "error: the checkout's own list needs no --known")
 
 
-def test_a_server_that_is_no_checkout_is_exit_4(premerge: Premerge, tmp_path: Path) -> None:
+def test_a_server_that_is_not_a_checkout_is_exit_4(premerge: Premerge, tmp_path: Path) -> None:
     tree = fakes.server_tree(tmp_path / "unpacked")
     code, _, err = premerge("--server", tree)
     assert (code, f"error: not a git checkout ({tree})" in err) == (ExitCode.USAGE, True), err
 
 
-def test_it_takes_every_option_of_a_check_but_what_it_settles_itself() -> None:
+def test_it_accepts_every_option_of_a_check_except_those_that_it_sets_itself() -> None:
     has = {name: {one.name for one in group.commands[name].params} for name in ("check", "premerge")}
     assert has["premerge"] - has["check"] == {"all_tests", "base_name", "explain"}
     settled = {"tier", "fail_fast", "tests", "limit_seconds", "mixed", "target_clients"}
@@ -274,7 +272,7 @@ def test_it_takes_every_option_of_a_check_but_what_it_settles_itself() -> None:
     assert has["check"] - has["premerge"] == settled | {"on", "insecure"}
 
 
-def test_the_hook_for_pre_commit_is_valid_and_what_it_starts_is_there() -> None:
+def test_the_hook_for_pre_commit_is_valid_and_its_entry_exists() -> None:
     manifest = ROOT / ".pre-commit-hooks.yaml"
     validated = subprocess.run(
         [sys.executable, "-m", "pre_commit", "validate-manifest", manifest], capture_output=True, text=True, check=False
@@ -285,7 +283,7 @@ def test_the_hook_for_pre_commit_is_valid_and_what_it_starts_is_there() -> None:
     assert (ROOT / entry[1]).stat().st_mode & 0o111
 
 
-def test_files_whose_code_nobody_can_compare_count_as_altered(tmp_path: Path) -> None:
+def test_files_whose_code_cannot_be_compared_count_as_altered(tmp_path: Path) -> None:
     for name in ("src/bitops.c", "src/sds.c", "src/sds.h", "deps/lua/src/lua.c"):
         fakes.write(tmp_path / name, "")
 

@@ -1,4 +1,4 @@
-"""One module starts processes; each ends at its deadline with its whole group, or with the harness."""
+"""Only one module starts processes. Each is killed with its whole group, at its deadline or when the harness ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_output_of_both_streams_is_returned_with_the_exit_status() -> None:
     assert (result.code, result.text, result.expired) == (3, "out\nerr\n", False)
 
 
-def test_who_waits_long_can_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_calls_its_observer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "WATCH_SECONDS", 0.02)
     calls: list[int] = []
     result = process.run(["sleep", "0.5"], deadline_seconds=10, watch=lambda: calls.append(1))
@@ -35,7 +35,7 @@ def test_who_waits_long_can_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert process.run(["sleep", SLEEP], deadline_seconds=0.1, watch=lambda: None).expired
 
 
-def test_output_that_is_no_text_is_escaped_not_lost() -> None:
+def test_output_that_is_not_text_is_escaped_not_lost() -> None:
     result = process.run(["printf", "a\\377b"], deadline_seconds=10)
     assert (result.output, result.text) == (b"a\xffb", "a\\xffb")
 
@@ -64,7 +64,7 @@ def test_a_program_under_test_does_not_see_the_callers_locale(monkeypatch: pytes
     assert "REDIS_SECRET" not in text
 
 
-def test_the_addresses_of_one_program_are_steady_and_of_no_other() -> None:
+def test_only_a_program_that_asks_for_it_gets_fixed_addresses() -> None:
     permits = process.run(["setarch", "--addr-no-randomize", "true"], deadline_seconds=10).code == 0
 
     def personality(*, steady: bool = False) -> int:
@@ -80,7 +80,7 @@ def test_the_addresses_of_one_program_are_steady_and_of_no_other() -> None:
             assert other_thread.submit(personality).result() == before
 
 
-def test_a_program_that_is_not_there_is_an_infrastructure_error_that_names_it() -> None:
+def test_a_missing_program_is_an_infrastructure_error_that_names_it() -> None:
     with pytest.raises(InfrastructureError) as caught:
         process.run(["plumbline-no-such-program"], deadline_seconds=1)
     assert "cannot start plumbline-no-such-program" in str(caught.value)
@@ -100,7 +100,7 @@ def test_a_command_that_has_to_succeed_raises_its_last_words_and_names_its_log(t
     assert process.run_successfully(["true"], problem="", deadline_seconds=WAIT_SECONDS).code == 0
 
 
-def test_a_command_that_has_to_succeed_may_not_run_for_ever() -> None:
+def test_a_command_that_has_to_succeed_has_a_deadline() -> None:
     with pytest.raises(InfrastructureError, match="it hangs") as caught:
         process.run_successfully(["sleep", SLEEP], problem="it hangs", deadline_seconds=0.2)
     assert "did not end within 0.2 s" in caught.value.because
@@ -117,28 +117,28 @@ def test_the_deadline_kills_the_whole_group_grandchildren_included(tmp_path: Pat
         assert eventually(lambda pid=pid: not lives(pid)), f"process {pid} outlived the deadline"  # type: ignore[misc]
 
 
-def test_what_a_command_left_in_the_background_is_killed_when_it_ends(tmp_path: Path) -> None:
+def test_background_processes_of_a_command_are_killed_when_it_ends(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     process.run(["sh", "-c", f"sleep {SLEEP} & echo $! >{pids}"], deadline_seconds=10)
     (pid,) = pids_in(pids, 1)
     assert eventually(lambda: not lives(pid)), f"process {pid} outlived its command"
 
 
-def test_kill_group_lets_a_program_end_by_itself_within_the_grace() -> None:
+def test_kill_group_lets_a_program_end_by_itself_within_the_grace_period() -> None:
     started = process.start(["sh", "-c", f"trap 'exit 5' TERM; while :; do sleep 0.05; done # {SLEEP}"])
     time.sleep(0.2)
     process.kill_group(started, grace_seconds=WAIT_SECONDS)
     assert started.returncode == 5
 
 
-def test_kill_group_kills_what_ignores_the_request() -> None:
+def test_kill_group_kills_a_program_that_ignores_the_request() -> None:
     started = process.start(["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"])
     time.sleep(0.2)
     process.kill_group(started, grace_seconds=0.2)
     assert started.returncode == -signal.SIGKILL
 
 
-# As `plumb` itself does: a caller in the background of a shell hands down an ignored SIGINT.
+# As `plumb` itself does: a shell starts its background jobs with SIGINT ignored.
 HARNESS = """
 import os, sys, time
 from harness.core.processes import process
@@ -160,7 +160,7 @@ open("{pids}.registered", "w").close()
     ],
     ids=["SIGKILL", "SIGTERM", "SIGINT", "os._exit", "exit"],
 )
-def test_however_the_harness_dies_nothing_it_started_survives(
+def test_no_process_survives_the_harness_however_it_dies(
     tmp_path: Path, then: str, death: signal.Signals | None
 ) -> None:
     pids = tmp_path / "pids"
@@ -179,7 +179,7 @@ def test_however_the_harness_dies_nothing_it_started_survives(
             harness.kill()
 
 
-def test_the_watchdog_ignores_what_it_does_not_understand_and_still_kills() -> None:
+def test_the_watchdog_ignores_invalid_lines_and_still_kills() -> None:
     with subprocess.Popen(["sleep", SLEEP], start_new_session=True) as kept:
         try:
             subprocess.run(
@@ -189,12 +189,12 @@ def test_the_watchdog_ignores_what_it_does_not_understand_and_still_kills() -> N
                 timeout=WAIT_SECONDS,
                 check=False,
             )
-            assert eventually(lambda: kept.poll() is not None), "a line of nonsense made the watchdog forget its duty"
+            assert eventually(lambda: kept.poll() is not None), "after an invalid line the watchdog no longer killed"
         finally:
             kept.kill()
 
 
-def test_a_program_that_is_attended_has_our_group_and_environment_and_its_status_is_told(tmp_path: Path) -> None:
+def test_an_attended_program_has_our_group_and_environment_and_its_status_is_returned(tmp_path: Path) -> None:
     output = tmp_path / "said"
     code = f"import os; open({str(output)!r}, 'w').write(os.environ['WORD'] + str(os.getpgrp())); os._exit(3)"
     assert process.attend([sys.executable, "-c", code], environment={"WORD": "a"}) == 3
@@ -204,7 +204,7 @@ def test_a_program_that_is_attended_has_our_group_and_environment_and_its_status
 
 
 def test_ctrl_c_is_the_attended_programs_own() -> None:
-    """The terminal sends the signal to the program. Plumbline ignores it, and afterwards handles signals as before."""
+    """The terminal sends the signal to the program. Plumbline ignores it meanwhile, and then handles signals again."""
     before = signal.getsignal(signal.SIGINT)
     code = f"import os, signal, sys; os.kill({os.getpid()}, signal.SIGINT); "
     kept = "sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
@@ -219,7 +219,9 @@ process.attend(["sh", "-c", "echo $$ >{pids}; exec sleep {sleep}"], environment=
 
 
 @pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
-def test_however_the_harness_dies_what_it_attends_does_not_survive(tmp_path: Path, death: signal.Signals) -> None:
+def test_an_attended_program_does_not_survive_the_harness_however_it_dies(
+    tmp_path: Path, death: signal.Signals
+) -> None:
     pids = tmp_path / "pids"
     code = ATTENDING.format(sleep=SLEEP, pids=pids)
     if death == signal.SIGTERM:
@@ -255,7 +257,7 @@ SPAWNERS = ROOT / "harness" / "core" / "processes"
 
 
 def spawning(path: Path) -> list[str]:
-    """The places where a module could start a process by itself. Imports only for annotations are allowed."""
+    """The places where a module could start a process by itself. Imports used only by annotations are allowed."""
     tree = ast.parse(path.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -296,7 +298,7 @@ def test_the_search_for_spawning_finds_it(tmp_path: Path, text: str) -> None:
     assert len(spawning(path)) == 1
 
 
-def test_this_process_is_not_in_the_group_of_what_it_starts() -> None:
+def test_this_process_is_not_in_the_groups_of_its_children() -> None:
     started = process.start(["sleep", SLEEP])
     try:
         assert started.pid == os.getpgid(started.pid)
@@ -306,7 +308,7 @@ def test_this_process_is_not_in_the_group_of_what_it_starts() -> None:
 
 
 def usable_share(command: list[str]) -> float:
-    """The share of two seconds that a process could use."""
+    """The share of two seconds during which a process was not waiting for a processor."""
     started = process.start(command)
     try:
         usable, began = scheduling.UsableTime(started.pid), time.monotonic()
@@ -324,18 +326,18 @@ def test_time_without_a_processor_does_not_count_towards_a_deadline() -> None:
     others = [process.start(["taskset", "--cpu-list", processor, "sh", "-c", "while :; do :; done"]) for _ in range(4)]
     try:
         assert usable_share(["taskset", "--cpu-list", processor, "sh", "-c", "while :; do :; done"]) < 0.5
-        assert usable_share(["sleep", SLEEP]) > 0.9, "what sleeps needs no processor"
+        assert usable_share(["sleep", SLEEP]) > 0.9, "a sleeping process needs no processor"
     finally:
         for one in others:
             process.kill_group(one)
 
 
-def test_a_deadline_of_usable_time_waits_for_what_waits_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_of_usable_time_does_not_count_waiting_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling.UsableTime, "SAMPLE_SECONDS", 0.05)
     monkeypatch.setattr(process, "WATCH_SECONDS", 0.05)
     pinned = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
     others = [process.start([*pinned, "sh", "-c", "while :; do :; done"]) for _ in range(4)]
-    # Like a cell's guests, the loop has a separate session.
+    # Like a cell's guests, the loop runs in a separate session.
     command = ["sh", "-c", f"setsid --wait {' '.join(pinned)} sh -c 'while :; do :; done'"]
     try:
         for usable, least, most in ((False, 0.5, 1.0), (True, 1.0, 20.0)):
@@ -348,25 +350,25 @@ def test_a_deadline_of_usable_time_waits_for_what_waits_for_a_processor(monkeypa
             process.kill_group(one)
 
 
-def test_a_deadline_since_the_last_output_waits_for_what_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_since_the_last_output_is_extended_by_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "WATCH_SECONDS", 0.05)
     command = ["sh", "-c", f"for i in 1 2 3 4 5 6; do sleep 0.2; echo $i; done; sleep {SLEEP}"]
-    for since_output, told in ((False, "1\n"), (True, "1\n2\n3\n4\n5\n6\n")):
+    for since_output, expected in ((False, "1\n"), (True, "1\n2\n3\n4\n5\n6\n")):
         result = process.run(command, deadline_seconds=0.5, since_output=since_output)
         assert result.expired
-        assert result.text.startswith(told)
-        assert result.seconds < len(told) * 0.1 + 1.5
+        assert result.text.startswith(expected)
+        assert result.seconds < len(expected) * 0.1 + 1.5
     ended = process.run(["sh", "-c", "sleep 0.3; echo"], deadline_seconds=0.5, since_output=True)
     assert (ended.expired, ended.code) == (False, 0)
 
 
-def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> None:
+def test_waiting_for_a_processor_is_distinguished_from_running_and_sleeping() -> None:
     processor = min(os.sched_getaffinity(0))
     pinned = ["taskset", "--cpu-list", str(processor)]
     loops = [process.start([*pinned, "sh", "-c", "while :; do :; done"]) for _ in range(3)]
     sleeper = process.start(["sleep", SLEEP])
     try:
-        # Of three on one processor each waits while another runs.
+        # Each of three processes on one processor waits while another one runs.
         assert eventually(lambda: all(scheduling.waited_seconds(one.pid) > 0.1 for one in loops))
         assert scheduling.waited_seconds(sleeper.pid) < 0.1
         assert all(scheduling.ran_seconds(one.pid) > 0.01 for one in loops)
@@ -379,7 +381,7 @@ def test_waiting_for_a_processor_is_told_from_running_and_from_sleeping() -> Non
         scheduling.ran_seconds(loops[0].pid)
 
 
-def test_what_threads_ran_is_added_and_what_was_slept_is_not() -> None:
+def test_the_running_time_of_threads_is_added_and_sleep_is_not() -> None:
     before, began = scheduling.ran_seconds(os.getpid()), time.process_time()
     hashing = [threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha1", b"", b"", 600_000)) for _ in range(2)]
     for one in hashing:
@@ -391,7 +393,7 @@ def test_what_threads_ran_is_added_and_what_was_slept_is_not() -> None:
     assert ran == pytest.approx(used, abs=0.02)
 
 
-def test_a_process_may_end_while_its_waiting_is_read() -> None:
+def test_a_process_may_end_while_its_waiting_time_is_read() -> None:
     for _ in range(100):
         short = subprocess.Popen(["/bin/true"])
         waiter = threading.Thread(target=short.wait)

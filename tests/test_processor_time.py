@@ -1,4 +1,4 @@
-"""Processor time is counted for every process that ends, however it ends, and reported by suite and program."""
+"""The processor time of every process that ends is counted, however it ends, and reported by suite and program."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_SECONDS = BUSY_SECONDS * 0.9
 
 
 def program(folder: Path, code: str = BUSY) -> Path:
-    """A program with a unique name, which the kernel does not cut."""
+    """A program with a unique name that is short enough for the kernel not to truncate it."""
     path = folder / f"busy-{folder.name[-8:]}"
     path.write_text(f"#!{sys.executable} -SE\n{code}", "utf-8")
     path.chmod(0o755)
@@ -62,7 +62,7 @@ def test_a_program_is_counted_once_however_its_end_is_noticed(tmp_path: Path, wa
 def test_an_orphan_is_counted_by_its_own_name(tmp_path: Path) -> None:
     done = tmp_path / "done"
     busy = program(tmp_path, f"{BUSY}open({str(done)!r}, 'w')\n")
-    # A shell would reap its child. What replaces the shell does not.
+    # A shell would reap its child. The program that replaces the shell does not.
     waits = f"import os, time\nwhile not os.path.exists({str(done)!r}): time.sleep(0.05)\n"
     process.run(["sh", "-c", f'{busy} & exec "$@"', "sh", sys.executable, "-SEc", waits], deadline_seconds=30)
     assert processor_time.by_program()[busy.name] >= LEAST_SECONDS
@@ -91,7 +91,7 @@ def test_a_thread_is_counted_by_its_purpose() -> None:
     assert processor_time.by_thread()["a purpose"] >= LEAST_SECONDS
 
 
-def test_the_page_adds_targets_up_and_tells_programs_apart(tmp_path: Path) -> None:
+def test_the_page_adds_targets_up_and_separates_programs(tmp_path: Path) -> None:
     stored = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"), suites=("bitops", "protocol"))
     stored.processor = {
         ("armv5", "bitops"): ProcessorTime(
@@ -134,11 +134,11 @@ def profiled_run(folder: Path) -> Path:
     return folder
 
 
-def test_time_that_no_processor_worked_is_waiting_and_the_rest_of_the_run_is_told(tmp_path: Path) -> None:
+def test_idle_processor_time_is_waiting_and_the_rest_of_the_run_is_shown(tmp_path: Path) -> None:
     folder = profiled_run(tmp_path / "run")
     text = page.render(folder, run_folder.read_run(folder))
     assert "| `bitops` | 0.1 | 0.4 | 0.1 | 0.2 | 0.0 | 0.0 | 0.0 | 0.8 | 1.5 | 0.7 |" in text
-    # 0.8 s of cells, 0.5 s of plumb itself and 0.3 s of gcc, out of 2 s on each of two processors.
+    # Cells took 0.8 s, plumb itself 0.5 s and gcc 0.3 s, of 2 s on each of two processors.
     assert "2.0 s of the clock on 2 processors, which worked for the run\n  1.6 s, and for 2.4 s did not." in text
     assert "`plumb` itself: 0.5 s of processors (judge 0.2 s). Its other programs:\n  0.3 s." in text
     assert "(PSS): 300 MiB in\n  7 processes: qemu-arm 200 MiB, plumb 100 MiB." in text
@@ -161,7 +161,7 @@ def test_the_flame_graph_has_every_second_once_and_functions_below_their_kind(tm
     assert "c:d: 0.2 s, 12.5 %" in titles
 
 
-def test_samples_of_more_than_the_measured_time_are_made_smaller() -> None:
+def test_samples_that_exceed_the_measured_time_are_scaled_down() -> None:
     part = icicle.Part("tests")
     part.add_shares({("a",): 3.0, ("a", "b"): 1.0}, 2.0)
     assert part.total == pytest.approx(2.0)

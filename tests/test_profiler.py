@@ -1,4 +1,4 @@
-"""The profiler charges the main thread's processor time, and no other thread's, to the function that takes it."""
+"""The profiler charges only the main thread's processor time, to the function that uses it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ print(json.dumps(stacks))
 
 
 def stacks_of(work: str) -> dict[str, float]:
-    """Seconds by stack of a process that does some work."""
+    """Seconds by stack of a process that runs this code."""
     code = PROGRAM.replace("WORK", work)
-    # `__main__` is plumbing; the work is a module's.
+    # The profiler ignores `__main__`, so that the code must run in another module.
     code = f"import sys, types\nmodule = types.ModuleType('work')\nexec({code!r}, vars(module))"
     ended = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, timeout=60)
     return json_codec.decode(ended.stdout, dict[str, float])
 
 
-def test_time_is_charged_to_the_function_that_takes_it_and_to_its_phase() -> None:
+def test_time_is_charged_to_the_function_that_uses_it_and_to_its_phase() -> None:
     stacks = stacks_of("outer()\nprofiler.phase = 'second'\nuntil(time.thread_time() + 0.2)")
     first = sum(seconds for stack, seconds in stacks.items() if stack.startswith("first;"))
     assert first == pytest.approx(BUSY_SECONDS, abs=0.05)
@@ -47,12 +47,12 @@ def test_time_is_charged_to_the_function_that_takes_it_and_to_its_phase() -> Non
     assert stacks["second;work:<module>;work:until"] + stacks[f"second;{SAMPLING}"] == pytest.approx(0.2, abs=0.05)
 
 
-def test_time_of_another_thread_is_not_the_main_threads() -> None:
+def test_another_threads_time_is_not_charged_to_the_main_thread() -> None:
     stacks = stacks_of("busy = threading.Thread(target=outer)\nbusy.start()\nwhile busy.is_alive(): time.sleep(0.005)")
     assert sum(stacks.values()) < BUSY_SECONDS / 4
 
 
-def test_nothing_waits_less_for_it_and_children_have_no_timer() -> None:
+def test_the_timer_shortens_no_wait_and_children_have_no_timer() -> None:
     waits = "began = time.monotonic()\nbusy = threading.Thread(target=outer)\nbusy.start()\ntime.sleep(0.6)\n"
     child = "assert os.system('python3 -c \"while __import__(\\'time\\').process_time() < 0.2: pass\"') == 0\n"
     stacks_of(f"{waits}assert time.monotonic() - began >= 0.6\nbusy.join()\n{child}")

@@ -1,4 +1,4 @@
-"""The files of a traced command are read as they were written, and a shell accepts the printed environment."""
+"""The files of a traced command are read back unchanged, and a shell accepts the printed environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def guest(cell: Path, words: list[str], *, ends: str = "17 exited 0\n", log: byt
     return folder
 
 
-def test_a_launch_is_read_as_it_was_noted(tmp_path: Path) -> None:
+def test_a_launch_is_read_as_it_was_recorded(tmp_path: Path) -> None:
     launch = program_launch.read_launch(guest(tmp_path, WORDS))
     assert launch is not None
     assert (launch.pid, launch.folder, launch.program, launch.words) == (
@@ -58,7 +58,7 @@ def test_a_program_under_another_name_is_shown_by_its_path(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("count", range(8))
-def test_a_launch_that_is_cut_short_is_none_and_a_doubt(tmp_path: Path, count: int) -> None:
+def test_a_truncated_launch_is_none_and_a_doubt(tmp_path: Path, count: int) -> None:
     program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
     folder = guest(tmp_path, WORDS[:count])
     assert program_launch.read_launch(folder) is None
@@ -71,14 +71,14 @@ def test_a_launch_that_is_cut_short_is_none_and_a_doubt(tmp_path: Path, count: i
         ("17 exited 0\n", END, None),
         ("17 exited 0\n", b"", ProcessNote(pid=17, how="exited", number=0)),
         ("17 killed 11\n", b"", ProcessNote(pid=17, how="killed", number=11)),
-        # An emulator that is killed from outside, or executes another program, records no end.
+        # An emulator records no end if it is killed from outside or executes another program.
         ("17 killed 9\n", b"", None),
         ("17 replaced\n", b"", None),
         # A child of the same program.
         ("17 exited 0\n18 exited 1\n", END, ProcessNote(pid=18, how="exited", number=1)),
     ],
 )
-def test_a_process_whose_end_its_emulator_did_not_record_is_told(
+def test_a_process_whose_end_its_emulator_did_not_record_is_reported(
     tmp_path: Path, ends: str, log: bytes, silent: ProcessNote | None
 ) -> None:
     program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
@@ -108,7 +108,7 @@ def test_a_damaged_command_is_refused(tmp_path: Path) -> None:
         ("/tree/sanitycheckc.exe", "", False),
     ],
 )
-def test_probes_are_known_by_what_runs_them_and_where(
+def test_probes_of_build_systems_are_recognised_by_program_path_and_configure_log(
     tmp_path: Path, path: str, configure: str, *, probe: bool
 ) -> None:
     folder = guest(tmp_path, [*WORDS[:3], path, *WORDS[4:]])
@@ -119,7 +119,7 @@ def test_probes_are_known_by_what_runs_them_and_where(
     assert launch.is_probe == probe
 
 
-def test_bytes_that_are_no_text_are_shown_and_kept(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_shown_and_kept(tmp_path: Path) -> None:
     words = ["./odd", "\udcff%", "ö b"]
     command = CommandRecord(words=words, folder="/tree/\udcfe")
     program_launch.write_command(tmp_path, command)
@@ -132,12 +132,12 @@ def test_bytes_that_are_no_text_are_shown_and_kept(tmp_path: Path) -> None:
     assert json_codec.decode(json_codec.encode(kept), ReplayedProgram).as_executed() == launch
 
 
-def test_text_is_recorded_as_it_is() -> None:
+def test_text_is_recorded_unchanged() -> None:
     launch = ReplayedProgram(words=["./odd", "ö %41"], program="/p", file="/p", folder="/", environment={"A": "%41"})
     assert launch.as_json_can_hold() == launch.as_executed() == launch
 
 
-def test_a_shell_takes_over_any_value() -> None:
+def test_a_shell_accepts_any_value() -> None:
     values = {"PLAIN": "arm-gcc -E", "HARD": "a'b\"c $(echo x) \\ `y`\nz *", "EMPTY": ""}
     script = f'{as_shell(values)}for name in PLAIN HARD EMPTY; do printenv "$name"; done'
     shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
@@ -146,7 +146,7 @@ def test_a_shell_takes_over_any_value() -> None:
 
 @pytest.mark.parametrize("words", [["--target", "no-such-target"], ["--taget", "armv5"], [], ["--target", "native"]])
 def test_a_shell_that_gets_no_variables_loses_those_of_another_target_and_fails(words: list[str]) -> None:
-    """`eval ""` succeeds: without this, a script goes on with the compiler of the target before."""
+    """`eval ""` succeeds: without this, a script would continue with the previous target's compiler."""
     plumb = [sys.executable, "-m", "harness.cli", "env", *words]
     assignments = as_shell(dict.fromkeys(VARIABLES, "of another target"))
     script = f"""{assignments}eval "$({shlex.join(plumb)})"; echo "$?"; printenv {" ".join(VARIABLES)}"""
@@ -156,7 +156,7 @@ def test_a_shell_that_gets_no_variables_loses_those_of_another_target_and_fails(
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--target", "no-such-target", "--json"]])
-def test_what_no_shell_evaluates_is_not_for_one(plumb: Plumb, words: list[str]) -> None:
+def test_output_that_no_shell_evaluates_unsets_nothing(plumb: Plumb, words: list[str]) -> None:
     assert "unset" not in plumb("env", *words)[1].replace("that unset the variables", "")
 
 

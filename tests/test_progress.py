@@ -1,4 +1,4 @@
-"""Progress: no stage is silent for long, on a terminal one line moves, and a run within a run is named."""
+"""Progress: no stage is silent for long, a terminal shows one line that is rewritten, and an inner run is named."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_no_stage_is_silent_for_more_than_the_documents_promise() -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_where_no_line_moves_a_stage_says_now_and_then_how_far_it_is() -> None:
+def test_without_a_terminal_a_stage_reports_its_progress_from_time_to_time() -> None:
     progress = fakes.quiet()
     states = iter(range(1000))
     with progress.stage("build", "building x") as stage:
@@ -50,7 +50,7 @@ def test_where_no_line_moves_a_stage_says_now_and_then_how_far_it_is() -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_stage_that_cannot_say_how_far_it_is_says_how_long_it_has_taken(tmp_path: Path) -> None:
+def test_a_stage_that_cannot_report_progress_reports_its_duration(tmp_path: Path) -> None:
     progress = fakes.quiet()
     with progress.stage("build", "building x") as stage:
         stage.shows(lambda: (tmp_path / "gone").read_text("utf-8"))
@@ -59,18 +59,18 @@ def test_a_stage_that_cannot_say_how_far_it_is_says_how_long_it_has_taken(tmp_pa
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_several_stages_share_a_line_and_a_message_about_one_does_not_silence_the_others() -> None:
+def test_several_stages_share_a_line_and_a_message_about_one_does_not_delay_the_others() -> None:
     progress = fakes.quiet()
     with progress.stage("build", "building x"), progress.stage("build", "building y"):
         for _ in range(10):
             time.sleep(0.05)
             progress.say("a cell of z")
-    told = [line for line in lines_of(fakes.printed(progress)) if "building" in line]
-    assert told[2] == "building x: 0 s so far; building y: 0 s so far"
+    lines = [line for line in lines_of(fakes.printed(progress)) if "building" in line]
+    assert lines[2] == "building x: 0 s so far; building y: 0 s so far"
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_stage_whose_messages_arrive_says_nothing_besides() -> None:
+def test_a_stage_with_regular_messages_prints_no_progress_lines() -> None:
     progress = fakes.quiet()
     with progress.stage("suites", "running"):
         for _ in range(10):
@@ -80,7 +80,7 @@ def test_a_stage_whose_messages_arrive_says_nothing_besides() -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_run_within_a_run_is_named_in_all_its_lines() -> None:
+def test_all_lines_of_an_inner_run_name_it() -> None:
     progress = fakes.quiet()
     inner = progress.fresh("base: ")
     with inner.stage("build", "building x"):
@@ -116,7 +116,7 @@ def on_a_terminal(code: str, **variables: str) -> bytes:
     ):
         os.close(other)
         written = b""
-        # The end of a terminal is an error on Linux.
+        # On Linux, reading at the end of a terminal is an error.
         try:
             while part := os.read(terminal, 4096):
                 written += part
@@ -126,23 +126,23 @@ def on_a_terminal(code: str, **variables: str) -> bytes:
     return written
 
 
-def test_on_a_terminal_one_line_moves_and_leaves_nothing_behind() -> None:
+def test_on_a_terminal_one_line_is_rewritten_and_finally_erased() -> None:
     written = on_a_terminal(SHOWN).decode()
     moving = re.findall(r"\r\x1b\[2K(building x: compiling \d+/97[^\r\n]*)", written)
     assert len(moving) >= 4, written
     assert all(len(line) == 79 and line.endswith("…") for line in moving), "a line that wraps cannot be erased"
-    # What a terminal shows in the end: an erased line is gone.
+    # What a terminal finally shows, without the erased lines.
     left = re.sub(r"\x1b\[[0-9]*m", "", re.sub(r"[^\n]*\r\x1b\[2K", "", written)).replace("\r", "")
     assert len(lines_of(left)) == 2, left
     assert lines_of(left)[0] == "a message"
     assert lines_of(left)[1].startswith("building x took 0.")
 
 
-def test_a_terminal_that_cannot_move_a_line_gets_plain_ones() -> None:
+def test_a_terminal_that_cannot_rewrite_a_line_gets_plain_lines() -> None:
     assert b"\x1b[2K" not in on_a_terminal(SHOWN, TERM="dumb")
 
 
-def test_a_log_gets_plain_lines_even_if_it_takes_colours() -> None:
+def test_a_log_gets_plain_lines_even_if_it_accepts_colours() -> None:
     finished = subprocess.run(
         [sys.executable, "-c", SHOWN],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The linter of the documents' English rejects what it should, and the documents satisfy it."""
+"""The prose linter rejects what it should, and the documents satisfy it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_phrase_is_found_across_a_line_break_and_in_any_case(phrase: str) -> N
 
 
 @pytest.mark.parametrize("phrase", ACCEPTED)
-def test_what_it_advises_is_accepted(phrase: str) -> None:
+def test_its_advice_is_accepted(phrase: str) -> None:
     assert list(prose.problems(f"{phrase}.\n")) == []
 
 
@@ -72,7 +72,7 @@ def test_code_comments_and_addresses_are_not_prose() -> None:
     assert list(prose.problems(text)) == []
 
 
-def test_a_long_sentence_is_rejected_wherever_it_stands() -> None:
+def test_a_long_sentence_is_rejected_in_every_kind_of_text() -> None:
     long = "word " * (prose.LONGEST_SENTENCE_WORDS + 1)
     wrapped = long.replace(" ", "\n", 20)
     for page in (f"{long}.\n", f"Short.\n\n{wrapped}\n", f"- short\n- {long}\n", f"1. {long}\n", f"| a | {long} |\n"):
@@ -98,7 +98,7 @@ def test_the_documents_satisfy_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["action.yml", ".github/workflows/check.yml"])
-def test_so_do_the_descriptions_of_the_action_and_the_workflow(name: str) -> None:
+def test_the_descriptions_of_the_action_and_the_workflow_satisfy_it(name: str) -> None:
     def descriptions(value: object) -> list[str]:
         if isinstance(value, dict):
             here = [str(value["description"])] if "description" in value else []

@@ -1,4 +1,4 @@
-"""A reproducer of our own checks is carried out; a stranger's only when it is trusted, and never all of it."""
+"""Reproducers of checks on this host are run. Foreign ones are run only with --trust, and never completely."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SENT = Chunk(connection=1, direction="request", data=base64.b64encode(BITOP).dec
 
 
 def made(**of: Any) -> dict[str, Any]:
-    """A reproducer as it may come."""
+    """The fields of a valid reproducer, with changes."""
     usual = Reproducer(
         finding="alignment-bitopCommand-load",
         kind="alignment",
@@ -59,7 +59,7 @@ def come(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[Reproducer]:
-    """Which reproducers came as far as the server."""
+    """The reproducers that would have been sent to a server."""
     came: list[Reproducer] = []
 
     def replay(*given: Any, **_: Any) -> Replay:
@@ -70,7 +70,7 @@ def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[Reproducer]:
     return came
 
 
-def test_a_strangers_is_not_carried_out_unless_it_is_trusted(
+def test_a_foreign_reproducer_is_not_run_unless_it_is_trusted(
     plumb: Plumb, come: Path, carried_out: list[Reproducer]
 ) -> None:
     come.write_text(json.dumps(made(options=["--databases", "16"], files={"dump.rdb": ""})), "utf-8")
@@ -87,7 +87,7 @@ def test_a_strangers_is_not_carried_out_unless_it_is_trusted(
     assert len(carried_out) == 1
 
 
-def test_what_a_check_here_made_is_carried_out_and_a_change_to_it_is_not(
+def test_a_reproducer_of_a_check_on_this_host_is_run_and_a_changed_one_is_not(
     plumb: Plumb, come: Path, carried_out: list[Reproducer]
 ) -> None:
     come.write_text(json.dumps(made(server="/home/somebody/redis")), "utf-8")
@@ -103,7 +103,7 @@ def test_what_a_check_here_made_is_carried_out_and_a_change_to_it_is_not(
     assert len(carried_out) == 1
 
 
-def test_another_machines_seal_is_a_strangers(plumb: Plumb, come: Path, tmp_path: Path) -> None:
+def test_a_reproducer_with_another_machines_seal_is_foreign(plumb: Plumb, come: Path, tmp_path: Path) -> None:
     come.write_text(json.dumps(made()), "utf-8")
     provenance.seal_all(Cache(tmp_path / "other"), come.parent.parent)
     provenance.seal_all(Cache.default(), tmp_path / "nothing")
@@ -111,7 +111,7 @@ def test_another_machines_seal_is_a_strangers(plumb: Plumb, come: Path, tmp_path
     assert read_reproducer(str(come)).finding == "alignment-bitopCommand-load"
 
 
-def test_the_key_is_the_users_alone(plumb: Plumb, come: Path) -> None:
+def test_only_the_user_can_read_the_key(plumb: Plumb, come: Path) -> None:
     del plumb
     come.write_text(json.dumps(made()), "utf-8")
     provenance.seal_all(Cache.default(), come.parent.parent)
@@ -119,7 +119,7 @@ def test_the_key_is_the_users_alone(plumb: Plumb, come: Path) -> None:
     assert (key.stat().st_mode & 0o777, key.parent.stat().st_mode & 0o777, key.stat().st_size) == (0o600, 0o700, 32)
 
 
-def test_without_a_cache_that_can_be_written_nothing_is_sealed_and_nothing_fails(come: Path, tmp_path: Path) -> None:
+def test_without_a_writable_cache_nothing_is_sealed_and_nothing_fails(come: Path, tmp_path: Path) -> None:
     come.write_text(json.dumps(made()), "utf-8")
     before = come.read_bytes()
     provenance.seal_all(Cache(fakes.write(tmp_path / "file", "") / "cache"), come.parent.parent)
@@ -145,7 +145,7 @@ def test_without_a_cache_that_can_be_written_nothing_is_sealed_and_nothing_fails
         ["--databases", "16\ndir"],
     ],
 )
-def test_no_option_of_a_strangers_names_a_file_or_a_port(
+def test_no_option_of_a_foreign_reproducer_names_a_file_or_a_port(
     plumb: Plumb, come: Path, carried_out: list[Reproducer], options: list[str]
 ) -> None:
     come.write_text(json.dumps(made(options=options)), "utf-8")
@@ -155,7 +155,7 @@ def test_no_option_of_a_strangers_names_a_file_or_a_port(
 
 
 @pytest.mark.parametrize("settings", [{"cflags": ["-fplugin=./x.so"]}, {"make": ["SHELL=/tmp/x"]}])
-def test_compilers_and_make_obey_no_stranger(
+def test_a_foreign_reproducer_adds_nothing_to_command_lines_of_make_and_compilers(
     plumb: Plumb, come: Path, carried_out: list[Reproducer], settings: dict[str, list[str]]
 ) -> None:
     come.write_text(json.dumps(made(settings=settings)), "utf-8")
@@ -164,7 +164,7 @@ def test_compilers_and_make_obey_no_stranger(
     assert "an untrusted reproducer adds to the build's command lines" in err
 
 
-def test_a_tree_is_named_by_the_user_and_not_by_a_stranger(
+def test_the_user_names_a_tree_and_not_a_foreign_reproducer(
     plumb: Plumb, come: Path, carried_out: list[Reproducer]
 ) -> None:
     come.write_text(json.dumps(made(server="/srv/evil")), "utf-8")
@@ -192,7 +192,7 @@ def test_a_package_is_named_by_the_user_and_not_called_a_tree(
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/cron.d/x", "a/../../x", ".ssh/x", "a//b", "a\n", ""])
-def test_no_file_lies_outside_of_the_guests_folder(
+def test_no_file_is_outside_of_the_guests_folder(
     plumb: Plumb, come: Path, carried_out: list[Reproducer], name: str
 ) -> None:
     come.write_text(json.dumps(made(files={name: ""})), "utf-8")
@@ -210,15 +210,15 @@ def test_no_file_lies_outside_of_the_guests_folder(
         {"again": {"target": "armv5", "requests": [], "wrong": "", "file": "../../etc/passwd"}},
     ],
 )
-def test_no_other_field_is_more_than_it_says(plumb: Plumb, come: Path, field: dict[str, Any]) -> None:
+def test_no_other_field_accepts_additional_words(plumb: Plumb, come: Path, field: dict[str, Any]) -> None:
     come.write_text(json.dumps(made(**field)), "utf-8")
     code, _, err = plumb("replay", come, "--trust")
     assert (code, "error: not a reproducer" in err) == (ExitCode.USAGE, True)
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: StoredRun, tmp_path: Path) -> None:
-    """Or a stranger's run would become one of ours by being judged here."""
+def test_judging_a_run_again_keeps_seals_and_adds_none(plumb: Plumb, run: StoredRun, tmp_path: Path) -> None:
+    """Otherwise a foreign run would count as ours after it was judged here."""
     a_fault(run)
     listed = known_file(tmp_path)
     judgement, _ = conclude(stored_run.read(run.finish()), listed, fakes.quiet())
@@ -236,9 +236,9 @@ def test_judging_a_run_again_keeps_seals_and_gives_none(plumb: Plumb, run: Store
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_what_an_audit_shows_is_replayed_by_the_audits_policy_whatever_saw_it(run: StoredRun) -> None:
-    """A crash in an audit, where misaligned accesses succeed, does not occur under a policy that ends the server at
-    them.
+def test_a_finding_of_an_audit_is_replayed_under_the_audits_policy(run: StoredRun) -> None:
+    """In an audit misaligned accesses succeed. A crash in it does not occur under a policy that ends the server at such
+    an access.
     """
     run.audited.add(("armv5", "bitops"))
     audit = run.cell("armv5", "bitops") / run_folder.AUDIT

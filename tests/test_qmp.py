@@ -1,4 +1,4 @@
-"""The emulator's control socket: commands and answers, among events; and an emulator that is not ready, or gone."""
+"""The emulator's control socket: answers between events, and emulators that are not ready yet or have ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DONE = b'{"return": {}}\n'
 
 
 def emulator(path: Path, *answers: bytes, pause_seconds: float = 0.0) -> threading.Thread:
-    """Binds the socket, listens after a pause, greets, and gives the answers to one command each; then it is gone."""
+    """Bind the socket, listen after a pause, greet, answer one command with each of the answers, and close."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
 
@@ -39,7 +39,7 @@ def emulator(path: Path, *answers: bytes, pause_seconds: float = 0.0) -> threadi
     return thread
 
 
-def test_a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for(tmp_path: Path) -> None:
+def test_a_bound_socket_that_does_not_listen_yet_is_awaited(tmp_path: Path) -> None:
     emulator(tmp_path / "qmp", DONE, pause_seconds=0.3)
     Qmp(tmp_path / "qmp", deadline_seconds=10).__exit__()
 
@@ -57,7 +57,7 @@ def test_events_between_a_command_and_its_answer_are_skipped(tmp_path: Path) -> 
         assert qmp.execute("query-migrate") == {"status": "completed"}
 
 
-def test_a_refusal_and_an_emulator_that_has_gone_are_told(tmp_path: Path) -> None:
+def test_a_refusal_and_an_emulator_that_has_ended_are_reported(tmp_path: Path) -> None:
     emulator(tmp_path / "qmp", DONE, b'{"error": {"class": "GenericError", "desc": "no such device"}}\n')
     with Qmp(tmp_path / "qmp", deadline_seconds=10) as qmp:
         with pytest.raises(QmpError, match="device_del: no such device"):

@@ -57,7 +57,7 @@ def text(content: bytes) -> bytes:
         (b"\x81\x00\x00\x00\x01\x00\x00\x00\x00", 1 << 32),
     ],
 )
-def test_lengths_are_big_endian_behind_their_first_two_bits(written: bytes, value: int) -> None:
+def test_lengths_are_big_endian_after_their_first_two_bits(written: bytes, value: int) -> None:
     assert Cursor(written).length() == value
 
 
@@ -67,7 +67,7 @@ def test_lengths_are_big_endian_behind_their_first_two_bits(written: bytes, valu
         (b"\xc0\x80", b"-128"),
         (b"\xc1\x2c\x01", b"300"),
         (b"\xc2\x00\x00\x00\x80", b"-2147483648"),
-        # A literal run of one byte, then a match of nine bytes at distance 1: ten times the same.
+        # A literal run of one byte, then a match of nine bytes at distance 1: ten equal bytes.
         (b"\xc3\x05\x0a\x00a\xe0\x00\x00", b"a" * 10),
         (b"\x03abc", b"abc"),
     ],
@@ -91,14 +91,14 @@ def test_a_file_has_databases_times_and_values() -> None:
     ]
 
 
-def test_what_a_node_tells_of_its_slots_is_passed_over() -> None:
+def test_slot_information_of_a_node_is_skipped() -> None:
     body = b"\xfe\x00\xf4\x41\x5b\x02\x01\x00" + text(b"k") + text(b"v")
     body += b"\xf4\x7f\xff\x01\x00\x00" + text(b"l") + text(b"w")
     found = rdb.read(file_of(body))
     assert [key.name for key in found.entries] == [b"k", b"l"]
 
 
-def test_an_intset_is_little_endian_and_in_order() -> None:
+def test_an_intset_is_little_endian_and_sorted() -> None:
     good = struct.pack("<IIhh", 2, 2, -1, 1)
     assert records.value_of(11, Cursor(text(good))) == Members(frozenset({b"-1", b"1"}))
     for bad in (struct.pack(">IIhh", 2, 2, -1, 1), struct.pack("<IIhh", 2, 2, 1, -1), good[:-1]):
@@ -128,25 +128,25 @@ def test_hash_fields_expire_as_both_families_write_it() -> None:
         (b"REDIS0004\x00\xc0", "1 bytes are expected, 0 of 11 are left"),
     ],
 )
-def test_what_the_format_does_not_say_is_refused_with_its_place(content: bytes, message: str) -> None:
+def test_a_violation_of_the_format_is_refused_with_its_place(content: bytes, message: str) -> None:
     with pytest.raises(RdbError, match=message):
         rdb.read(content)
 
 
 @pytest.mark.parametrize("wrong", ["byte-order", "one bit"])
-def test_a_checksum_is_checked_and_its_order_of_bytes_too(wrong: str) -> None:
+def test_a_checksum_is_verified_including_its_byte_order(wrong: str) -> None:
     content = file_of(b"\x00" + text(b"k") + text(b"v"))
     stored = content[-8:][::-1] if wrong == "byte-order" else bytes([content[-8] ^ 1]) + content[-7:]
     with pytest.raises(RdbError, match="the checksum of the"):
         rdb.read(content[:-8] + stored)
 
 
-def test_a_checksum_of_nought_was_switched_off() -> None:
+def test_a_checksum_of_zero_is_a_disabled_one() -> None:
     assert rdb.read(file_of(b"")[:-8] + bytes(8)).entries == {}
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_at_all_make_it_do_more_than_refuse(content: bytes) -> None:
+def test_arbitrary_bytes_are_read_or_refused(content: bytes) -> None:
     try:
         rdb.read(b"REDIS0011" + content)
     except RdbError:
@@ -154,7 +154,7 @@ def test_no_bytes_at_all_make_it_do_more_than_refuse(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
-def test_every_releases_file_reads_as_the_data_set(path: Path) -> None:
+def test_every_releases_file_contains_the_data_set(path: Path) -> None:
     family, _, digits = path.stem.partition("-")
     version = tuple(int(part) for part in digits.split("."))
     assert differences(dataset.expected(version, family), rdb.read(path.read_bytes()).entries) == []
@@ -162,8 +162,8 @@ def test_every_releases_file_reads_as_the_data_set(path: Path) -> None:
 
 @pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
 @pytest.mark.parametrize("key", [Key(0, b"set:16 bits"), Key(0, b"zset:large"), Key(0, b"expires:3")])
-def test_a_byte_swapped_anywhere_in_a_value_is_seen(path: Path, key: Key) -> None:
-    """Byte-order faults are two bytes exchanged: the checksum, being computed afterwards, does not tell."""
+def test_swapped_bytes_anywhere_in_a_value_are_found(path: Path, key: Key) -> None:
+    """Byte-order faults exchange two bytes. The checksum does not show them, because it is computed afterwards."""
     content = path.read_bytes()
     found = rdb.read(content)
     raw = found.raw[key]
@@ -180,7 +180,7 @@ def test_a_byte_swapped_anywhere_in_a_value_is_seen(path: Path, key: Key) -> Non
     assert again != found.entries
 
 
-def test_a_difference_is_told_where_it_is() -> None:
+def test_a_difference_is_reported_with_its_place() -> None:
     key = Key(3, b"h")
     left, right = (
         {key: KeyEntry(Fields({b"a": b"1", b"b": b"2"}))},
@@ -192,8 +192,8 @@ def test_a_difference_is_told_where_it_is() -> None:
     assert differences({}, right)[0].startswith("b'h' of database 3: expected None, got KeyEntry(")
 
 
-def test_what_modules_saved_is_read_item_by_item() -> None:
-    """The name's letters have six bits each, above ten of the version: all `A` and version 3 is the number 3."""
+def test_module_values_are_read_item_by_item() -> None:
+    """A letter of the name has six bits, above ten bits for the version: nine `A` with version 3 are the number 3."""
     values = b"\x02\x07" + b"\x01\x05" + b"\x04" + struct.pack("<d", -0.5) + b"\x03" + struct.pack("<f", 0.25)
     items = values + b"\x05" + text(b"\xff") + b"\x00"
     found = rdb.read(file_of(b"\xf7\x03\x02\x01" + items + b"\x07" + text(b"k") + b"\x03" + items))

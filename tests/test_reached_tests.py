@@ -1,4 +1,4 @@
-"""Which tests a change can reach, and how a judgement says which ones were left out."""
+"""Which tests a change can reach, and how a judgement reports the tests that were left out."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ KEPT = KeptReach(code=NO_CODE, native=NO_CODE, reach=REACH, functions=[], run="/
 def chosen(
     functions: Iterable[str], *elsewhere: str, reached: Iterable[str] = (), kept: KeptReach = KEPT
 ) -> tuple[list[str], LeftOut | None]:
-    """The tests that do not run, and the message about them. `reached`: what tests of the target's other
-    cells reach.
+    """The tests that do not run, and the message about them. `reached` is what the tests of the target's other cells
+    reach.
     """
     change = CodeChange(functions=frozenset(functions), elsewhere=list(elsewhere))
     found = selected(kept, change, {*change.functions, *reached}, set())
     return found.without, found.left_out
 
 
-def test_those_run_that_enter_what_differs() -> None:
-    without, told = chosen(["bitopCommand"])
+def test_tests_that_enter_changed_functions_run() -> None:
+    without, omitted = chosen(["bitopCommand"])
     assert without == ["ping", "texts"]
-    assert told == LeftOut(tests=2, of=4, functions=["bitopCommand"], before="/runs/1")
+    assert omitted == LeftOut(tests=2, of=4, functions=["bitopCommand"], before="/runs/1")
     assert chosen(["setKey"])[0] == ["ping"]
 
 
@@ -73,33 +73,33 @@ def test_those_run_that_enter_what_differs() -> None:
     ],
     ids=["what every test enters", "data", "nothing that is known", "the link", "something of each test"],
 )
-def test_all_run_where_any_may_reach_it(functions: list[str], elsewhere: list[str]) -> None:
+def test_all_tests_run_if_any_may_reach_the_change(functions: list[str], elsewhere: list[str]) -> None:
     change = CodeChange(functions=frozenset(functions), elsewhere=elsewhere)
     assert selected(KEPT, change, set(functions), set()) == EVERY_TEST
 
 
-def test_a_cell_that_the_change_does_not_reach_runs_what_did_not_pass_and_the_least_beside_it() -> None:
-    without, told = chosen(["hsetCommand"])
+def test_an_unreached_cell_runs_the_tests_that_did_not_pass_and_the_shortest_other_one() -> None:
+    without, omitted = chosen(["hsetCommand"])
     assert without == ["bits", "texts"]
-    assert told is not None
-    assert (told.tests, told.of) == (2, 4)
+    assert omitted is not None
+    assert (omitted.tests, omitted.of) == (2, 4)
     complete = msgspec.structs.replace(KEPT, reach=msgspec.structs.replace(REACH, failed={}, count=3))
-    assert chosen(["hsetCommand"], kept=complete)[0] == ["bits", "ping", "texts"], "nothing of it has to run"
+    assert chosen(["hsetCommand"], kept=complete)[0] == ["bits", "ping", "texts"], "none of its tests has to run"
 
 
-def test_a_test_that_failed_of_what_is_known_stops_there_again() -> None:
+def test_a_test_with_a_known_failure_is_assumed_to_stop_there_again() -> None:
     units = msgspec.structs.replace(KEPT, native=None, excused=["script"])
     assert chosen(["hsetCommand"], kept=units)[0] == ["bits", "ping", "script", "texts"]
-    without, told = chosen(["bitopCommand"], kept=units)
-    assert (without, told and told.known) == (["ping", "script", "texts"], 1)
-    without, told = chosen(["evalCommand"], kept=units)
-    assert without == ["bits", "texts"], "it enters what differs, and one has to pass beside it"
-    assert told is not None
-    assert (told.tests, told.of, told.known) == (2, 4, 0)
+    without, omitted = chosen(["bitopCommand"], kept=units)
+    assert (without, omitted and omitted.known) == (["ping", "script", "texts"], 1)
+    without, omitted = chosen(["evalCommand"], kept=units)
+    assert without == ["bits", "texts"], "it enters a changed function, and one other test has to pass"
+    assert omitted is not None
+    assert (omitted.tests, omitted.of, omitted.known) == (2, 4, 0)
 
 
-def test_where_servers_are_compared_a_failed_test_is_left_out_if_it_passed_elsewhere_and_is_not_reached_there() -> None:
-    """The native build continues where the target stops, and may reach the change there."""
+def test_in_comparisons_a_failed_test_is_left_out_if_it_passed_elsewhere_and_is_not_reached_there() -> None:
+    """The native build continues after the target has failed, and may reach the change there."""
     failing = msgspec.structs.replace(
         KEPT, functions=["bitopCommand", "hsetCommand", "evalCommand"], excused=["script"]
     )
@@ -121,33 +121,33 @@ def test_where_servers_are_compared_a_failed_test_is_left_out_if_it_passed_elsew
     assert "script" not in without("hsetCommand", {BITOPS: reached, ELSEWHERE: passing}), "it is reached there"
 
 
-def test_what_failed_of_something_known_is_excused_unless_chance_or_an_audit_was_in_it() -> None:
-    noted = msgspec.structs.replace(REACH, failed={"script": [], "streams": [], "blocked": []})
+def test_a_known_failure_is_excused_unless_chance_or_an_audit_was_involved() -> None:
+    recorded = msgspec.structs.replace(REACH, failed={"script": [], "streams": [], "blocked": []})
     found = {"texts", "script", "streams[3]", "blocked_by"}
-    reach, excused = settled(noted, found, set(), audited=False)
+    reach, excused = settled(recorded, found, set(), audited=False)
     assert (sorted(reach.tests), excused) == (["bits", "ping"], ["script", "streams"])
-    assert settled(noted, found, {"streams[3]"}, audited=False)[1] == ["script"]
-    assert settled(noted, found, set(), audited=True)[1] == []
+    assert settled(recorded, found, {"streams[3]"}, audited=False)[1] == ["script"]
+    assert settled(recorded, found, set(), audited=True)[1] == []
 
 
-def test_a_skipped_test_is_left_out_if_it_asked_nothing_of_the_program() -> None:
+def test_a_skipped_test_is_left_out_if_it_sent_nothing_to_the_program() -> None:
     reach = msgspec.structs.replace(REACH, skipped={"release": [], "asked": ["infoCommand"]}, count=6)
     kept = msgspec.structs.replace(KEPT, reach=reach)
     assert chosen(["bitopCommand"], kept=kept)[0] == ["ping", "release", "texts"]
 
 
-def test_a_cell_of_which_no_test_passed_without_a_finding_runs_whole() -> None:
+def test_a_cell_without_a_passed_test_and_finding_runs_completely() -> None:
     kept = msgspec.structs.replace(
         KEPT, native=None, excused=["script"], reach=msgspec.structs.replace(REACH, tests={})
     )
     assert chosen(["bitopCommand"], kept=kept)[0] == []
 
 
-def test_functions_that_no_test_of_the_target_reaches_are_no_reason_for_a_test() -> None:
+def test_functions_that_no_test_of_the_target_reaches_require_no_test() -> None:
     change = CodeChange(functions=frozenset(["bitopCommand", "printBits"]), elsewhere=[])
-    told = selected(KEPT, change, {"bitopCommand"}, set()).left_out
-    assert told is not None
-    assert told.functions == ["bitopCommand"]
+    omitted = selected(KEPT, change, {"bitopCommand"}, set()).left_out
+    assert omitted is not None
+    assert omitted.functions == ["bitopCommand"]
 
 
 def test_a_function_that_only_the_second_of_two_builds_has_is_added() -> None:
@@ -170,7 +170,7 @@ BITOPS, UNITS, ELSEWHERE = (
 
 
 def of_cells(functions: Iterable[str], *, unknown: bool = False) -> dict[Cell, list[str]]:
-    """Cell -> the tests that do not run if these functions differ in all programs."""
+    """By cell, the tests that do not run if these functions differ in all programs."""
     names = {name for entered in REACH.tests.values() for name in entered} | {"unitMain", "printBits"}
     bitops = msgspec.structs.replace(KEPT, functions=sorted(names - ({"printBits"} if unknown else set())))
     unit = CellReach(every=["main"], tests={"unit": ["unitMain"]}, failed={}, skipped={}, count=1)
@@ -183,31 +183,31 @@ def test_a_cell_that_the_change_does_not_reach_does_not_run_where_another_of_its
     assert of_cells(["bitopCommand"]) == {BITOPS: ["ping", "texts"], UNITS: ["unit"], ELSEWHERE: ["ping", "texts"]}
 
 
-def test_where_no_test_of_a_target_reaches_the_change_all_run() -> None:
+def test_if_no_test_of_a_target_reaches_the_change_all_run() -> None:
     assert of_cells(["unitMain"]) == {BITOPS: ["bits", "texts"], UNITS: []}
     assert of_cells(["printBits"]) == {}
 
 
-def test_what_tests_alone_enter_that_did_not_pass_is_not_reached() -> None:
+def test_functions_entered_only_by_tests_that_did_not_pass_are_not_reached() -> None:
     known = msgspec.structs.replace(KEPT, functions=["evalCommand"])
     change = CodeChange(functions=frozenset(["evalCommand"]), elsewhere=[])
     assert select({BITOPS: known}, {BITOPS: change}) == {}
 
 
-def test_a_function_of_no_program_may_be_reached_by_any_test() -> None:
-    """For example a module's function: there is no record of what enters it."""
+def test_a_function_without_a_program_may_be_reached_by_any_test() -> None:
+    """For example, there is no record of the tests that enter a module's function."""
     assert of_cells(["bitopCommand", "printBits"])[UNITS] == ["unit"]
     assert of_cells(["bitopCommand", "printBits"], unknown=True) == {}
 
 
-def test_what_the_chosen_tests_have_entered_before_they_must_enter_again() -> None:
+def test_the_chosen_tests_must_enter_the_same_functions_again() -> None:
     change = CodeChange(functions=frozenset(["bitopCommand", "getCommand", "printBits", "pingCommand"]), elsewhere=[])
 
     def lacking(**fields: object) -> set[str]:
         now = msgspec.structs.replace(REACH, tests={"bits": ["bitopCommand"]}, failed={}, **fields)
         return not_entered(KEPT, change, ["bitopCommand", "getCommand", "printBits"], now)
 
-    assert lacking() == {"getCommand"}, "nothing had entered printBits, and pingCommand is gone"
+    assert lacking() == {"getCommand"}, "no test had entered printBits, and pingCommand no longer exists"
     assert lacking(every=["getCommand"]) == set()
     assert lacking(problem="a program executed nothing") == {"bitopCommand", "getCommand"}
     failing = msgspec.structs.replace(REACH, tests={}, failed={"bits": ["bitopCommand"], "texts": ["getCommand"]})
@@ -225,21 +225,21 @@ def test_what_the_chosen_tests_have_entered_before_they_must_enter_again() -> No
     ],
     ids=["a function", "a part of one", "one that the target has in parts", "one that the target lacks", "nothing"],
 )
-def test_what_differs_in_the_native_build_counts_by_the_targets_names(native: list[str], differing: set[str]) -> None:
+def test_differences_of_the_native_build_count_by_the_targets_names(native: list[str], differing: set[str]) -> None:
     own = CodeChange(functions=frozenset(["bitopCommand"]), elsewhere=[])
     there = CodeChange(functions=frozenset(native), elsewhere=[])
     found = with_native(own, there, ["bitopCommand", "pingCommand", "setKey", "setKey.isra.0"])
     assert found == CodeChange(functions=frozenset(differing), elsewhere=[])
 
 
-def test_data_of_the_native_build_have_no_reach_either() -> None:
+def test_data_of_the_native_build_has_no_recorded_reach() -> None:
     own = CodeChange(functions=frozenset(["bitopCommand"]), elsewhere=["src/a.o"])
     there = CodeChange(functions=frozenset(), elsewhere=["src/b.o"])
     assert with_native(own, there, ["bitopCommand"]).elsewhere == ["src/a.o", "src/b.o of the native build"]
 
 
-def told(tmp_path: Path, *cells: tuple[str, str, LeftOut | None]) -> list[str]:
-    """How many tests a run left out, and its remarks."""
+def remarks_of(tmp_path: Path, *cells: tuple[str, str, LeftOut | None]) -> list[str]:
+    """The number of tests that a run left out, and its remarks."""
     record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
     record = msgspec.structs.replace(
         record,
@@ -252,8 +252,8 @@ def left(tests: int, of: int, *functions: str) -> LeftOut:
     return LeftOut(tests=tests, of=of, functions=list(functions), before="/runs/1")
 
 
-def test_a_run_says_what_was_left_out_where_and_why(tmp_path: Path) -> None:
-    assert told(
+def test_a_run_reports_the_tests_left_out_with_place_and_reason(tmp_path: Path) -> None:
+    assert remarks_of(
         tmp_path,
         ("armv5", "canary", None),
         ("armv5", "bitops", left(70, 173, "bitopCommand")),
@@ -278,9 +278,9 @@ def test_a_run_says_what_was_left_out_where_and_why(tmp_path: Path) -> None:
     ]
 
 
-def test_cells_that_were_compared_with_different_runs_are_told_apart(tmp_path: Path) -> None:
+def test_cells_compared_with_different_runs_are_listed_separately(tmp_path: Path) -> None:
     later = msgspec.structs.replace(left(3, 9, "bitopCommand"), before="/runs/2")
-    assert told(tmp_path, ("armv5", "bitops", left(1, 2, "bitopCommand")), ("armv5", "units", later)) == [
+    assert remarks_of(tmp_path, ("armv5", "bitops", left(1, 2, "bitopCommand")), ("armv5", "units", later)) == [
         "4",
         (
             "tests not run, because they do not reach the changed code (bitopCommand) "
@@ -296,12 +296,12 @@ def test_cells_that_were_compared_with_different_runs_are_told_apart(tmp_path: P
 
 
 def test_many_functions_are_counted(tmp_path: Path) -> None:
-    (_, remark) = told(tmp_path, ("armv5", "bitops", left(1, 2, *(f"f{number}" for number in range(10)))))
+    (_, remark) = remarks_of(tmp_path, ("armv5", "bitops", left(1, 2, *(f"f{number}" for number in range(10)))))
     assert "(f0, f1, f2, f3, f4, f5, f6, f7 and 2 more)" in remark
 
 
-def test_where_all_tests_ran_nothing_is_said(tmp_path: Path) -> None:
-    assert told(tmp_path, ("armv5", "bitops", None)) == ["0"]
+def test_if_all_tests_ran_there_is_no_remark(tmp_path: Path) -> None:
+    assert remarks_of(tmp_path, ("armv5", "bitops", None)) == ["0"]
 
 
 def test_a_verdict_claims_only_what_ran() -> None:

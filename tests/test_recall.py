@@ -1,4 +1,4 @@
-"""Recall: the shares and their intervals, documents that are joined or refused, and survivors that are explained."""
+"""Recall: shares and their intervals, documents that are joined or refused, and explanations of survivors."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ MIXED = a_document(
 
 @pytest.mark.parametrize(
     ("found", "judged", "low", "high"),
-    # The first is the example of Newcombe 1998 (Statistics in Medicine 17:857-872), table I.
+    # The first example is from table I of Newcombe 1998 (Statistics in Medicine 17:857-872).
     [(81, 263, 0.2553, 0.3662), (0, 20, 0.0, 0.1611), (29, 29, 0.8830, 1.0), (0, 0, 0.0, 1.0)],
 )
 def test_an_interval_is_that_of_wilson(found: int, judged: int, low: float, high: float) -> None:
@@ -135,7 +135,7 @@ def test_the_weakest_pairs_of_suite_and_operator_come_first() -> None:
 
 
 def test_findings_that_name_the_changed_function_are_counted_by_what_they_show() -> None:
-    """A wrong value's identity has the name of a test, in which a function's name may occur by chance."""
+    """The identity of a wrong value contains a test's name, which may contain a function's name by chance."""
 
     def found(name: str, *identities: str, file: str = "src/part.c") -> MutantOutcome:
         evidence = [NewFinding(finding=each, targets=["armv5"], suites=["sds"]) for each in identities]
@@ -152,7 +152,7 @@ def test_findings_that_name_the_changed_function_are_counted_by_what_they_show()
     assert tables.by_evidence(document)[2:] == ["| a place in the code | 3 | 1 |", "| a wrong value alone | 1 | 0 |"]
 
 
-def test_a_survivor_has_its_place_its_change_and_its_reason() -> None:
+def test_a_survivors_row_has_its_place_its_change_and_its_reason() -> None:
     (row,) = tables.survivor_rows(MIXED, {"drop-2": "nothing reads it"})[2:]
     assert row == r"| `drop-2` | src/part.c:7 | `a \| b` becomes nothing | nothing reads it |"
 
@@ -201,7 +201,7 @@ def test_only_findings_count_that_are_neither_known_nor_the_releases_own() -> No
     ]
 
 
-def test_the_tests_that_saw_the_releases_own_findings_are_known_by_suite() -> None:
+def test_the_tests_that_found_the_releases_own_findings_are_grouped_by_suite() -> None:
     finding = a_finding(identity="wrong-result-own", suite="sds")
     (witness,) = finding.witnesses
     occasion = Occasion(test="sds/test_other.py::test_b", command="", title="", said="", functions=())
@@ -233,7 +233,7 @@ def test_a_suite_of_which_every_test_fails_in_the_release_finds_no_mutant() -> N
     ]
 
 
-def test_an_unexplained_survivor_is_told(tmp_path: Path) -> None:
+def test_an_unexplained_survivor_is_reported(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_bytes(json_codec.pretty(MIXED))
     (tmp_path / "survivors.toml").write_text("survivors = []\n", "utf-8")
     assert recall.unexplained(recall.documents(tmp_path), recall.survivors(tmp_path)) == ["redis-7.0.15: drop-2"]
@@ -248,7 +248,7 @@ def test_an_unexplained_survivor_is_told(tmp_path: Path) -> None:
         recall.survivors(tmp_path)
 
 
-def test_survivors_that_do_what_the_release_does_are_counted_apart(
+def test_survivors_that_behave_like_the_release_are_counted_separately(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "one.json").write_bytes(json_codec.pretty(a_document(*MIXED.outcomes, an_outcome("drop-4"))))
@@ -278,7 +278,9 @@ def test_every_survivor_has_a_reason_or_a_test_that_exists() -> None:
                 assert name in functions, one.test
 
 
-def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_sample_whose_list_of_mutants_was_read_is_training_data(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     later = msgspec.structs.replace(HEADER, commit="later")
     (tmp_path / "one.json").write_bytes(
         json_codec.pretty(a_document(an_outcome("drop-1"), an_outcome("drop-3"), seed=3))
@@ -296,10 +298,10 @@ def test_a_sample_whose_list_was_read_is_training_data(monkeypatch: pytest.Monke
     *rows, blank, cut, another_blank, sentence = recall.sample_rows()[2:]
     assert (blank, another_blank) == ("", "")
     assert cut == "The sample of seed 3 has 9 mutants to judge. Time ran out after the first 2."
-    assert "of seed 3, 1 was also in the list" in sentence, "and the training sample has no such sentence"
+    assert "of seed 3, 1 was also in the list" in sentence, "the training sample has no such sentence"
     assert "Without them the share is 0 of 1" in sentence, "another seed's list counts for that seed"
     uses = [row.split(" | ")[0] for row in rows]
-    # One seed that was read is enough: both samples of the later commit count as one.
+    # It is enough that one seed was read: both samples of the later commit count as training data.
     assert dict(zip([each.header.commit for each in documents], uses, strict=True)) == {
         HEADER.commit: "| held back",
         "later": "| training",
@@ -367,7 +369,7 @@ points_to = "{points_to}"
 
 
 def test_outcomes_of_one_state_of_the_suites_are_not_resumed_with_another(tmp_path: Path) -> None:
-    """Every change after a commit was called the same, and a sample mixed outcomes from before and after it."""
+    """Regression: all states after a commit had the same name, so that a sample mixed outcomes of several states."""
     suite, notes = tmp_path / "suites" / "test_it.py", tmp_path / "notes"
     fakes.write(suite, "first")
     git(tmp_path, "init", "--quiet")

@@ -1,4 +1,4 @@
-"""The recorder changes no bytes and no closes, and its records can be read, kept and sent again."""
+"""The recorder forwards bytes and closes unchanged, and its records can be read, stored and sent again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEADLINE_SECONDS = 5.0
 
 
 class RecordedServer:
-    """A Unix-socket server in a thread: answers each received piece by a function; None closes the connection."""
+    """A Unix-socket server in a thread. A function answers each received piece; None closes the connection."""
 
     def __init__(self, answer: Callable[[bytes], bytes | None], *, at_end: bytes = b"") -> None:
         self.answer = answer
@@ -99,7 +99,7 @@ def without_proxy(recorder: Recorder) -> socket.socket:
 
 @pytest.fixture(params=[by_path, on_host, without_proxy])
 def connected(request: pytest.FixtureRequest) -> Connect:
-    """How a client comes: all ways must be the same to it."""
+    """How a client connects. Each way must behave in the same way."""
     way: Connect = request.param
     return way
 
@@ -153,7 +153,7 @@ def test_a_client_that_only_shuts_its_sending_side_still_gets_its_replies(connec
         assert read_to_end(client) == b"late"
 
 
-def test_a_client_that_reads_nothing_holds_nobody_else_up_and_loses_nothing(connected: Connect) -> None:
+def test_a_client_that_reads_nothing_blocks_no_other_client_and_loses_nothing(connected: Connect) -> None:
     content = bytes(range(256)) * 20_000
     with (
         RecordedServer(lambda piece: content if piece == b"much" else piece) as server,
@@ -170,7 +170,7 @@ def test_a_client_that_reads_nothing_holds_nobody_else_up_and_loses_nothing(conn
         assert read_exactly(lazy, 2) == b"on"
 
 
-def test_a_client_that_goes_while_it_is_sent_to_leaves_the_others_alone(connected: Connect) -> None:
+def test_a_client_that_disconnects_during_a_reply_does_not_affect_others(connected: Connect) -> None:
     with (
         RecordedServer(lambda piece: bytes(3_000_000) if piece == b"much" else piece) as server,
         recorded(server) as recorder,
@@ -184,16 +184,14 @@ def test_a_client_that_goes_while_it_is_sent_to_leaves_the_others_alone(connecte
         assert read_exactly(other, 2) == b"on"
 
 
-def test_a_guest_that_closes_is_seen_as_a_close(connected: Connect) -> None:
+def test_a_guests_close_is_forwarded(connected: Connect) -> None:
     with RecordedServer(lambda _: None) as server, recorded(server) as recorder, connected(recorder) as client:
         client.sendall(b"deadly")
         assert read_to_end(client) == b""
         assert of(recorder, "request") == b"deadly"
 
 
-def test_a_guest_that_is_gone_is_seen_as_a_close_and_the_recorder_lives_on(
-    short_folder: Path, connected: Connect
-) -> None:
+def test_a_dead_guest_closes_the_connection_and_the_recorder_continues(short_folder: Path, connected: Connect) -> None:
     recorder = Recorder(short_folder / "absent", short_folder / "r")
     try:
         for _ in range(2):
@@ -216,8 +214,8 @@ def test_close_drops_open_connections_and_stops_listening(connected: Connect) ->
             connected(recorder)
 
 
-def test_the_processor_time_of_many_connections_is_the_proxys(short_folder: Path) -> None:
-    """Each is accepted and looked at; hardly a byte is passed on."""
+def test_the_processor_time_of_many_connections_is_charged_to_the_proxy(short_folder: Path) -> None:
+    """The proxy accepts and inspects each connection, but forwards hardly any bytes."""
     with socket.socket(socket.AF_UNIX) as upstream:
         upstream.bind(str(short_folder / "server"))
         upstream.listen(64)
@@ -229,11 +227,11 @@ def test_the_processor_time_of_many_connections_is_the_proxys(short_folder: Path
                 pass
         recorder.close()
         others = (time.process_time() - process) - (time.thread_time() - ours)
-    # What a thread takes before its first line and after its last is not its own to count: nearly half.
+    # A thread cannot count its time before its first line and after its last one, which is nearly half.
     assert eventually(lambda: processor_time.by_thread()[PURPOSE] - counted > 0.35 * others)
 
 
-def test_connections_are_told_apart_and_begin_forgets(connected: Connect) -> None:
+def test_connections_are_numbered_and_begin_resets_the_record(connected: Connect) -> None:
     with RecordedServer(lambda piece: piece) as server, recorded(server) as recorder:
         with connected(recorder) as one, connected(recorder) as other:
             for client, text in ((one, b"one"), (other, b"other")):
@@ -276,7 +274,7 @@ def test_the_requests_without_a_reply_are_named_in_order(pieces: list[tuple[str,
     assert expected == unanswered(chunks)
 
 
-def test_of_several_connections_the_one_that_spoke_last_counts() -> None:
+def test_of_several_connections_the_last_active_one_counts() -> None:
     chunks = [
         chunk("request", command("BLPOP", "q", "0"), connection=1),
         chunk("request", command("BITPOS", "k", "1"), connection=2),
@@ -307,7 +305,9 @@ SET = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"
         *("empty-array", "empty-array-alone", "nothing"),
     ],
 )
-def test_the_last_request_that_does_more_than_look_is_told_if_it_is_clear(sent: list[bytes], expected: str) -> None:
+def test_the_last_request_that_is_not_an_inspection_is_named_if_it_is_unambiguous(
+    sent: list[bytes], expected: str
+) -> None:
     answered = [(one, chunk("reply", b"+OK\r\n")) for one in sent]
     assert last_request([each for one, reply in answered for each in (chunk("request", one), reply)]) == expected
     if sent:
@@ -315,7 +315,7 @@ def test_the_last_request_that_does_more_than_look_is_told_if_it_is_clear(sent: 
         assert last_request([each for parts in halves for each in parts]) == expected
 
 
-def test_every_request_is_told_and_no_reply() -> None:
+def test_every_request_is_listed_and_no_reply() -> None:
     reply = b"$1\r\nv\r\n"
     sent = [chunk("request", GET), chunk("reply", reply), chunk("request", SET[:9]), chunk("request", SET[9:])]
     assert requests([*sent, chunk("reply", reply)]) == ["GET k", "SET k v"]
@@ -347,7 +347,7 @@ CHUNKS = st.lists(
 
 
 @given(CHUNKS)
-def test_what_is_saved_is_loaded(chunks: list[Chunk]) -> None:
+def test_a_saved_transcript_is_loaded_unchanged(chunks: list[Chunk]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transcript.jsonl"
         save(path, chunks)
@@ -359,7 +359,7 @@ def test_any_transcript_can_be_read(chunks: list[Chunk]) -> None:
     assert all(isinstance(line, str) for line in unanswered(chunks))
 
 
-# Sending again.
+# Replaying a transcript.
 
 
 def test_the_recorded_requests_are_sent_again_in_order_each_after_its_replies() -> None:
@@ -375,7 +375,7 @@ def test_the_recorded_requests_are_sent_again_in_order_each_after_its_replies() 
         assert server.received == [b"one", b"two", b"three"]
 
 
-def test_sending_again_tells_of_a_connection_that_is_refused() -> None:
+def test_sending_again_reports_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
     why = send_again(address, [chunk("request", b"one"), chunk("reply", b"+OK\r\n")], reply_seconds=0.4)

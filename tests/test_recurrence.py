@@ -1,4 +1,4 @@
-"""Three answers of a replay: the finding recurred in the same way, it could have recurred but did not, or neither."""
+"""Outcomes of a replay: the finding recurred in the same way, it could have recurred but did not, or neither."""
 
 from __future__ import annotations
 
@@ -106,18 +106,18 @@ def unit(*complaints: str, lines: tuple[str, ...] = ()) -> Observation:
         (SELFTEST, unit("FAILED x == 1")),
     ],
 )
-def test_what_comes_again_in_the_same_way_is_reproduced(finding: Reproducer, observation: Observation) -> None:
+def test_a_finding_that_recurs_in_the_same_way_is_reproduced(finding: Reproducer, observation: Observation) -> None:
     assert recurrence(finding, observation) == Recurrence(outcome="reproduced")
 
 
 @pytest.mark.parametrize(
     "finding", [ALIGNMENT, HANDLER, AT_START, CRASH, EXIT, HANG, HANG_AT_START, WRONG, ASKED, ASSERTION, UBSAN]
 )
-def test_what_was_looked_for_and_did_not_come_is_gone(finding: Reproducer) -> None:
+def test_a_finding_that_could_recur_and_did_not_is_gone(finding: Reproducer) -> None:
     assert recurrence(finding, LIVES) == Recurrence(outcome="gone")
 
 
-def test_a_finding_of_a_request_that_nobody_recorded_is_not_gone() -> None:
+def test_a_finding_of_a_request_without_a_record_is_not_gone() -> None:
     lost = msgspec.structs.replace(ALIGNMENT, command="BITOP NOT k a", chunks=[chunk("reply", b"+OK")])
     assert recurrence(lost, LIVES) == Recurrence(outcome="unknown", reason="the reproducer has no requests")
     assert recurrence(lost, ended(faults=(LOAD,))).outcome == "reproduced"
@@ -188,11 +188,11 @@ def test_the_end_of_a_child_in_a_releases_own_test_is_not_looked_for() -> None:
 
 
 @pytest.mark.parametrize("finding", [UNIT, ENDED_UNIT, SELFTEST])
-def test_of_a_unit_that_gets_to_its_end_the_finding_is_gone(finding: Reproducer) -> None:
+def test_a_units_finding_is_gone_if_the_unit_completes(finding: Reproducer) -> None:
     assert recurrence(finding, unit(lines=("k: 2", "end u"))) == Recurrence(outcome="gone")
 
 
-def test_what_came_through_tls_was_not_sent_again_so_that_nothing_is_gone() -> None:
+def test_findings_over_tls_are_never_gone_because_nothing_is_sent_again() -> None:
     assert recurrence(reproducer(tls=True), LIVES) == Recurrence(outcome="unknown", reason=PLAIN)
     again = ended(detail="killed by SIGBUS", faults=(LOAD,))
     assert recurrence(reproducer(tls=True), again) == Recurrence(outcome="reproduced")
@@ -212,7 +212,7 @@ EVERY = [ALIGNMENT, HANDLER, CRASH, EXIT, HANG, WRONG, ASKED, ASSERTION, UBSAN]
         ended(undelivered="it closed a connection, 1 of 2 requests had been sent"),
     ],
 )
-def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, observation: Observation) -> None:
+def test_a_different_end_or_start_decides_nothing(finding: Reproducer, observation: Observation) -> None:
     answer = recurrence(finding, observation)
     assert (answer.outcome, answer.machine) == ("unknown", False)
     assert answer.reason
@@ -220,7 +220,7 @@ def test_what_ends_or_starts_in_another_way_shows_nothing(finding: Reproducer, o
 
 @pytest.mark.parametrize("finding", [*EVERY, AT_START, HANG_AT_START])
 @pytest.mark.parametrize("lived", [True, False])
-def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding: Reproducer, lived: bool) -> None:
+def test_a_truncated_record_or_a_kill_from_outside_is_blamed_on_the_machine(finding: Reproducer, lived: bool) -> None:
     observation = ended(cut="the emulator's fault log was cut short", detail="" if lived else "killed by SIGKILL")
     assert recurrence(finding, observation) == Recurrence(outcome="unknown", reason=observation.cut, machine=True)
 
@@ -228,7 +228,7 @@ def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding
 @pytest.mark.parametrize(
     ("finding", "observation"),
     [
-        # The start that fails is no wrong result, and no other end either.
+        # A start that fails is neither a wrong result nor a different end.
         (WRONG, ended(started=False, detail=BAD_CONFIG)),
         (EXIT, ended(started=False, detail="exit status 3; ")),
         (CRASH, ended(started=False, detail="killed by SIGABRT; ")),
@@ -261,7 +261,9 @@ def test_a_record_cut_short_or_a_kill_from_outside_is_the_machines_fault(finding
         (SELFTEST, unit("FAILED y == 2")),
     ],
 )
-def test_what_cannot_be_compared_is_neither_reproduced_nor_gone(finding: Reproducer, observation: Observation) -> None:
+def test_an_incomparable_observation_is_neither_reproduced_nor_gone(
+    finding: Reproducer, observation: Observation
+) -> None:
     answer = recurrence(finding, observation)
     assert (answer.outcome, answer.machine) == ("unknown", False)
     assert answer.reason
@@ -286,15 +288,15 @@ STREAMED = reproducer(finding="a.stream", kind="wrong-result", function="", dete
         (ended(uncompared="the native build does not start"), "unknown"),
     ],
 )
-def test_of_a_stream_whatever_is_wrong_is_a_finding(observation: Observation, outcome: str) -> None:
+def test_any_fault_of_a_stream_reproduces_it(observation: Observation, outcome: str) -> None:
     assert recurrence(STREAMED, observation).outcome == outcome
 
 
-def test_a_command_that_nobody_doubts_may_stand_beside_one_that_is_free() -> None:
+def test_a_compared_command_may_accompany_one_that_is_not_compared() -> None:
     assert recurrence(ASKED, ended(free=("TIME",))).outcome == "gone"
 
 
-def test_a_file_that_is_refused_is_not_taken_for_another_any_more() -> None:
+def test_a_file_that_is_now_refused_is_no_longer_misread() -> None:
     from harness.core.finding import Reproduction
 
     finding = reproducer(
@@ -317,13 +319,13 @@ BUILD = reproducer(finding="build", kind="build", function="", detail="src/a.c:1
         (ALIGNMENT, BUILD.detail, "unknown"),
     ],
 )
-def test_a_tree_that_does_not_compile_shows_the_same_first_error_alone(
+def test_a_tree_that_does_not_compile_reproduces_only_the_same_first_error(
     finding: Reproducer, because: str, outcome: str
 ) -> None:
     assert of_failed_build(finding, because).outcome == outcome
 
 
-def test_a_finding_that_a_blind_machine_does_not_see_is_not_gone() -> None:
+def test_a_finding_is_not_gone_on_a_machine_whose_canary_fails() -> None:
     gone = recurrence(ALIGNMENT, LIVES)
     assert gone.outcome == "gone"
     assert unless_blind(gone, ALIGNMENT, lambda: "") == gone
@@ -331,14 +333,14 @@ def test_a_finding_that_a_blind_machine_does_not_see_is_not_gone() -> None:
     assert blind == Recurrence(outcome="unknown", reason="the canary did not fault", machine=True)
 
 
-def test_a_canary_runs_only_for_a_record_that_is_gone() -> None:
+def test_a_canary_runs_only_if_a_recorded_access_is_gone() -> None:
     def no_canary() -> str:
         raise AssertionError
 
     again = recurrence(ALIGNMENT, ended(faults=(LOAD,)))
     assert unless_blind(again, ALIGNMENT, no_canary) == again
     assert again.outcome == "reproduced"
-    # Its absence is seen without the emulator's records.
+    # The absence of a wrong value is visible without the emulator's records.
     assert unless_blind(recurrence(HANG, LIVES), HANG, no_canary).outcome == "gone"
 
 

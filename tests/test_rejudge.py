@@ -1,4 +1,4 @@
-"""A stored run is judged by its own records, whatever the state of the checkout."""
+"""A stored run is judged by its own records, independently of the checkout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.core.target_model import Policy
 
 STORED = fakes.DATA / "stored_runs"
-"""Runs of format 2, and the documents that they were judged as (README.md there)."""
+"""Runs of format 2, and the results of judging them (described in the README.md there)."""
 NAMES = ["audit", "crashes", "premerge"]
 
 
@@ -38,12 +38,12 @@ def copy(name: str, tmp_path: Path) -> Path:
 def document(folder: Path, tmp_path: Path) -> str:
     """findings.json of a folder."""
     judgement, _ = rejudge(Cache(tmp_path / "cache"), fakes.quiet(), folder, STORED / "known.toml")
-    # The digest is another where a test writes the record again.
+    # The digest differs if a test rewrites the record.
     return json_codec.pretty(msgspec.structs.replace(judgement, record="")).decode().replace(str(folder), "RUN")
 
 
 def forgiving() -> dict[str, Policy]:
-    """Policies of another checkout, under which the kernel repairs nothing, and the hardware everything."""
+    """The policies of another checkout, under which the hardware permits every access and the kernel repairs none."""
     return {
         name: msgspec.structs.replace(policy, demand="none", fixup=(), ignore=(), effective_policy={})
         for name, policy in Catalog().policies.items()
@@ -51,7 +51,7 @@ def forgiving() -> dict[str, Policy]:
 
 
 def recorded(name: str, tmp_path: Path) -> Path:
-    """A stored run of before, with the policies and the digest that a run of today records."""
+    """An old stored run, with the policies and the digest that a current run records."""
     folder = copy(name, tmp_path)
     record = run_folder.read_run(folder)
     used = recorded_policies(Catalog().policies, record.policy, record.machines.values())
@@ -62,7 +62,7 @@ def recorded(name: str, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_of_before_is_judged_as_before(tmp_path: Path, name: str) -> None:
+def test_an_old_run_is_judged_as_before(tmp_path: Path, name: str) -> None:
     assert (STORED / f"{name}.json").read_text("utf-8") == document(copy(name, tmp_path), tmp_path)
 
 
@@ -87,7 +87,7 @@ def test_a_changed_policy_changes_no_judgement_of_a_run_that_recorded_it(
     changed = forgiving()
     monkeypatch.setattr(Catalog, "policies", changed)
     assert document(now, tmp_path) == expected
-    # The change has an effect: a run that did not record its policies is judged by those of the checkout.
+    # The change has an effect: a run without recorded policies is judged by those of the checkout.
     assert document(before, tmp_path) != expected
 
 
@@ -104,7 +104,7 @@ def test_a_run_without_a_policy_that_it_needs_is_inconclusive(tmp_path: Path, ru
 
 @pytest.mark.usefixtures("fake_symbols")
 def test_excerpts_come_from_the_source_that_the_run_recorded(tmp_path: Path, run: StoredRun) -> None:
-    """An entry of the cache; a path may hold another tree by now, and nothing is fetched to judge a run."""
+    """It is an entry of the cache. A path may now hold another tree, and judging a run fetches nothing."""
     a_fault(run)
     folder = run.finish()
     cache = Cache(tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""ci/release, with a program in place of hatchling: it makes no release whose tag, version and changelog differ."""
+"""ci/release, with a fake hatchling: it refuses a release whose tag, version and changelog do not match."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BUILD_FAILS = 9
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout of version 0.1.0, whose build fails: the steps after it do not matter here."""
+    """A checkout of version 0.1.0, whose build fails, because the later steps do not matter here."""
     (tmp_path / "ci").mkdir()
     shutil.copy(ROOT / "ci" / "release", tmp_path / "ci")
     (tmp_path / "ci" / "setup").write_text("root=.\nsay() { printf '%s\\n' \"$*\" >&2; }\n", "utf-8")
@@ -79,8 +79,8 @@ def test_a_version_without_a_section_is_refused(checkout: Path) -> None:
     assert (ended.returncode, "no section of 0.1.0" in ended.stderr) == (4, True), ended.stderr
 
 
-def test_a_folder_with_something_in_it_is_refused(checkout: Path) -> None:
-    """Existing files would be uploaded and attested with the rest."""
+def test_a_folder_that_is_not_empty_is_refused(checkout: Path) -> None:
+    """Existing files would be uploaded and attested with the release."""
     (checkout / "out").mkdir()
     (checkout / "out" / "plumbline-old.whl").touch()
     ended = release(checkout, "out")
@@ -91,10 +91,10 @@ def test_a_draft_needs_the_containers_verdict_and_a_tag() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))["jobs"]
     assert set(jobs["draft"]["needs"]) == jobs.keys() - {"draft"}
     assert jobs["draft"]["if"] == "github.event_name == 'push'"
-    assert [name for name, job in jobs.items() if "permissions" in job] == ["draft"], "others may write nothing"
+    assert [name for name, job in jobs.items() if "permissions" in job] == ["draft"], "no other job may write"
 
 
-def test_the_container_copies_what_a_release_makes() -> None:
+def test_the_container_copies_the_files_of_a_release() -> None:
     lines = (ROOT / "ci" / "Containerfile").read_text("utf-8").replace("\\\n", " ").splitlines()
     copied = [line.split()[1] for line in lines if line.startswith("COPY")]
     workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
@@ -103,15 +103,15 @@ def test_the_container_copies_what_a_release_makes() -> None:
     assert "--file ci/Containerfile" in workflow
 
 
-def test_the_debian_package_has_the_version_of_the_wheel_and_leaves_the_emulators_as_they_are() -> None:
+def test_the_debian_package_has_the_version_of_the_wheel_and_does_not_strip_the_emulators() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     folder = ROOT / "ci" / "debian"
     assert (folder / "changelog").read_text("utf-8").startswith(f"plumbline ({version}) ")
-    # A stripped emulator no longer has the digest that its wheel names, and would not serve.
+    # A stripped emulator no longer has the digest that its wheel declares, and would be rejected.
     assert re.search(r"^override_dh_strip\b.*:$", (folder / "rules").read_text("utf-8"), re.MULTILINE)
 
 
-def test_the_debian_package_depends_on_what_each_check_needs() -> None:
+def test_the_debian_package_depends_on_the_packages_that_each_check_needs() -> None:
     control = (ROOT / "ci" / "debian" / "control").read_text("utf-8")
     listed = re.search(r"^Depends: (.*)$", control, re.MULTILINE)
     assert listed is not None
@@ -130,7 +130,7 @@ def test_the_debian_package_suggests_the_compilers_of_the_required_targets() -> 
 
 
 class Installed:
-    """A folder as the Debian package has it, whose maintainer scripts can run."""
+    """A folder like that of the installed Debian package, in which its maintainer scripts can run."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "plumbline"
@@ -142,7 +142,7 @@ class Installed:
         (self.home / "bin" / "python").symlink_to(sys.executable)
 
     def maintain(self, script: str, action: str) -> int:
-        """Run a maintainer script: its exit status."""
+        """Run a maintainer script. Returns its exit status."""
         text = (ROOT / "ci" / "debian" / script).read_text("utf-8").replace("/usr/lib/plumbline", str(self.home))
         return subprocess.run(["sh", "-c", text, script, action], check=False, stderr=subprocess.DEVNULL).returncode
 
@@ -151,8 +151,8 @@ class Installed:
         return {path.parent.parent.name for path in self.home.rglob("module.*.pyc")}
 
 
-def test_the_debian_package_removes_what_it_compiled(tmp_path: Path) -> None:
-    """What dpkg does not know of, it would leave behind, with its folders."""
+def test_the_debian_package_removes_the_files_that_it_compiled(tmp_path: Path) -> None:
+    """Otherwise dpkg would leave the files that it does not know, and their folders."""
     installed = Installed(tmp_path)
     before = set(installed.home.rglob("*"))
     assert installed.maintain("postinst", "configure") == 0
@@ -161,13 +161,13 @@ def test_the_debian_package_removes_what_it_compiled(tmp_path: Path) -> None:
     assert set(installed.home.rglob("*")) == before
 
 
-def test_a_module_for_a_later_python_stops_no_installation_and_a_failure_of_all_does(tmp_path: Path) -> None:
+def test_one_module_that_does_not_compile_is_tolerated_and_a_failure_of_all_is_not(tmp_path: Path) -> None:
     installed = Installed(tmp_path)
     later = installed.modules / "other" / "later.py"
     later.write_text("one = = 1\n", "utf-8")
     assert installed.maintain("postinst", "configure") == 0
     assert installed.compiled() == {"harness", "other"}
-    # compileall takes a module that was written in the same second for the one that it compiled.
+    # compileall considers a module that was rewritten within the same second to be unchanged.
     assert installed.maintain("prerm", "upgrade") == 0
     (installed.modules / "harness" / "module.py").write_text("one = = 1\n", "utf-8")
     assert installed.maintain("postinst", "configure") != 0

@@ -1,6 +1,4 @@
-"""When two servers agree: replies without an order, errors by their text, and differences only where they are
-listed.
-"""
+"""When two servers agree: replies without an order, errors compared by their text, and only listed differences."""
 
 from __future__ import annotations
 

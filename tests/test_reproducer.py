@@ -1,4 +1,4 @@
-"""What a finding is shown again with: its requests, its options and files, the shortest there is."""
+"""Reproducers: the shortest requests that show a finding, with the server's options and files."""
 
 from __future__ import annotations
 

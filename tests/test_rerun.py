@@ -1,4 +1,4 @@
-"""What a replay sees of a server: scripts instead of emulators, as they end, hang, refuse and are cut short."""
+"""What a replay observes of a server. Scripts in place of emulators end, hang, refuse, and write truncated records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def replayed(
     timeout_multiplier: float = 1.0,
     again: Reproduction | None = None,
 ) -> ReplayedRun:
-    """A fresh guest is sent one request, and does `act`."""
+    """Send one request to a new guest, which then does `act`."""
     build = fakes.build(folder / "build")
     program = SERVER.replace("{act}", act) if not start else f"#!/bin/sh\n{start}\n"
     fakes.write(build.server_binary, program, mode=0o755)
@@ -98,7 +98,7 @@ def replayed(
         fakes.write(guest.evidence.fault_log, records)
 
     def nobody() -> Guest:
-        raise AssertionError("neither an oracle nor a bare server is asked for")
+        raise AssertionError("neither a native server nor a server without the proxy is needed")
 
     return run_server(guest, asked, nobody, nobody)
 
@@ -293,7 +293,7 @@ def test_a_clients_number_is_its_name_for_another_server() -> None:
         )
     )
     assert text_of(found) == "CLIENT UNBLOCK <client-2>\nSET k 18\n@2 CLIENT ID\n"
-    # With a single client the commands stay unchanged.
+    # With a single client, the commands remain unchanged.
     assert text_of(comparable_stream(sent((1, ">", asked), (1, "<", b":17\r\n")))) == "CLIENT ID\n"
 
 
@@ -317,7 +317,7 @@ def test_a_failed_tests_answers_are_known_if_it_had_one_connection() -> None:
 def test_wrong_bytes_are_gone_only_where_a_reply_or_a_file_could_have_had_them(
     short: Path, reply: str, file: str, outcome: str
 ) -> None:
-    """The file was there before: a server that refuses to write it shows nothing."""
+    """The file existed before, so that a server that refuses to write it shows nothing."""
     fakes.write(short / "guest-1" / "given", "cd")
     again = Reproduction(target="armv5", requests=("DUMP k",), wrong=b"ab".hex(), file=file)
     observation = replayed(short, f'client.sendall(b"{reply}")', again=again).observation
@@ -441,7 +441,7 @@ def test_a_program_whose_libraries_are_missing_does_not_tell_that_a_finding_is_g
 def test_a_command_shows_its_failure_again_only_if_a_program_of_the_target_fails(
     short: Path, status: int | None, code: int, outcome: str
 ) -> None:
-    """A bisection would blame the first commit that does not compile."""
+    """Otherwise a bisection would blame the first commit that does not compile."""
     launch = ReplayedProgram(words=["make", "check"], program="", file="make", folder="/", environment={})
     if status is not None:
         guest = short / "guest-1"

@@ -22,7 +22,7 @@ def client_at(port: int, seconds: float) -> Client:
 
 @contextlib.contextmanager
 def answering(reply: bytes, *, close: bool = False) -> Iterator[int]:
-    """A server that answers the first thing it hears."""
+    """A server that answers the first bytes that it receives."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -1,4 +1,4 @@
-"""A campaign judges its workers' results again: a worker's verdict excuses nothing that the evidence shows."""
+"""A campaign judges its workers' results again: a worker's verdict cannot hide what the evidence shows."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     Lie = Callable[[dict[str, Any]], None]
 
 
-def passes(told: dict[str, Any]) -> None:
-    for cell in told["cells"]:
+def passes(document: dict[str, Any]) -> None:
+    for cell in document["cells"]:
         cell.update(verdict="PASS", passed=1, failed=0)
-    told.update(verdict="PASS", findings=[], causes=[])
+    document.update(verdict="PASS", findings=[], causes=[])
 
 
-def knows(told: dict[str, Any]) -> None:
-    for finding in told["findings"]:
+def knows(document: dict[str, Any]) -> None:
+    for finding in document["findings"]:
         finding["known"] = "it is always so"
-    for cell in told["cells"]:
+    for cell in document["cells"]:
         cell["verdict"] = "XFAIL" if cell["verdict"] == "FAIL" else cell["verdict"]
 
 
-def renames(told: dict[str, Any]) -> None:
-    """As a finding that the list has."""
-    told["findings"][0]["id"] = "alignment-memcpy"
+def renames(document: dict[str, Any]) -> None:
+    """Give it the identity of a finding in the known list."""
+    document["findings"][0]["id"] = "alignment-memcpy"
 
 
 def job_of(stored: StoredRun, known: str = "findings = []\n") -> CampaignJob:
@@ -59,9 +59,9 @@ def job_of(stored: StoredRun, known: str = "findings = []\n") -> CampaignJob:
 
 def tell(folder: Path, lie: Lie) -> None:
     path = folder / "findings.json"
-    told = json.loads(path.read_bytes())
-    lie(told)
-    path.write_text(json.dumps(told), "utf-8")
+    document = json.loads(path.read_bytes())
+    lie(document)
+    path.write_text(json.dumps(document), "utf-8")
 
 
 def fails(stored: StoredRun) -> None:
@@ -79,7 +79,7 @@ def is_skipped(stored: StoredRun) -> None:
 
 
 def misaligns(stored: StoredRun) -> None:
-    """Adds a misaligned access without a failed test, as if a child of the server had died."""
+    """Add a misaligned access without a failed test, as if a child of the server had died."""
     stored.fault("armv5", "bitops", "guest-1", fault(pc=stored.place("armv5", "bitopCommand")))
     stored.test("armv5", "bitops", "test_one", guest="guest-1", faults=(0, 1))
 
@@ -188,9 +188,9 @@ def test_what_a_run_did_not_check_is_told_by_its_worker(run: StoredRun) -> None:
     with pytest.raises(InconclusiveError, match="contradicts its evidence") as refused:
         check_run(run.folder, job)
     assert refused.value.because == "according to its evidence: NOT CHECKED: changes.json, which is missing"
-    told = conclude(stored_run.read(run.folder), write(run.folder.with_name("known.toml"), job.known), quiet())[0]
-    assert told.unchecked
-    formats.write(run.folder, told)
+    document = conclude(stored_run.read(run.folder), write(run.folder.with_name("known.toml"), job.known), quiet())[0]
+    assert document.unchecked
+    formats.write(run.folder, document)
     check_run(run.folder, job)
 
 
@@ -202,7 +202,7 @@ KNOWN = 'id = "alignment-memcpy"\nreason = "issue 1"\nexpires = 2999-01-01\n'
 def test_with_the_binary_the_same_findings_are_wanted(
     run: StoredRun, monkeypatch: pytest.MonkeyPatch, lie: Lie
 ) -> None:
-    # Judging opens binaries in the cache only.
+    # Judging opens only binaries in the cache.
     monkeypatch.setenv("PLUMBLINE_CACHE", str(run.folder.parent))
     a_fault(run)
     run.test("armv5", "bitops", "test_one")
@@ -236,5 +236,5 @@ def test_a_worker_that_lies_changes_no_verdict(tmp_path: Path) -> None:
     checked(campaign, jobs, finds)
     refused = [entry for entry in campaign.journal() if "contradicts its evidence" in entry.why]
     assert {entry.worker for entry in refused} == {"local-1"}, said
-    # The other worker repeats the refused job, and the lying worker gets no second one.
+    # The other worker repeats the refused job. The lying worker gets no further job.
     assert len({entry.job for entry in refused}) == len(refused)

@@ -1,4 +1,4 @@
-"""The rules of CPUs and kernels as documents have them: docs/explanation.md cites which."""
+"""The rules of CPUs and kernels agree with their documentation, which docs/explanation.md cites."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
 @pytest.mark.parametrize(
     ("target", "policy", "kind", "modulo", "expected"),
     [
-        # Linux arch/arm/mm/alignment.c: mode 2 repairs the instructions that its handlers decode, which exclude VFP.
+        # Linux arch/arm/mm/alignment.c: mode 2 repairs the instructions that its handlers decode. These exclude VFP.
         ("armv5", "linux-arm-2", "word", 1, "done"),
         ("armv5", "linux-arm-2", "vfp", 2, "signal"),
         ("armv6", "linux-arm-2", "dword", 1, "done"),
@@ -54,12 +54,12 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("armv6", "linux-arm-4", "word", 1, "done"),
         ("armv6", "linux-arm-4", "dword", 2, "signal"),
         ("armv6", "linux-arm-4", "dword", 4, "done"),
-        # Modes 0 and 1 rotate on ARMv5, and are 2 and 3 from ARMv6 on: safe_usermode().
+        # Modes 0 and 1 rotate on ARMv5. From ARMv6 on they are replaced by 2 and 3: safe_usermode().
         ("armv5", "linux-arm-0", "word", 3, "rotated"),
         ("armv5", "linux-arm-0", "multi", 3, "truncated"),
         ("armv6", "linux-arm-0", "multi", 3, "done"),
         ("armv6", "linux-arm-0", "vfp", 2, "signal"),
-        # arch/arm64/kernel/compat_alignment.c repairs doubles and multiples; hardware does the other accesses itself.
+        # arch/arm64/kernel/compat_alignment.c repairs doubles and multiples. The hardware does the other accesses.
         ("armv7", "linux-arm64-compat", "multi", 1, "done"),
         ("armv7", "linux-arm64-compat", "word", 1, "done"),
         ("armv7", "linux-arm64-compat", "vfp", 2, "signal"),
@@ -72,7 +72,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("mips", "linux-mips", "linked", 1, "signal"),
         ("mips", "linux-mips-nofixade", "word", 1, "signal"),
         ("mips64", "linux-mips", "dword", 4, "done"),
-        # arch/alpha/kernel/traps.c, do_entUnaUser(): an access without a case is SIGBUS; UAC_SIGBUS is SIGBUS for all.
+        # arch/alpha/kernel/traps.c, do_entUnaUser(): SIGBUS for an access without a case; for all with UAC_SIGBUS.
         ("alpha", "linux-alpha", "double", 4, "done"),
         ("alpha", "linux-alpha", "linked", 2, "signal"),
         ("alpha", "linux-alpha-sigbus", "half", 1, "signal"),
@@ -80,14 +80,14 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("hppa", "linux-parisc", "word", 2, "done"),
         ("hppa", "linux-parisc", "swap", 2, "signal"),
         ("hppa", "linux-parisc-sigbus", "double", 4, "signal"),
-        # arch/loongarch/kernel/unaligned.c: an access without a case in emulate_load_store_insn() is SIGBUS.
+        # arch/loongarch/kernel/unaligned.c: SIGBUS for an access without a case in emulate_load_store_insn().
         ("loongarch64", "signal", "word", 2, "signal"),
         ("loongarch64", "linux-loongarch", "double", 4, "done"),
         ("loongarch64", "linux-loongarch", "linked", 2, "signal"),
         ("riscv64", "signal", "word", 2, "signal"),
         ("riscv64", "sbi-riscv", "word", 2, "done"),
         ("riscv64", "sbi-riscv", "cas", 2, "signal"),
-        # The 7450 does integers anywhere and floating point at words; fix_alignment() repairs all but LARX and STCX.
+        # The 7450 loads integers anywhere, and floating point at words. fix_alignment() repairs all but LARX and STCX.
         ("powerpc", "signal", "word", 1, "done"),
         ("powerpc", "signal", "double", 4, "done"),
         ("powerpc", "signal", "double", 2, "signal"),
@@ -98,7 +98,7 @@ def outcome(target: str, policy: str, kind: AccessClass, modulo: int, *, directi
         ("s390x", "signal", "dword", 1, "done"),
         ("s390x", "signal", "cas", 2, "signal"),
         ("m68k", "signal", "word", 1, "done"),
-        # -xmemalign: i repairs, s does not; with 4 a compiler splits accesses wider than 4, but never an atomic.
+        # -xmemalign: i repairs, s does not. With 4, a compiler splits accesses wider than 4 bytes, but never an atomic.
         ("sparc64", "solaris-8i", "dword", 4, "done"),
         ("sparc64", "solaris-8s", "dword", 4, "signal"),
         ("sparc64", "solaris-4s", "dword", 4, "done"),
@@ -119,7 +119,7 @@ def test_a_documented_outcome(target: str, policy: str, kind: AccessClass, modul
 
 
 def test_only_a_load_is_rotated() -> None:
-    """SWP rotates what it loads, too (ARM DDI 0100I, A4.1.108)."""
+    """SWP also rotates the value that it loads (ARM DDI 0100I, A4.1.108)."""
     assert outcome("armv5", "ignore", "word", 1, direction="store") == "truncated"
     assert outcome("armv5", "ignore", "swap", 1, direction="load") == "rotated"
     assert outcome("armv5", "ignore", "swap", 1, direction="store") == "truncated"
@@ -129,7 +129,7 @@ def test_only_a_load_is_rotated() -> None:
 @pytest.mark.parametrize(
     ("target", "policy", "kind", "size", "hint", "modulo", "expected"),
     [
-        # ARM DDI 0406C, A3.2.1: an address that breaks the instruction's own `:ALIGN` faults, whatever SCTLR.A says.
+        # ARM DDI 0406C, A3.2.1: an address that violates the instruction's `:ALIGN` faults, independently of SCTLR.A.
         ("armv7", "signal", "neon", 8, 16, 8, "signal"),
         ("armv7", "signal", "neon", 8, 32, 16, "signal"),
         ("armv7", "signal", "neon", 8, 32, 0, "done"),
@@ -137,7 +137,7 @@ def test_only_a_load_is_rotated() -> None:
         ("armv7", "strict", "neon", 8, 16, 8, "signal"),
         ("armv7", "unchecked", "neon", 8, 16, 8, "done"),
         ("armv7", "signal", "neon", 8, 0, 4, "done"),
-        # UltraSPARC IIi User's Manual, 13.5.3: blocks are at multiples of 64. No compiler splits them.
+        # UltraSPARC IIi User's Manual, 13.5.3: blocks must be at multiples of 64. No compiler splits them.
         ("sparc64", "signal", "double", 8, 64, 32, "signal"),
         ("sparc64", "signal", "double", 8, 64, 0, "done"),
         ("sparc64", "solaris-1s", "double", 8, 64, 8, "signal"),
@@ -149,7 +149,7 @@ def test_only_a_load_is_rotated() -> None:
         ("aarch64", "audit", "stack", 16, 0, 8, "done"),
     ],
 )
-def test_what_asks_for_more_than_its_unit(
+def test_instructions_with_stricter_alignment(
     target: str, policy: str, kind: AccessClass, size: int, hint: int, modulo: int, expected: str
 ) -> None:
     machine = CATALOG.targets[target]
@@ -158,7 +158,7 @@ def test_what_asks_for_more_than_its_unit(
     assert expected == prescribed(machine, chosen, one)
 
 
-def test_a_hint_is_part_of_what_is_said_of_an_access_and_of_its_fate() -> None:
+def test_an_alignment_hint_is_part_of_an_accesss_description_and_fate() -> None:
     one = Access(direction="load", access_class="neon", size_bytes=8, modulo=8, hint_bytes=16)
     assert str(one) == "load of 8 bytes at 8 mod 16"
     assert fate(CATALOG.targets["armv7"], CATALOG.policies, one) == "kill"
@@ -171,7 +171,7 @@ def test_a_hint_is_part_of_what_is_said_of_an_access_and_of_its_fate() -> None:
     target=st.sampled_from(sorted(CATALOG.targets)),
     policy=st.sampled_from(sorted(CATALOG.policies)),
 )
-def test_a_naturally_aligned_access_is_done_everywhere(
+def test_a_naturally_aligned_access_succeeds_everywhere(
     kind: AccessClass, size: int, factor: int, target: str, policy: str
 ) -> None:
     machine = CATALOG.targets[target]
@@ -186,7 +186,7 @@ def test_a_naturally_aligned_access_is_done_everywhere(
     target=st.sampled_from(sorted(CATALOG.targets)),
     policy=st.sampled_from(["signal", "strict"]),
 )
-def test_an_audit_lets_through_and_reports_exactly_what_its_policy_forbids(
+def test_an_audit_permits_and_reports_exactly_the_accesses_that_its_policy_forbids(
     kind: AccessClass, modulo: int, target: str, policy: str
 ) -> None:
     machine, base = CATALOG.targets[target], CATALOG.policies[policy]
@@ -230,13 +230,13 @@ def test_a_fate(target: str, kind: AccessClass, modulo: int, expected: str) -> N
     assert expected == fate(CATALOG.targets[target], CATALOG.policies, access(kind, modulo))
 
 
-def test_what_is_misaligned_is_a_specification_exception_on_s390x_and_a_bus_error_elsewhere() -> None:
+def test_a_misaligned_access_is_a_specification_exception_on_s390x_and_a_bus_error_elsewhere() -> None:
     signals = {name: signal_of(target) for name, target in CATALOG.targets.items()}
     assert {signals.pop(name) for name in ("s390x", "s390x-kernel")} == {signal.SIGILL}
     assert set(signals.values()) == {signal.SIGBUS}
 
 
-def test_a_kernel_without_a_switch_does_what_it_does_and_one_with_it_what_it_is_told() -> None:
+def test_a_real_kernel_accepts_only_the_policies_of_its_own_modes() -> None:
     compat = CATALOG.targets["armv7-on-arm64-kernel"]
     assert policy_for(CATALOG.policies, "signal", compat).name == "linux-arm64-compat"
     for name in ("fixup", "linux-arm-2", "strict", "unchecked"):
@@ -250,20 +250,20 @@ def test_a_kernel_without_a_switch_does_what_it_does_and_one_with_it_what_it_is_
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "mode"),
+    ("asked", "expected", "mode"),
     [
         ("signal", "linux-mips-nofixade", 1),
         ("fixup", "linux-mips", 0),
         ("warn", "linux-mips-show", 2),
-        # MIPS has nothing like it, and its kernel repairs.
+        # MIPS has no such mode, and its kernel repairs.
         ("ignore", "linux-mips", 0),
         ("linux-mips-nofixade", "linux-mips-nofixade", 1),
     ],
 )
-def test_a_kernel_whose_modes_have_other_numbers_gets_its_own(asked: str, told: str, mode: int) -> None:
+def test_a_kernel_with_other_mode_numbers_gets_its_own_numbers(asked: str, expected: str, mode: int) -> None:
     chosen = policy_for(CATALOG.policies, asked, CATALOG.targets["mips-kernel"])
-    assert (chosen.name, chosen.mode) == (told, mode)
-    # The same becomes of every access that the machine has.
+    assert (chosen.name, chosen.mode) == (expected, mode)
+    # Both prescribe the same outcome for every access of the machine.
     user_tier = CATALOG.targets["mips"]
     imitated = policy_for(CATALOG.policies, asked, user_tier)
     for kind in user_tier.demand:
@@ -279,7 +279,7 @@ def test_a_kernel_whose_modes_have_other_numbers_gets_its_own(asked: str, told: 
         *((target, "signal") for target in ("armv5-kernel", "s390x-kernel", "powerpc-kernel", "mips")),
     ],
 )
-def test_a_real_kernel_has_signals_of_its_own(target: str, expected: str) -> None:
+def test_a_real_kernel_sends_its_own_signals(target: str, expected: str) -> None:
     assert shown(CATALOG.targets[target], "signal") == expected
     assert shown(CATALOG.targets[target], "done") == "done"
 
@@ -291,7 +291,7 @@ def test_without_a_class_or_a_size_there_is_no_fate() -> None:
     assert fate(CATALOG.targets["armv5"], CATALOG.policies, unclassed) == ""
 
 
-def test_a_policy_that_a_target_has_not_is_refused_with_those_that_it_has() -> None:
+def test_a_policy_that_a_target_lacks_is_refused_with_a_list_of_its_policies() -> None:
     with pytest.raises(UsageError) as caught:
         policy_for(CATALOG.policies, "solaris-8s", CATALOG.targets["armv5"])
     assert "solaris-8s does not apply to armv5" in str(caught.value)
@@ -299,7 +299,7 @@ def test_a_policy_that_a_target_has_not_is_refused_with_those_that_it_has() -> N
     assert "linux-mips" not in str(caught.value)
 
 
-def test_a_policy_that_no_program_can_run_under_is_refused_for_a_reason_and_audited() -> None:
+def test_a_policy_under_which_no_program_can_run_is_refused_with_the_reason_and_can_be_audited() -> None:
     m68k = CATALOG.targets["m68k"]
     with pytest.raises(UsageError) as caught:
         policy_for(CATALOG.policies, "strict", m68k)
@@ -317,6 +317,6 @@ def test_an_unknown_policy_is_refused() -> None:
             policy_for(CATALOG.policies, name, CATALOG.targets["armv5"])
 
 
-def test_this_machine_is_what_it_is_under_every_policy() -> None:
+def test_the_native_target_is_the_same_under_every_policy() -> None:
     for name in ("strict", "audit", "audit-strict", "signal"):
         assert policy_for(CATALOG.policies, name, CATALOG.targets["native"]).name == "signal"

@@ -1,6 +1,6 @@
-"""The history of many runs: its order, first, last, gone and flaky findings, and the site that shows them.
+"""The history of many runs: its order, its first, last, gone and flaky findings, and the site that shows them.
 
-What a browser makes of the site is tests/end_to_end/test_history_in_browser.py.
+tests/end_to_end/test_history_in_browser.py tests the site in a browser.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_verdicts_are_by_revision_and_target_the_latest_first(tmp_path: Path) ->
     assert line.rows[0].cells["armv5"].seconds == 3.0
 
 
-def test_a_finding_has_a_first_run_and_a_last_and_is_gone_if_the_latest_looked_in_vain(tmp_path: Path) -> None:
+def test_a_finding_has_a_first_and_last_run_and_is_gone_if_the_latest_run_lacks_it(tmp_path: Path) -> None:
     runs = [
         judged_run(tmp_path, "20260101-000000", server="redis-6.2.14"),
         judged_run(tmp_path, "20260102-000000", finding("a", "armv5", title="old"), server="redis-7.0.14"),
@@ -67,8 +67,8 @@ def test_a_finding_has_a_first_run_and_a_last_and_is_gone_if_the_latest_looked_i
     assert gone.last.folder.name == "20260103-000000"
 
 
-def test_a_run_that_did_not_look_says_nothing_of_a_finding(tmp_path: Path) -> None:
-    """Another target, an inconclusive cell, another policy or build, fewer tests, another server: neither gone nor
+def test_a_run_that_could_not_show_a_finding_does_not_affect_its_history(tmp_path: Path) -> None:
+    """With another target, policy, build or server, fewer tests or an inconclusive cell, a finding is neither gone nor
     flaky.
     """
     runs = [
@@ -86,8 +86,8 @@ def test_a_run_that_did_not_look_says_nothing_of_a_finding(tmp_path: Path) -> No
     assert (trace.seen, trace.looked, trace.is_gone, trace.is_flaky) == (1, 1, False, False)
 
 
-def test_a_run_that_did_not_look_does_not_say_that_a_finding_is_gone(tmp_path: Path) -> None:
-    """In the list of a run and its neighbours, either."""
+def test_a_run_that_could_not_show_a_finding_does_not_mark_it_as_gone(tmp_path: Path) -> None:
+    """The same holds in the list of a run and its neighbours."""
     names = [f"2026010{day}-000000" for day in (1, 2, 3, 4)]
     judged_run(tmp_path, names[0], finding("a", "armv5"))
     judged_run(tmp_path, names[1], verdict="UNKNOWN")
@@ -114,7 +114,7 @@ def test_runs_of_one_revision_that_disagree_are_flaky(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("revision", ["", ONE + CHANGES], ids=["no-checkout", "uncommitted"])
 def test_runs_of_a_tree_that_no_commit_names_are_never_flaky(tmp_path: Path, revision: str) -> None:
-    """Nobody knows whether the tree was the same."""
+    """It is unknown whether the tree was the same."""
     runs = [
         judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), server="/src/r", revision=revision),
         judged_run(tmp_path, "20260102-000000", server="/src/r", revision=revision),
@@ -124,7 +124,7 @@ def test_runs_of_a_tree_that_no_commit_names_are_never_flaky(tmp_path: Path, rev
     assert not line.traces[0].is_flaky
 
 
-def test_a_finding_that_was_away_has_returned(tmp_path: Path) -> None:
+def test_a_finding_that_was_gone_and_recurs_has_returned(tmp_path: Path) -> None:
     runs = [
         judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), server="redis-7.0.13"),
         judged_run(tmp_path, "20260102-000000", server="redis-7.0.14"),
@@ -134,7 +134,7 @@ def test_a_finding_that_was_away_has_returned(tmp_path: Path) -> None:
     assert (trace.has_returned, trace.is_flaky, trace.is_gone) == (True, False, False)
 
 
-def test_what_is_there_comes_before_what_is_gone_and_new_before_known(tmp_path: Path) -> None:
+def test_present_findings_come_before_gone_ones_and_new_ones_before_known_ones(tmp_path: Path) -> None:
     runs = [
         judged_run(tmp_path, "20260101-000000", finding("a", "armv5"), finding("b", "armv5", known="issue 1")),
         judged_run(tmp_path, "20260102-000000", finding("b", "armv5", known="issue 1"), finding("c", "armv5")),
@@ -161,7 +161,7 @@ def test_a_site_shows_runs_of_a_folder_and_a_later_call_adds_to_it(tmp_path: Pat
     assert addresses == {f"./runs/{name}/report.html" for name in names}
     for name in names:
         report = (site / "runs" / name / "report.html").read_text("utf-8")
-        assert "History of runs" not in report, "its neighbours are where the site says, and not beside it"
+        assert "History of runs" not in report, "only the site, and not the run's own report, links to neighbours"
 
 
 def test_the_same_call_twice_makes_the_same_site_and_a_new_judgement_replaces_the_old(
@@ -195,7 +195,7 @@ def test_a_joined_run_without_a_record_has_no_page_of_its_own(tmp_path: Path, pl
     assert [each["href"] for each in page.named("a") if each["href"].startswith("./")] == []
 
 
-def test_hostile_runs_are_shown_and_obeyed_by_nobody(tmp_path: Path, plumb: Plumb) -> None:
+def test_hostile_runs_are_shown_escaped(tmp_path: Path, plumb: Plumb) -> None:
     identity = HOSTILE + "</title></style>"
     judged_run(
         tmp_path / "runs", "a<img src=x>", finding(identity, HOSTILE, title=HOSTILE, known=HOSTILE), targets=[HOSTILE]
@@ -218,7 +218,9 @@ def test_hostile_runs_are_shown_and_obeyed_by_nobody(tmp_path: Path, plumb: Plum
     )
 
 
-def test_what_cannot_be_read_is_named_and_a_run_that_is_named_must_be_readable(tmp_path: Path, plumb: Plumb) -> None:
+def test_unreadable_runs_of_a_folder_are_listed_and_an_explicitly_named_one_is_an_error(
+    tmp_path: Path, plumb: Plumb
+) -> None:
     runs, site = tmp_path / "runs", tmp_path / "site"
     judged_run(runs, "20260101-000000")
     (judged_run(runs, "20260102-000000") / "findings.json").unlink()
@@ -230,8 +232,8 @@ def test_what_cannot_be_read_is_named_and_a_run_that_is_named_must_be_readable(t
     fakes.write(damaged.folder / "run.json", "{")
     code, _, err = plumb("history", runs, "--output", site)
     assert code == ExitCode.PASS
-    told = [line.split(": ")[1] for line in err.splitlines()]
-    assert told == ["20260102-000000", "20260103-000000", "20260104-000000", "20260105-000000"]
+    listed = [line.split(": ")[1] for line in err.splitlines()]
+    assert listed == ["20260102-000000", "20260103-000000", "20260104-000000", "20260105-000000"]
     shown = Outline((site / "index.html").read_text("utf-8")).text()
     assert shown.count("Left out: ") == 4
     assert [path.name for path in (site / "runs").iterdir()] == ["20260101-000000"]
@@ -240,7 +242,7 @@ def test_what_cannot_be_read_is_named_and_a_run_that_is_named_must_be_readable(t
     assert plumb("history", outside, "--output", site)[0] == ExitCode.USAGE
 
 
-def test_a_judgement_that_is_no_file_is_left_out_and_waited_for_by_nobody(tmp_path: Path, plumb: Plumb) -> None:
+def test_a_judgement_that_is_not_a_regular_file_is_left_out_without_waiting(tmp_path: Path, plumb: Plumb) -> None:
     runs, site = tmp_path / "runs", tmp_path / "site"
     here = judged_run(runs, "20260101-000000")
     pipe, folder = (judged_run(runs, name) / "findings.json" for name in ("20260102-000000", "20260103-000000"))
@@ -266,7 +268,7 @@ def test_a_folder_without_runs_and_an_output_that_is_something_else_are_refused(
 
 
 @pytest.mark.parametrize("name", ["20261301-000000", "99999999-999999-x", "00000000-000000"])
-def test_a_name_of_digits_that_are_no_time_is_dated_by_its_record(tmp_path: Path, plumb: Plumb, name: str) -> None:
+def test_a_name_whose_digits_are_not_a_time_is_dated_by_its_record(tmp_path: Path, plumb: Plumb, name: str) -> None:
     folder = judged_run(tmp_path / "runs", name)
     os.utime(folder / "run.json", (1.7e9, 1.7e9))
     assert plumb("history", tmp_path / "runs", "--output", tmp_path / "site")[0] == ExitCode.PASS

@@ -1,4 +1,4 @@
-"""findings.sarif is valid SARIF 2.1.0, and its results can be followed from run to run."""
+"""findings.sarif is valid SARIF 2.1.0, and its results can be matched from run to run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = json.loads((fakes.DATA / "schemas" / "sarif-schema-2.1.0.json").read_te
 
 
 def run_of(whole: Any) -> dict[str, Any]:
-    """The document's only run, after the official schema has accepted the document."""
+    """The only run of a document that the official schema accepts."""
     read = json.loads(sarif.render(whole))
     jsonschema.Draft4Validator(SCHEMA).validate(read)
     (run,) = read["runs"]
@@ -50,7 +50,7 @@ def test_a_result_has_rule_region_function_and_targets() -> None:
     ]
 
 
-def test_a_tree_in_a_folder_of_the_repository_is_named_from_its_top() -> None:
+def test_paths_are_relative_to_the_repositorys_top_folder() -> None:
     read = json.loads(sarif.render(msgspec.structs.replace(judgement(), place="third party/redis")))
     uris = {
         word["artifactLocation"]["uri"]
@@ -63,13 +63,13 @@ def test_a_tree_in_a_folder_of_the_repository_is_named_from_its_top() -> None:
     assert stack["frames"][0]["location"]["physicalLocation"]["artifactLocation"]["uri"] in uris
 
 
-def test_the_fingerprint_that_code_scanning_reads_is_ours() -> None:
+def test_the_fingerprint_that_code_scanning_reads_is_the_findings_identity() -> None:
     whole = judgement()
     (result,) = run_of(whole)["results"]
     assert result["partialFingerprints"]["primaryLocationLineHash"] == sarif.fingerprint(whole.findings[0])
 
 
-def test_a_fingerprint_is_that_of_the_identity_whatever_the_line_the_target_and_the_address() -> None:
+def test_a_fingerprint_depends_on_the_identity_and_not_on_line_target_or_address() -> None:
     whole = judgement()
     finding = whole.findings[0]
     frame = msgspec.structs.replace(finding.witnesses[0].backtrace[0], pc=99, line=460)
@@ -93,12 +93,12 @@ def test_no_path_is_absolute_and_odd_names_are_escaped() -> None:
     run = run_of(msgspec.structs.replace(whole, findings=[msgspec.structs.replace(finding, witnesses=[witness])]))
     text = json.dumps(run["results"][0]["locations"] + run["results"][0]["relatedLocations"])
     assert "/usr/include" not in text
-    # A fault in libc is shown where the server called it.
+    # A fault in libc is shown at the place where the server called libc.
     assert run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/a%20b%25%23%3F.c"
     assert "uri" not in run["originalUriBaseIds"]["SRCROOT"]
 
 
-def test_a_finding_without_a_place_is_a_notification_and_no_result() -> None:
+def test_a_finding_without_a_place_is_a_notification_and_not_a_result() -> None:
     whole = judgement()
     witness = msgspec.structs.replace(whole.findings[0].witnesses[0], file="", line=0, backtrace=[])
     placeless = msgspec.structs.replace(whole.findings[0], kind="wrong-result", file="", line=0, witnesses=[witness])
@@ -120,7 +120,7 @@ def test_a_wrong_result_is_placed_at_the_function_that_it_points_to() -> None:
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("src/t_string.c", 9)
 
 
-def test_unknown_is_no_success_and_tells_which_cells() -> None:
+def test_unknown_is_not_a_success_and_names_the_cells() -> None:
     whole = judgement()
     silent = msgspec.structs.replace(whole, verdict="UNKNOWN", findings=[])
     (invocation,) = run_of(silent)["invocations"]
@@ -132,7 +132,7 @@ def test_unknown_is_no_success_and_tells_which_cells() -> None:
     ]
 
 
-def test_a_run_that_shows_nothing_tells_why_even_without_an_unknown_cell() -> None:
+def test_an_inconclusive_run_has_its_reasons_even_without_an_unknown_cell() -> None:
     (invocation,) = run_of(only_canaries())["invocations"]
     assert not invocation["executionSuccessful"]
     notes = [(note["level"], note["message"]["text"]) for note in invocation["toolExecutionNotifications"]]
@@ -146,7 +146,7 @@ def test_a_failure_that_the_evidence_does_not_explain_is_an_error() -> None:
     assert (note["level"], note["message"]["text"]) == ("error", "FAIL armv5/bitops: 1 tests failed")
 
 
-def test_jobs_of_a_matrix_have_categories_of_their_own() -> None:
+def test_jobs_of_a_matrix_have_different_categories() -> None:
     whole = judgement()
     jobs = [
         msgspec.structs.replace(whole, cells=[cell for cell in whole.cells if cell.target == target])
@@ -181,7 +181,7 @@ def test_a_known_finding_is_suppressed_with_its_reason() -> None:
         ("suite", "", "wrong-result", "error"),
     ],
 )
-def test_a_level_tells_what_it_comes_to(detector: str, fate: Any, kind: str, level: str) -> None:
+def test_a_level_depends_on_detector_and_fate(detector: str, fate: Any, kind: str, level: str) -> None:
     whole = judgement()
     witness = msgspec.structs.replace(whole.findings[0].witnesses[0], detector=detector, fate=fate)
     finding = msgspec.structs.replace(whole.findings[0], kind=kind, witnesses=[witness])

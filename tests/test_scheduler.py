@@ -1,4 +1,4 @@
-"""Parallel cells: a waiting cell takes no place from a computing one."""
+"""Parallel cells: a waiting cell does not occupy the slot of a computing one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECONDS = 10.0
-"""Time limit of a meeting, which takes no time if all expected cells can come."""
+"""Time limit of a meeting, which ends at once if all expected cells can run at the same time."""
 
 
 class Meeting:
-    """Counts the cells that are present at once, and lets none go before the expected number has come."""
+    """A barrier: counts the cells that run at the same time, and holds them until the expected number has arrived."""
 
     def __init__(self, due: int) -> None:
         self.most = 0
@@ -29,7 +29,7 @@ class Meeting:
         self._changed = threading.Condition()
 
     def attend(self) -> bool:
-        """Come, and wait for the others; whether they came."""
+        """Arrive and wait for the others. Returns whether they arrived."""
         with self._changed:
             self._there += 1
             self.most = max(self.most, self._there)
@@ -40,11 +40,11 @@ class Meeting:
 
 
 def is_waiting(name: str) -> bool:
-    """Whether a piece of work is one that waits."""
+    """Whether this work waits."""
     return name.startswith("waits")
 
 
-def test_as_many_calculate_as_there_are_jobs_and_others_wait_beside_them() -> None:
+def test_as_many_cells_compute_as_there_are_jobs_while_others_wait() -> None:
     jobs = 2
     calculating, waiting, everybody = (
         Meeting(jobs),
@@ -62,12 +62,12 @@ def test_as_many_calculate_as_there_are_jobs_and_others_wait_beside_them() -> No
 
 
 @pytest.mark.parametrize("waits", [is_waiting, lambda _: False], ids=["some", "none"])
-def test_what_came_of_it_is_in_the_order_of_the_work(waits: Callable[[str], bool]) -> None:
+def test_results_are_in_the_order_of_the_work(waits: Callable[[str], bool]) -> None:
     work = [f"{kind} {number}" for number in range(5) for kind in ("calculates", "waits")]
     assert side_by_side(work, str.upper, io_bound=waits, jobs=3) == [name.upper() for name in work]
 
 
-def test_after_a_failure_nothing_is_begun() -> None:
+def test_after_a_failure_no_work_starts() -> None:
     begun = []
     failed = threading.Event()
 
@@ -76,7 +76,7 @@ def test_after_a_failure_nothing_is_begun() -> None:
         if number == 0:
             failed.set()
             raise ValueError(number)
-        # So slowly that all of it would take longer than any test.
+        # So slow that all the work together would exceed any test's time limit.
         failed.wait(SECONDS)
         time.sleep(0.01)
 
@@ -85,7 +85,7 @@ def test_after_a_failure_nothing_is_begun() -> None:
     assert len(begun) < len(range(1000))
 
 
-def test_a_run_says_how_many_cells_have_ended_and_which_go_on() -> None:
+def test_a_run_shows_how_many_cells_have_ended_and_which_are_running() -> None:
     def cell(suite: str) -> Cell:
         return Cell(target="armv5", server="redis-7.0.15", suite=suite)
 

@@ -1,4 +1,4 @@
-"""The published schema is current, and written documents follow it."""
+"""The published schema is current, and written documents conform to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_published_schema_is_current() -> None:
     )
 
 
-def test_the_published_schema_is_one() -> None:
+def test_the_published_schema_is_a_valid_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(PUBLISHED.read_text("utf-8")))
 
 
@@ -45,7 +45,7 @@ def test_a_written_document_is_valid(tmp_path: Path) -> None:
     valid(json.loads((folder / "findings.json").read_text("utf-8")))
 
 
-def test_what_judging_a_run_gives_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_of_judging_a_run_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
     stored = StoredRun(tmp_path / "run")
     stored.canary("armv5")

@@ -1,5 +1,5 @@
-"""plumb self-test proves the targets whose emulators are in the cache, and names the others. An empty cache proves
-nothing.
+"""plumb self-test checks the targets whose emulators are in the cache, and names the others. With an empty cache it
+fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def with_emulators(cache: Cache, *names: str) -> Cache:
-    """A cache in which these emulators are built."""
+    """A cache that contains these emulators."""
     key = qemu_key(pinned_qemu())
     for name in names:
         cache.folder("emulators", f"{key}-{name}", lambda into: (into / "program").touch())
@@ -35,7 +35,7 @@ def bench_with(folder: Path, *names: str) -> Workbench:
     return Workbench(catalog=Catalog(), cache=cache, progress=fakes.quiet(), offline=True)
 
 
-def test_an_empty_cache_proves_nothing_and_says_what_to_type(plumb: Plumb) -> None:
+def test_an_empty_cache_checks_nothing_and_suggests_a_command(plumb: Plumb) -> None:
     code, out, err = plumb("self-test")
     assert (code, out) == (ExitCode.NOTHING_SELECTED, "")
     assert "no emulator is built for " in err
@@ -49,7 +49,7 @@ def test_a_target_without_a_user_mode_emulator_is_refused(plumb: Plumb) -> None:
 
 
 @pytest.mark.usefixtures("complete")
-def test_every_target_of_an_emulator_that_is_built_is_proved_and_the_others_are_named(tmp_path: Path) -> None:
+def test_every_target_whose_emulator_is_built_is_checked_and_the_others_are_named(tmp_path: Path) -> None:
     selection = self_test.select(bench_with(tmp_path, "arm", "s390x"), ())
     targets = Catalog().targets
     assert set(selection.targets) == {
@@ -62,7 +62,7 @@ def test_every_target_of_an_emulator_that_is_built_is_proved_and_the_others_are_
 
 
 @pytest.mark.usefixtures("bare")
-def test_an_emulator_without_a_compiler_is_named_and_not_proved(tmp_path: Path, plumb: Plumb) -> None:
+def test_an_emulator_without_a_compiler_is_named_and_not_checked(tmp_path: Path, plumb: Plumb) -> None:
     with_emulators(Cache(tmp_path / "cache", print), "s390x")
     code, _, err = plumb("self-test")
     assert code == ExitCode.NOTHING_SELECTED

@@ -1,4 +1,4 @@
-"""Self-tests: those of a tree, their output, and its judgement. The programs are fakes."""
+"""Self-tests: which ones a tree has, their output, and its judgement. The programs are fakes."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_cell_is_left_out_only_if_there_is_nothing_that_could_run(
     assert selftests.why_none(made) == why
 
 
-def test_units_of_ours_are_never_left_out() -> None:
+def test_our_own_units_are_never_left_out() -> None:
     made = unit_drivers.Units(program=None, absent={"rax": "not in 3.2"}, broken={})
     assert selftests.why_none(made) == ""
 
@@ -185,7 +185,7 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_runner.U
             ran(b"[\x1b[31mtest_sds.c\x1b[0m] Memory leak detected of 8 bytes\n"),
             ["[test_sds.c] Memory leak detected of 8 bytes"],
         ),
-        # Valkey 8's assertions print and return 1, which not every caller takes for a failure.
+        # Valkey 8's assertions print and return 1. Not every caller considers this a failure.
         (ran(b"[f - unit/t.c:43] Failed assertion: 1\n[ok] - t.c:f\n"), ["[f - unit/t.c:43] Failed assertion: 1"]),
         (ran(b"size=5 M/sec matches=0\n"), ["size=5 M/sec matches=0"]),
         (
@@ -265,7 +265,7 @@ def test_a_failure_is_the_native_builds_only_if_the_same_checks_fail_with_the_sa
     assert alike == selftests.failed_alike(here, native)
 
 
-def test_an_assertion_is_told_with_its_place() -> None:
+def test_an_assertion_is_reported_with_its_place() -> None:
     assert selftests.complaints(ran(ASSERTED % 4, -6)) == ["t.c:4: an assertion failed", "killed by SIGABRT"]
 
 
@@ -273,7 +273,7 @@ def test_an_assertion_is_told_with_its_place() -> None:
     ("here", "lost"),
     [(b"a\nb\na\n", None), (b"a\nreport\nb\na\n", None), (b"a\nb\n", "a"), (b"b\na\na\n", "b"), (b"", "a")],
 )
-def test_what_the_native_build_prints_is_due_in_its_order_and_as_often(here: bytes, lost: str | None) -> None:
+def test_the_native_builds_lines_are_expected_in_the_same_order_and_number(here: bytes, lost: str | None) -> None:
     assert selftests.missing(ran(here), ran(b"a\nb\na\n")) == lost
 
 
@@ -294,7 +294,7 @@ RUNNING = b"[==========] Running 1 test from 1 test suite.\n"
         (b"", ""),
     ],
 )
-def test_a_test_that_was_called_and_not_run_says_why(output: bytes, why: str) -> None:
+def test_a_test_that_was_called_and_did_not_run_has_a_reason(output: bytes, why: str) -> None:
     assert selftests.why_not_run(ran(output)) == why
 
 
@@ -408,7 +408,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, cell_events.
         ("crc64", "failed", "crc64, wrong: the native build prints 'right'"),
     ],
 )
-def test_only_what_the_native_build_does_not_do_too_is_the_targets_fault(
+def test_a_failure_that_also_occurs_natively_is_not_blamed_on_the_target(
     recorded: dict[str, cell_events.TestEvent], name: str, outcome: str, message: str
 ) -> None:
     test = recorded[name]
@@ -471,7 +471,7 @@ def test_a_cell_of_a_release_without_self_tests_is_skipped_with_the_reason(run: 
     assert (judgement.verdict, verdict, reason) == (Verdict.PASS, Verdict.SKIP, "it has none")
 
 
-def test_a_run_in_which_every_suite_was_skipped_is_no_pass(run: StoredRun) -> None:
+def test_a_run_in_which_every_suite_was_skipped_is_not_a_pass(run: StoredRun) -> None:
     run.problem("armv5", "bitops", "nothing here", "absent")
     run.problem("armv5", "selftests", "it has none", "absent")
     assert judged(run)[0].verdict == Verdict.UNKNOWN
@@ -487,7 +487,9 @@ def test_an_assertion_of_a_self_test_is_placed_where_it_asserts_and_not_where_it
     own = asserting_frames(stack, dies_there=False)
     assert [one.function for one in own] == ["checkConsistency", "intsetTest", "main"]
     assert asserting_frames(stack[2:], dies_there=False) == []
-    assert asserting_frames(stack, dies_there=True) == [], "a fault of the report that follows is one of its own"
+    assert asserting_frames(stack, dies_there=True) == [], (
+        "a fault in the crash report that follows is a separate finding"
+    )
     with_client = [frame("_serverAssert"), frame("_serverAssertWithInfo"), *stack[2:]]
     assert asserting_frames(with_client, dies_there=True) == stack[2:]
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)

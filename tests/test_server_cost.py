@@ -1,4 +1,4 @@
-"""The result of rounds: medians with a spread, and no figure if they differ too much."""
+"""Results of several rounds: medians with their spread, and no figure if the rounds differ too much."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_parts_of_a_measurement_are_joined_in_the_order_of_one_machine() -> 
     def row(target: str, server: str, workload: str) -> ServerCost:
         return msgspec.structs.replace(cost(7_600, 7_610, name=server), target=target, workload=workload)
 
-    # Neither targets nor servers nor workloads are in the order of the alphabet.
+    # Neither targets nor servers nor workloads are in alphabetical order.
     pairs = [(target, workload) for target in ("sparc64", "armv5") for workload in ("set", "get", "bitop")]
     ours, theirs = ([row(target, name, workload) for target, workload in pairs] for name in ("ours", "against"))
     costs = [one for target in ("sparc64", "armv5") for one in (*ours, *theirs) if one.target == target]
@@ -119,7 +119,7 @@ def test_the_parts_of_a_measurement_are_joined_in_the_order_of_one_machine() -> 
     assert join([part(*pair) for pair in pairs], limit=0.03) == whole
 
 
-def test_figures_of_another_toolchain_say_so() -> None:
+def test_figures_of_another_toolchain_name_it() -> None:
     plain = measured([])
     other = msgspec.structs.replace(plain, toolchain="clang-musl")
     assert [tables(one)[0].title for one in (plain, other)] == ["ours -O2 libc", "ours -O2 libc clang-musl"]
@@ -134,14 +134,14 @@ def test_a_figure_is_the_median_for_one_request_with_its_spread() -> None:
     assert found.percentiles == {"p50": 7_615, "p95": 7_630, "p99": 7_630}
 
 
-def test_a_count_that_does_not_repeat_is_no_figure() -> None:
+def test_an_unrepeatable_count_is_not_a_figure() -> None:
     with pytest.raises(InconclusiveError, match="does not repeat") as caught:
         cost(7_600, 7_700)
     assert "7,600 to 7,700" in caught.value.because
     assert cost(7_600, 7_700, workload=msgspec.structs.replace(WORKLOAD, spread=0.02)).instructions.value == 7_650
 
 
-def test_memory_that_does_not_repeat_is_no_figure() -> None:
+def test_unrepeatable_memory_is_not_a_figure() -> None:
     rounds = [
         (msgspec.structs.replace(COUNTS, used_memory=used), CodeProfile({}, 400)) for used in (1_000_000, 1_020_000)
     ]
@@ -156,7 +156,7 @@ def test_memory_that_does_not_repeat_is_no_figure() -> None:
         kernel_cost(WORKLOAD, kernel, server="theirs", target="armv5-kernel")
 
 
-def test_memory_that_grows_where_it_must_not_is_no_figure() -> None:
+def test_memory_that_grows_unexpectedly_is_not_a_figure() -> None:
     steady = msgspec.structs.replace(WORKLOAD, steady=True)
     assert cost(7_600, 7_600, workload=steady, used_memory=1_000_050).growth_bytes.value == 0.5
     with pytest.raises(InconclusiveError, match="memory grows"):
@@ -170,8 +170,8 @@ def test_percentiles_are_those_of_single_requests_alone() -> None:
     assert percentile([3], 99) == 3
 
 
-def test_a_count_on_a_kernel_that_does_not_repeat_is_no_figure() -> None:
-    # Interrupts add two percent to the one that the workload allows.
+def test_an_unrepeatable_count_on_a_kernel_is_not_a_figure() -> None:
+    # Interrupts add two percentage points to the one that the workload allows.
     assert on_kernel(20_000, 20_500).instructions.value == 20_250
     with pytest.raises(InconclusiveError, match="does not repeat"):
         on_kernel(20_000, 21_000)
@@ -217,7 +217,9 @@ SEVERAL = {"commands": (("GET", "key"), ("SET", "key", "{value}"))}
     ],
     ids=str,
 )
-def test_a_program_inside_the_machine_sends_what_it_can(changed: dict[str, object], sender: str) -> None:
+def test_a_program_inside_the_machine_sends_the_workloads_that_it_supports(
+    changed: dict[str, object], sender: str
+) -> None:
     assert sender_of(msgspec.structs.replace(WORKLOAD, **changed)) == sender
 
 
@@ -231,7 +233,7 @@ def test_a_program_inside_the_machine_sends_what_it_can(changed: dict[str, objec
     ],
     ids=str,
 )
-def test_the_kernel_tier_refuses_what_no_program_in_it_can_send(changed: dict[str, object]) -> None:
+def test_the_kernel_tier_refuses_workloads_that_no_program_in_it_can_send(changed: dict[str, object]) -> None:
     with pytest.raises(UnsupportedError, match="no program on the kernel tier sends"):
         sender_of(msgspec.structs.replace(WORKLOAD, **changed))
 
@@ -252,7 +254,7 @@ def test_latencies_are_instructions_of_the_machine() -> None:
     assert latencies_in('"SET key:__rand_int__ x","19.5"\n') == {}
 
 
-def test_a_percentile_that_does_not_repeat_is_no_figure() -> None:
+def test_an_unrepeatable_percentile_is_not_a_figure() -> None:
     rounds = [
         msgspec.structs.replace(KERNEL_ROUND, latencies={"p50": p50, "p99": p99})
         for p50, p99 in ((2_000_000.0, 3_000_000.0), (2_100_000.0, 6_000_000.0))
@@ -266,11 +268,11 @@ def test_redis_cli_reads_every_byte_of_a_request_on_one_line() -> None:
     line = cli_line(request)
     assert line.startswith(b'"SET" "key:1" "')
     assert line.index(b"\n") == len(line) - 1
-    # Its escapes are those of Python's bytes.
+    # Its escapes are those of Python's bytes literals.
     assert list(ast.literal_eval(f"[{', '.join('b' + word for word in _quoted(line))}]")) == request
 
 
-def test_an_error_reply_among_others_is_no_figure() -> None:
+def test_a_measurement_with_an_error_reply_gives_no_figure() -> None:
     replies = 'OK\n"(error) as a value"\n1) "(error)"\n'
     refuse_error_replies(WORKLOAD, replies)
     with pytest.raises(InconclusiveError) as raised:
@@ -280,7 +282,7 @@ def test_an_error_reply_among_others_is_no_figure() -> None:
 
 
 @pytest.mark.parametrize("executed", [0, 2_999, 3_001])
-def test_a_request_that_the_server_did_not_execute_is_no_figure(executed: int) -> None:
+def test_a_measurement_with_an_unexecuted_request_gives_no_figure(executed: int) -> None:
     two = msgspec.structs.replace(WORKLOAD, commands=(("SET", "key", "x"), ("GET", "key")))
     stats = {"cmdstat_set": "calls=1500,usec=9", "cmdstat_get": "calls=1500,usec=9", "cmdstat_info": "calls=7,usec=1"}
     refuse_lost_requests(two, "cli", 3_000, calls_in(stats, two))
@@ -292,7 +294,7 @@ def _quoted(line: bytes) -> list[str]:
     return re.findall(r'"(?:[^"\\]|\\.)*"', line.decode("ascii"))
 
 
-def test_a_child_is_stopped_and_one_that_ended_before_is_no_figure() -> None:
+def test_a_child_is_stopped_and_one_that_ended_before_gives_no_figure() -> None:
     states = iter(["R", "t"])
     stopped = []
     guest = SimpleNamespace(pid=42)

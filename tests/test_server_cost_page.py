@@ -31,7 +31,7 @@ def test_a_page_of_several_releases_draws_one_line_for_each_target() -> None:
     assert [name in drawn for name in ("redis-1", "redis-2", "redis-3", "armv5")] == [True] * 4
 
 
-def test_bytes_are_drawn_where_a_workload_has_some() -> None:
+def test_bytes_are_drawn_if_a_workload_measures_them() -> None:
     titles = [one.title for one in charts(of("a", "b", used_memory=1_006_400, written_bytes=100))]
     assert titles == [f"get: {what} a request" for what in ("instructions", "bytes of used_memory")] + [
         "get: bytes written to files a request"

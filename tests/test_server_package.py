@@ -1,4 +1,4 @@
-"""Servers from a distribution's packages: their names, refused options, and where their programs find libraries."""
+"""Servers from distribution packages: their names, the options that are refused, and where programs find libraries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_package_is_named_by_suite_name_and_version(text: str, package: Server
 @pytest.mark.parametrize(
     "text", ["debian:", "debian:bookworm", "debian:../x/redis", "debian:a/b=c d", "debian:a/b=/etc"]
 )
-def test_what_looks_like_a_package_and_names_none_is_refused(text: str) -> None:
+def test_an_invalid_package_name_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="names no package") as caught:
         package_named(text)
     assert REDIS in str(caught.value)
@@ -74,11 +74,11 @@ def test_the_release_is_a_part_of_the_packages_version(version: str, release: st
     assert upstream_version(ServerPackage(suite="s", name="redis-server", version=version)) == release
 
 
-def test_a_target_has_packages_of_a_machine_as_wide_and_of_its_byte_order() -> None:
+def test_a_target_uses_packages_of_the_same_word_size_and_byte_order() -> None:
     big, wide = {"s390x"}, {"amd64", "arm64", "mips64el", "ppc64el", "riscv64", "s390x"}
     of = {name: CATALOG.toolchain_of(target).debian_architecture for name, target in CATALOG.targets.items()}
     assert {"armv5", "armv6", "armv7", "aarch64", "s390x", ORACLE} <= {name for name, found in of.items() if found}
-    # Debian's hard-float packages are ARMv7's.
+    # Debian's hard-float packages are for ARMv7.
     assert (of["armv5"], of["armv6"], of["armv7"]) == ("armel", "armel", "armhf")
     for name, found in of.items():
         if found:
@@ -86,7 +86,7 @@ def test_a_target_has_packages_of_a_machine_as_wide_and_of_its_byte_order() -> N
             assert (CATALOG.targets[name].endianness == "big") == (found in big), name
 
 
-def test_a_target_without_packages_is_refused_and_told() -> None:
+def test_a_target_without_packages_is_refused_with_the_reason() -> None:
     target = CATALOG.targets["sparc64"]
     with pytest.raises(UsageError, match="no packages that run on sparc64"):
         debian_architecture(CATALOG.toolchain_of(target), target)
@@ -118,13 +118,13 @@ def test_a_command_that_needs_a_source_tree_says_so(plumb: Plumb, command: str) 
     assert f"plumb check --server {REDIS}" in err
 
 
-def test_offline_a_package_that_was_not_fetched_is_no_finding(plumb: Plumb) -> None:
+def test_a_package_that_is_not_cached_is_not_a_finding_offline(plumb: Plumb) -> None:
     code, _, err = plumb("check", "--offline", "--no-install", "--server", REDIS, "--target", "armv5")
     assert code == ExitCode.INFRASTRUCTURE
     assert "no index of bookworm" in err
 
 
-def test_links_stay_in_the_root_folder_and_a_merged_usr_has_its_links(tmp_path: Path) -> None:
+def test_links_remain_in_the_root_folder_and_a_merged_usr_has_its_links(tmp_path: Path) -> None:
     root = tmp_path / "root"
     fakes.write(root / "usr" / "lib" / "arm" / "libc.so", "")
     (root / "usr" / "lib" / "ld.so").symlink_to("/lib/arm/libc.so")
@@ -136,8 +136,8 @@ def test_links_stay_in_the_root_folder_and_a_merged_usr_has_its_links(tmp_path: 
     assert (root / "etc" / "alternatives").readlink() == Path("../usr")
 
 
-def test_libraries_below_lib_and_usr_lib_are_where_the_loader_looks_first(tmp_path: Path) -> None:
-    """An emulated server of bookworm took the host's /lib/arm/libssl.so instead of its own below /usr/lib."""
+def test_libraries_below_lib_and_usr_lib_are_in_the_loaders_first_folder(tmp_path: Path) -> None:
+    """Regression: an emulated server of bookworm used the host's /lib/arm/libssl.so, not its own below /usr/lib."""
     root = tmp_path / "root"
     fakes.write(root / "lib" / "arm" / "libc.so", "")
     (root / "lib" / "arm" / "libc.so.6").symlink_to("libc.so")
@@ -149,12 +149,12 @@ def test_libraries_below_lib_and_usr_lib_are_where_the_loader_looks_first(tmp_pa
     assert sorted(path.name for path in (root / "lib" / "arm").iterdir()) == ["libc.so", "libc.so.6", "libssl.so"]
     assert (root / "lib" / "ld.so").resolve() == (root / "usr/lib/arm/libc.so").resolve()
     assert (root / "usr" / "lib" / "modules").readlink() == Path("arm")
-    # The loader reads no list of the host's libraries.
+    # The loader does not read the host's list of libraries.
     assert (root / LOADER_CACHE).read_bytes() == b""
 
 
 def whole_root(root: Path) -> Path:
-    """A root folder with a host program, and everything that the program needs. Returns the program."""
+    """Make a root folder with a host program and everything that the program needs. Returns the program."""
     program = root / "usr" / "bin" / "redis-server"
     libraries = root / "usr" / "lib" / "x86_64-linux-gnu"
     loader = root / "usr" / "lib64" / "ld-linux-x86-64.so.2"
@@ -172,12 +172,12 @@ def whole_root(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("lacking", ["libc.so.6", "ld-linux-x86-64.so.2"])
-def test_a_server_that_would_take_a_library_of_this_machine_is_refused(lacking: str, tmp_path: Path) -> None:
+def test_a_server_that_would_use_a_library_of_this_machine_is_refused(lacking: str, tmp_path: Path) -> None:
     program = whole_root(tmp_path)
     refuse_incomplete(tmp_path, program, CATALOG.targets[ORACLE])
     for file in list(tmp_path.rglob(lacking)):
         file.unlink()
-        # A link out of the folder is none of its own.
+        # A link that leads out of the folder does not count.
         file.symlink_to(f"/lib/x86_64-linux-gnu/{lacking}")
     with pytest.raises(InfrastructureError, match=f"the packages do not contain .*{lacking}"):
         refuse_incomplete(tmp_path, program, CATALOG.targets[ORACLE])
@@ -216,7 +216,7 @@ def test_an_emulator_looks_for_libraries_in_the_root_folder() -> None:
     assert runner_of(built(Path("/b"), None), runner) == runner
 
 
-def test_this_machine_starts_a_packages_program_through_its_own_loader(tmp_path: Path) -> None:
+def test_a_packages_program_is_started_natively_with_the_packages_loader(tmp_path: Path) -> None:
     root = tmp_path / "root"
     program = root / "usr" / "bin" / "true"
     program.parent.mkdir(parents=True)
@@ -234,7 +234,7 @@ def test_this_machine_starts_a_packages_program_through_its_own_loader(tmp_path:
     assert " /usr/lib/x86_64-linux-gnu/libc.so.6" not in mapped.text
 
 
-def test_a_program_without_a_loader_is_told() -> None:
+def test_a_program_without_a_loader_is_reported() -> None:
     with pytest.raises(InfrastructureError, match="names no dynamic loader"):
         runner_of(built(Path("/lib/x86_64-linux-gnu/libm.so.6"), Path("/")), runs(CATALOG.targets[ORACLE]))
 
@@ -259,12 +259,12 @@ def built_from(cache: Cache, tmp_path: Path, *, offline: bool = True) -> Build:
     return ServerPackages(cache, fakes.quiet(), offline=offline).build(tree, CATALOG.toolchain_of(target), target)
 
 
-def test_a_package_that_was_unpacked_before_is_used_again_with_its_root_closed(tmp_path: Path) -> None:
+def test_an_unpacked_package_is_reused_with_the_links_of_a_merged_usr(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
 
     def unpack(into: Path) -> None:
         whole_root(into / "root")
-        # As it was before /usr was merged.
+        # The layout before /usr was merged.
         (into / "root" / "lib").unlink()
         (into / "root" / "usr" / "lib" / "x86_64-linux-gnu").rename(into / "root" / "usr" / "lib" / "other")
         (into / "root" / "lib").mkdir()
@@ -279,8 +279,8 @@ def test_a_package_that_was_unpacked_before_is_used_again_with_its_root_closed(t
     assert build.root.name == f"root-{sha256_of(build.folder / CONTENTS)[:12]}"
 
 
-def test_a_run_with_other_libraries_of_the_same_version_has_another_program(tmp_path: Path) -> None:
-    """Its functions were named by the libraries of the day on which it was judged."""
+def test_a_run_with_different_libraries_of_the_same_version_has_a_different_program(tmp_path: Path) -> None:
+    """Regression: its functions were named by the libraries that were current when it was judged."""
     programs = set()
     for version in ("1", "2"):
         cache = Cache(tmp_path / version)
@@ -299,10 +299,10 @@ def test_a_run_with_other_libraries_of_the_same_version_has_another_program(tmp_
     [(b"\0jemalloc-5.3.0\0", "jemalloc"), (b"\0libc\0", "libc"), (b"\0jemalloc-bg-thread\0", "libc")],
     ids=["jemalloc", "libc", "a-parameter"],
 )
-def test_the_allocator_of_a_package_is_the_one_that_its_server_names(
+def test_the_allocator_of_a_package_is_the_one_that_its_server_reports(
     contains: bytes, allocator: str, tmp_path: Path
 ) -> None:
-    """Every run of a package said libc, whatever the distribution had linked."""
+    """Regression: every run of a package recorded libc, whichever allocator the distribution had linked."""
     cache = Cache(tmp_path / "cache")
 
     def unpack(into: Path) -> None:
@@ -313,8 +313,8 @@ def test_the_allocator_of_a_package_is_the_one_that_its_server_names(
     assert built_from(cache, tmp_path).allocator == allocator
 
 
-def test_a_package_without_a_server_is_no_finding(tmp_path: Path) -> None:
-    """`redis-sentinel` has none: every test failed, and the verdict was FAIL."""
+def test_a_package_without_a_server_is_a_usage_error(tmp_path: Path) -> None:
+    """Regression: `redis-sentinel` contains no server, so that every test failed and the verdict was FAIL."""
     cache = Cache(tmp_path / "cache")
     cache.folder("packages", f"{UNPACKED}-root", lambda into: whole_root(into / "root-0").unlink())
     with pytest.raises(UsageError, match="contains no server") as caught:
@@ -334,7 +334,7 @@ cp FOLDER/libz_1.10.deb FOLDER/redis-server.deb "$into"
 """
 
 
-def test_what_an_outdated_index_has_named_is_not_mixed_with_what_the_new_one_names(
+def test_packages_of_an_outdated_index_are_not_mixed_with_those_of_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def package(name: str, root: Path) -> None:
@@ -359,7 +359,7 @@ def test_what_an_outdated_index_has_named_is_not_mixed_with_what_the_new_one_nam
     assert "libz_1.9.deb" not in (build.folder / CONTENTS).read_text("utf-8")
 
 
-def test_an_index_that_nobody_signed_is_refused_even_where_the_machine_accepts_it(
+def test_an_unsigned_index_is_refused_even_if_the_machine_accepts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dist = tmp_path / "debian" / "dists" / "bookworm"

@@ -1,4 +1,4 @@
-"""ci/setup, with programs in place of Python."""
+"""ci/setup, with fake programs in place of Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_an_activated_environment_is_not_made_by_its_own_python(tmp_path: Path) -> None:
-    """Its lock is stale, so it is removed first; its Python went with it."""
+    """Regression: an environment with a stale lock is removed first, and its Python with it."""
     (tmp_path / "ci").mkdir()
     shutil.copy(ROOT / "ci" / "setup", tmp_path / "ci")
     for name in ("requirements.txt", "pyproject.toml"):
@@ -37,8 +37,8 @@ def test_an_activated_environment_is_not_made_by_its_own_python(tmp_path: Path) 
     assert "-m venv" in (tmp_path / "outside.asked").read_text("utf-8")
 
 
-def test_only_what_an_environment_is_made_from_makes_it_again(tmp_path: Path) -> None:
-    """Not a tool's settings: the commands that run would lose their environment to a formatter's line length."""
+def test_an_environment_is_recreated_only_if_its_inputs_change(tmp_path: Path) -> None:
+    """A tool's settings do not count: a changed line length would remove the environment of running commands."""
     (tmp_path / "ci").mkdir()
     shutil.copy(ROOT / "ci" / "setup", tmp_path / "ci")
     (tmp_path / "requirements.txt").touch()
@@ -58,8 +58,8 @@ def test_only_what_an_environment_is_made_from_makes_it_again(tmp_path: Path) ->
     assert [made("old:main", 120), made("old:main", 100), made("new:main", 100)] == [1, 1, 2]
 
 
-def test_the_harness_is_compiled_where_isolated_processes_look_for_it(tmp_path: Path) -> None:
-    """Whatever the caller's environment says: the processes of cells do not read it."""
+def test_the_harness_is_compiled_into_the_folder_that_isolated_processes_use(tmp_path: Path) -> None:
+    """The caller's environment does not matter, because the processes of cells do not read it."""
     for name in ("ci", "harness", "elsewhere"):
         (tmp_path / name).mkdir()
     shutil.copy(ROOT / "ci" / "setup", tmp_path / "ci")
@@ -82,6 +82,6 @@ def test_the_harness_is_compiled_where_isolated_processes_look_for_it(tmp_path: 
 
     set_up()
     assert [file.name.partition(".")[0] for file in (tmp_path / "harness" / "__pycache__").iterdir()] == ["module"]
-    # What cannot be written is no reason to stop.
+    # A file that cannot be written is not a reason to stop.
     shutil.rmtree(tmp_path / "harness")
     set_up()

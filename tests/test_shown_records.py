@@ -1,4 +1,4 @@
-"""A replay shows the stack of its finding, and one line for each other place."""
+"""A replay shows the stack of its finding, and one line for every other place."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def record(function: str, *, kind: str = "SIGBUS", detail: str = "ldr r1, [r3]",
     return ShownRecord(heading=f"{kind}: {detail}", frames=frames, same=same)
 
 
-def test_the_findings_record_has_its_stack_wherever_it_comes_and_the_others_a_line() -> None:
-    """redis-3.2.6 faults again in its own crash handler, and each fault came with a whole stack."""
+def test_the_findings_record_is_shown_with_its_stack_and_every_other_one_in_a_line() -> None:
+    """Regression: redis-3.2.6 faults again in its own crash handler, and each fault was shown with its whole stack."""
     first, finding, handler = record("f"), record("g", same=True), record("logStackTrace", kind="SIGSEGV")
     assert lines_of([first, finding, handler, handler]) == [
         "SIGBUS: ldr r1, [r3]",
@@ -29,7 +29,7 @@ def test_the_findings_record_has_its_stack_wherever_it_comes_and_the_others_a_li
     ]
 
 
-def test_the_same_access_again_is_counted_whatever_its_address() -> None:
+def test_a_repeated_access_is_counted_whatever_its_address() -> None:
     lines = lines_of([record("f", same=True), record("f", detail="ldr r1, [r3]  at 2 mod 4", same=True)])
     assert (lines[0], len(lines)) == ("SIGBUS: ldr r1, [r3] (2×)", 4)
 
@@ -40,7 +40,7 @@ def test_without_a_finding_the_first_record_has_its_stack() -> None:
 
 
 @pytest.mark.parametrize(("more", "last"), [(0, "also SIGBUS in f8"), (1, "and in 1 more place"), (2, "2 more places")])
-def test_what_an_audit_sees_elsewhere_is_not_listed_without_end(more: int, last: str) -> None:
+def test_the_list_of_an_audits_other_places_is_limited(more: int, last: str) -> None:
     lines = lines_of([record(f"f{number}") for number in range(MOST_PLACES + 1 + more)])
     assert last in lines[-1]
     assert len(lines) == 4 + MOST_PLACES + bool(more)

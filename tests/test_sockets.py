@@ -1,4 +1,4 @@
-"""One function connects to servers: by path and by port, with a deadline, and it leaves no socket open that failed."""
+"""One function connects to servers, by path and by port, with a deadline. It closes a socket that fails to connect."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_a_socket_that_does_not_connect_is_closed(tmp_path: Path, monkeypatch: p
     assert [each.fileno() for each in opened] == [-1]
 
 
-def test_a_held_port_is_free_for_a_server_alone() -> None:
-    """The kernel gives the port to no other process, and nothing answers there before the server starts and after it
+def test_only_a_server_can_use_a_held_port() -> None:
+    """The kernel gives the port to no other process, and nothing answers there before the server starts or after it
     ends.
     """
     with held_port("127.0.0.1") as holder:
         place = holder.getsockname()
-        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
-            stranger.bind(place)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(place)
         with pytest.raises(ConnectionRefusedError):
             connect(place)
         with socket.socket() as server:

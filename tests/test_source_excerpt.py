@@ -1,4 +1,4 @@
-"""Source and instructions around a finding are taken once, while they are there, and shown without them."""
+"""Source lines and instructions around a finding are stored once, while tree and binary exist, and shown from there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_lines_around_a_finding_are_kept(stored: StoredRun, tmp_path: Path) 
     assert taken(stored, tree(tmp_path / "tree")).sources == {"src/bitops.c": {n: f"line {n}" for n in around}}
 
 
-def test_what_was_compiled_is_shown_though_the_tree_has_changed_or_gone(stored: StoredRun, tmp_path: Path) -> None:
+def test_the_compiled_source_is_shown_though_the_tree_has_changed_or_is_gone(stored: StoredRun, tmp_path: Path) -> None:
     first = taken(stored, tree(tmp_path / "tree"))
     assert taken(stored, tree(tmp_path / "changed", "changed\n" * 200)) == first
     shutil.rmtree(tmp_path / "tree")
@@ -65,7 +65,7 @@ def test_what_was_compiled_is_shown_though_the_tree_has_changed_or_gone(stored: 
 def test_a_path_that_leads_out_of_the_tree_is_not_read(
     stored: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Debug information is the compiler's word for what the tree said: `#line 93 "../secret"` is C."""
+    """The tree controls the paths in debug information: `#line 93 "../secret"` is valid C."""
     fakes.write(tmp_path / "secret", SOURCE)
     monkeypatch.setattr(symbols, "place_in_tree", lambda _: ("src/../../secret", "server"))
     assert taken(stored, tree(tmp_path / "tree")).sources == {}
@@ -91,11 +91,11 @@ line = "a = *p;"
 
 @pytest.mark.parametrize("hidden", [False, True], ids=["altered", "altered-and-no-more-recorded"])
 @pytest.mark.parametrize(("version", "counts"), [(run_record.VERSION, False), (5, True)])
-def test_altered_excerpts_make_nothing_known(
+def test_altered_excerpts_match_no_known_finding(
     stored: StoredRun, tmp_path: Path, version: int, *, counts: bool, hidden: bool
 ) -> None:
-    """An entry for a source line matched whatever anyone had written into excerpts.json after the run. Records of
-    format 5 have no digest of it.
+    """Regression: an entry for a source line matched any text written into excerpts.json after the run. Records of
+    format 5 have no digest of that file.
     """
     known = fakes.write(tmp_path / "known.toml", LISTED)
     run_folder.write_run(stored.folder, msgspec.structs.replace(run_folder.read_run(stored.folder), version=version))
@@ -109,7 +109,7 @@ def test_altered_excerpts_make_nothing_known(
     path.write_text(path.read_text("utf-8").replace('"line 93"', '"a = *p;"'), "utf-8")
     if hidden:
         run_folder.write_run(stored.folder, msgspec.structs.replace(run_folder.read_run(stored.folder), beside={}))
-    # Judging again does not make good of it.
+    # Judging again does not repair it.
     for _ in range(2):
         again = judged(None)
         assert bool(again.findings[0].known) is counts
@@ -135,7 +135,7 @@ def test_missing_excerpts_are_made_again(stored: StoredRun, tmp_path: Path) -> N
 
 
 def elf(path: Path, code: bytes, *, address: int) -> Path:
-    """The least that is an ELF file with code: one segment, 32 bits, little-endian, ARM (ELF 1.2, figures 1-3, 2-1)."""
+    """A minimal ELF file with code: one segment, 32 bits, little-endian, ARM (ELF 1.2, figures 1-3, 2-1)."""
     header = b"\x7fELF\x01\x01\x01" + bytes(9)
     header += struct.pack("<HHIIIIIHHHHHH", 2, 40, 1, address, 52, 0, 0, 52, 32, 1, 40, 0, 0)
     segment = struct.pack("<IIIIIIII", 1, 0x1000, address, address, len(code), len(code), 5, 0x1000)
@@ -144,7 +144,7 @@ def elf(path: Path, code: bytes, *, address: int) -> Path:
 
 
 def listing(run: StoredRun, code: bytes, offset: int, **fault: object) -> source_excerpt.Listing:
-    """The record of an instruction that faulted, at an offset into some code."""
+    """The listing around an instruction that faulted, at this offset of the code."""
     binary = elf(run.binary("armv5"), code, address=0x10000)
     maps = [fault_log.MapRecord(start=0x10000, end=0x11000, offset=0x1000, path=str(binary))]
     record = fakes.fault(pc=0x10000 + offset, maps=maps, **fault)  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def test_the_instructions_around_it_are_kept_and_unknown_ones_are_bytes(stored: 
     ]
 
 
-def test_only_so_many_are_kept(stored: StoredRun) -> None:
+def test_the_number_of_stored_instructions_is_limited(stored: StoredRun) -> None:
     kept = listing(stored, ADD * 100 + LDR + ADD * 100, 400)
     assert len(kept.instructions) == 2 * source_excerpt.INSTRUCTIONS + 1
     assert kept.instructions[source_excerpt.INSTRUCTIONS].text == "ldr r1, [r3]"
@@ -194,6 +194,6 @@ def findings_of(run: StoredRun) -> list[Finding]:
     return judge(stored_run.read(run.folder))[0]
 
 
-def test_an_instruction_is_chosen_once_a_target(stored: StoredRun) -> None:
+def test_an_instruction_is_listed_once_for_each_target(stored: StoredRun) -> None:
     (finding,) = findings_of(stored)
     assert [witness.target for witness in source_excerpt.chosen(finding)] == ["armv5"]

@@ -1,4 +1,4 @@
-"""A tree is recognised, distinguished only by its sources, copied without products, and never written to."""
+"""A source tree is recognised, identified only by its sources, copied without build products, and never written to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_family_and_version_are_read_from_the_header(
     assert (family, version, "tree") == (tree.family, tree.version, tree.name)
 
 
-def test_valkey_is_valkey_although_it_also_tells_the_redis_version_it_speaks(tmp_path: Path) -> None:
+def test_valkey_is_recognised_although_it_also_declares_a_redis_version(tmp_path: Path) -> None:
     path = fakes.server_tree(tmp_path / "tree")
     fakes.write(path / "src" / "version.h", '#define REDIS_VERSION "7.2.4"\n#define VALKEY_VERSION "8.1.1"\n')
     assert (open_tree(path).family, open_tree(path).version) == ("valkey", (8, 1, 1))
@@ -61,14 +61,14 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert ("tree", tmp_path / "tree") == (tree.name, tree.path)
 
 
-def test_a_folder_that_is_no_server_tree_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_server_tree_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         open_tree(tmp_path)
     assert f"not a Redis or Valkey source tree ({tmp_path})" in str(caught.value)
     assert "it has no src/version.h" in str(caught.value)
 
 
-def test_a_path_that_is_not_there_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_a_missing_path_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such folder"):
         open_tree(tmp_path / "absent")
 
@@ -85,11 +85,11 @@ def test_a_redis_older_than_2_8_is_refused(tmp_path: Path, version: str) -> None
         open_tree(fakes.server_tree(tmp_path / "tree", version=version))
 
 
-def test_a_digest_that_is_known_is_not_computed_again(tmp_path: Path) -> None:
+def test_a_known_digest_is_not_computed_again(tmp_path: Path) -> None:
     assert open_tree(fakes.server_tree(tmp_path / "tree"), digest="known").digest == "known"
 
 
-def test_the_digest_is_of_the_content_not_of_the_place(tmp_path: Path) -> None:
+def test_the_digest_depends_on_the_content_and_not_on_the_place(tmp_path: Path) -> None:
     one, other = fakes.server_tree(tmp_path / "one"), fakes.server_tree(tmp_path / "other")
     assert digest_of(one) == digest_of(other)
 
@@ -145,7 +145,7 @@ def add_products(tree: Path) -> None:
         (tree / "src" / name).chmod(0o755)
 
 
-def test_the_digest_does_not_change_with_what_a_build_leaves(tmp_path: Path) -> None:
+def test_the_digest_does_not_depend_on_build_products(tmp_path: Path) -> None:
     tree = fakes.server_tree(tmp_path / "tree")
     before = digest_of(tree)
     add_products(tree)
@@ -175,7 +175,7 @@ def test_reading_and_copying_leave_the_tree_untouched(tmp_path: Path) -> None:
     assert before == snapshot(tree)
 
 
-def test_a_linked_folder_is_copied_as_a_link_and_counts(tmp_path: Path) -> None:
+def test_a_linked_folder_is_copied_as_a_link_and_changes_the_digest(tmp_path: Path) -> None:
     tree = fakes.server_tree(tmp_path / "tree")
     before = digest_of(tree)
     (tree / "deps").symlink_to("src")
@@ -184,7 +184,7 @@ def test_a_linked_folder_is_copied_as_a_link_and_counts(tmp_path: Path) -> None:
     assert before != digest_of(tree)
 
 
-def test_a_socket_or_pipe_that_a_test_run_left_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_or_pipe_left_by_a_test_run_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = fakes.server_tree(tmp_path / "tree")
     before = digest_of(tree)
     (tree / "tests" / "tmp").mkdir(parents=True)
@@ -200,7 +200,7 @@ def test_a_socket_or_pipe_that_a_test_run_left_is_passed_over(tmp_path: Path, mo
     [
         ("", "", "", ""),
         ("", "deps/redis", "", "deps/redis"),
-        # A checkout in a folder of the workspace: the repository's top counts, wherever the command runs.
+        # A checkout in a folder of the workspace: paths are relative to the repository's top folder.
         ("checkout", "checkout", "", ""),
         ("checkout", "checkout/deps/redis", "", "deps/redis"),
         (None, "deps/redis", "", "deps/redis"),
@@ -208,7 +208,7 @@ def test_a_socket_or_pipe_that_a_test_run_left_is_passed_over(tmp_path: Path, mo
         (None, "redis", "elsewhere", ""),
     ],
 )
-def test_a_trees_folder_is_told_from_the_top_of_its_repository(
+def test_a_trees_folder_is_relative_to_the_top_of_its_repository(
     tmp_path: Path, repository: str | None, tree: str, here: str, folder: str
 ) -> None:
     for made in (repository or "", tree, here):
@@ -248,7 +248,7 @@ BEHIND: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", list(BEHIND))
-def test_what_is_behind_a_link_out_of_the_tree_counts(tmp_path: Path, change: str) -> None:
+def test_the_target_of_a_link_out_of_the_tree_changes_the_digest(tmp_path: Path, change: str) -> None:
     tree = linked_tree(tmp_path)
     before = digest_of(tree)
     assert before == digest_of(tree)
@@ -261,7 +261,7 @@ def test_a_copy_has_what_was_digested_and_no_link_leads_out_of_it(tmp_path: Path
     before = digest_of(tree)
     copy = tmp_path / "elsewhere" / "copy"
     assert copy_tree(tree, copy) == before
-    # Whatever happens to the tree and to the targets of its links:
+    # The copy does not depend on later changes of the tree or of the targets of its links.
     for path in (tree, tmp_path / "outside"):
         path.rename(path.with_name(f"{path.name}-gone"))
     assert (copy / "src" / "shared.h").read_text("utf-8") == "#define SHARED 1\n"
@@ -282,7 +282,7 @@ def test_a_copy_has_what_was_digested_and_no_link_leads_out_of_it(tmp_path: Path
         assert os.path.normpath(copy / Path(name).parent / text).startswith(str(copy)), f"{name} leads out of the copy"
 
 
-def test_links_to_more_than_a_tree_can_be_made_of_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_to_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = linked_tree(tmp_path)
     monkeypatch.setattr("harness.build.sources.tree_files.MOST_BEHIND_LINKS", 2)
     with pytest.raises(UsageError, match="links out of the tree lead to more than 2 files"):
@@ -290,7 +290,7 @@ def test_links_to_more_than_a_tree_can_be_made_of_are_refused(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("change", ["a link for the same text", "the right to be executed"])
-def test_what_a_build_would_see_is_told_apart(tmp_path: Path, change: str) -> None:
+def test_differences_that_a_build_would_see_change_the_digest(tmp_path: Path, change: str) -> None:
     tree = fakes.server_tree(tmp_path / "tree")
     script = fakes.write(tree / "src" / "tool.sh", "bitops.c")
     before = digest_of(tree)
@@ -302,7 +302,7 @@ def test_what_a_build_would_see_is_told_apart(tmp_path: Path, change: str) -> No
     assert before != digest_of(tree)
 
 
-def test_a_tree_is_taken_as_it_was_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_a_consistent_snapshot_of_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.build.sources import tree_files
 
     tree = fakes.server_tree(tmp_path / "tree")
@@ -323,7 +323,7 @@ def test_a_tree_is_taken_as_it_was_at_one_moment(tmp_path: Path, monkeypatch: py
     assert taken.digest == taken.files == digest_of(tmp_path / "copy") == digest_of(tree)
 
 
-def test_a_tree_that_is_never_at_rest_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_changes_constantly_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.build.sources import tree_files
 
     tree = fakes.server_tree(tmp_path / "tree")
@@ -332,7 +332,7 @@ def test_a_tree_that_is_never_at_rest_is_not_taken(tmp_path: Path, monkeypatch: 
         copy_at_rest(tree, tmp_path / "copy")
 
 
-def test_a_file_that_goes_while_the_tree_is_read_is_passed_over(
+def test_a_file_that_disappears_while_the_tree_is_read_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from harness.build.sources import tree_files

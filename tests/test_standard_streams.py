@@ -1,4 +1,4 @@
-"""Standard output closed, full, without a reader, unable to show a letter: a message, never `a bug in Plumbline`."""
+"""Standard output that is closed, full, without a reader or unable to encode a letter never shows as a bug of ours."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PLUMB = [sys.executable, "-m", "harness.cli"]
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache of the test's own: of the user's, which may be above its limit, a command would say so."""
+    """A separate cache. The user's cache may exceed its limit, and commands would then print a message."""
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`plumb` in a shell's line, as "$@"."""
+    """Run a shell command in which "$@" is `plumb`."""
     return subprocess.run(
         ["bash", "-c", line, "bash", *PLUMB],
         cwd=ROOT,
@@ -54,7 +54,7 @@ def test_a_full_disk_behind_standard_output_is_exit_7() -> None:
     )
 
 
-def test_a_reader_who_has_enough_changes_no_exit_status() -> None:
+def test_a_reader_that_closes_the_pipe_does_not_change_the_exit_status() -> None:
     ended = shell('"$@" list policies --json | true; exit "${PIPESTATUS[0]}"')
     assert (ended.returncode, ended.stdout) == (0, "")
     assert "Traceback" not in ended.stderr
@@ -62,13 +62,13 @@ def test_a_reader_who_has_enough_changes_no_exit_status() -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
-def test_nobody_needs_the_other_two(closed: str) -> None:
+def test_standard_input_and_error_may_be_closed(closed: str) -> None:
     ended = shell(f'"$@" list targets {closed}')
     assert (ended.returncode, "armv5" in ended.stdout) == (0, True), ended.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_that_is_not_utf_8_is_shown_what_it_can_show(tmp_path: Path, encoding: str) -> None:
+def test_a_terminal_without_utf_8_gets_the_letters_that_it_can_show(tmp_path: Path, encoding: str) -> None:
     absent = str(tmp_path / "снег")
     ended = shell(f'"$@" judge "{absent}"', PYTHONIOENCODING=encoding)
     assert ended.returncode == ExitCode.USAGE, ended.stderr

@@ -1,4 +1,4 @@
-"""An emulator that keeps translated code begins at steady addresses, and no other program of the harness does."""
+"""Only emulators that keep translated code start at fixed addresses; no other program of the harness does."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def is_steady(said: str) -> bool:
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_a_unit_begins_at_steady_addresses_where_its_code_is_kept(tmp_path: Path, *, keeps: bool) -> None:
+def test_a_unit_has_fixed_addresses_only_if_its_translated_code_is_kept(tmp_path: Path, *, keeps: bool) -> None:
     units = Units(program=tmp_path / "units" / "program", absent={}, broken={})
     ran = unit_runner.run_emulated(units, runner_in(tmp_path, keeps=keeps), "crc64", tmp_path / "unit")
     assert is_steady(ran.output.decode()) == keeps
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_a_server_begins_at_steady_addresses_where_its_code_is_kept(tmp_path: Path, *, keeps: bool) -> None:
+def test_a_server_has_fixed_addresses_only_if_its_translated_code_is_kept(tmp_path: Path, *, keeps: bool) -> None:
     build = fakes.build(tmp_path / "builds")
     (tmp_path / "guest").mkdir()
     guest = Guest(

@@ -1,4 +1,4 @@
-"""Stored answers name commits that readers have: docs/found.json and docs/matrix.json."""
+"""docs/found.json and docs/matrix.json name only commits that readers have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lacks_history() -> bool:
-    """Whether the checkout is no clone, or one without old commits."""
+    """Whether the checkout is not a clone, or is a shallow one."""
     words = ["git", "rev-parse", "--is-shallow-repository"]
     return process.run(words, deadline_seconds=60, folder=ROOT).text.strip() != "false"
 

@@ -1,4 +1,4 @@
-"""A run that a stranger made: nothing of it is a program, or a path that leads out of its folder."""
+"""An untrusted run: none of its content is executed, and no path in it leads out of its folder."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ OUTSIDE = ["../x", "/etc/passwd", "a/../../b", "..", ".hidden", "-rf", "a\n", "a
 
 
 def with_record(folder: Path, **changed: Any) -> Path:
-    """A stored run whose record a stranger has changed, who can make digests as well."""
+    """A stored run whose record an attacker has changed, with a matching digest."""
     record = json.loads((folder / "run.json").read_text("utf-8"))
     (folder / "run.json").write_bytes(run_folder.signed(json.dumps({**record, **changed, "digest": ""}).encode()))
     return folder
 
 
 def planted(folder: Path) -> tuple[Path, Path]:
-    """A program of the stranger's that would be run as PREFIX-addr2line, and the file that it would leave."""
+    """The attacker's program that would run as PREFIX-addr2line, and the file that it would create."""
     trace = folder / "was-run"
     program = fakes.write(folder / "x-addr2line", f"#!/bin/sh\ntouch {trace}\n", mode=0o755)
     return program, trace
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_judging_runs_no_program_that_a_run_names(plumb: Plumb, run: StoredRun, tmp_path: Path) -> None:
+def test_judging_starts_no_program_named_by_a_run(plumb: Plumb, run: StoredRun, tmp_path: Path) -> None:
     a_fault(run)
     _, trace = planted(tmp_path)
     folder = with_record(run.finish(), triples={"armv5": str(tmp_path / "x")})
@@ -52,7 +52,7 @@ def test_judging_runs_no_program_that_a_run_names(plumb: Plumb, run: StoredRun, 
 def test_a_binary_elsewhere_is_not_opened_and_the_report_says_so(
     plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder may belong to another user of the host. A run from another host is judged, but without names."""
+    """The folder may belong to another user of the host. A run from another host is judged, but without any names."""
     run = StoredRun(tmp_path / "run")
     run.canary("armv5")
     monkeypatch.setattr(StoredRun, "binary", lambda _, target: tmp_path / "private" / target / "redis-server")
@@ -73,7 +73,7 @@ def test_a_binary_elsewhere_is_not_opened_and_the_report_says_so(
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_a_binary_of_the_cache_is_looked_up(run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_binary_of_the_cache_is_used(run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(StoredRun, "binary", lambda _, target: tmp_path / "cache" / "builds" / target / "redis-server")
     a_fault(run)
@@ -83,7 +83,7 @@ def test_a_binary_of_the_cache_is_looked_up(run: StoredRun, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("path", ["/home/x/server", "relative/server", "/usr/../etc/shadow", "/usr\x00", ""])
-def test_a_path_that_is_not_kept_is_one_where_nothing_can_be(run: StoredRun, path: str) -> None:
+def test_a_rejected_path_is_replaced_by_one_that_cannot_exist(run: StoredRun, path: str) -> None:
     kept = stored_run.read(with_record(run.finish(), binaries={"armv5": path})).record.binaries["armv5"]
     assert kept.startswith(f"{os.devnull}/")
     assert not Path(kept).exists()
@@ -122,8 +122,8 @@ def test_a_link_within_the_folder_is_followed(plumb: Plumb, run: StoredRun) -> N
         Reproduction(target="a", requests=(), wrong="", file="b", guest="c"),
     ],
 )
-def test_no_name_in_a_record_leads_anywhere_else(record: msgspec.Struct, name: str) -> None:
-    """Whatever becomes part of a path; a test's own name does not."""
+def test_no_name_in_a_record_leads_out_of_the_folder(record: msgspec.Struct, name: str) -> None:
+    """All names that become part of a path are covered. The name of a test does not."""
     free = {"outcome", "seconds", "end", "detail", "message", "test", "problem", "requests", "wrong"}
     free |= {"name"} if isinstance(record, cell_events.TestEvent) else set()
     text = [key for key, value in msgspec.to_builtins(record).items() if isinstance(value, str)]
@@ -146,7 +146,7 @@ _UNUSED = {
     "asked",
     "upstream",
 }
-"""Fields that are no part of any path."""
+"""Fields that never become part of a path."""
 
 
 def test_a_cells_name_cannot_leave_the_folder(plumb: Plumb, run: StoredRun) -> None:
@@ -159,7 +159,7 @@ def test_a_cells_name_cannot_leave_the_folder(plumb: Plumb, run: StoredRun) -> N
 
 @pytest.mark.usefixtures("fake_symbols")
 @pytest.mark.parametrize("key", ["binaries", "triples"])
-def test_a_record_without_binaries_or_tools_costs_the_names_alone(plumb: Plumb, run: StoredRun, key: str) -> None:
+def test_a_record_without_binaries_or_tools_loses_only_the_names(plumb: Plumb, run: StoredRun, key: str) -> None:
     a_fault(run)
     run.test("armv5", "bitops", "test_b", outcome="failed", message="gone", guest="guest-2")
     run.guest("armv5", "bitops", "guest-2", end="signal", detail="killed by SIGABRT", test="test_b")
@@ -182,7 +182,7 @@ def test_a_record_without_a_machine_is_damaged(plumb: Plumb, run: StoredRun, key
     assert (code, "the run's record is damaged" in err, said in err) == (ExitCode.INCONCLUSIVE, True, True), err
 
 
-def test_a_peer_that_the_run_does_not_know_is_named(plumb: Plumb, run: StoredRun) -> None:
+def test_a_peer_that_the_record_lacks_is_named(plumb: Plumb, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_a")
     run.add("armv5", "bitops", cell_events.GuestEvent(name="guest-2", end="signal", target="mars"))
     fakes.write(run.finish() / "armv5" / "bitops" / "peers" / "evil" / "guest-1" / "log", "hello\n")
@@ -191,7 +191,7 @@ def test_a_peer_that_the_run_does_not_know_is_named(plumb: Plumb, run: StoredRun
     assert "a guest ran on mars, which the run's record does not have" in out
 
 
-def test_what_a_run_may_not_hold_is_removed_and_all_else_stays(tmp_path: Path) -> None:
+def test_forbidden_content_of_a_run_is_removed_and_the_rest_remains(tmp_path: Path) -> None:
     folder = tmp_path / "guest-1"
     kept = fakes.write(folder / "appendonlydir" / "base.rdb", "data")
     (folder / "inside").symlink_to(kept)

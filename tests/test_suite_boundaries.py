@@ -1,4 +1,4 @@
-"""Suites are independent: a suite imports itself and the shared code, never another suite, and the harness names no
+"""Suites are independent: a suite imports only its own and the shared code, and the harness does not name any
 suite.
 """
 
@@ -57,7 +57,7 @@ def test_an_import_of_another_suite_is_found(tmp_path: Path, file: str, line: st
     assert len(trespasses(tmp_path)) == 1
 
 
-def test_a_suite_imports_itself_and_what_suites_share(tmp_path: Path) -> None:
+def test_a_suite_may_import_itself_and_shared_code(tmp_path: Path) -> None:
     path = tmp_path / "fuzz" / "session.py"
     path.parent.mkdir()
     path.write_text("import harness.core\nfrom suites._shared import link\nfrom suites.fuzz import model\n", "utf-8")
@@ -102,7 +102,7 @@ EXCUSED = {
 
 
 def named(source: str) -> Iterator[str]:
-    """Each suite that a module's identifiers, strings or paths name; docstrings and comments may name any."""
+    """The suites named in a module's identifiers, strings and paths. Docstrings and comments may name any suite."""
     for one in texts(source):
         match one.kind:
             case "string":
@@ -122,7 +122,7 @@ def _below_suites(path: str) -> Iterator[str]:
 
 
 def suites_named(file: str, source: str) -> set[str]:
-    """The suites that a module of the harness names without a reason."""
+    """The suites that a module of the harness names without a listed exception."""
     return {name for name in named(source) if name not in PROGRAMS and (file, name) not in EXCUSED}
 
 
@@ -131,7 +131,7 @@ def test_the_harness_names_no_suite() -> None:
     found = {file: names for file, source in sources.items() if (names := suites_named(file, source))}
     assert found == {}, "ask the catalog for a suite by its role, program or module (suite.toml)"
     stale = {(file, name) for file, name in EXCUSED if name not in named(sources.get(file, ""))}
-    assert stale == set(), "excuses that nothing needs"
+    assert stale == set(), "exceptions that are no longer needed"
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,6 @@ def test_a_suite_that_the_harness_names_is_found(line: str) -> None:
     assert suites_named("harness/core/planted.py", line) != set()
 
 
-def test_the_harness_may_speak_of_suites() -> None:
+def test_docstrings_comments_and_common_words_may_name_suites() -> None:
     source = '"""As suites/bitops does."""\n# bitops\nprotocol = "suites"\nkind = "units"\n'
     assert suites_named("harness/core/planted.py", source) == set()

@@ -1,4 +1,4 @@
-"""The suites that a changed file requires: those that cover it, none for a file that no build reads, otherwise all."""
+"""The suites that a changed file requires: those that cover it, none if no build reads the file, otherwise all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def chosen(*files: str) -> SuiteSelection:
         ("modules/vector-sets/hnsw.c", ["vectors"]),
     ],
 )
-def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(file: str, suites: list[str]) -> None:
+def test_a_covered_file_requires_the_suites_that_cover_it_whatever_their_tier(file: str, suites: list[str]) -> None:
     assert chosen(file).suites == suites
     assert sorted(chosen(file).changes[0].covering) == sorted(suites)
 
@@ -55,7 +55,7 @@ def test_a_covered_file_asks_for_the_suites_that_cover_it_whatever_their_tier(fi
         ("src/tls.c", ["tls"]),
     ],
 )
-def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_tier(
+def test_a_file_covered_only_by_longer_suites_requires_them_and_the_whole_quick_tier(
     file: str, longer: list[str]
 ) -> None:
     choice = chosen(file)
@@ -68,16 +68,14 @@ def test_what_longer_suites_alone_cover_asks_for_them_and_for_the_whole_quick_ti
     ("file", "partly"),
     [("src/server.c", ["clock", "eviction"]), ("src/db.c", ["clock"]), ("src/debug.c", ["heap"])],
 )
-def test_a_file_of_which_longer_suites_test_a_part_asks_for_them_beside_the_quick_tier(
-    file: str, partly: list[str]
-) -> None:
+def test_a_file_partly_tested_by_longer_suites_requires_them_and_the_quick_tier(file: str, partly: list[str]) -> None:
     choice = chosen(file)
     assert choice.suites == [*QUICK, *partly]
     assert choice.changes[0].covering == []
     assert "the whole quick tier; a part of it is tested only by " in choice.changes[0].why
 
 
-def test_a_part_is_tested_beside_the_suites_that_cover_the_file() -> None:
+def test_suites_that_test_a_part_run_in_addition_to_those_that_cover_the_file() -> None:
     choice = chosen("src/networking.c")
     assert choice.changes[0].suites == [*QUICK, "threads", "eviction"]
     assert choice.changes[0].covering == ["threads"]
@@ -97,7 +95,7 @@ def test_a_part_is_tested_beside_the_suites_that_cover_the_file() -> None:
         *("deps/jemalloc/src/sz.c", "src/rdma.c", "src/trace/trace.c"),
     ],
 )
-def test_what_is_part_of_a_program_and_no_suite_looks_at_is_unchecked(file: str) -> None:
+def test_a_file_of_a_program_that_no_suite_tests_is_unchecked(file: str) -> None:
     (change,) = chosen(file).changes
     assert (change.suites, change.unchecked) == ([], True)
     assert change.why
@@ -112,7 +110,7 @@ def test_what_is_part_of_a_program_and_no_suite_looks_at_is_unchecked(file: str)
         *("src/commands.def", "utils/generate-command-code.py"),
     ],
 )
-def test_a_header_a_file_that_all_use_and_an_unknown_one_ask_for_the_whole_quick_tier(file: str) -> None:
+def test_headers_common_files_and_unknown_files_require_the_whole_quick_tier(file: str) -> None:
     (change,) = chosen(file).changes
     assert change.suites == QUICK
     assert "the whole quick tier" in change.why
@@ -126,37 +124,37 @@ def test_a_header_a_file_that_all_use_and_an_unknown_one_ask_for_the_whole_quick
         *("CMakeLists.txt", "src/CMakeLists.txt", "utils/lru/README"),
     ],
 )
-def test_what_no_build_sees_asks_for_nothing(file: str) -> None:
+def test_a_file_that_no_build_reads_requires_nothing(file: str) -> None:
     (change,) = chosen(file).changes
     assert (change.suites, change.unchecked) == ([], False)
     assert change.why
 
 
-def test_jemalloc_counts_where_it_is_built() -> None:
+def test_jemalloc_requires_suites_only_where_it_is_built() -> None:
     (change,) = choose(["deps/jemalloc/src/sz.c"], SUITES, read_ignored_paths(), "jemalloc").changes
     assert (change.suites, change.unchecked) == (QUICK, False)
 
 
-def test_defragmentation_counts_where_the_server_has_it() -> None:
+def test_defragmentation_requires_suites_only_where_the_server_has_it() -> None:
     (change,) = choose(["src/defrag.c"], SUITES, read_ignored_paths(), "jemalloc").changes
     assert (change.suites, change.unchecked) == ([*QUICK, "heap"], False)
 
 
-def test_several_files_ask_for_the_suites_of_each_quick_ones_first() -> None:
+def test_several_files_require_the_suites_of_each_and_quick_ones_come_first() -> None:
     choice = chosen("src/rdb.c", "README.md", "src/bitops.c")
     assert [change.file for change in choice.changes] == ["src/rdb.c", "README.md", "src/bitops.c"]
     quick = ["bitops", "fuzz", "persistence", "units"]
     assert choice.suites == [*quick, "injection", "modules", "replication", "visible", "width"]
 
 
-def test_what_the_units_call_is_never_left_to_others() -> None:
+def test_files_that_units_call_always_require_the_units() -> None:
     for unit in table():
         file = re.sub(r"^src/\.\./", "", f"src/{unit.file}")
         assert "units" in chosen(file).suites, file
 
 
-def test_no_header_is_covered_but_those_of_one_algorithm() -> None:
-    """A suite with the glob `src/*` would exclude all other suites from a change to a header."""
+def test_only_headers_of_a_single_algorithm_are_covered() -> None:
+    """If a suite had the glob `src/*`, a changed header would require no other suite."""
     for header in ("server", "redis", "sds", "dict", "zmalloc", "util", "config", "endianconv", "listpack", "rax"):
         assert chosen(f"src/{header}.h").suites == QUICK, header
 
@@ -173,7 +171,7 @@ def looked_at_by(file: str) -> str:
 @pytest.mark.parametrize(
     ("file", "covering"), [("deps/hiredis/hiredis.c", "replication"), ("src/crc16_slottable.h", "cluster")]
 )
-def test_what_the_client_and_the_benchmark_use_beside_a_server_asks_for_them(file: str, covering: str) -> None:
+def test_code_that_client_and_benchmark_use_requires_the_suites_that_start_them(file: str, covering: str) -> None:
     """A defect: a fault in code of deps/hiredis that only the client uses passed, because no suite ran that starts a
     client.
     """
@@ -183,8 +181,8 @@ def test_what_the_client_and_the_benchmark_use_beside_a_server_asks_for_them(fil
 
 
 @pytest.mark.parametrize("table", sorted(FILES.iterdir()), ids=lambda path: path.stem)
-def test_every_source_file_of_a_release_is_looked_at_as_a_reader_agreed_or_said_to_be_unchecked(table: Path) -> None:
-    """An asterisk stands for all files of the folder. Changes of `source_globs` or ignored_paths.toml appear here."""
+def test_the_reviewed_table_has_the_suites_of_every_source_file(table: Path) -> None:
+    """An asterisk stands for all files of a folder. Changes of `source_globs` or ignored_paths.toml show here."""
     rows = [line.split("  ") for line in table.read_text("utf-8").splitlines()]
     wrong = {file: found for file, agreed in rows if (found := looked_at_by(file.replace("*", "any.c"))) != agreed}
     assert wrong == {}
@@ -199,11 +197,11 @@ PREMERGED = {
     "listpack-draw-width": "protocol",
     "rax-padding": "units",
 }
-"""Bug -> another suite that finds it than those that its file names. `plumb premerge` of the bug has shown so."""
+"""By bug, a suite that finds it although the bug's file does not name it. `plumb premerge` of the bug has shown it."""
 
 
-def test_a_change_that_plants_a_bug_asks_for_a_suite_that_finds_it() -> None:
-    """Otherwise a check before a merge passes it, though it leaves out no test that matters."""
+def test_a_change_that_plants_a_bug_requires_a_suite_that_finds_it() -> None:
+    """Otherwise a check before a merge would pass the bug."""
     missed = {}
     for name, bug in mutations().items():
         choice = choose([edit.file for edit in bug.edits], SUITES, read_ignored_paths(), bug.allocator)

@@ -1,4 +1,4 @@
-"""The data about encodings, their prescribed effects, and how tables of decoders are read."""
+"""The data about encodings, their prescribed effects, and the parser of decoder tables."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def prescribed(target: str, policy: str, name: str) -> str:
     return comparison.prescription(CATALOG.targets[target], CATALOG.policies[policy], encoding(target, name))
 
 
-def test_there_are_as_many_encodings_as_the_documents_say() -> None:
-    """A form that is lost on the way shows here."""
+def test_each_target_has_the_expected_number_of_encodings() -> None:
+    """The count shows a form that is lost during generation."""
     counts = {name: Counter(one.state for one in program.encodings(CATALOG.targets[name])) for name in SWEPT}
     assert counts["armv5"] == {"A32": 418}
     assert counts["armv6"] == {"A32": 430}
@@ -56,11 +56,11 @@ def test_there_are_as_many_encodings_as_the_documents_say() -> None:
 
 
 @pytest.mark.parametrize("name", SWEPT)
-def test_an_encodings_parts_fit_together(name: str) -> None:
+def test_the_parts_of_an_encoding_are_consistent(name: str) -> None:
     every = program.encodings(CATALOG.targets[name])
     assert len({one.name for one in every}) == len(every)
     for one in every:
-        # The bytes that sweep.c keeps before and after the 64 places of an access.
+        # The bytes that sweep.c reserves before and after the 64 places of an access.
         assert all(move.memory >= 0 and move.memory + move.size <= 128 for move in one.moves), one.name
         assert one.moves or one.results, one.name
         stores = any(move.direction == "store" for move in one.moves)
@@ -118,7 +118,7 @@ def test_a_prescription_has_a_letter_for_each_offset(target: str, policy: str, n
     assert prescribed(target, policy, name) == first * 8
 
 
-def test_a_disagreement_says_what_and_where() -> None:
+def test_a_disagreement_is_reported_with_its_place() -> None:
     one = Disagreement(
         encoding="A32 ldr r2, [r4]",
         section="A8.8.62",
@@ -132,7 +132,7 @@ def test_a_disagreement_says_what_and_where() -> None:
 
 
 @pytest.mark.parametrize("body", ["echo 0 0 dddd", "kill -SEGV $$", "printf '0 0 %064d\\n' 0 | tr 0 d"])
-def test_a_program_that_does_not_get_to_its_end_is_no_sweep(tmp_path: Path, body: str) -> None:
+def test_a_program_that_does_not_complete_gives_no_sweep(tmp_path: Path, body: str) -> None:
     target = CATALOG.targets["armv5"]
     runner = Runner(target=target, policy=CATALOG.policies["signal"], program=None, options=[], records_faults=False)
     made = fakes.write(tmp_path / "sweep", f"#!/bin/sh\n{body}\n", mode=0o755)
@@ -157,7 +157,7 @@ def test_a_program_has_a_slot_and_a_row_for_each_encoding() -> None:
 @pytest.mark.parametrize(
     ("target", "name", "places"),
     [
-        # The lowest bytes of a register of 4 bytes are its last ones.
+        # The lowest bytes of a 4-byte register are its last ones.
         ("armeb", "A32 ldrh r2, [r4]", [10]),
         ("armeb", "A32 ldrd r2, r3, [r4]", [8, 12]),
         # s1 is the high half of d0, which comes first.
@@ -173,14 +173,16 @@ def test_a_program_has_a_slot_and_a_row_for_each_encoding() -> None:
         ("aarch64_be", "ldr s2, [x4]", [300]),
     ],
 )
-def test_a_moves_bytes_are_where_the_byte_order_puts_them(target: str, name: str, places: list[int]) -> None:
+def test_the_bytes_of_a_move_are_at_the_places_that_the_byte_order_prescribes(
+    target: str, name: str, places: list[int]
+) -> None:
     machine, one = CATALOG.targets[target], encoding(target, name)
     table = program.table_of(machine)
     assert table is not None
     assert [table.place(move, machine.endianness) for move in one.moves] == places
 
 
-def test_a_program_goes_on_behind_what_shows_an_effect() -> None:
+def test_a_program_continues_after_the_instructions_that_show_an_effect() -> None:
     target = CATALOG.targets["m68k"]
     compared, set_to = encoding("m68k", "16 move.l (%a0),%d2; cmp.l (%a0),%d2"), encoding("m68k", "32 bset #7,(%a0)")
     text = program.assembly(target, [compared, set_to])
@@ -191,8 +193,8 @@ def test_a_program_goes_on_behind_what_shows_an_effect() -> None:
     assert "{1, 0, 1, 0, 0, OR, 1, 64, 128}" in source
 
 
-def test_another_outcome_than_the_prescribed_one_is_told_where_it_is(tmp_path: Path) -> None:
-    """Of FMOVE.X on a 68040, which takes any address."""
+def test_an_outcome_that_is_not_prescribed_is_reported_with_its_place(tmp_path: Path) -> None:
+    """The example is FMOVE.X on a 68040, which accepts any address."""
     target, one = CATALOG.targets["m68k"], encoding("m68k", "32 fmove.x (%a0),%fp1")
     for letters, wrong in (("dd", 0), ("ds", 2), ("d?", 2)):
         rows = "\n".join(f"0 {place} {letters * 32}" for place in (0, 1))
@@ -234,7 +236,7 @@ def test_a_decoders_rows_in_c_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_68000s_rows_are_divided_by_addressing_modes_and_later_ones_come_first(tmp_path: Path) -> None:
+def test_rows_of_the_68000_are_split_by_addressing_mode_and_later_ones_take_precedence(tmp_path: Path) -> None:
     table = tmp_path / "translate.c"
     table.write_text(
         "    BASE(undef,     0000, 0000);\n"
@@ -255,18 +257,18 @@ def test_a_68000s_rows_are_divided_by_addressing_modes_and_later_ones_come_first
     assert ("cas (An)", 0xFFF8FE38, 0x0ED00000) in long
 
 
-def test_a_quadword_asks_for_its_alignment_however_strict_the_policy() -> None:
-    """Objects of portable C ask for 8 bytes at most, LPQ for 16: a stricter policy may not ask for less."""
+def test_a_quadword_requires_its_alignment_under_every_policy() -> None:
+    """Objects of portable C require at most 8 bytes, LPQ requires 16: a stricter policy must not require less."""
     for policy in ("signal", "strict"):
         assert prescribed("s390x", policy, "48 lpq %r6,0(%r4)") == 4 * ("d" + 15 * "s")
     assert prescribed("s390x", "unchecked", "48 lpq %r6,0(%r4)") == 64 * "d"
-    # Nor is a vector split that is wider than everything that compilers are assumed to split.
+    # A vector is also not split if it is wider than anything that compilers are assumed to split.
     for policy in ("signal", "strict", "linux-loongarch"):
         assert prescribed("loongarch64", policy, "xvst $xr13, $a0, 0") == 2 * ("d" + 31 * "s")
 
 
 @pytest.mark.parametrize("name", SWEPT)
-def test_what_is_not_made_is_described_by_a_state_and_has_a_reason(name: str) -> None:
+def test_an_encoding_that_is_not_generated_has_a_state_and_a_reason(name: str) -> None:
     table = program.table_of(CATALOG.targets[name])
     assert table is not None
     for one in table.unmade:

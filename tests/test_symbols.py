@@ -1,4 +1,4 @@
-"""Addresses become functions, places and origins; unknown ones stay unknown."""
+"""Addresses are resolved to functions, source lines and origins. Unknown ones remain unknown."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def mapped(path: Path) -> list[fault_log.MapRecord]:
         (0x1200, "memcpy", "/build/glibc/string/memcpy.c", 9, "libc"),
         (0x1400, "lzf_compress", "src/lzf_c.c", 164, "bundled/lzf"),
         (0x1500, "jsonApi", "modules/vector-sets/vset.c", 12, "bundled/vector-sets"),
-        # A module of the server's own, below src.
+        # One of the server's own modules, below src.
         (0x1600, "enginePing", "src/modules/lua/engine_lua.c", 30, "server"),
         (0x1F00, "??", "??", 0, "unknown"),
         (0x20000, "??", "??", 0, "unknown"),
     ],
 )
-def test_a_frame_has_its_place_in_the_tree_and_whose_code_it_is(
+def test_a_frame_has_its_place_in_the_tree_and_its_origin(
     binary: Path, pc: int, function: str, file: str, line: int, origin: str
 ) -> None:
     (frame,) = Symbols("fake", str(binary)).frames(mapped(binary), pc)
@@ -61,24 +61,24 @@ def test_a_frame_has_its_place_in_the_tree_and_whose_code_it_is(
     ["/cache/work/9/tree/src/../../suites/units/drivers/unit_sds.c", "../../suites/units/drivers/unit_sds.c"],
     ids=["as the debug information has it", "as a sanitizer shortens it"],
 )
-def test_a_driver_is_ours_and_neither_the_servers_nor_a_librarys(file: str) -> None:
+def test_a_drivers_code_has_our_own_origin(file: str) -> None:
     assert place_in_object(file, "/cache/units/units") == ("suites/units/drivers/unit_sds.c", "driver")
     assert place_in_tree(file) == ("suites/units/drivers/unit_sds.c", "driver")
 
 
-def test_what_the_drivers_program_has_of_the_server_is_the_servers() -> None:
+def test_server_code_in_a_drivers_program_belongs_to_the_server() -> None:
     file = "/cache/work/9/tree/src/siphash.c"
     assert place_in_object(file, "/cache/units/units") == ("src/siphash.c", "server")
 
 
-def test_a_library_is_named_where_it_has_no_lines(binary: Path, tmp_path: Path) -> None:
+def test_a_library_without_lines_is_named(binary: Path, tmp_path: Path) -> None:
     library = fakes.write(tmp_path / "libc.so.6", "no real library\n")
     (frame,) = Symbols("fake", str(binary)).frames(mapped(library), 0x500)
     assert (frame.file, frame.origin) == ("libc.so.6", "libc")
 
 
 @pytest.mark.parametrize("name", ["lua", "hiredis", "libvalkey", "jemalloc", "linenoise", "hdr_histogram", "fpconv"])
-def test_code_in_deps_is_told_by_its_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_deps_has_its_folder_as_origin(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
     binary = fakes.write(tmp_path / "valkey-server", "no real binary\n")
     fakes.write(tmp_path / "valkey-server.lines", f"0x1000 f /cache/work/9/tree/deps/{name}/src/f.c:1\n")
@@ -107,7 +107,7 @@ def test_code_in_deps_is_told_by_its_folder(name: str, tmp_path: Path, monkeypat
         ("redisbloom.so", "library/redisbloom"),
     ],
 )
-def test_a_shared_object_is_of_the_c_runtime_or_a_library_by_its_name(
+def test_a_shared_objects_name_shows_whether_it_is_the_c_runtime_or_a_library(
     binary: Path, tmp_path: Path, file: str, origin: str
 ) -> None:
     library = fakes.write(tmp_path / file, "no real library\n")
@@ -115,17 +115,17 @@ def test_a_shared_object_is_of_the_c_runtime_or_a_library_by_its_name(
     assert (frame.file, frame.origin) == (file, origin)
 
 
-def test_a_module_that_the_tree_built_has_its_origin_by_its_source(binary: Path, tmp_path: Path) -> None:
+def test_a_module_built_in_the_tree_has_the_origin_of_its_source(binary: Path, tmp_path: Path) -> None:
     module = fakes.write(tmp_path / "vectorset.so", "no real module\n")
     fakes.write(tmp_path / "vectorset.so.lines", "0x500 hnsw_add /cache/work/9/tree/modules/vector-sets/hnsw.c:9\n")
     (frame,) = Symbols("fake", str(binary)).frames(mapped(module), 0x500)
     assert (frame.file, frame.origin) == ("modules/vector-sets/hnsw.c", "bundled/vector-sets")
 
 
-def test_a_name_that_addr2line_gives_without_a_line_is_not_believed(
+def test_a_name_that_addr2line_prints_without_a_line_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names the nearest symbol before an address, however far away: glibc's inside was `pthread_condattr_…`."""
+    """It names the nearest preceding symbol, however far away: internals of glibc became `pthread_condattr_…`."""
     fakes.fake_symbols(tmp_path / "bin", monkeypatch)
     library = tmp_path / "libc.so.6"
     library.write_bytes((fakes.DATA / "stacks" / "arm").read_bytes())
@@ -141,7 +141,7 @@ def test_without_symbol_tools_the_function_is_unknown_and_nothing_fails(tmp_path
 
 
 @pytest.mark.parametrize("machine", ["arm", "sparc32plus"])
-def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machine: str) -> None:
+def test_the_function_of_a_real_record_is_found_with_only_the_symbol_table(machine: str) -> None:
     (record,) = fault_log.read_faults(fakes.DATA / "stacks" / f"{machine}.jsonl")
     binary = str(fakes.DATA / "stacks" / machine)
     maps = [
@@ -153,7 +153,7 @@ def test_the_function_of_a_real_record_is_found_in_the_symbol_table_alone(machin
     assert frame.function == "main"
 
 
-def test_only_the_folder_that_servers_are_compiled_in_is_a_tree() -> None:
+def test_only_the_folder_in_which_servers_are_compiled_is_a_tree() -> None:
     assert place_in_tree(f"/cache/work/9/{COMPILED_IN}/src/sds.c") == ("src/sds.c", "server")
     assert place_in_tree("/build/zlib/source/src/inflate.c") == ("/build/zlib/source/src/inflate.c", "libc")
 
@@ -169,7 +169,7 @@ def test_only_the_folder_that_servers_are_compiled_in_is_a_tree() -> None:
         ("??", "libc"),
     ],
 )
-def test_a_file_that_is_named_from_the_trees_top_needs_no_folder_of_that_name(file: str, origin: str) -> None:
+def test_a_file_path_relative_to_the_trees_top_needs_no_folder_of_the_trees_name(file: str, origin: str) -> None:
     assert origin_in_tree(file) == origin
 
 
@@ -208,7 +208,7 @@ def test_a_file_and_a_line_name_the_functions_around_them(tmp_path: Path, versio
     assert around("art.c", 7) == set()
 
 
-def test_of_a_program_the_units_alone_are_read_that_name_a_file(tmp_path: Path) -> None:
+def test_only_the_compilation_units_that_name_a_file_are_read(tmp_path: Path) -> None:
     with linked(tmp_path, 4).open("rb") as stream:
         dwarf = ELFFile(stream).get_dwarf_info()
 

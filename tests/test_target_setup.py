@@ -1,4 +1,4 @@
-"""A run's set-up: a tree whose native build fails as well is not the target's fault."""
+"""Setting up a run: a build failure that also occurs natively is not blamed on the target."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def run_setup(bench: Workbench, tree: SourceTree) -> RunSetup:
 
 
 def set_up(bench: Workbench, name: str) -> TargetSetup:
-    """A target without its emulator, which no test here runs."""
+    """A target without its emulator, which these tests do not run."""
     return TargetSetup(bench=bench, target=bench.catalog.targets[name], programs={"arm": Path("qemu-arm")})
 
 
 def failed(bench: Workbench, tree: SourceTree) -> dict[str, BuiltTarget | UnbuiltTarget]:
-    """A target that the tree does not compile for, and one that it does."""
+    """One target for which the tree does not compile, and one for which it does."""
     target = bench.catalog.targets["armv5"]
     with pytest.raises(BuildFailedError) as caught:
         bench.builder.build(fakes.build_plan(tree, target))
@@ -94,7 +94,7 @@ def tree_that_says(tmp_path: Path, first: str, *, machine: str) -> SourceTree:
     return open_tree(path)
 
 
-def test_a_tree_that_fails_for_this_machine_too_is_no_fault_of_the_targets(tmp_path: Path, bench: Workbench) -> None:
+def test_a_tree_that_also_fails_natively_is_not_blamed_on_the_target(tmp_path: Path, bench: Workbench) -> None:
     tree = tree_that_says(tmp_path, "x.c:3:5: error: boom", machine="")
     prepared = failed(bench, tree)
     blamed = run_setup(bench, tree).without_blame(prepared)
@@ -103,7 +103,7 @@ def test_a_tree_that_fails_for_this_machine_too_is_no_fault_of_the_targets(tmp_p
     assert unbuilt(blamed["armv5"]).problem.startswith("it does not compile natively either: ")
 
 
-def test_what_fails_for_the_target_alone_is_its_finding_though_something_else_fails_for_this_machine(
+def test_an_error_of_only_the_target_is_a_finding_though_another_one_occurs_natively(
     tmp_path: Path, bench: Workbench
 ) -> None:
     tree = tree_that_says(tmp_path, "x.c:3:5: error: of ARM alone", machine="armv5tel")
@@ -116,9 +116,7 @@ def test_what_fails_for_the_target_alone_is_its_finding_though_something_else_fa
     assert not unbuilt(blamed["armv5"]).blameless, blamed["armv5"]
 
 
-def test_all_that_fails_for_this_machine_is_looked_at_and_not_its_first_error_alone(
-    tmp_path: Path, bench: Workbench
-) -> None:
+def test_all_native_errors_are_compared_and_not_only_the_first(tmp_path: Path, bench: Workbench) -> None:
     tree = tree_that_says(tmp_path, "x.c:3:5: error: boom", machine="")
     prepared = failed(bench, tree)
     prepared["armv5"] = msgspec.structs.replace(prepared["armv5"], complaints=frozenset({"y.c:9:9: error: another"}))
@@ -126,7 +124,7 @@ def test_all_that_fails_for_this_machine_is_looked_at_and_not_its_first_error_al
 
 
 @pytest.mark.parametrize("needs_native", [True, False])
-def test_this_machine_is_built_first_and_a_run_that_needs_it_stops_there(
+def test_the_native_build_comes_first_and_stops_a_run_that_needs_it(
     tmp_path: Path, bench: Workbench, *, needs_native: bool
 ) -> None:
     fakes.write(tmp_path / "bin" / "gcc", "#!/bin/sh\necho 'gcc 1.0'\n", mode=0o755)
@@ -148,12 +146,12 @@ def test_a_kernel_tier_target_runs_the_builds_of_its_userland_and_any_other_its_
     assert userlands == {"armv5-kernel": "armv5", "armv7-on-arm64-kernel": "armv7", "armv5": "armv5"}
 
 
-def test_a_target_without_a_kernel_of_its_own_has_no_machine(tmp_path: Path, bench: Workbench) -> None:
+def test_a_target_without_its_own_kernel_has_no_machine(tmp_path: Path, bench: Workbench) -> None:
     setup = set_up(bench, "armv5")
     assert setup.server_image(fakes.build(tmp_path), [], bench.catalog.policies["signal"]) is None
 
 
-def test_a_run_within_a_run_has_stages_of_its_own(bench: Workbench) -> None:
+def test_an_inner_run_has_its_own_stages(bench: Workbench) -> None:
     inner = bench.with_new_stages("base: ")
     with inner.progress.stage("build", "building"):
         pass
@@ -162,7 +160,7 @@ def test_a_run_within_a_run_has_stages_of_its_own(bench: Workbench) -> None:
     assert (inner.catalog, inner.cache, inner.offline) == (bench.catalog, bench.cache, bench.offline)
 
 
-def test_no_other_workflow_and_no_command_sets_a_target_up_by_itself() -> None:
+def test_only_two_modules_set_up_targets() -> None:
     makers = r"\b(Builder|Emulators|Fetcher|Kernels|VmImage|build_module|build_program)\("
     making = {
         str(path.relative_to(ROOT))
@@ -174,7 +172,7 @@ def test_no_other_workflow_and_no_command_sets_a_target_up_by_itself() -> None:
 
 
 def packaged(tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch, *, lacking: set[str]) -> RunSetup:
-    """A run of a package on two targets; the archive lacks that of some."""
+    """A run of a package on two targets. The archive lacks the packages of the targets in `lacking`."""
     package = ServerPackage(suite="trixie", name="redis-server", version="5:8.0.2-3")
     tree = SourceTree(name=package.title, family="redis", version=(8, 0), path=tmp_path, digest="0", package=package)
 
@@ -203,7 +201,7 @@ def test_the_other_targets_are_checked_when_one_targets_package_is_not_in_the_ar
     record = specs.missing(cells["armv5"])
     assert record is not None
     assert "cannot be fetched for armel" in record.problem
-    # No finding: the package is missing, and not wrong.
+    # This is not a finding, because the package is missing, not wrong.
     assert record.problem_kind == "crash"
     assert specs.missing(cells["armv6"]) is None
 
@@ -215,10 +213,10 @@ def test_a_run_ends_when_no_targets_package_is_in_the_archive(
         packaged(tmp_path, bench, monkeypatch, lacking={"armv5", "armv6"}).prepare()
 
 
-def test_a_repository_around_the_cache_is_no_revision_of_a_package(
+def test_a_repository_around_the_cache_does_not_give_a_package_its_revision(
     tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A home folder that was a repository gave its commit to every run of a package."""
+    """Regression: every run of a package recorded the commit of a home folder that was a repository."""
     setup = packaged(tmp_path, bench, monkeypatch, lacking=set())
     prepared = setup.prepare()
     git(tmp_path, "init", "--quiet")
@@ -230,7 +228,7 @@ def test_a_repository_around_the_cache_is_no_revision_of_a_package(
 def test_a_run_of_a_package_records_the_allocator_that_it_was_built_with(
     tmp_path: Path, bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every such run recorded libc."""
+    """Regression: every such run recorded libc."""
     setup = packaged(tmp_path, bench, monkeypatch, lacking=set())
     prepared = setup.prepare()
 
@@ -250,7 +248,7 @@ def test_a_run_of_a_package_records_the_allocator_that_it_was_built_with(
     assert recorded(armv5="libc") == "makefile"
 
 
-def test_a_run_names_the_oracles_program_where_the_native_target_has_none(tmp_path: Path, bench: Workbench) -> None:
+def test_a_run_names_the_oracles_program_if_the_native_target_has_none(tmp_path: Path, bench: Workbench) -> None:
     tree = open_tree(fakes.server_tree(tmp_path / "redis-7.0.15"))
     setup = run_setup(bench, tree)
     runner, oracle = fakes.unemulated(bench.catalog.targets[ORACLE]), fakes.build(tmp_path, target=ORACLE)

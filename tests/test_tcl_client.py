@@ -1,4 +1,4 @@
-"""The client of Tcl suites (resp.c), against servers that send fixed bytes: its results, and its errors."""
+"""The results and errors of the client of Tcl suites (resp.c), tested with servers that send fixed bytes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def client() -> Path:
 
 @pytest.fixture
 def served(client: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Runs a script with `connection`, whose server replies to anything with the pieces, and then closes it
-    on request.
+    """Run a script with `connection`. Its server replies to any request with the pieces, and then closes it if
+    `closes`.
     """
     servers: list[socket.socket] = []
 
@@ -63,7 +63,7 @@ def _serve(server: socket.socket, pieces: tuple[bytes, ...], closes: bool) -> No
 
 
 def tcl(client: Path, folder: Path, script: str) -> str:
-    """What a script returns; of an error, its code and message."""
+    """The value that a script returns, or the code and message of its error."""
     file = folder / "script.tcl"
     file.write_text(
         f"load {client} Resp\n"
@@ -107,7 +107,7 @@ REPLIES = {
 
 
 @pytest.mark.parametrize("what", REPLIES)
-def test_a_reply_is_typed_and_its_bytes_are_those_that_came(served: Callable[..., str], what: str) -> None:
+def test_a_reply_is_typed_and_keeps_the_received_bytes(served: Callable[..., str], what: str) -> None:
     content, expected = REPLIES[what]
     script = (
         "resp::send $connection x; set typed [resp::reply $connection]\n"
@@ -131,7 +131,7 @@ def test_every_byte_of_a_text_arrives(served: Callable[..., str], content: bytes
     assert served(script, b"+" + content + b"\r\n") == content.hex()
 
 
-def test_replies_do_not_depend_on_where_they_are_cut(served: Callable[..., str]) -> None:
+def test_replies_do_not_depend_on_the_sizes_of_received_pieces(served: Callable[..., str]) -> None:
     content = b"*3\r\n$5\r\nab\r\nc\r\n:12\r\n+OK\r\n"
     pieces = [content[at : at + 1] for at in range(len(content))]
     script = "resp::send $connection x; list [resp::reply $connection] [resp::reply $connection]"
@@ -179,13 +179,13 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("what", FAILURES)
-def test_failures_are_told_apart(served: Callable[..., str], what: str) -> None:
+def test_failures_have_different_codes(served: Callable[..., str], what: str) -> None:
     content, code, message = FAILURES[what]
     said = served("resp::send $connection x; resp::reply $connection", content, closes=code == "CLOSED")
     assert said == f"{{RESP {code}}} {{{message}}}"
 
 
-def test_a_failure_shows_the_first_bytes_alone(served: Callable[..., str]) -> None:
+def test_a_failure_shows_only_the_first_bytes(served: Callable[..., str]) -> None:
     shown = served("resp::send $connection x; resp::reply $connection", b"$" + b"y" * 5000 + b"\r\n")
     assert shown == "{RESP MALFORMED} {a reply has the length: '" + "y" * 80 + "'}"
 
@@ -198,26 +198,26 @@ def test_a_failure_shows_the_first_bytes_alone(served: Callable[..., str]) -> No
         (b"+OK\r\n:1\r\n", True, "sent 4 more bytes: :1\r\n"),
     ],
 )
-def test_closing_says_how_the_connection_goes_on(
+def test_closing_reports_the_state_of_the_connection(
     served: Callable[..., str], content: bytes, closes: bool, expected: str
 ) -> None:
     script = "resp::send $connection x; resp::reply $connection; resp::closing $connection"
     assert served(script, content, closes=closes) == expected
 
 
-def test_a_connection_that_is_hung_up_was_read_to_its_end(served: Callable[..., str]) -> None:
+def test_a_hung_up_connection_was_read_to_its_end(served: Callable[..., str]) -> None:
     script = "resp::send $connection x; resp::hangUp $connection; resp::close $connection; resp::reply $connection"
     assert served(script, b"+more\r\n", closes=False) == "{RESP CLOSED} {connection connection1 is closed on this side}"
 
 
-def test_a_server_that_keeps_a_connection_open_that_is_hung_up_is_late(client: Path, tmp_path: Path) -> None:
+def test_a_server_that_keeps_a_hung_up_connection_open_is_a_timeout(client: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = endpoint_of(server)
         said = tcl(client, tmp_path, f"resp::hangUp [resp::connect {endpoint} {DEADLINE}]")
     assert said.startswith("{RESP TIMEOUT} {timed out waiting for the server to close a connection that was hung up")
 
 
-def test_a_port_and_a_socket_where_nobody_listens_refuse(client: Path, tmp_path: Path) -> None:
+def test_a_port_and_a_socket_without_a_listener_refuse(client: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     expected = f"{{RESP REFUSED}} {{cannot connect to 127.0.0.1:{port}: Connection refused}}"
@@ -226,7 +226,7 @@ def test_a_port_and_a_socket_where_nobody_listens_refuse(client: Path, tmp_path:
     assert "File name too long" in tcl(client, tmp_path, f"resp::connect /{'x' * 200} 1")
 
 
-def test_a_unix_socket_at_which_too_many_wait_is_late(client: Path, tmp_path: Path) -> None:
+def test_a_unix_socket_with_a_full_backlog_is_a_timeout(client: Path, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen(0)
@@ -244,7 +244,7 @@ def test_a_call_sends_a_command_and_returns_its_reply(served: Callable[..., str]
     assert served("resp::call $connection GET key", b"$1\r\nv\r\n") == "bulk v"
 
 
-def test_commands_to_a_server_that_reads_nothing_are_late(client: Path, tmp_path: Path) -> None:
+def test_commands_to_a_server_that_reads_nothing_are_a_timeout(client: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = endpoint_of(server)
         script = f"set c [resp::connect {endpoint} {DEADLINE}]; while 1 {{resp::send $c [string repeat x 100000]}}"
@@ -252,7 +252,7 @@ def test_commands_to_a_server_that_reads_nothing_are_late(client: Path, tmp_path
     assert said.startswith("{RESP TIMEOUT} {the server did not take what was sent (")
 
 
-def test_large_requests_arrive_whole(client: Path, tmp_path: Path) -> None:
+def test_large_requests_arrive_completely(client: Path, tmp_path: Path) -> None:
     received = bytearray()
 
     def take(server: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""tcltest exits 0 when tests fail: only its printed summary counts, and a missing one is a failure."""
+"""tcltest exits with 0 when tests fail. Only its printed summary counts, and a missing summary is a failure."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_a_passed_test_passes() -> None:
     verdict(PASSED, end="complete")
 
 
-def test_a_failed_test_fails_with_tcls_own_words() -> None:
+def test_a_failed_test_has_the_message_of_tcltest() -> None:
     with pytest.raises(TclFailedError) as caught:
         verdict(FAILED, end="complete")
     assert str(caught.value).startswith("==== protocol-1.3 inline command FAILED")
     assert "+PANG" in str(caught.value)
 
 
-def test_a_reply_with_the_words_of_a_summary_judges_nothing() -> None:
+def test_a_reply_that_looks_like_a_summary_is_not_a_verdict() -> None:
     with pytest.raises(TclFailedError):
         verdict(f"---- Result was:\n{PASSED}{FAILED}", end="complete")
 
@@ -80,18 +80,18 @@ def test_no_test_at_all_is_a_failure() -> None:
         verdict("x:\tTotal\t0\tPassed\t0\tSkipped\t0\tFailed\t0\n", end="complete")
 
 
-def test_more_tests_than_the_one_asked_for_are_a_failure() -> None:
+def test_more_tests_than_the_requested_one_are_a_failure() -> None:
     with pytest.raises(TclFailedError):
         verdict("x:\tTotal\t41\tPassed\t2\tSkipped\t39\tFailed\t0\n", end="complete")
 
 
-def test_a_deadline_that_passed_is_a_failure_whatever_was_printed() -> None:
+def test_an_exceeded_deadline_is_a_failure_whatever_was_printed() -> None:
     with pytest.raises(TclFailedError, match="timed out"):
         verdict(PASSED, end="expired")
 
 
 @pytest.mark.parametrize("seed", [0, 1, LARGEST_SEED])
-def test_the_runner_takes_every_seed_that_a_run_may_have(seed: int) -> None:
+def test_the_runner_accepts_every_seed_that_a_run_may_have(seed: int) -> None:
     file = ROOT / "suites" / "protocol" / "framing.testsuite"
     options = ["--client", str(client()), "--endpoint", "127.0.0.1:1", "--deadline-seconds", "1"]
     options += ["--match", "none", "--seed", str(seed)]
@@ -108,7 +108,7 @@ def test_the_runner_refuses_a_larger_seed() -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", ":1", "relative/path"])
-def test_the_runner_refuses_what_is_no_endpoint(endpoint: str) -> None:
+def test_the_runner_refuses_an_invalid_endpoint(endpoint: str) -> None:
     file = ROOT / "suites" / "protocol" / "framing.testsuite"
     options = ["--endpoint", endpoint, "--deadline-seconds", "1"]
     result = process.run(["tclsh", str(RUNNER), *options, str(file)], deadline_seconds=30)
@@ -141,14 +141,14 @@ test planted-1.5 {a test that is told the tier} -body { forTier quick full thoro
 
 
 FULL_DISK = Path("/dev/full")
-"""What is written to it fails as on a disk that is full (full(4))."""
+"""Writing to it fails as on a full disk (full(4))."""
 
 
 class Pong:
-    """A server that answers everything with PONG, as far as the runner's own questions go; nothing after an ECHO. After
-    a GETSET it is about to die: it still takes connections, and closes each without an answer.
+    """A server that answers each request with PONG, which is enough for the runner's own requests. After an ECHO it no
+    longer replies. After a GETSET it is about to die: it still accepts connections, and closes each without a reply.
 
-    One command it may not know. It has what an interpreter needs of a guest.
+    It may lack one command. It has the attributes of a guest that an interpreter needs.
     """
 
     deadline_seconds = 1.0
@@ -195,14 +195,14 @@ def client() -> Path:
 
 
 def cell_in(folder: Path, *, tier: Tier = "full") -> CellSpec:
-    """A cell whose tests are in Tcl."""
+    """A cell whose tests are written in Tcl."""
     spec = cells.spec_of("protocol", folder, fakes.unemulated(fakes.target()))
     return msgspec.structs.replace(spec, tier=tier, tcl_client=client())
 
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Iterator[Callable[[str], Answer]]:
-    """Runs planted tests, by number, in one interpreter."""
+    """A function that runs planted tests, by number, in one interpreter."""
     file = tmp_path / "planted.testsuite"
     file.write_text(SUITE, "utf-8")
     server = Pong(tmp_path / "s")
@@ -221,7 +221,7 @@ def test_tests_of_one_file_run_in_one_interpreter_and_share_no_variables(
         verdict(answer.text, end="complete")
 
 
-def test_a_failed_test_fails_alone(planted: Callable[[str], Answer]) -> None:
+def test_a_failed_test_does_not_affect_others(planted: Callable[[str], Answer]) -> None:
     with pytest.raises(TclFailedError, match=r"planted-1\.3 a test that fails FAILED"):
         verdict(planted("3").text, end="complete")
     verdict(planted("1").text, end="complete")
@@ -235,7 +235,7 @@ def test_an_interpreter_that_ends_has_no_verdict_and_is_replaced(planted: Callab
     verdict(planted("1").text, end="complete")
 
 
-def test_an_endpoint_that_answers_nobody_any_more_is_told_from_one_that_owes_a_reply(
+def test_an_endpoint_that_no_longer_answers_is_distinguished_from_one_that_owes_a_reply(
     planted: Callable[[str], Answer],
 ) -> None:
     with pytest.raises(TclFailedError, match="the endpoint has timed out on a PING"):
@@ -253,7 +253,7 @@ test planted-2.2 {another} -constraints {fullTier knowsObjects} -body { set x 1 
 
 @pytest.fixture
 def needing(tmp_path: Path) -> Iterator[Callable[[str, bytes, bytes], str]]:
-    """Runs a planted test whose guest and oracle each lack a command. Returns tcltest's output."""
+    """A function that runs a planted test whose guest and oracle each lack a command. It returns tcltest's output."""
     file = fakes.write(tmp_path / "planted.testsuite", NEEDS)
     servers: list[Pong] = []
     interpreters: list[Interpreter] = []
@@ -273,7 +273,7 @@ def needing(tmp_path: Path) -> Iterator[Callable[[str, bytes, bytes], str]]:
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_what_guest_and_oracle_have_is_tested_and_what_both_lack_is_skipped(
+def test_a_command_of_guest_and_oracle_is_tested_and_one_that_both_lack_is_skipped(
     needing: Callable[[str, bytes, bytes], str], number: str
 ) -> None:
     verdict(needing(number, b"-", b"-"), end="complete")
@@ -287,7 +287,7 @@ def test_what_guest_and_oracle_have_is_tested_and_what_both_lack_is_skipped(
     ids=["guest", "oracle"],
 )
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_what_only_one_of_them_lacks_is_a_failure_and_no_reason_to_skip(
+def test_a_command_that_only_one_of_them_lacks_is_a_failure_and_not_skipped(
     needing: Callable[[str, bytes, bytes], str], number: str, guest: bytes, oracle: bytes, message: str
 ) -> None:
     with pytest.raises(TclFailedError, match=f"the constraint knowsObjects {message}"):
@@ -302,7 +302,7 @@ def joined(chunks: list[Chunk]) -> dict[str, bytes]:
     }
 
 
-def test_a_client_that_records_by_itself_records_what_the_proxy_does(
+def test_a_client_with_its_own_record_records_the_same_as_the_proxy(
     planted: Callable[[str], Answer], tmp_path: Path
 ) -> None:
     server = Pong(tmp_path / "behind")
@@ -318,7 +318,7 @@ def test_a_client_that_records_by_itself_records_what_the_proxy_does(
     by_proxy, by_itself = recorded
     assert joined(by_itself) == joined(by_proxy)
     assert b"PING" in joined(by_itself)["request"]
-    # Each test has its own connections.
+    # Each test opens its own connections.
     numbers = [{chunk.connection for chunk in chunks} for chunks in recorded]
     assert len(numbers[0]) == len(numbers[1]) == 2
     recorder.close()
@@ -328,7 +328,7 @@ def test_a_client_that_records_by_itself_records_what_the_proxy_does(
     server.close()
 
 
-def test_a_client_that_records_by_itself_sees_a_server_that_is_gone_as_behind_the_proxy(tmp_path: Path) -> None:
+def test_a_client_with_its_own_record_reports_a_dead_server_as_through_the_proxy(tmp_path: Path) -> None:
     server = Pong(tmp_path / "behind")
     recorder = Recorder(server.access.path, tmp_path / "r")
     server.access.path.unlink()
@@ -351,7 +351,7 @@ test planted-3.2 {a test whose constraint the server dies of} -constraints dies 
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_the_last_request_of_the_record_is_the_one_that_the_server_died_of(tmp_path: Path, number: str) -> None:
+def test_the_last_recorded_request_is_the_one_that_killed_the_server(tmp_path: Path, number: str) -> None:
     server = Pong(tmp_path / "behind")
     recorder = Recorder(server.access.path, tmp_path / "r")
     server.access.client_endpoint = (server.access.path, recorder.file)
@@ -364,7 +364,9 @@ def test_the_last_request_of_the_record_is_the_one_that_the_server_died_of(tmp_p
     server.close()
 
 
-def test_a_record_that_cannot_be_written_is_the_machines_fault(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_record_that_cannot_be_written_is_blamed_on_the_machine(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     path = fakes.write(tmp_path / "planted.testsuite", SUITE)
     interpreter = Interpreter([path], cell_in(tmp_path))
     file = TclFile.from_parent(request.session, path=path, interpreter=interpreter)
@@ -392,7 +394,7 @@ TWO_FILES = {
 }
 
 
-def test_the_tests_of_several_files_share_an_interpreter_and_neither_words_nor_constraints(tmp_path: Path) -> None:
+def test_several_files_share_an_interpreter_but_neither_procedures_nor_constraints(tmp_path: Path) -> None:
     files = [fakes.write(tmp_path / f"{name}.testsuite", text) for name, text in TWO_FILES.items()]
     server = Pong(tmp_path / "s")
     interpreter = Interpreter(files, cell_in(tmp_path))
@@ -408,14 +410,14 @@ def test_the_tests_of_several_files_share_an_interpreter_and_neither_words_nor_c
     server.close()
 
 
-def test_a_file_that_is_no_suite_is_named(tmp_path: Path) -> None:
+def test_an_invalid_suite_file_is_named(tmp_path: Path) -> None:
     files = [fakes.write(tmp_path / f"{name}.testsuite", text) for name, text in (*TWO_FILES.items(), ("bad", "x y"))]
     with pytest.raises(InfrastructureError, match="the Tcl suite cannot be listed") as caught:
         Interpreter(files, cell_in(tmp_path)).tests(files[0])
     assert "bad.testsuite" in caught.value.because
 
 
-def test_an_oracle_that_does_not_answer_is_no_fault_of_the_guests(
+def test_an_oracle_that_does_not_answer_is_not_blamed_on_the_guest(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     path = fakes.write(tmp_path / "planted.testsuite", NEEDS)

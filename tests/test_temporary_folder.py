@@ -1,4 +1,4 @@
-"""Temporary folders: one for each command, short enough for sockets, and gone afterwards, however it ended."""
+"""Temporary folders: one for each command, with a path short enough for sockets, removed however the command ends."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def folder_of(started: subprocess.Popen[str]) -> Path:
     return Path(started.stdout.readline().strip())
 
 
-def test_all_temporary_files_are_in_one_folder_that_goes_with_the_command(place: Path) -> None:
+def test_all_temporary_files_are_in_one_folder_that_is_removed_with_the_command(place: Path) -> None:
     with command(place, 0) as started:
         folder = folder_of(started)
         assert started.wait() == 0
@@ -66,7 +66,7 @@ def test_all_temporary_files_are_in_one_folder_that_goes_with_the_command(place:
     assert list(place.iterdir()) == []
 
 
-def test_the_watchdog_removes_what_a_killed_command_leaves(place: Path) -> None:
+def test_the_watchdog_removes_the_files_of_a_killed_command(place: Path) -> None:
     with command(place, 60, STARTS) as started:
         assert folder_of(started).is_dir()
         started.send_signal(signal.SIGKILL)
@@ -75,7 +75,7 @@ def test_the_watchdog_removes_what_a_killed_command_leaves(place: Path) -> None:
 
 
 @pytest.mark.parametrize("starts", ["", STARTS])
-def test_a_folder_that_is_kept_goes_however_its_program_ends(place: Path, starts: str) -> None:
+def test_a_kept_folder_is_removed_however_its_program_ends(place: Path, starts: str) -> None:
     keeps = f"process.keep_folder(__import__('pathlib').Path(kept)); {starts}"
     text = COMMAND.replace("temporary.confine()", "").format(then=keeps)
     for seconds in (0, 60):
@@ -95,23 +95,23 @@ def test_a_folder_that_is_kept_goes_however_its_program_ends(place: Path, starts
             assert eventually(lambda folder=folder: not folder.exists()), f"it is left after {seconds} s"  # type: ignore[misc]
 
 
-def test_the_next_command_removes_what_is_left_and_nothing_that_is_held(place: Path) -> None:
+def test_the_next_command_removes_abandoned_folders_and_no_held_ones(place: Path) -> None:
     with command(place, 60) as dead, command(place, 60) as alive:
         left, held = folder_of(dead).parent, folder_of(alive).parent
         dead.kill()
         dead.wait()
-        assert left.is_dir(), "only a watchdog could have removed it"
+        assert left.is_dir(), "only the watchdog could have removed it"
         for folder in (left, held):
             os.utime(folder, (1, 1))
-        strangers = fakes.write(place / "plumb-of-somebody" / "file", "")
-        os.utime(strangers.parent, (1, 1))
+        foreign = fakes.write(place / "plumb-of-somebody" / "file", "")
+        os.utime(foreign.parent, (1, 1))
         with command(place, 0) as following:
             following.wait()
-        assert (left.exists(), held.is_dir(), strangers.is_file()) == (False, True, True)
+        assert (left.exists(), held.is_dir(), foreign.is_file()) == (False, True, True)
         alive.kill()
 
 
-def test_where_temporary_files_have_a_long_path_sockets_get_a_short_one(tmp_path: Path) -> None:
+def test_sockets_get_a_short_path_if_temporary_files_have_a_long_one(tmp_path: Path) -> None:
     place = tmp_path / ("x" * 100)
     place.mkdir()
     with command(place, 0) as started:
@@ -120,14 +120,14 @@ def test_where_temporary_files_have_a_long_path_sockets_get_a_short_one(tmp_path
     assert len(os.fsencode(folder)) < temporary_folder.SOCKET_PATH_BYTES - 30
 
 
-def test_where_no_place_is_short_the_machine_is_to_blame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_path_is_short_the_machine_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporary_folder, "BELOW_BYTES", 106)
     with pytest.raises(InfrastructureError, match="short enough for sockets") as caught:
         temporary_folder._place()  # noqa: SLF001
     assert "TMPDIR=/tmp" in caught.value.remedy
 
 
-def test_a_guest_whose_socket_would_have_a_long_path_is_the_machines_fault(tmp_path: Path) -> None:
+def test_a_guest_whose_socket_path_would_be_too_long_is_blamed_on_the_machine(tmp_path: Path) -> None:
     sockets = tmp_path / ("x" * 100)
     sockets.mkdir()
     guest = Guest(

@@ -1,4 +1,4 @@
-"""Throughput: the commands that a run's guests report, divided by the cells' time."""
+"""Throughput: the number of commands that the guests of a cell report, divided by the cell's time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def stored_folder(tmp_path: Path) -> Path:
-    """Two cells with guests, one of which started a peer, and a suite that needs no server."""
+    """A run with two cells that have guests, one of which started a peer, and with a suite that needs no server."""
     stored = StoredRun(tmp_path / "run", suites=("canary", "bitops", "persistence"))
     stored.canary("armv5")
     for suite, commands, target in (("bitops", 900, ""), ("bitops", 100, ""), ("persistence", 30, "sparc64")):
@@ -40,7 +40,7 @@ def test_commands_of_all_guests_of_a_cell_are_divided_by_its_time(tmp_path: Path
     ]
 
 
-def test_the_page_has_a_row_a_target_a_column_a_suite_that_sent_commands_and_the_load(tmp_path: Path) -> None:
+def test_the_page_has_a_row_for_each_target_a_column_for_each_sending_suite_and_the_load(tmp_path: Path) -> None:
     folder = stored_folder(tmp_path)
     page = throughput.render(folder, run_folder.read_run(folder))
     assert "| target | bitops | persistence |" in page

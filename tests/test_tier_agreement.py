@@ -1,4 +1,4 @@
-"""Agreement of the tiers, and the explanations of a difference."""
+"""Agreement between the tiers, and explanations of differences."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def differing(**change: object) -> AgreementRow:
     return msgspec.structs.replace(ROW, **change)
 
 
-def test_what_both_do_as_prescribed_agrees_and_needs_no_reason() -> None:
+def test_two_prescribed_outcomes_agree_without_a_reason() -> None:
     row = differing(kernel="rotated", reason="")
     assert row.agrees
     assert unexplained([row]) == []
 
 
-def test_a_difference_with_a_reason_is_explained_and_no_agreement() -> None:
+def test_a_difference_with_a_reason_is_explained_but_not_an_agreement() -> None:
     assert not ROW.agrees
     assert unexplained([ROW]) == []
 
@@ -51,13 +51,13 @@ def test_a_difference_with_a_reason_is_explained_and_no_agreement() -> None:
     "row",
     [
         differing(reason=""),
-        # Both the same, and both wrong.
+        # Both tiers agree, and both are wrong.
         differing(user="done", reason=""),
-        # The model differs from the prescribed outcome, which no explanation of the kernel's answer excuses.
+        # The model differs from the prescribed outcome. No explanation of the kernel's answer excuses that.
         differing(user="signal"),
     ],
 )
-def test_a_difference_that_nobody_explains_is_told(row: AgreementRow) -> None:
+def test_an_unexplained_difference_is_reported(row: AgreementRow) -> None:
     assert unexplained([row]) == [row]
 
 
@@ -72,7 +72,7 @@ def test_a_difference_that_nobody_explains_is_told(row: AgreementRow) -> None:
         ({"kernel": "forever"}, False),
     ],
 )
-def test_a_reason_is_for_what_it_names_alone(change: dict[str, str], explained: bool) -> None:
+def test_a_reason_explains_only_what_it_names(change: dict[str, str], explained: bool) -> None:
     listed = TierDifference(
         targets=["armv5-*"], policies=["linux-arm-0"], classes=["word"], user=["rotated"], kernel="done", reason="so"
     )
@@ -80,7 +80,7 @@ def test_a_reason_is_for_what_it_names_alone(change: dict[str, str], explained: 
     assert bool(explain([listed], **{**observed, **change})) is explained  # type: ignore[arg-type]
 
 
-def test_every_listed_difference_is_of_a_machine_that_there_is_and_says_why() -> None:
+def test_every_listed_difference_names_an_existing_machine_and_a_reason() -> None:
     systems = {name for name, target in CATALOG.targets.items() if target.emulator.has_kernel}
     for one in read_toml(DIFFERENCES, TierDifferenceTable).differences:
         assert set(one.targets) <= systems
@@ -88,13 +88,13 @@ def test_every_listed_difference_is_of_a_machine_that_there_is_and_says_why() ->
         assert len(one.reason) > 40
 
 
-def test_a_kernel_with_a_switch_is_asked_in_every_mode_and_any_other_once() -> None:
+def test_a_kernel_with_a_switch_is_tested_in_every_mode_and_any_other_once() -> None:
     modes = [policy.mode for policy in rules.settings(CATALOG.policies, CATALOG.targets["armv6-kernel"])]
     assert modes == [0, 1, 2, 3, 4, 5]
     assert [one.name for one in rules.settings(CATALOG.policies, CATALOG.targets["sparc64-kernel"])] == ["linux-sparc"]
 
 
-def test_the_table_has_a_line_for_what_is_said_alike() -> None:
+def test_the_table_has_one_line_for_equal_descriptions() -> None:
     lines = summary([ROW, differing(access="ldr-postindexed"), differing(offsets=[0], kernel="rotated")])
     assert len(lines) == 4
     assert "| `ldr ldr-postindexed` | 1,2,3 | rotated | **done** | rotated |" in lines[2]

@@ -1,4 +1,4 @@
-"""One factor multiplies the deadlines of a slow machine: what takes long starts, and what hangs is still found."""
+"""One factor multiplies the deadlines of a slow machine: slow programs start, and hanging ones are still found."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tests.fakes import Plumb
 
 SLOW_SERVER = fakes.answering_server("time.sleep(1)")
-"""Answers its first PING after a second."""
+"""A server that answers its first PING after a second."""
 
 
 def patient(multiplier: float, *, slowdown: float = 1) -> Target:
@@ -85,19 +85,19 @@ def test_by_default_nothing_is_multiplied() -> None:
     assert {tools.timeout_multiplier for tools in catalog.toolchains.values()} == {1}
 
 
-def test_the_option_is_the_workbenchs() -> None:
+def test_the_option_sets_the_workbenchs_factor() -> None:
     run = msgspec.structs.replace(run_options.RunOptions.usual(folder=None, seed=1), timeout_multiplier=20.0)
     assert run.workbench().catalog.timeout_multiplier == 20
 
 
 @pytest.mark.parametrize("multiplier", ["0", "0.5", "1001", "much"])
 def test_no_deadline_becomes_shorter_or_endless(plumb: Plumb, multiplier: str) -> None:
-    code, _, told = plumb("check", "--timeout-multiplier", multiplier)
-    assert (code, "--timeout-multiplier" in told) == (ExitCode.USAGE, True)
+    code, _, err = plumb("check", "--timeout-multiplier", multiplier)
+    assert (code, "--timeout-multiplier" in err) == (ExitCode.USAGE, True)
 
 
 @pytest.mark.parametrize(("own", "other", "longest"), [(1, 20, 20), (20, 1, 20), (2, 3, 3)])
-def test_a_workbench_waits_at_least_as_long_as_it_is_told(own: float, other: float, longest: float) -> None:
+def test_a_workbench_waits_at_least_as_long_as_the_larger_factor(own: float, other: float, longest: float) -> None:
     bench = Workbench.default(timeout_multiplier=own).with_timeouts(other)
     assert bench.catalog.timeout_multiplier == longest
     assert bench.catalog.targets["armv5"].timeout_multiplier == longest
@@ -134,7 +134,7 @@ def test_a_server_that_starts_slowly_hangs_without_the_factor_and_starts_with_it
         assert guest.alive()
 
 
-def test_a_server_that_never_answers_hangs_with_the_factor_too_only_later(
+def test_a_server_that_never_answers_also_hangs_with_the_factor_but_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.run.server_process.START_SECONDS", 0.2)
@@ -145,14 +145,14 @@ def test_a_server_that_never_answers_hangs_with_the_factor_too_only_later(
     assert time.monotonic() - began >= 1
 
 
-def test_a_servers_reply_and_a_probe_have_the_factor(tmp_path: Path) -> None:
+def test_the_factor_applies_to_a_servers_reply_and_to_a_probe(tmp_path: Path) -> None:
     usual, slow = (guest_of(tmp_path, "", patient(each, slowdown=15)) for each in (1, 20))
     assert (usual.deadline_seconds, slow.deadline_seconds) == (75, 1500)
     assert (usual.probe_seconds, slow.probe_seconds) == (1, 20)
 
 
 def image_of(folder: Path, multiplier: float) -> VmImage:
-    """A machine whose emulator makes no control socket."""
+    """A machine whose emulator creates no control socket."""
     spec = Catalog().kernels["versatile"]
     silent = msgspec.structs.replace(spec.machine, emulator="qemu-system-silent")
     kernel = Kernel(
@@ -162,7 +162,7 @@ def image_of(folder: Path, multiplier: float) -> VmImage:
     return VmImage(kernel=kernel, initramfs=archive, timeout_multiplier=multiplier)
 
 
-def test_an_emulated_machine_has_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factor_applies_to_an_emulated_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.vm.qemu_process.SOCKET_SECONDS", 0.2)
     fakes.write(tmp_path / "bin" / "qemu-system-silent", "#!/bin/sh\nsleep 600\n", mode=0o755)
     fakes.put_on_path(tmp_path / "bin", monkeypatch)
@@ -172,7 +172,7 @@ def test_an_emulated_machine_has_the_factor(tmp_path: Path, monkeypatch: pytest.
     assert time.monotonic() - began >= 1
 
 
-def test_an_answer_of_a_machines_init_has_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factor_applies_to_an_answer_of_a_machines_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited = []
 
     class Init:
@@ -186,7 +186,7 @@ def test_an_answer_of_a_machines_init_has_the_factor(tmp_path: Path, monkeypatch
     assert waited == [30, 600]
 
 
-def test_a_cell_has_the_factor_and_the_users_own_limit_has_not(tmp_path: Path) -> None:
+def test_the_factor_applies_to_a_cell_and_not_to_the_users_own_limit(tmp_path: Path) -> None:
     def seconds(multiplier: float, limit_seconds: float | None = None) -> float:
         spec = cells.spec_of("bitops", tmp_path, fakes.unemulated(patient(multiplier)))
         return cell_process.deadline_seconds(msgspec.structs.replace(spec, limit_seconds=limit_seconds))
@@ -196,13 +196,13 @@ def test_a_cell_has_the_factor_and_the_users_own_limit_has_not(tmp_path: Path) -
     assert [seconds(each, 5e5) for each in (1, 20)] == [5e5 + margin, 5e5 + 20 * margin]
 
 
-def test_a_cell_that_is_late_says_what_to_type(tmp_path: Path) -> None:
+def test_a_late_cell_suggests_a_command(tmp_path: Path) -> None:
     late = process.Result(["pytest"], -9, b"", expired=True, seconds=8400)
     problem = cell_process.cell_problem(late, tmp_path, multiplier=20)
     assert problem == "it did not end within 8400 s; on a slow machine, --timeout-multiplier 80"
 
 
-def test_the_advice_is_a_factor_that_the_option_takes() -> None:
+def test_the_suggested_factor_is_valid_for_the_option() -> None:
     assert if_slow(1).endswith(" 4")
     assert if_slow(LARGEST_MULTIPLIER).endswith(f" {LARGEST_MULTIPLIER}")
 
@@ -215,9 +215,7 @@ echo program >"$last"
 """
 
 
-def test_a_compiler_that_takes_long_is_waited_for_with_the_factor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_factor_applies_to_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.build.helper_program.COMPILE_SECONDS", 0.2)
     toolchain.version.cache_clear()
     fakes.write(tmp_path / "bin" / "fake-gcc", SLEEPING, mode=0o755)
@@ -242,7 +240,7 @@ def test_a_compiler_that_takes_long_is_waited_for_with_the_factor(
     assert make(300).is_file()
 
 
-def test_a_build_that_is_late_is_the_machines_fault_and_no_finding(
+def test_a_late_build_is_blamed_on_the_machine_and_not_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.build.workshop.build_directory.BUILD_SECONDS", 0.2)
@@ -262,8 +260,8 @@ def test_a_build_that_is_late_is_the_machines_fault_and_no_finding(
     assert build(300).is_file()
 
 
-def test_a_hang_is_a_finding_whatever_the_factor_and_a_note_says_what_to_type(tmp_path: Path) -> None:
-    told = []
+def test_a_hang_is_a_finding_whatever_the_factor_and_a_note_suggests_a_command(tmp_path: Path) -> None:
+    remarks = []
     for multiplier in (1.0, 20.0):
         run = StoredRun(tmp_path / f"run-{multiplier:g}")
         run.timeout_multiplier = multiplier
@@ -274,14 +272,14 @@ def test_a_hang_is_a_finding_whatever_the_factor_and_a_note_says_what_to_type(tm
         (finding,) = judgement.findings
         assert (judgement.verdict, code, finding.kind) == ("FAIL", ExitCode.FINDINGS, "hang")
         assert judgement.timeout_multiplier == reproducer(finding).timeout_multiplier == multiplier
-        told += [remark for remark in judgement.remarks if "did not answer in time" in remark]
-    assert told == [
+        remarks += [remark for remark in judgement.remarks if "did not answer in time" in remark]
+    assert remarks == [
         f"servers did not answer in time on armv5; {if_slow(multiplier)} tells whether they hang"
         for multiplier in (1, 20)
     ]
 
 
-def test_a_crash_is_not_said_to_be_the_machines_speed(tmp_path: Path) -> None:
+def test_a_crash_is_not_attributed_to_the_machines_speed(tmp_path: Path) -> None:
     run = StoredRun(tmp_path / "run")
     run.canary("armv5")
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGSEGV", test="test_bitop")
@@ -289,13 +287,13 @@ def test_a_crash_is_not_said_to_be_the_machines_speed(tmp_path: Path) -> None:
     assert not [remark for remark in concluded(tmp_path, run)[0].remarks if "--timeout-multiplier" in remark]
 
 
-def test_joined_runs_of_a_fast_and_a_slow_machine_tell_the_larger_factor() -> None:
+def test_joined_runs_of_a_fast_and_a_slow_machine_record_the_larger_factor() -> None:
     fast = judgements.judgement()
     slow = msgspec.structs.replace(fast, run="runs/slow", timeout_multiplier=20.0)
     assert join([fast, slow]).timeout_multiplier == join([slow, fast]).timeout_multiplier == 20
 
 
-def test_a_campaigns_jobs_have_the_factor(tmp_path: Path) -> None:
+def test_the_factor_applies_to_a_campaigns_jobs(tmp_path: Path) -> None:
     def jobs(catalog: Catalog) -> list[tuple[str, float]]:
         plan = make_plan(catalog, targets=("armv5",), server="redis-7.0.15", suites=("bitops",), tier="quick")
         request = fakes.quick_request(plan, server="redis-7.0.15", known=tmp_path, run=tmp_path)
@@ -307,7 +305,7 @@ def test_a_campaigns_jobs_have_the_factor(tmp_path: Path) -> None:
     assert slow[1] == 20 * usual[1]
 
 
-def test_the_jobs_of_commands_have_the_factor() -> None:
+def test_the_factor_applies_to_the_jobs_of_commands() -> None:
     def seconds(multiplier: float) -> float:
         (job,) = command_jobs({"one": ["mutate"]}, expected_seconds=60, version="1", timeout_multiplier=multiplier)
         return job.deadline_seconds
@@ -315,7 +313,7 @@ def test_the_jobs_of_commands_have_the_factor() -> None:
     assert seconds(20) == 20 * seconds(1)
 
 
-def test_the_scheduler_of_a_campaign_on_this_machine_has_the_factor(
+def test_the_factor_applies_to_the_scheduler_of_a_local_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.workflows.campaign.engine.local_machines.READY_SECONDS", 0.1)
@@ -326,7 +324,7 @@ def test_the_scheduler_of_a_campaign_on_this_machine_has_the_factor(
         assert local.scheduler.pid
 
 
-def test_a_campaign_waits_for_workers_with_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factor_applies_to_waiting_for_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.workflows.campaign.spread.PATIENCE_SECONDS", 0.2)
     campaign = campaigns.begin(tmp_path / "campaign", campaigns.standin_jobs(1))
     with LocalMachines(tmp_path / "cluster", 0) as local:
@@ -336,7 +334,7 @@ def test_a_campaign_waits_for_workers_with_the_factor(tmp_path: Path, monkeypatc
         assert time.monotonic() - began >= 4
 
 
-# An emulator that loads its state in a second.
+# An emulator that takes a second to load its state.
 LOADING = """#!{python} -SI
 import json, socket, sys, time
 
@@ -360,7 +358,7 @@ for line in stream:
 """
 
 
-def test_the_saved_state_of_a_machine_has_the_factor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_factor_applies_to_loading_a_machines_saved_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.run.vm.qemu_process.MIGRATION_SECONDS", 0.2)
     script = LOADING.format(python=sys.executable)
     fakes.write(tmp_path / "bin" / "qemu-system-silent", script, mode=0o755)
@@ -389,7 +387,7 @@ echo "$@" >>"{log}"
 
 
 @pytest.mark.parametrize(("step", "slow"), [("PREPROCESS_SECONDS", "-dD"), ("CONFIGURE_SECONDS", "configuring")])
-def test_each_step_of_a_porting_report_has_the_factor(
+def test_the_factor_applies_to_each_step_of_a_porting_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, slow: str
 ) -> None:
     monkeypatch.setattr(f"harness.workflows.porting.attempt.{step}", 0.2)

@@ -44,11 +44,11 @@ PROGRAM = """#!/bin/sh
 echo "$KEPT: $*"
 test -d "$CALL" && test "$CALL" != "$KEPT" && touch "$CALL/object" && exit 3
 """
-"""A compiler that says how it was called."""
+"""A compiler that prints how it was called."""
 
 
 def wheel(folder: Path, text: str = PROGRAM) -> Path:
-    """A wheel with one program that may be run, and one file that may not."""
+    """A wheel with one executable file and one that is not executable."""
     path = folder / "compiler-1-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as file:
         for name, content, mode in (("compiler/cc", text, 0o755), ("compiler/LICENSE", "free", 0o644)):
@@ -59,14 +59,14 @@ def wheel(folder: Path, text: str = PROGRAM) -> Path:
 
 
 def compiler_in(archive: Path, machine: str = platform.machine()) -> CompilerPackage:
-    """The compiler in an archive."""
+    """A compiler package whose compiler is in an archive."""
     place = ArchivePlace(registry="pypi", package="compiler", file=archive.name, version="1")
     host = HostCompiler(sha256=sha256_of(archive), places=[place])
     return CompilerPackage(name="package", program="compiler/cc", hosts={machine: host})
 
 
 def family_of(archive: Path, *, is_static: bool = True) -> ToolchainFamily:
-    """A family whose compiler is in an archive. One that is not static makes nothing of its C library."""
+    """A family whose compiler is in an archive. Without `is_static`, the family builds no C library."""
     return ToolchainFamily(
         name="other",
         folder=archive.parent,
@@ -82,7 +82,7 @@ def family_of(archive: Path, *, is_static: bool = True) -> ToolchainFamily:
 
 
 def fetched(archive: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> Fetcher:
-    """A fetcher whose registry has the archive."""
+    """A fetcher whose registry contains the archive."""
 
     def download(_place: ArchivePlace, into: Path) -> Path:
         (into / archive.name).write_bytes(archive.read_bytes())
@@ -100,7 +100,7 @@ def test_a_wheel_becomes_two_commands(tmp_path: Path, monkeypatch: pytest.Monkey
     for name, words in (("gcc", "cc"), ("g++", f"c++ at {where}")):
         said = process.run([folder / name, "-c", "a file"], deadline_seconds=20)
         assert (said.text, said.code) == (f"{kept}: {words} -c a file\n", 3)
-    assert list(kept.iterdir()) == [], "objects are kept twice"
+    assert list(kept.iterdir()) == [], "objects are stored twice"
     assert provide_family(
         cache, Fetcher(cache, quiet(), offline=True), family_of(archive), compiler_in(archive)
     ) == str(folder)
@@ -108,7 +108,7 @@ def test_a_wheel_becomes_two_commands(tmp_path: Path, monkeypatch: pytest.Monkey
     assert cache.damage(read_again=True) == []
 
 
-def test_another_compiler_than_the_pinned_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_is_not_the_pinned_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
     family, compiler = family_of(archive), compiler_in(archive)
     wheel(tmp_path, "#!/bin/sh\necho other\n")
@@ -117,7 +117,9 @@ def test_another_compiler_than_the_pinned_one_is_refused(tmp_path: Path, monkeyp
     assert "pypi compiler: SHA-256 is" in refused.value.because
 
 
-def test_a_damaged_wheel_and_a_foreign_machine_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_wheel_and_an_unsupported_machine_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = Cache(tmp_path / "cache")
     broken = write(tmp_path / "compiler-1-py3-none-any.whl", "no wheel")
     with pytest.raises(InfrastructureError, match="cannot be unpacked"):
@@ -159,14 +161,14 @@ def test_a_family_without_a_c_library_uses_the_targets_own(tmp_path: Path, monke
     assert not cache.path("compiler-libraries", "other").exists()
 
 
-def test_a_target_for_which_the_distribution_has_no_compiler_has_that_of_its_family(
+def test_a_target_without_a_distribution_compiler_uses_its_familys_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive, cache = wheel(tmp_path, '#!/bin/sh\necho "$KEPT: $*"\n'), Cache(tmp_path / "cache")
     fetched(archive, cache, monkeypatch)
     bench = Workbench(catalog=Catalog(), cache=cache, progress=quiet())
     target = bench.catalog.targets["loongarch64"]
-    assert bench.catalog.toolchain_of(target).compilers == "", "a plan fetches nothing"
+    assert bench.catalog.toolchain_of(target).compilers == "", "making a plan fetches nothing"
     package = msgspec.structs.replace(compiler_in(archive), name="ziglang", program="compiler/cc")
     bench.catalog.compilers = {"ziglang": package}
     tools = bench.toolchain_of(target)
@@ -175,7 +177,7 @@ def test_a_target_for_which_the_distribution_has_no_compiler_has_that_of_its_fam
         "llvm-objdump-19",
         "llvm-ar-19",
     ]
-    assert tools.prefix == "", "lines are found with the host's addr2line"
+    assert tools.prefix == "", "the host's addr2line finds the lines"
     # With `--toolchain clang-musl` it is the same.
     family = bench.catalog.families["clang-musl"]
     asked = bench.catalog.through(family, tools.compilers, {"loongarch64": tools.libraries})
@@ -185,7 +187,7 @@ def test_a_target_for_which_the_distribution_has_no_compiler_has_that_of_its_fam
     assert bench.toolchain_of(own) == bench.catalog.toolchain_of(own)
 
 
-def test_what_a_familys_c_library_lacks_is_compiled_for_every_target_without_the_targets_own_tools(
+def test_parts_that_a_familys_c_library_lacks_are_compiled_without_the_targets_own_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive, cache = wheel(tmp_path, '#!/bin/sh\necho "$*"\n'), Cache(tmp_path / "cache")
@@ -211,7 +213,7 @@ def test_a_level_that_a_toolchain_lacks_is_refused() -> None:
     assert refused.value.remedy == "--optimisation O3, or another --toolchain"
 
 
-def test_natural_alignment_is_not_demanded_of_a_c_library_within_a_program(tmp_path: Path) -> None:
+def test_natural_alignment_is_not_required_of_a_statically_linked_c_library(tmp_path: Path) -> None:
     own = Catalog()
     other = own.through(family_of(wheel(tmp_path)), "/compilers", {"armv5": (), "s390x": ()})
     target = own.targets["armv5"]
@@ -234,7 +236,9 @@ def test_a_target_that_a_family_lacks_is_refused_by_name_and_left_out_of_groups(
         other.select_targets(["sparc6"])
 
 
-def test_a_build_of_another_compiler_or_library_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_different_compiler_or_library_makes_a_different_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     archive, cache = wheel(tmp_path), Cache(tmp_path / "cache")
     compilers = provide_family(cache, fetched(archive, cache, monkeypatch), family_of(archive), compiler_in(archive))
     tree = open_tree(fakes.server_tree(tmp_path / "tree"))
@@ -255,9 +259,7 @@ def test_a_build_of_another_compiler_or_library_is_another(tmp_path: Path, monke
     assert len(keys) == 3
 
 
-def test_a_build_is_another_where_another_gcc_of_the_target_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_different_gcc_that_links_makes_a_different_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compilers, own = tmp_path / "compilers", tmp_path / "bin"
     write(compilers / "gcc", "#!/bin/sh\necho clang 1\n", mode=0o755)
     put_on_path(own, monkeypatch)
@@ -271,7 +273,7 @@ def test_a_build_is_another_where_another_gcc_of_the_target_links(
 
     before, after = identities("12"), identities("13")
     toolchain.version.cache_clear()
-    assert before[0] == after[0], "a program that contains its C library has nothing of the target's GCC"
+    assert before[0] == after[0], "a program that contains its C library does not depend on the target's GCC"
     assert before[1] != after[1]
 
 
@@ -279,7 +281,7 @@ LINKING = ("as", "ld", "crt1.o", "libc_nonshared.a", "libc.so.6")
 
 
 @pytest.mark.parametrize("changed", [*LINKING, "lib/libc.so.6", "none of them"])
-def test_a_build_is_another_where_another_linker_or_c_library_is_installed(
+def test_a_different_installed_linker_or_c_library_makes_a_different_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     there = tmp_path / "there"
@@ -311,7 +313,7 @@ def test_what_this_machines_compiler_links_with_is_known() -> None:
     assert names >= {"crt1.o", "libc_nonshared.a", "libc.so.6"}
 
 
-def test_libraries_are_given_to_the_linker_alone(tmp_path: Path) -> None:
+def test_libraries_are_passed_only_to_the_linker(tmp_path: Path) -> None:
     said = write(tmp_path / "family" / "gcc", '#!/bin/sh\necho "$@"\n', mode=0o755)
     family = msgspec.structs.replace(fakes.toolchain(), compilers=str(said.parent))
     toolchain.write_wrapper(tmp_path / "gcc", family, "gcc", ["-O2"], ["/lib.a"])

@@ -1,4 +1,4 @@
-"""What a failed test sent, for a finding whose reproducer has no commands."""
+"""The commands that a failed test sent, for a finding whose reproducer has none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LITTLE, MUCH = from_text("PING\n"), from_text("SET k v\nSAVE\n")
 
 
 def stored(folder: Path, *events: GuestEvent) -> None:
-    """The servers of a cell: those with an even number were sent little, the others much."""
+    """The servers of a cell. Those with an even number received few commands, the others many."""
     cell = folder / "sparc64" / "persistence"
     cell.mkdir(parents=True)
     (cell / event_log.NAME).write_bytes(b"".join(json_codec.encode(one) + b"\n" for one in events))
@@ -59,7 +59,7 @@ def guest(name: str, **of: object) -> GuestEvent:
     return msgspec.structs.replace(sent, **of)
 
 
-def test_the_server_that_was_sent_the_most_gives_the_commands(tmp_path: Path) -> None:
+def test_the_commands_are_those_of_the_server_that_received_the_most(tmp_path: Path) -> None:
     stored(tmp_path, guest("guest-1"), guest("guest-2"))
     found = with_commands_of_test(tmp_path, WITNESS, reproducer(chunks=[], target="native"))
     assert sent_stream(found.chunks) == MUCH

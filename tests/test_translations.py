@@ -1,4 +1,4 @@
-"""When emulators keep translated code. tests/end_to_end/test_translations.py shows that it is right."""
+"""When emulators keep translated code. tests/end_to_end/test_translations.py shows that kept code is correct."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kept(runner: Runner, program: Path, *, coverage: Path | None = None) -> str 
     return words[words.index("-translations") + 1] if "-translations" in words else None
 
 
-def test_code_is_kept_of_each_program_and_for_each_way_to_run_it() -> None:
+def test_code_is_kept_for_each_program_and_for_each_way_to_run_it() -> None:
     other_policy = with_alignment(RUNNER.options, Catalog().policies["strict"])
     runners = [
         RUNNER,
@@ -44,13 +44,13 @@ def test_code_is_kept_of_each_program_and_for_each_way_to_run_it() -> None:
     assert Path(str(kept(RUNNER, SERVER))).parents[1] == CACHE / "translations"
 
 
-def test_code_is_not_kept_of_a_program_that_soon_is_gone_nor_with_edges_nor_by_another_emulator() -> None:
+def test_code_is_not_kept_for_temporary_programs_nor_with_edges_nor_by_other_emulators() -> None:
     assert kept(RUNNER, Path("/elsewhere/program")) is None
     assert kept(RUNNER, SERVER, coverage=Path("/r/edges")) is None
     assert kept(msgspec.structs.replace(RUNNER, translations=None), SERVER) is None
 
 
-def test_kept_code_counts_as_what_the_cache_may_remove(tmp_path: Path) -> None:
+def test_the_cache_may_remove_kept_code(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     folder = tmp_path / "translations" / "redis-server-armv5-1"
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a server can do is read in its source, in the style of every era; a tree between releases has an age by that."""
+"""A server's commands and options are read from its source, in every historical style. They date development trees."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ struct redisCommand table[] = {
     assert abilities_of(tmp_path).commands == ("georadius_ro", "get")
 
 
-def test_commands_are_those_that_are_described_since_7_0(tmp_path: Path) -> None:
+def test_commands_are_those_with_a_description_since_7_0(tmp_path: Path) -> None:
     fakes.write(tmp_path / "src" / "server.c", '{"stale",staleCommand,1},\n')
     describe(tmp_path, "GET", "1.0.0")
     describe(tmp_path, "NO-TOUCH", "7.2.0", container="CLIENT")
@@ -86,7 +86,7 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def between(family: str, release: str) -> Abilities:
-    """What a tree has that all of a release's landmarks are in, and of the next one's all but the last."""
+    """The features of a tree that has all landmarks of a release, and all of the next release but the last."""
     names = [one.release for one in known(family)]
     at = names.index(release)
     following = known(family)[at + 1 : at + 2]
@@ -102,7 +102,9 @@ def between(family: str, release: str) -> Abilities:
 @pytest.mark.parametrize(
     ("family", "release"), [(family, one.release) for family in ("redis", "valkey") for one in known(family)]
 )
-def test_a_tree_is_taken_for_the_newest_release_of_which_it_has_all(tmp_path: Path, family: str, release: str) -> None:
+def test_a_tree_counts_as_the_newest_release_all_of_whose_landmarks_it_has(
+    tmp_path: Path, family: str, release: str
+) -> None:
     version, by = age_of(tmp_path, "valkey" if family == "valkey" else "redis", between(family, release))
     assert version == numbers(release)
     last = release == known(family)[-1].release
@@ -127,12 +129,12 @@ NOTES = {
 
 
 @pytest.mark.parametrize("text", NOTES)
-def test_the_newest_release_note_counts_where_it_tells_more_than_the_source(tmp_path: Path, text: str) -> None:
-    before, noted = NOTES[text]
+def test_the_newest_release_note_counts_if_it_is_more_precise_than_the_source(tmp_path: Path, text: str) -> None:
+    before, expected = NOTES[text]
     family: Literal["redis", "valkey"] = "valkey" if text.startswith("Valkey") else "redis"
     fakes.write(tmp_path / "00-RELEASENOTES", text)
     version, by = age_of(tmp_path, family, between(family, before))
-    assert version == numbers(noted)
+    assert version == numbers(expected)
     assert by.startswith("its newest release note; it lacks ")
 
 
@@ -146,19 +148,19 @@ def test_the_newest_release_note_counts_where_it_tells_more_than_the_source(tmp_
         "",
     ],
 )
-def test_a_note_that_is_none_or_that_the_source_belies_does_not_count(tmp_path: Path, text: str) -> None:
+def test_an_invalid_note_or_one_that_contradicts_the_source_does_not_count(tmp_path: Path, text: str) -> None:
     fakes.write(tmp_path / "00-RELEASENOTES", text)
     assert age_of(tmp_path, "redis", between("redis", "4.0.0"))[0] == (4, 0, 0)
 
 
-def test_beyond_the_last_landmark_a_command_says_since_when_it_exists(tmp_path: Path) -> None:
+def test_after_the_last_landmark_the_newest_commands_since_field_counts(tmp_path: Path) -> None:
     describe(tmp_path, "NEWEST", "77.1.0")
     describe(tmp_path, "PLANNED", "255.255.255")
     newest = known("redis")[-1].release
     assert age_of(tmp_path, "redis", between("redis", newest)) == ((77, 1, 0), "its newest command")
 
 
-def test_a_tree_that_tells_no_command_is_taken_for_the_newest_and_it_is_said(tmp_path: Path) -> None:
+def test_a_tree_without_dated_commands_counts_as_the_newest_release_with_a_message(tmp_path: Path) -> None:
     version, by = age_of(tmp_path, "redis", Abilities())
     assert version == numbers(known("redis")[-1].release)
     assert by == "the latest landmark, since its source lists no commands"
@@ -173,7 +175,7 @@ def development_tree(path: Path, *, version: str, commands: list[str], config: s
 
 
 @pytest.mark.parametrize("version", ["999.999.999", "255.255.255"])
-def test_a_development_tree_is_told_as_such_with_what_it_is_taken_for_and_why(tmp_path: Path, version: str) -> None:
+def test_a_development_tree_is_reported_with_its_assumed_version_and_the_reason(tmp_path: Path, version: str) -> None:
     has = between("redis", "4.0.0")
     path = development_tree(tmp_path / "t", version=version, commands=list(has.commands), config=" ".join(has.options))
     tree = open_tree(path)
@@ -183,7 +185,7 @@ def test_a_development_tree_is_told_as_such_with_what_it_is_taken_for_and_why(tm
     assert tree.development.endswith(", which came with 5.0.0")
 
 
-def test_a_release_is_no_development_tree(tmp_path: Path) -> None:
+def test_a_release_is_not_a_development_tree(tmp_path: Path) -> None:
     assert open_tree(fakes.server_tree(tmp_path / "tree")).development == ""
 
 
@@ -195,7 +197,7 @@ def test_a_development_tree_older_than_2_8_is_refused_with_the_reason(tmp_path: 
 
 @pytest.mark.parametrize("version", [(3, 2, 6), (7, 0, 15), (255, 255, 255)])
 @pytest.mark.parametrize("knows", [True, False])
-def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_number(
+def test_a_guest_is_started_with_options_that_its_source_has_whatever_its_version(
     tmp_path: Path, version: tuple[int, ...], *, knows: bool
 ) -> None:
     options = ("crash-memcheck-enabled", "enable-debug-command", "ignore-warnings") if knows else ("port",)
@@ -212,7 +214,7 @@ def test_a_guest_is_started_with_options_that_its_source_knows_whatever_its_numb
     assert not thorough.hides_crash_maps
 
 
-def test_a_guest_loads_what_its_makefile_took_out_of_the_server(tmp_path: Path) -> None:
+def test_a_guest_loads_the_module_that_its_makefile_split_off_from_the_server(tmp_path: Path) -> None:
     module = tmp_path / "libvalkeylua.so"
     build = msgspec.structs.replace(fakes.build(tmp_path), modules=(module,))
     runner = fakes.unemulated(Catalog().targets["aarch64"])

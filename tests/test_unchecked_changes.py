@@ -1,4 +1,4 @@
-"""A change that nothing looked at is no PASS, and stays none when the run is judged again or joined with another."""
+"""A run that did not check a change is not a PASS, also when it is judged again or joined with another run."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def changes(*files: str) -> list[Change]:
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "XFAIL", "FAIL", "UNKNOWN"])
-def test_a_covered_file_is_looked_at_by_one_suite_that_covers_it(verdict: str) -> None:
+def test_one_covering_suite_checks_a_covered_file(verdict: str) -> None:
     assert unchecked_changes.remarks(changes("src/cluster.c"), [cell("armv5", "cluster", verdict)]) == []
     assert unchecked_changes.remarks(changes("src/bitops.c"), [cell("armv5", "units", verdict)]) == []
 
 
-def test_a_covered_file_is_not_looked_at_by_others() -> None:
+def test_suites_that_do_not_cover_a_file_do_not_check_it() -> None:
     others = [cell("armv5", name, "PASS") for name in QUICK]
     assert unchecked_changes.remarks(changes("src/cluster.c"), others) == [
         "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: not run"
     ]
 
 
-def test_a_suite_that_every_target_skipped_looked_at_nothing_and_one_target_is_enough() -> None:
+def test_a_suite_checks_a_file_if_at_least_one_target_did_not_skip_it() -> None:
     skipped = cell("armv5", "cluster", "SKIP", "what it tests came with release 3.0")
     assert unchecked_changes.remarks(changes("src/cluster.c"), [skipped]) == [
         "NOT CHECKED: src/cluster.c is covered only by `cluster` and `moduleapi`: what it tests came with release 3.0"
@@ -53,7 +53,7 @@ def test_a_suite_that_every_target_skipped_looked_at_nothing_and_one_target_is_e
         assert unchecked_changes.remarks(changes("src/cluster.c"), both) == []
 
 
-def test_what_no_suite_covers_is_looked_at_by_the_whole_quick_tier_alone() -> None:
+def test_only_the_whole_quick_tier_checks_a_file_that_no_suite_covers() -> None:
     all_of_it = [cell("armv5", name, "PASS") for name in QUICK]
     assert unchecked_changes.remarks(changes("src/object.c"), all_of_it) == []
     assert unchecked_changes.remarks(changes("src/object.c"), all_of_it[:-1]) == [
@@ -65,7 +65,7 @@ def test_what_no_suite_covers_is_looked_at_by_the_whole_quick_tier_alone() -> No
     assert len(unchecked_changes.remarks(changes("src/object.c"), skipped)) == 1
 
 
-def test_a_part_that_longer_suites_test_is_looked_at_by_them_and_the_whole_quick_tier() -> None:
+def test_a_part_tested_by_longer_suites_is_checked_by_them_and_the_whole_quick_tier() -> None:
     quick = [cell("armv5", name, "PASS") for name in QUICK]
     longer = [cell("armv5", name, "PASS") for name in ("clock", "eviction")]
     assert unchecked_changes.remarks(changes("src/server.c"), [*quick, *longer]) == []
@@ -75,8 +75,8 @@ def test_a_part_that_longer_suites_test_is_looked_at_by_them_and_the_whole_quick
     assert len(unchecked_changes.remarks(changes("src/server.c"), longer)) == 1
 
 
-def test_a_part_that_no_target_can_test_is_told() -> None:
-    """`clock` preloads a shared object, which a program that contains its C library cannot."""
+def test_a_part_that_no_target_can_test_is_reported() -> None:
+    """`clock` preloads a shared object. A program that contains its C library cannot load it."""
     changed, why = changes("src/server.c", "src/db.c", "src/networking.c"), "its servers preload a shared object"
     quick = [cell("armv5", name, "PASS") for name in [*QUICK, "eviction"]]
     skipped = [*quick, cell("armv5", "clock", "SKIP", why)]
@@ -87,7 +87,7 @@ def test_a_part_that_no_target_can_test_is_told() -> None:
     assert unchecked_changes.partly(changes("src/expire.c"), skipped) == [], "it covers all of this one"
 
 
-def test_a_document_asks_for_nothing_and_another_program_is_never_looked_at() -> None:
+def test_a_document_requires_nothing_and_another_program_is_never_checked() -> None:
     assert unchecked_changes.remarks(changes("README.md"), []) == []
     all_of_it = [cell("armv5", name, "PASS") for name in SUITES]
     (remark,) = unchecked_changes.remarks(changes("src/fuzzer_client.c"), all_of_it)
@@ -95,7 +95,7 @@ def test_a_document_asks_for_nothing_and_another_program_is_never_looked_at() ->
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_a_run_that_did_not_look_at_a_change_is_unknown_also_when_it_is_joined(tmp_path: Path, run: StoredRun) -> None:
+def test_a_run_that_did_not_check_a_change_is_unknown_also_when_it_is_joined(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     with unchecked_changes.noted(run.folder, changes("src/bitops.c")):
         judgement, code = concluded(tmp_path, run)
@@ -110,7 +110,7 @@ def test_a_run_that_did_not_look_at_a_change_is_unknown_also_when_it_is_joined(t
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_a_judgement_tells_which_part_no_target_tested(tmp_path: Path) -> None:
+def test_a_judgement_names_a_part_that_no_target_tested(tmp_path: Path) -> None:
     run = StoredRun(tmp_path / "run", suites=("canary", "eviction", "clock"))
     run.canary("armv5")
     run.test("armv5", "eviction", "test_expiry", guest="guest-1")
@@ -119,14 +119,12 @@ def test_a_judgement_tells_which_part_no_target_tested(tmp_path: Path) -> None:
     with unchecked_changes.noted(run.folder, changed):
         judgement, code = concluded(tmp_path, run)
     assert (judgement.verdict, code, judgement.unchecked) == ("PASS", ExitCode.PASS, [])
-    told = "no target ran `clock`, which alone tests a part of src/server.c: no shared object is preloaded there"
-    assert judgement.remarks[0] == told
+    message = "no target ran `clock`, which alone tests a part of src/server.c: no shared object is preloaded there"
+    assert judgement.remarks[0] == message
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_a_judgement_tells_of_which_sources_nobody_knows_whether_they_have_changed(
-    tmp_path: Path, run: StoredRun
-) -> None:
+def test_a_judgement_names_sources_whose_changes_are_unknown(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     hidden = [Change(file=name, suites=[], why="git ignores it", unseen=True) for name in ("src/a.h", "src/b.c")]
     with unchecked_changes.noted(run.folder, [*changes("src/bitops.c"), *hidden]):
@@ -136,7 +134,7 @@ def test_a_judgement_tells_of_which_sources_nobody_knows_whether_they_have_chang
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_a_run_whose_changes_are_gone_or_are_others_is_no_pass(tmp_path: Path, run: StoredRun) -> None:
+def test_a_run_whose_list_of_changes_is_missing_or_altered_is_not_a_pass(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     folder = run.finish()
     listed = fakes.write(tmp_path / "known.toml", "findings = []\n")
@@ -156,14 +154,14 @@ def test_a_run_whose_changes_are_gone_or_are_others_is_no_pass(tmp_path: Path, r
 
 
 @pytest.mark.usefixtures("fake_symbols")
-def test_a_finding_stays_one_where_something_was_not_looked_at(tmp_path: Path, run: StoredRun) -> None:
+def test_a_finding_remains_if_something_was_not_checked(tmp_path: Path, run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", outcome="failed", message="boom")
     with unchecked_changes.noted(run.folder, changes("src/cluster.c")):
         judgement, code = concluded(tmp_path, run)
     assert (judgement.verdict, code) == ("FAIL", ExitCode.FINDINGS)
 
 
-def test_a_folder_of_which_nothing_came_keeps_nothing_and_damage_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_records_keeps_nothing_and_damage_is_reported(tmp_path: Path) -> None:
     with unchecked_changes.noted(tmp_path / "run", changes("src/cluster.c")):
         assert unchecked_changes.read(tmp_path / "run") == changes("src/cluster.c")
     assert list((tmp_path / "run").iterdir()) == []
@@ -174,7 +172,7 @@ def test_a_folder_of_which_nothing_came_keeps_nothing_and_damage_is_told(tmp_pat
 
 
 def entered(tmp_path: Path, *unnoted: str, **targets: tuple[str, int, bool]) -> tuple[list[str], list[str]]:
-    """What is said of functions that differ from the base: as unchecked, and as a remark."""
+    """The messages about functions that differ from the base: those about unchecked ones, and the remarks."""
     record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
     record = msgspec.structs.replace(
         record,
@@ -188,28 +186,28 @@ def entered(tmp_path: Path, *unnoted: str, **targets: tuple[str, int, bool]) -> 
 
 
 def test_targets_on_which_a_change_alters_nothing_are_named(tmp_path: Path) -> None:
-    """For example code only for another machine. A defect: such a change passed without a message."""
-    told = "the change does not alter the server's code on armv5, armv6"
+    """An example is code only for another machine. Regression: such a change passed without a message."""
+    message = "the change does not alter the server's code on armv5, armv6"
     nothing = ("", 0, False)
-    assert entered(tmp_path, armv5=nothing, armv6=nothing, armv7=("", 2, False)) == ([], [told])
+    assert entered(tmp_path, armv5=nothing, armv6=nothing, armv7=("", 2, False)) == ([], [message])
     assert entered(tmp_path, armv5=("", 0, True)) == ([], []), "data differ"
 
 
-def test_what_no_test_enters_of_a_change_is_not_checked_and_what_some_enter_is_a_remark(tmp_path: Path) -> None:
+def test_changed_code_that_no_test_enters_is_not_checked_and_partly_entered_code_is_a_remark(tmp_path: Path) -> None:
     nothing = ("plumbIdle", 1, False)
     everywhere = "NOT CHECKED: no test enters the code that differs from BASE on armv5, armv6: plumbIdle"
     assert entered(tmp_path, armv5=nothing, armv6=nothing) == ([everywhere], [])
-    told = (
+    message = (
         "these functions differ from BASE, but no test is known to enter them: plumbIdle on armv5, "
         "armv6; they may be inlined"
     )
-    assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 2, False)) == ([], [told])
-    assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 1, True)) == ([], [told]), "tests may use the data"
+    assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 2, False)) == ([], [message])
+    assert entered(tmp_path, armv5=nothing, armv6=("plumbIdle", 1, True)) == ([], [message]), "tests may use the data"
     assert entered(tmp_path, armv5=("", 1, False)) == ([], [])
     assert entered(tmp_path, armv5=nothing, armv6=("", 0, False))[0] == [everywhere.replace(", armv6", "")]
-    assert entered(tmp_path) == ([], []), "nobody knows"
-    told += ", or upstream may enter them"
-    assert entered(tmp_path, "upstream", armv5=nothing, armv6=nothing) == ([], [told])
+    assert entered(tmp_path) == ([], []), "it is unknown whether tests entered them"
+    message += ", or upstream may enter them"
+    assert entered(tmp_path, "upstream", armv5=nothing, armv6=nothing) == ([], [message])
 
 
 def of_lines(
@@ -224,14 +222,16 @@ def of_lines(
     return unchecked_changes.unentered(record), unchecked_changes.partly_executed(record)
 
 
-def test_edited_lines_that_no_test_executes_are_named_and_alone_they_are_not_checked(tmp_path: Path) -> None:
-    """A defect: a fault in a branch that no test takes passed without a message if tests enter its function."""
+def test_edited_lines_that_no_test_executes_are_named_and_are_not_checked_if_there_are_no_others(
+    tmp_path: Path,
+) -> None:
+    """Regression: a fault in a branch that no test takes passed without a message if tests enter its function."""
     lines = ("src/a.c:9", "src/a.c:10", "src/b.c:7")
-    told = "no test executes any changed line on armv5: src/a.c:9-10, src/b.c:7"
-    assert of_lines(tmp_path, *lines, of=3) == ([f"NOT CHECKED: {told}"], [])
+    message = "no test executes any changed line on armv5: src/a.c:9-10, src/b.c:7"
+    assert of_lines(tmp_path, *lines, of=3) == ([f"NOT CHECKED: {message}"], [])
     part = ["no test executes these changed lines: src/a.c:9-10, src/b.c:7 on armv5"]
     assert of_lines(tmp_path, *lines, of=4) == ([], part)
-    assert of_lines(tmp_path, *lines, of=3, whole=False) == ([], part), "tests may use what has no line"
+    assert of_lines(tmp_path, *lines, of=3, whole=False) == ([], part), "tests may use edited code that has no line"
     assert of_lines(tmp_path, *lines, of=3, unnoted="programs") == ([], part)
     assert of_lines(tmp_path, of=3) == of_lines(tmp_path, of=0) == ([], [])
 
@@ -246,11 +246,11 @@ def beside_the_server(tmp_path: Path, *lines: str, of: int, whole: bool = True, 
     return [*unchecked_changes.unentered(record), *unchecked_changes.partly_executed(record)]
 
 
-def test_edited_lines_of_the_client_alone_that_no_test_executes_are_not_checked(tmp_path: Path) -> None:
-    """A defect: the only message was that the server equals the base's."""
+def test_edited_lines_of_only_the_client_that_no_test_executes_are_not_checked(tmp_path: Path) -> None:
+    """Regression: the only message was that the server equals the base's."""
     lines = ("src/redis-cli.c:9", "src/redis-cli.c:10")
-    told = "NOT CHECKED: no test executes any changed line on armv5: src/redis-cli.c:9-10"
-    assert beside_the_server(tmp_path, *lines, of=2) == [told]
+    message = "NOT CHECKED: no test executes any changed line on armv5: src/redis-cli.c:9-10"
+    assert beside_the_server(tmp_path, *lines, of=2) == [message]
     part = ["no test executes these changed lines: src/redis-cli.c:9-10 on armv5"]
     assert beside_the_server(tmp_path, *lines, of=3) == part
     assert beside_the_server(tmp_path, *lines, of=2, whole=False) == part, "a header may be another part of it"
@@ -258,17 +258,19 @@ def test_edited_lines_of_the_client_alone_that_no_test_executes_are_not_checked(
     assert beside_the_server(tmp_path, of=2) == beside_the_server(tmp_path, of=0) == []
 
 
-def test_where_nobody_can_compare_with_the_base_that_is_said(tmp_path: Path) -> None:
-    """The base does not compile, or objects cannot be read. A defect: code that no test enters passed without a
+def test_if_a_comparison_with_the_base_is_impossible_a_message_says_so(tmp_path: Path) -> None:
+    """The base does not compile, or objects cannot be read. Regression: code that no test enters passed without a
     message.
     """
     record = run_folder.read_run(StoredRun(tmp_path / "run").finish())
-    assert unchecked_changes.not_compared(record, changes("src/bitops.c")) == [], "a run of before, which did not say"
+    assert unchecked_changes.not_compared(record, changes("src/bitops.c")) == [], (
+        "an older run, which did not record it"
+    )
     record = msgspec.structs.replace(record, uncompared=True)
-    told = (
+    message = (
         "the server's code could not be compared with BASE's on every target, so changed code that no "
         "test enters is not listed"
     )
-    assert unchecked_changes.not_compared(record, changes("src/bitops.c")) == [told]
+    assert unchecked_changes.not_compared(record, changes("src/bitops.c")) == [message]
     assert unchecked_changes.not_compared(record, changes("README.md")) == []
-    assert unchecked_changes.not_compared(record, []) == [], "a check of no change"
+    assert unchecked_changes.not_compared(record, []) == [], "a check without a change"

@@ -1,4 +1,4 @@
-"""Units: compiled, omitted and broken ones; the output of their runs, and its judgement.
+"""Units: which ones are compiled, omitted or broken, the output of their runs, and its judgement.
 
 The compiler is a fake.
 """
@@ -45,7 +45,7 @@ def test_every_unit_has_a_driver_with_its_function_and_a_judge() -> None:
     assert drivers == {unit.driver for unit in table}
 
 
-def test_no_driver_is_named_as_a_file_of_a_server() -> None:
+def test_no_driver_has_the_name_of_a_servers_file() -> None:
     """Otherwise its object could replace the server's."""
     for path in (unit_drivers.folder() / "drivers").glob("*.c"):
         assert re.match(r"unit_|main\.c", path.name)
@@ -70,7 +70,7 @@ def tree(path: Path, family: str, *version: int) -> SourceTree:
         ("listpack", "valkey", (255, 255, 255), ""),
     ],
 )
-def test_a_release_without_a_unit_says_since_when(
+def test_a_release_without_a_unit_has_a_reason_with_the_versions(
     tmp_path: Path, name: str, family: str, version: tuple[int, ...], why: str
 ) -> None:
     unit = next(one for one in unit_drivers.table() if one.name == name)
@@ -92,7 +92,7 @@ def ran(output: bytes, code: int = 0, *, expired: bool = False) -> unit_runner.U
     return unit_runner.UnitRun(code=code, expired=expired, output=output)
 
 
-def test_what_others_write_between_the_lines_is_passed_over() -> None:
+def test_other_output_between_the_lines_is_skipped() -> None:
     run = ran(b"> length 0: 1\n==7== Invalid read\n1:M 01 Jan # bug > report\n> end crc16\n")
     assert unit_runner.lines(run) == ["length 0: 1", "end crc16"]
     assert unit_runner.complete(run, "crc16")
@@ -109,7 +109,7 @@ def test_what_others_write_between_the_lines_is_passed_over() -> None:
     ],
     ids=["no end", "half an end", "another's end", "died after it", "hung"],
 )
-def test_a_unit_that_did_not_get_to_its_end_is_not_complete(run: unit_runner.UnitRun) -> None:
+def test_a_unit_without_its_last_line_is_not_complete(run: unit_runner.UnitRun) -> None:
     assert not unit_runner.complete(run, "crc16")
 
 
@@ -136,7 +136,7 @@ echo "$@" >"$program"
 
 
 def server(tmp_path: Path, *, broken: str = "no", objects: str = "../../suites/units/drivers/") -> SourceTree:
-    """A tree that has the sources of some units, and a makefile that copies files for a compiler."""
+    """A tree that has the sources of some units, and a makefile that copies files instead of compiling."""
     path = fakes.server_tree(tmp_path / "redis-7.0.15")
     fakes.write(path / "src" / "Makefile", MAKEFILE.format(broken=broken, objects=objects))
     for unit in unit_drivers.table():
@@ -162,7 +162,7 @@ def linked(made: unit_drivers.Units) -> set[str]:
     return set(re.findall(r"unit_\w+\.o", made.program.read_text("utf-8")))
 
 
-def test_what_a_release_has_is_compiled_and_linked_and_nothing_else(
+def test_exactly_the_units_of_a_release_are_compiled_and_linked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(tmp_path, server(tmp_path), monkeypatch)
@@ -183,7 +183,7 @@ def test_drivers_are_linked_as_the_server_was_with_its_objects_in_an_archive(
     assert libraries[:4] == ["-g", "../deps/lua/liblua.a", "-lm", "-Wl,--end-group"]
 
 
-def test_a_makefile_that_does_not_tell_how_it_links_leaves_every_unit_broken(
+def test_a_makefile_that_does_not_show_how_it_links_leaves_every_unit_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = server(tmp_path)
@@ -195,7 +195,7 @@ def test_a_makefile_that_does_not_tell_how_it_links_leaves_every_unit_broken(
     assert set(made.broken) | set(made.absent) == {unit.name for unit in unit_drivers.table()}
 
 
-def test_a_source_that_the_table_promises_and_the_tree_lacks_is_broken_and_not_absent(
+def test_a_missing_source_that_the_table_lists_is_broken_and_not_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(tmp_path, server(tmp_path), monkeypatch)
@@ -226,7 +226,7 @@ def test_the_compilation_that_units_need_is_the_servers_own(
         builder.build(fakes.build_plan(tree, fakes.target("armv5")))
     assert linked(built(tmp_path, tree, monkeypatch))
     builder.build(fakes.build_plan(tree, fakes.target("armv5")))
-    # The objects of a server that is there already are gone.
+    # The objects of a server that already exists are removed.
     assert (tmp_path / "made").read_text("utf-8").count("made") == {"units": 1, "server": 2}[first]
 
 
@@ -248,12 +248,12 @@ sha1) echo '> length 0: x' && kill -SEGV $$ ;;
 *) echo "> end $1" ;;
 esac
 """
-"""In place of drivers and a server: CRC64 of one byte is wrong, SHA-1 dies, and the rest writes nothing."""
+"""A fake for drivers and server: CRC64 of one byte is wrong, SHA-1 dies, and the other units write nothing."""
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, cell_events.TestEvent]]:
-    """The output of pytest for a cell with that program, and unit -> its record."""
+    """The output of pytest for a cell with that program, and the record of each unit."""
     folder = tmp_path_factory.mktemp("cell")
     program = fakes.write(folder / "units", PROGRAM, mode=0o755)
     spec = cells.spec_of("units", folder, fakes.unemulated(fakes.target("native")))
@@ -279,7 +279,7 @@ def test_a_wrong_line_fails_the_unit_and_is_recorded_as_it_was_written(
     assert "Traceback" not in recorded[0]
 
 
-def test_a_unit_that_dies_fails_with_how_and_how_far_it_got(
+def test_a_unit_that_dies_fails_with_its_end_and_its_progress(
     recorded: tuple[str, dict[str, cell_events.TestEvent]],
 ) -> None:
     test = recorded[1]["sha1"]
@@ -291,7 +291,7 @@ def test_a_unit_that_writes_nothing_fails(recorded: tuple[str, dict[str, cell_ev
     assert (recorded[1]["lzf"].outcome, "lzf wrote nothing" in recorded[1]["lzf"].message) == ("failed", True)
 
 
-def test_what_is_absent_and_what_is_broken_is_skipped_with_its_reason(
+def test_absent_and_broken_units_are_skipped_with_their_reason(
     recorded: tuple[str, dict[str, cell_events.TestEvent]],
 ) -> None:
     for unit, why in (("murmurhash2", "not in 7.0"), ("rax", "it does not compile: boom")):
@@ -335,11 +335,11 @@ def test_a_units_fault_and_the_servers_at_the_same_place_are_one_finding(run: St
     run.guest("armv5", "bitops", "guest-1", end="signal", detail="killed by SIGBUS", test="test_bitpos")
     (finding,), _, _ = judged(run)
     assert {witness.suite for witness in finding.witnesses} == {"bitops", "units"}
-    # Requests show more than a unit does.
+    # Requests are preferred to a unit as a reproducer.
     assert reproducer(finding).unit == ""
 
 
-def test_a_wrong_line_is_a_finding_beside_the_death_of_its_unit(run: StoredRun) -> None:
+def test_a_wrong_line_is_a_finding_in_addition_to_the_death_of_its_unit(run: StoredRun) -> None:
     run.fault("armv5", "units", "guest-unit-crc16", fault(pc=run.place("armv5", "crc16")))
     run.test(
         "armv5",
@@ -373,7 +373,7 @@ def test_a_wrong_line_is_a_finding_whose_reproducer_has_the_line(run: StoredRun)
     assert reproducer(finding).wrong_line == "length 3: 17"
 
 
-def test_units_that_do_not_compile_make_the_cell_unknown_whatever_the_others_gave(run: StoredRun) -> None:
+def test_units_that_do_not_compile_make_the_cell_unknown_whatever_the_others_result(run: StoredRun) -> None:
     run.test("armv5", "units", "test_unit[crc16]", guest="guest-unit-crc16", unit="crc16")
     run.test("armv5", "units", "test_unit[rax]", outcome="skipped", message="its driver does not compile")
     run.problem("armv5", "units", "1 units do not compile and were not run: rax: boom", "units")
@@ -392,13 +392,13 @@ def test_a_finding_does_not_hide_that_other_units_do_not_compile(run: StoredRun)
     )
 
 
-def test_units_that_a_release_lacks_leave_the_cell_as_the_others_are(run: StoredRun) -> None:
+def test_units_that_a_release_lacks_do_not_affect_the_cell(run: StoredRun) -> None:
     run.test("armv5", "units", "test_unit[crc16]", guest="guest-unit-crc16", unit="crc16")
     run.test("armv5", "units", "test_unit[rax]", outcome="skipped", message="redis has it from 5.0 on")
     assert judged(run)[1] == "PASS"
 
 
-def test_a_file_with_another_name_in_valkey_is_looked_for_by_that_name(tmp_path: Path) -> None:
+def test_a_file_with_another_name_in_valkey_is_searched_by_that_name(tmp_path: Path) -> None:
     (unit,) = [one for one in unit_drivers.table() if one.valkey_file]
     tree = server(tmp_path)
     assert unit.file_in(tree) == unit.file

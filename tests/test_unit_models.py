@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHECK = b"123456789"
-"""What catalogues of checksums give the result of."""
+"""The input for which catalogues of checksums list the result."""
 
 
 # Models
@@ -37,7 +37,7 @@ def test_siphash_2_4_is_that_of_the_paper(length: int, expected: int) -> None:
 
 
 def test_siphash_2_4_is_that_of_the_reference_at_every_length() -> None:
-    """The 64 vectors of the reference implementation (vectors.h), as bytes one after the other, by their SHA-256."""
+    """Compares the SHA-256 of the 64 vectors of the reference implementation (vectors.h), joined as bytes."""
     key = bytes(range(16))
     hashes = (checksums.siphash(bytes(range(n)), key, compressions=2, finalizations=4) for n in range(64))
     found = hashlib.sha256(b"".join(one.to_bytes(8, "little") for one in hashes)).hexdigest()
@@ -46,7 +46,7 @@ def test_siphash_2_4_is_that_of_the_reference_at_every_length() -> None:
 
 @pytest.mark.parametrize("data", [b"a", b"plumbli", b"plumblin", b"plumbline", bytes(range(256))])
 def test_siphash_1_3_is_that_of_this_python(data: bytes) -> None:
-    """PEP 456: CPython hashes bytes in this way since 3.11, with a zero key if PYTHONHASHSEED is 0."""
+    """CPython has hashed bytes in this way since 3.11 (PEP 456), with a zero key if PYTHONHASHSEED is 0."""
     if sys.hash_info.algorithm != "siphash13":
         pytest.skip(f"this Python hashes with {sys.hash_info.algorithm}")
     program = f"print(hash(bytes.fromhex('{data.hex()}')))"
@@ -55,7 +55,7 @@ def test_siphash_1_3_is_that_of_this_python(data: bytes) -> None:
 
 
 def test_the_twister_is_that_of_its_authors() -> None:
-    """C++ standard, [rand.predef]: the 10000th number of the default seed. The authors' mt19937-64.out: two."""
+    """The C++ standard has the 10000th number of the default seed ([rand.predef]), mt19937-64.out the other two."""
     assert next(itertools.islice(twister.numbers(twister.from_seed(5489)), 9999, None)) == 9981545732273789042
     keyed = twister.numbers(twister.from_keys([0x12345, 0x23456, 0x34567, 0x45678]))
     assert [next(keyed), next(keyed)] == [7266447313870364031, 4946485549665804864]
@@ -69,18 +69,18 @@ SIPHASH_1_2 = {
     15: 0xEC8F61BC1C8966A6,
     63: 0xFF6D07AFACBAD6D9,
 }
-"""The authors publish no values. The model computed these when it passed the two tests above, and they are
-what redis-7.0.15 gives on x86-64."""
+"""The authors publish no values. The model computed these when it passed the two tests above, and redis-7.0.15
+computes the same on x86-64."""
 
 
 @pytest.mark.parametrize(("length", "expected"), SIPHASH_1_2.items())
-def test_siphash_1_2_stays_what_it_was(length: int, expected: int) -> None:
+def test_siphash_1_2_computes_the_stored_values(length: int, expected: int) -> None:
     key, data = bytes(range(16)), bytes(range(length))
     assert expected == checksums.siphash(data, key)
     assert expected == checksums.siphash(data, key, compressions=1, finalizations=2)
 
 
-def test_siphash_of_lowered_text_takes_ascii_letters_alone_for_the_same() -> None:
+def test_siphash_of_lowered_text_ignores_the_case_of_only_ascii_letters() -> None:
     key, every = bytes(range(16)), bytes(range(256))
     assert checksums.siphash(checksums.lower(b"HELLO world"), key) == checksums.siphash(b"hello world", key)
     assert checksums.siphash(b"HELLO world", key) != checksums.siphash(b"hello world", key)
@@ -93,7 +93,7 @@ def test_siphash_of_lowered_text_takes_ascii_letters_alone_for_the_same() -> Non
 def test_murmurhash_has_smhashers_verification_value(
     function: Callable[[bytes, int], int], size: int, expected: int
 ) -> None:
-    """SMHasher, main.cpp: of the hashes of 0, 01, 012, … with the seeds 256, 255, …, hashed again."""
+    """SMHasher, main.cpp: the hash of the hashes of 0, 01, 012, … with the seeds 256, 255, …."""
     hashes = b"".join(function(bytes(range(n)), 256 - n).to_bytes(size, "little") for n in range(256))
     assert expected == function(hashes, 0) & 0xFFFFFFFF
 
@@ -106,11 +106,11 @@ def test_checksums_have_the_catalogues_check_values() -> None:
 
 
 def test_a_digest_is_the_length_and_the_published_check_value() -> None:
-    """CRC-32's check value for "123456789", as ISO 3309's catalogues list it."""
+    """The check value is CRC-32's for "123456789", as catalogues list it for ISO 3309."""
     assert values.digest(CHECK) == "9/cbf43926"
 
 
-def test_a_pattern_goes_on_from_block_to_block() -> None:
+def test_a_pattern_continues_from_block_to_block() -> None:
     """The formula of drivers/main.c, byte for byte."""
     for length, seed in ((0, 0), (1, 3), (255, 1), (256, 7), (257, 300), (70000, 70000)):
         by_formula = bytes((i * 151 + (i >> 8) * 29 + seed * 89 + 7) & 255 for i in range(length))
@@ -121,14 +121,14 @@ def test_bernsteins_hash_is_33_times_itself_and_the_byte() -> None:
     assert checksums.bernstein(b"a", 5381) == checksums.bernstein(b"A", 5381) == 5381 * 33 + 97
 
 
-def test_murmurhash2_reads_words_in_the_machines_order_and_its_tail_in_none() -> None:
+def test_murmurhash2_reads_words_in_the_machines_byte_order_and_its_tail_bytewise() -> None:
     little, big = (checksums.murmurhash2(b"abcd", 1, byteorder=order) for order in ("little", "big"))
     assert little == checksums.murmurhash2(b"dcba", 1, byteorder="big")
     assert little != big
     assert checksums.murmurhash2(b"abc", 1) == checksums.murmurhash2(b"abc", 1, byteorder="big")
 
 
-def test_the_pattern_has_all_byte_values_and_a_seed_of_its_own_for_every_length() -> None:
+def test_the_pattern_has_all_byte_values_and_differs_for_every_length() -> None:
     assert set(values.pattern(256, 3)) == set(range(256))
     assert len({values.pattern(16, length) for length in range(256)}) == 256
 
@@ -136,18 +136,18 @@ def test_the_pattern_has_all_byte_values_and_a_seed_of_its_own_for_every_length(
 # Encodings
 
 ENCODED: list[tuple[str, bytes, object]] = [
-    # ziplist.c's and zipmap.c's own examples.
+    # The examples in the comments of ziplist.c and zipmap.c.
     ("ziplist", bytes.fromhex("0f0000000c000000020000f302f6ff"), [b"2", b"5"]),
     ("zipmap", b"\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff", {b"foo": b"bar", b"hello": b"world"}),
-    # By hand from the listpack specification: 5, -1 (13 bits), 300 (13 bits), "ab".
+    # Encoded by hand from the listpack specification: 5, -1 (13 bits), 300 (13 bits), "ab".
     ("listpack", bytes.fromhex("13000000040005 01 dfff 02 c12c 02 826162 03 ff"), [b"5", b"-1", b"300", b"ab"]),
-    # Three literals, then a match of four that overlaps itself, then a long one of nine.
+    # Three literals, then a match of four bytes that overlaps itself, then a long match of nine.
     ("lzf", bytes.fromhex("02616263 4002 e00000"), b"abc" + b"abca" + b"a" * 9),
 ]
 
 
 @pytest.mark.parametrize(("name", "blob", "expected"), ENCODED, ids=[name for name, _, _ in ENCODED])
-def test_an_encoding_is_read_as_its_specification_says(name: str, blob: bytes, expected: object) -> None:
+def test_an_encoding_is_decoded_according_to_its_specification(name: str, blob: bytes, expected: object) -> None:
     assert getattr(encodings, name)(blob) == expected
 
 
@@ -171,7 +171,7 @@ def test_an_encoding_is_read_as_its_specification_says(name: str, blob: bytes, e
         (b"abc", "a3616263"),
     ],
 )
-def test_messagepack_takes_the_shortest_form_of_its_specification(value: bytes | float, packed: str) -> None:
+def test_messagepack_uses_the_shortest_form_of_its_specification(value: bytes | float, packed: str) -> None:
     assert encodings.messagepack([value]).hex() == packed
 
 
@@ -228,19 +228,19 @@ def test_an_offset_that_is_missing_is_a_complaint() -> None:
 
 
 def hashed_line(length: int, *, turned: bool) -> str:
-    """What a driver writes of SipHash, the bytes of the number turned round or not."""
+    """A driver's output for SipHash, with the bytes of the number reversed or not."""
     number = checksums.siphash(values.pattern(length, length), hashes.SIPHASH_KEY)
     value = int.from_bytes(number.to_bytes(8, "little"), "big") if turned else number
     return f"length {length}: {' '.join([str(value)] * 16)}"
 
 
 @pytest.mark.parametrize("endianness", list(Endianness))
-def test_siphash_is_one_number_whatever_the_machines_order_of_bytes(endianness: Endianness) -> None:
+def test_siphash_is_the_same_number_in_every_byte_order(endianness: Endianness) -> None:
     assert judged("siphash", hashed_line(9, turned=False), endianness) == ""
     assert judged("siphash", hashed_line(9, turned=True), endianness).startswith(values.OPPOSITE)
 
 
-def test_a_line_that_is_wrong_does_not_hide_behind_the_order_of_bytes() -> None:
+def test_a_wrong_line_is_not_mistaken_for_a_byte_order_difference() -> None:
     turned = [hashed_line(length, turned=True) for length in (0, 8, 9)]
     assert expectations.wrong_line("siphash", Endianness.BIG, [hashed_line(8, turned=False)]) is None
     line, complaint = expectations.wrong_line("siphash", Endianness.BIG, turned) or ("", "")
@@ -261,7 +261,7 @@ def test_a_line_that_is_wrong_does_not_hide_behind_the_order_of_bytes() -> None:
         ("siphash_nocase", 17, 4584704852426272776),
     ],
 )
-def test_siphash_of_big_endian_words_has_a_complaint_of_its_own_on_a_big_endian_machine(
+def test_siphash_of_big_endian_words_has_a_separate_complaint_on_a_big_endian_machine(
     function: str, length: int, number: int
 ) -> None:
     """The numbers are those of redis-7.0.15 on aarch64_be (docs/found/siphash-words.md)."""
@@ -287,12 +287,12 @@ def test_macros_for_little_endian_files_swap_on_big_endian_machines_only() -> No
     ("text", "shown"),
     [("0", "0"), ("-1", "-1"), ("-0", "x"), ("01", "x"), ("9223372036854775808", "x"), ("", "x"), (" 1", "x")],
 )
-def test_string2ll_takes_one_spelling_of_each_64_bit_integer(text: str, shown: str) -> None:
+def test_string2ll_accepts_one_spelling_of_each_64_bit_integer(text: str, shown: str) -> None:
     assert judged("string2ll", f"text {text}: {' '.join([shown] * 16)}") == ""
 
 
 @pytest.mark.parametrize("text", ["0.1", "0.10000000000000001"])
-def test_a_double_may_have_as_many_digits_as_tell_it_apart(text: str) -> None:
+def test_a_double_may_have_any_digits_that_identify_it(text: str) -> None:
     line = "double 3fb999999999999a: " + " ".join([values.hexadecimal(text.encode())] * 16)
     assert judged("d2string", line) == ""
     assert "the number is 0.10000000000000002" in judged("d2string", line.replace("999a:", "999b:"))
@@ -318,7 +318,7 @@ def judge_everywhere(unit: str, key: str, answer: int) -> str:
         ("zipmap", "01016b010076ff", "01016b010176ff"),
     ],
 )
-def test_a_check_that_passes_what_is_damaged_is_a_complaint(kind: str, whole: str, damaged: str) -> None:
+def test_a_check_that_accepts_damaged_data_is_a_complaint(kind: str, whole: str, damaged: str) -> None:
     assert judge_everywhere(f"{kind}_integrity", f"deep x{whole}", 1) == ""
     assert "the model says 1" in judge_everywhere(f"{kind}_integrity", f"deep x{whole}", 0)
     assert judge_everywhere(f"{kind}_integrity", f"deep x{damaged}", 0) == ""
@@ -333,10 +333,10 @@ def test_a_check_that_passes_what_is_damaged_is_a_complaint(kind: str, whole: st
         ("ziplist", "deep x140000000a00000001000080fffffffa616263ff", "deep x0f0000000c000000020000f303f6ff"),
     ],
 )
-def test_a_damaged_container_that_passes_does_not_hide_behind_a_size_that_wraps(
+def test_an_accepted_damaged_container_has_another_complaint_than_a_size_that_wraps(
     kind: str, wrapped: str, damaged: str
 ) -> None:
-    """On 32-bit machines all were one known finding: a check that let doubles pass was excused."""
+    """Regression: on 32-bit machines all were one known finding, which excused a check that accepts duplicates."""
     lines = [f"{key}: {' '.join(['1'] * 16)}" for key in (wrapped, damaged)]
     line, complaint = expectations.wrong_line(f"{kind}_integrity", Endianness.LITTLE, lines[:1]) or ("", "")
     assert (line, complaint) == (lines[0], f"{values.WRAPS}: at offset 0 it is 1; the model says 0")
@@ -347,7 +347,7 @@ def test_a_damaged_container_that_passes_does_not_hide_behind_a_size_that_wraps(
 @pytest.mark.parametrize(
     ("kind", "blob"), [("ziplist", "0f0000000c000000ffff00f302f6ff"), ("zipmap", "fe016b010076ff")]
 )
-def test_a_count_that_says_nothing_passes_a_check_and_is_wrong_where_it_was_counted(kind: str, blob: str) -> None:
+def test_an_unknown_count_passes_a_check_and_is_wrong_after_counting(kind: str, blob: str) -> None:
     assert judge_everywhere(f"{kind}_integrity", f"deep x{blob}", 1) == ""
     with pytest.raises(encodings.EncodingError, match="its count is"):
         getattr(encodings, kind)(bytes.fromhex(blob))
@@ -361,14 +361,14 @@ def test_an_iterator_at_the_neighbouring_key_is_a_complaint() -> None:
     assert judge("seek < x 07 9e", ["1", "x07", "1", "0", "1", "1", "0", "0", "0"]) == ""
     assert "the model says" in judge("seek > x 07 9e", ["1", "x079e", "2", "1", "0", "1", "0", "1", "0"])
     assert "the model says 1" in judge("seek > x 07 9e 35", ["1", "x07", "1", "0", "0", "0", "1", "1", "0"])
-    # No branches: the sum of the numbers.
+    # Without branches, it is the sum of the numbers.
     assert (judge("touch 3", ["6"]), judge("stroll 1", ["1", "x07", "1"])) == ("", "")
     assert "is not a key" in judge("stroll 1", ["1", "x07", "2"])
 
 
 def test_a_drawn_pair_must_be_in_the_list_and_distinct_ones_in_its_order() -> None:
     judge = expectations.judge_of("ziplist_pairs", Endianness.LITTLE)
-    # The pairs 5 and the empty text, and a and one byte.
+    # The pairs are 5 with the empty text, and `a` with one byte.
     blob = "x1500000011000000040000f60200020161030160ff"
     assert judge("pairs 0 5 a", [blob]) == ""
     assert (
@@ -389,7 +389,7 @@ def test_a_merged_list_that_lost_its_last_entry_is_a_complaint() -> None:
     assert judge("refused", ["1", "1", "1", "1", "0"]) != ""
 
 
-def test_a_deleted_pair_of_a_zipmap_that_is_still_there_is_a_complaint() -> None:
+def test_a_deleted_pair_that_remains_in_a_zipmap_is_a_complaint() -> None:
     judge = expectations.judge_of("zipmap", Endianness.LITTLE)
     assert judge("begin", ["x00ff"]) == judge("set k 1", ["0", "x01016b010060ff"]) == ""
     assert judge("delete k", ["1", "1", "1"]) != ""
@@ -404,19 +404,19 @@ def test_a_trimmed_string_that_kept_its_length_is_a_complaint() -> None:
 
 
 @pytest.mark.parametrize("strings", ["sds", "hisds"])
-def test_a_header_that_holds_less_than_its_size_is_a_complaint(strings: str) -> None:
+def test_a_header_whose_capacity_is_less_than_its_size_is_a_complaint(strings: str) -> None:
     largest = (1 << 64) - 1
     right = f"header 64 64: {largest - 9} {largest} 9 {largest - 4} 4 17"
     assert judged(strings, right) == ""
     assert judged(strings, "header 64 32: 4294967286 4294967295 9 4294967291 4 17") == "", "a size_t has 32 bits"
     assert judged(strings, right.replace(f" {largest} ", " 4294967295 ")) != ""
-    assert judged(strings, right.removesuffix("17") + "24") != "", "there is a gap before the flags, or behind them"
+    assert judged(strings, right.removesuffix("17") + "24") != "", "there is a gap before or after the flags"
     assert judged(strings, "header 8 64: 246 255 9 251 1 3") == ""
     assert judged(strings, "header 8 64: 246 255 9 251 2 3") != "", "a length has overwritten the type"
 
 
-def test_a_drawing_of_a_radix_tree_is_read_by_its_definition() -> None:
-    """Chains in quotes, branches in brackets, values after an equals sign."""
+def test_a_drawing_of_a_radix_tree_is_parsed_according_to_its_definition() -> None:
+    """Chains are in quotes, branches in brackets, and values after an equals sign."""
     drawing = """\
 [go]
  `-(g) "r" -> [ae]=0x2
@@ -431,7 +431,7 @@ def test_a_drawing_of_a_radix_tree_is_read_by_its_definition() -> None:
             containers.keys_of_drawing(broken)
 
 
-def test_a_length_of_a_zipmap_that_needs_no_five_bytes_may_be_refused_everywhere() -> None:
+def test_an_overlong_length_of_a_zipmap_may_be_refused_everywhere() -> None:
     judge = expectations.judge_of("zipmap_integrity", Endianness.LITTLE)
     short, long = "01026b770300616263ff", "01fe020000006b77fe03000000016162632eff"
     assert judge(f"deep x{long}", ["0"] * 16) == judge(f"deep x{long}", ["1"] * 16) == ""

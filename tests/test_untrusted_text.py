@@ -1,4 +1,4 @@
-"""A server's output has no effect where it is shown, and plain text is shown unchanged."""
+"""A server's output cannot control the terminal or page that shows it, and plain text is shown unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_text_keeps_newlines_and_tabs_and_nothing_else_that_is_not_printable(tex
 
 
 @given(some.text(alphabet=some.characters(exclude_categories=("C", "Zl", "Zp", "Mn", "Lo"))).filter(str.isprintable))
-def test_what_is_printable_is_left_alone(text: str) -> None:
+def test_printable_text_is_unchanged(text: str) -> None:
     assert (visible(text), one_line(text)) == (text, text)
 
 
@@ -40,5 +40,5 @@ def test_what_is_printable_is_left_alone(text: str) -> None:
         ("é 漢 \U0001f600", "é 漢 \U0001f600"),
     ],
 )
-def test_what_acts_is_shown_as_its_escape(text: str, shown: str) -> None:
+def test_control_sequences_are_shown_as_escapes(text: str, shown: str) -> None:
     assert one_line(text) == shown

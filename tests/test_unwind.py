@@ -1,4 +1,4 @@
-"""Stored stacks of real programs are walked to the callers that their source has."""
+"""The unwinder finds in stored stacks of real programs the callers that the source has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.analysis.unwind import DEEPEST, Stack, call_chain, locate, may_be_i
 from harness.record import fault_log
 from tests import fakes
 
-# What the emulator's run of tests/data/stacks/program.c left: callers of main in libc, then _start of the program.
+# Recorded when the emulator ran tests/data/stacks/program.c: callers of main in libc, then the program's _start.
 CALLERS = {"arm": [0x408553F3], "sparc32plus": [0x70887A98, 0x70887BB4, 0x78000564]}
 
 
@@ -25,12 +25,12 @@ def stored(machine: str) -> fault_log.Fault:
 
 
 @pytest.mark.parametrize("machine", list(CALLERS))
-def test_a_stored_stack_gives_the_callers_innermost_first(machine: str) -> None:
+def test_a_stored_stack_has_the_expected_callers_innermost_first(machine: str) -> None:
     assert CALLERS[machine] == call_chain(stored(machine), machine)
 
 
 @pytest.mark.parametrize("machine", list(CALLERS))
-def test_a_slice_that_ends_early_gives_fewer_callers_and_no_wrong_one(machine: str) -> None:
+def test_a_truncated_slice_gives_fewer_callers_and_no_wrong_one(machine: str) -> None:
     whole = stored(machine)
     for length in range(0, len(whole.stack), 64):
         chain = call_chain(msgspec.structs.replace(whole, stack=whole.stack[:length]), machine)
@@ -38,7 +38,7 @@ def test_a_slice_that_ends_early_gives_fewer_callers_and_no_wrong_one(machine: s
 
 
 @pytest.mark.parametrize("machine", list(CALLERS))
-def test_binaries_that_are_gone_do_not_make_it_fail(machine: str) -> None:
+def test_missing_binaries_do_not_make_unwinding_fail(machine: str) -> None:
     record = stored(machine)
     maps = [msgspec.structs.replace(m, path="/absent" + m.path) for m in record.maps]
     chain = call_chain(msgspec.structs.replace(record, maps=maps), machine)
@@ -52,7 +52,7 @@ def test_a_machine_without_rules_has_no_callers() -> None:
 @pytest.mark.parametrize("machine", list(CALLERS))
 @given(stack=st.binary(max_size=256), seed=st.integers(0, 2**32))
 @settings(max_examples=40)
-def test_any_stack_ends(machine: str, stack: bytes, seed: int) -> None:
+def test_unwinding_arbitrary_stacks_terminates(machine: str, stack: bytes, seed: int) -> None:
     import random
 
     record = stored(machine)
@@ -63,7 +63,7 @@ def test_any_stack_ends(machine: str, stack: bytes, seed: int) -> None:
 
 
 def sparc_stack(frames: list[tuple[int, int]], *, word_bytes: int, start: int) -> bytes:
-    """A stack slice in which each (frame pointer, call) is saved in the window of the frame before it."""
+    """A stack slice in which the window of each frame holds the next (frame pointer, call)."""
     bias = 2047 if word_bytes == 8 else 0
     slice_bytes = bytearray(4096)
     for (frame, _), (next_frame, call) in itertools.pairwise(frames):
@@ -97,11 +97,11 @@ def test_a_window_that_is_stored_when_a_handler_is_called_does_not_end_the_handl
     below = bytes(0x40) + bytes(changed_bytes) + interrupted[changed_bytes:]
     later = msgspec.structs.replace(fakes.fault(), stack_address=0x6FC0, stack=below.hex())
     assert may_be_in_handler_of(earlier, later, "sparc64") is expected
-    assert not may_be_in_handler_of(earlier, later, "arm"), "without windows nothing may have changed"
-    assert may_be_in_handler_of(earlier, later, "hppa"), "its stack grows the other way: in doubt"
+    assert not may_be_in_handler_of(earlier, later, "arm"), "without windows, the interrupted stack must be unchanged"
+    assert may_be_in_handler_of(earlier, later, "hppa"), "its stack grows upwards, so that it is uncertain"
 
 
-def test_a_stack_that_runs_in_a_circle_ends() -> None:
+def test_unwinding_a_circular_stack_terminates() -> None:
     values = [0] * 32
     values[30], values[31] = 0x70000, 0x1100
     frames = [(0x70000, 0x1100), (0x70000, 0x1200)]
@@ -127,7 +127,7 @@ def test_a_word_is_read_in_the_guests_order_and_never_outside_the_slice(
     assert expected == word
 
 
-def test_an_address_is_located_in_the_mapping_that_holds_it_and_only_there() -> None:
+def test_an_address_is_located_only_in_the_mapping_that_contains_it() -> None:
     low = fault_log.MapRecord(start=0x1000, end=0x2000, offset=0, path="/absent/low")
     high = fault_log.MapRecord(start=0x2000, end=0x3000, offset=0x800, path="/absent/high")
     assert (low, 0xFFF) == locate([low, high], 0x1FFF)

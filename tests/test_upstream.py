@@ -246,7 +246,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stage(tmp_path: Path, tree: Path, launcher: Path) -> Iterator[Stage]:
-    """A copy of the tests in which the server is /bin/echo."""
+    """A copy of the tests, with /bin/echo as the server."""
     programs = tmp_path / "programs"
     (programs / "src").mkdir(parents=True)
     (programs / "src" / "redis-server").write_bytes(b"")
@@ -279,7 +279,7 @@ def run(
     return run_file(stage, file, settings, log=tmp_path / "log", cancelled=threading.Event())
 
 
-def test_the_overlay_notes_every_test_and_how_it_ended(stage: Stage, tmp_path: Path) -> None:
+def test_the_overlay_records_every_test_and_its_outcome(stage: Stage, tmp_path: Path) -> None:
     done = run(stage, "unit/first", tmp_path)
     assert done.journal.done
     assert not done.stalled
@@ -326,7 +326,7 @@ def test_a_test_that_is_left_out_does_not_run(stage: Stage, tmp_path: Path) -> N
     }
 
 
-def test_the_launcher_becomes_the_program_with_the_same_words_and_leaves_a_note(stage: Stage, tmp_path: Path) -> None:
+def test_the_launcher_executes_the_program_with_the_same_arguments_and_records_it(stage: Stage, tmp_path: Path) -> None:
     done = run(stage, "unit/first", tmp_path)
     (answer,) = (test.message for test in done.journal.tests if test.name == "starts a server")
     assert "got one two words " in answer
@@ -338,7 +338,7 @@ def test_the_launcher_becomes_the_program_with_the_same_words_and_leaves_a_note(
 
 
 @pytest.mark.parametrize("private", [True, False])
-def test_nodes_listen_on_loopback_alone_where_others_share_the_network(
+def test_nodes_listen_only_on_loopback_if_others_share_the_network(
     stage: Stage, tmp_path: Path, *, private: bool
 ) -> None:
     done = run(stage, "unit/nodes", tmp_path, private=private)
@@ -348,7 +348,7 @@ def test_nodes_listen_on_loopback_alone_where_others_share_the_network(
     assert "127.0.0.1" not in written["bound"]
 
 
-def test_valkeys_own_procedures_are_stood_in_for_like_redis(stage: Stage, tmp_path: Path) -> None:
+def test_valkeys_procedures_are_replaced_like_those_of_redis(stage: Stage, tmp_path: Path) -> None:
     done = run(stage, "unit/valkey", tmp_path)
     assert done.journal.outside == []
     assert {test.name: test.reported for test in done.journal.tests} == {
@@ -366,7 +366,7 @@ def test_valkeys_own_procedures_are_stood_in_for_like_redis(stage: Stage, tmp_pa
     assert done.journal.tests[-1].sent == "DEBUG segfault"
 
 
-def test_commands_that_only_fill_a_server_travel_together(stage: Stage, tmp_path: Path) -> None:
+def test_commands_that_only_fill_a_server_are_sent_in_one_pipeline(stage: Stage, tmp_path: Path) -> None:
     done = run(stage, "unit/fills", tmp_path)
     assert done.journal.outside == []
     assert {test.name: (test.reported, test.message) for test in done.journal.tests if test.reported != "ok"} == {
@@ -376,7 +376,7 @@ def test_commands_that_only_fill_a_server_travel_together(stage: Stage, tmp_path
     assert len(done.journal.tests) == 5
 
 
-def test_what_servers_printed_is_still_there_when_upstream_has_cleaned_up(stage: Stage, tmp_path: Path) -> None:
+def test_the_output_of_servers_is_kept_after_upstreams_clean_up(stage: Stage, tmp_path: Path) -> None:
     done = run(stage, "unit/prints", tmp_path)
     assert {test.name: test.reported for test in done.journal.tests} == {
         "the helper removes nothing": "ok",
@@ -387,7 +387,7 @@ def test_what_servers_printed_is_still_there_when_upstream_has_cleaned_up(stage:
 @pytest.mark.parametrize(
     ("detector", "left"), [("", ["faults.jsonl.counts"]), ("ubsan", ["faults.jsonl.counts", "log"])]
 )
-def test_a_log_that_is_gone_is_missed_where_a_detector_writes_to_it(
+def test_a_missing_log_is_reported_if_a_detector_writes_to_it(
     stage: Stage, tmp_path: Path, detector: str, left: list[str]
 ) -> None:
     target = fakes.target(detector=detector)
@@ -414,7 +414,7 @@ def test_a_log_that_is_gone_is_missed_where_a_detector_writes_to_it(
 @pytest.mark.parametrize("detector", ["", "ubsan"])
 @pytest.mark.parametrize("told", ["nothing", "shift", "trouble", "child"])
 def test_a_report_is_kept_however_much_its_server_prints_later(
-    stage: Stage, tmp_path: Path, detector: str, told: str
+    stage: Stage, tmp_path: Path, detector: str, reported: str
 ) -> None:
     cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(fakes.target(detector=detector)))
     collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
@@ -427,7 +427,7 @@ def test_a_report_is_kept_however_much_its_server_prints_later(
     collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
     assert log.is_file() == (bool(detector) or told in {"trouble", "child"})
     if log.is_file():
-        assert log.stat().st_size == (evidence.LOG_BYTES if told == "nothing" else output.stat().st_size)
+        assert log.stat().st_size == (evidence.LOG_BYTES if reported == "nothing" else output.stat().st_size)
 
 
 SHIFT = "bitops.c:7:3: runtime error: shift exponent 32 is too large\n"
@@ -435,11 +435,11 @@ SHIFT = "bitops.c:7:3: runtime error: shift exponent 32 is too large\n"
 CHILD = "7:M 28 Nov 2026 03:00:00.000 # Background saving terminated by signal 11\n"
 """What a server says of a child that crashed."""
 TROUBLE = "QEMU internal SIGSEGV {code=MAPERR, addr=0x20}"
-"""What the emulator prints of its own crash."""
+"""The emulator's output when the emulator itself crashes."""
 
 
-def test_what_a_program_reports_to_its_test_alone_is_kept(tmp_path: Path, launcher: Path) -> None:
-    """Tcl removes the file in which it collects the errors of a program that it waits for."""
+def test_a_report_that_a_program_writes_only_to_its_test_is_kept(tmp_path: Path, launcher: Path) -> None:
+    """Tcl removes the file with the standard error of a program that it waits for."""
     shell = LaunchVariant(
         home=tmp_path, program="/bin/sh", arguments=("{self}", "-c", f"echo $$; printf '{SHIFT}' >&2; kill -BUS $$")
     )
@@ -465,7 +465,7 @@ def test_what_a_program_reports_to_its_test_alone_is_kept(tmp_path: Path, launch
         SHIFT.strip(),
         f"{alone.pid} SIGBUS",
         SHIFT.strip(),
-    ], "a test knows its server by this number, and sees what it would see without us"
+    ], "a test identifies its server by this number, and must see the same as without us"
     assert [is_whole(one) for one in (alone, filed, piped)] == [True, True, False]
     assert [log_of(one) for one in (alone, filed)] == [SHIFT.encode(), f"{filed.pid}\n{SHIFT}".encode()]
 
@@ -515,11 +515,11 @@ def test_servers_that_would_not_start_are_given_options(
     ran = process.run([tmp_path / "src" / words[0], *words[1:]], deadline_seconds=20)
     assert (ran.code, ran.text) == (0, expected)
     (launch,) = read_launches(tmp_path)
-    assert list(launch.words[1:]) == words[1:], "the note has the test's own words"
+    assert list(launch.words[1:]) == words[1:], "the record has the test's own arguments"
 
 
-def test_a_program_has_the_options_of_its_detector_whatever_a_test_sets(tmp_path: Path, launcher: Path) -> None:
-    """Since Redis 7.0 upstream sets ASAN_OPTIONS: the first error ended the server, and hid the others."""
+def test_a_program_gets_the_options_of_its_detector_whatever_a_test_sets(tmp_path: Path, launcher: Path) -> None:
+    """Since Redis 7.0, upstream sets ASAN_OPTIONS so that the first error ends the server. This hid other errors."""
     here = msgspec.structs.replace(fakes.unemulated(fakes.target()), environment={"ASAN_OPTIONS": "halt_on_error=0"})
     programs = tmp_path / "programs"
     fakes.write(programs / "src" / "redis-server", '#!/bin/sh\nprintf %s "$ASAN_OPTIONS"\n', mode=0o755)
@@ -540,7 +540,7 @@ def test_a_program_has_the_options_of_its_detector_whatever_a_test_sets(tmp_path
         shutil.rmtree(tmp_path / "guest-1")
 
 
-def test_a_cut_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -> None:
+def test_a_truncated_list_of_launches_starts_nothing(tmp_path: Path, launcher: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "plumbline").mkdir()
     shutil.copy2(launcher, tmp_path / "src" / "redis-server")
@@ -568,14 +568,14 @@ def test_a_list_of_launches_with_more_words_than_fit_starts_nothing(tmp_path: Pa
     assert [path.name for path in tmp_path.glob("guest-*")] == []
 
 
-def test_a_file_that_stands_still_is_ended_and_says_what_it_printed_last(stage: Stage, tmp_path: Path) -> None:
+def test_a_stalled_file_is_ended_and_its_last_output_is_reported(stage: Stage, tmp_path: Path) -> None:
     done = run(stage, "unit/second", tmp_path, stall_seconds=1.0)
     assert done.stalled
     assert [(test.name, test.reported) for test in done.journal.tests] == [("hangs", "")]
     assert not done.journal.done
 
 
-def test_a_file_that_goes_on_is_not_ended_however_long_it_takes(stage: Stage, tmp_path: Path) -> None:
+def test_a_file_with_progress_is_not_ended_however_long_it_takes(stage: Stage, tmp_path: Path) -> None:
     (stage.folder / "tests" / "unit" / "second.tcl").write_text("test {takes a while} {after 500}\n" * 12, "utf-8")
     done = run(stage, "unit/second", tmp_path, stall_seconds=3.0)
     assert not done.stalled
@@ -583,7 +583,7 @@ def test_a_file_that_goes_on_is_not_ended_however_long_it_takes(stage: Stage, tm
     assert [test.reported for test in done.journal.tests] == ["ok"] * 12
 
 
-def test_a_journal_cut_anywhere_never_shows_a_test_better_than_it_was(stage: Stage, tmp_path: Path) -> None:
+def test_a_truncated_journal_never_improves_the_outcome_of_a_test(stage: Stage, tmp_path: Path) -> None:
     run(stage, "unit/first", tmp_path)
     content = stage.journal.read_bytes()
     whole = read_journal(content)
@@ -597,14 +597,14 @@ def test_a_journal_cut_anywhere_never_shows_a_test_better_than_it_was(stage: Sta
 
 
 def run_natively(cell: CellSpec, name: str) -> dict[str, str]:
-    """What each test of a file does natively, according to a check that begins."""
+    """The native outcome of each test of a file, as a new check determines it."""
     runs = NativeRuns(cell, Stages(cell), oracle=None, private=True, say=lambda _: None, cancelled=threading.Event())
     return {test.name: test.reported for test in runs.of_file(UpstreamFile(name=name, driver="helper")).tests}
 
 
 @pytest.fixture
 def native_cell(tmp_path: Path, tree: Path, launcher: Path) -> CellSpec:
-    """A cell that runs the release's own tests, with programs that no test starts."""
+    """A cell that runs the release's own tests, with programs that these tests do not start."""
     programs = tmp_path / "programs"
     (programs / "src").mkdir(parents=True)
     (programs / "src" / "redis-server").write_bytes(b"")
@@ -625,7 +625,7 @@ def native_cell(tmp_path: Path, tree: Path, launcher: Path) -> CellSpec:
 
 
 def test_a_failure_on_this_machine_does_not_excuse_a_later_check(native_cell: CellSpec, tree: Path) -> None:
-    """A busy machine may have made the test fail."""
+    """The test may have failed because the machine was busy."""
     idle = tree / "idle"
     words = f"test first {{expr 1}} 1\ntest second {{file exists {{{idle}}}}} 1\n"
     (tree / "tests" / "unit" / "second.tcl").write_text(words, "utf-8")
@@ -633,13 +633,13 @@ def test_a_failure_on_this_machine_does_not_excuse_a_later_check(native_cell: Ce
     idle.touch()
     assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}
     idle.unlink()
-    assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}, "the cache keeps what passed"
+    assert run_natively(native_cell, "unit/second") == {"first": "ok", "second": "ok"}, "the cache keeps passed results"
 
 
-def test_a_failure_here_leaves_that_failure_undecided_and_excuses_no_other_one(
+def test_a_native_failure_leaves_the_same_failure_undecided_and_excuses_no_other(
     native_cell: CellSpec, tree: Path
 ) -> None:
-    """All of them were skipped, and the cell passed."""
+    """Regression: all of them were skipped, and the cell passed."""
     here = native_cell.peers["native"].runner.target.machine
     words = f"""
     test "passes" {{expr 1}} 1
@@ -748,14 +748,14 @@ CRASHES = {
     "native-valgrind": "==$$== Process terminating with default action of signal 11 (SIGSEGV)\n"
     "==$$==    at 0x10A2: bitopCommand (bitops.c:7)",
 }
-"""What a server prints that dies of SIGSEGV, or what its detector prints."""
+"""The output of a server that dies of SIGSEGV, or the output of its detector."""
 
 
 @pytest.mark.parametrize("target", CRASHES)
-def test_a_server_that_dies_once_is_recorded_and_its_file_runs_no_more(
+def test_a_server_that_dies_once_is_recorded_and_its_file_does_not_run_again(
     native_cell: CellSpec, tree: Path, target: str
 ) -> None:
-    """No emulator recorded its end, two further runs passed, and a test may fail in one of three runs."""
+    """No emulator records its end here, two further runs pass, and a test may fail in one of three runs."""
     words = """
     set ::servers [list [dict create pid [exec src/redis-server > tests/tmp/out 2>@1 &]]]
     test "before" {expr 1} 1
@@ -816,12 +816,12 @@ REPORTED = b"7:M 28 Nov 2026 03:00:00.000 # === ASSERTION FAILED ===\n"
     ],
     ids=["no emulator", "killed meanwhile"],
 )
-def test_a_report_without_the_record_of_an_end_is_a_bad_end(*, recorded: bool, expected: tuple[str, str]) -> None:
+def test_a_crash_report_without_a_recorded_end_is_a_bad_end(*, recorded: bool, expected: tuple[str, str]) -> None:
     log = b"7:M 28 Nov # Ready\n" + REPORTED
     crash = reported_crash(log, 7, "", recorded=recorded)
     assert crash is not None
     assert (crash.end.how, crash.end.detail) == expected
-    assert reported_crash(log, 8, "", recorded=recorded) is None, "another process'"
+    assert reported_crash(log, 8, "", recorded=recorded) is None, "it is another process's"
     assert reported_crash(log, 7, "", recorded=recorded, exits_on_panic=True) is None
     signalled = log + CRASHES["native"].replace("$$", "7").encode()
     assert reported_crash(signalled, 7, "", recorded=recorded, exits_on_panic=True) is not None
@@ -837,7 +837,7 @@ def test_a_server_may_be_told_to_exit_when_an_assertion_fails(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("target", [name for name in CRASHES if name != "native"])
-def test_what_a_detector_reports_of_a_server_ends_none_that_shares_its_log(target: str) -> None:
+def test_a_detectors_report_about_a_server_is_not_attributed_to_others_with_the_same_log(target: str) -> None:
     log = (CRASHES[target].replace("$$", "8") + "\n").encode()
     detector = Catalog().targets[target].emulator.detector
     assert reported_crash(log, 7, detector, recorded=False) is None
@@ -856,10 +856,10 @@ def test_what_a_detector_reports_of_a_server_ends_none_that_shares_its_log(targe
         ("", "", "", "fourth"),
     ],
 )
-def test_a_reported_crash_belongs_to_the_test_that_the_log_or_the_journal_tells(
+def test_a_reported_crash_belongs_to_the_test_named_by_the_log_or_the_journal(
     tmp_path: Path, named: str, announcing: str, failing: str, expected: str
 ) -> None:
-    """The first test starts the server, and the next three are given it."""
+    """The first test starts the server, and the next three use it."""
     tests = [
         UpstreamTest(
             name=name,
@@ -881,7 +881,7 @@ def test_a_reported_crash_belongs_to_the_test_that_the_log_or_the_journal_tells(
     assert where_it_crashed(crash, server, [(test.name, test) for test in tests])[0] == expected
 
 
-def test_a_test_that_lacks_time_on_this_machine_gets_more_of_it(native_cell: CellSpec, tree: Path) -> None:
+def test_a_test_that_exceeds_its_time_limit_natively_gets_more_time(native_cell: CellSpec, tree: Path) -> None:
     words = """
     test "is slow" {
         set turns 0
@@ -978,7 +978,7 @@ def test_a_test_or_a_file_that_hangs_or_fails_only_once_does_not_pass(
         ("ok", ["got 5 of 7"], ["got 3 of 7", "ok", "ok"], "passed"),
     ],
 )
-def test_a_failure_is_undecided_only_if_this_machine_gives_no_other_answer(
+def test_a_failure_is_undecided_only_if_the_native_build_has_the_same_one(
     reported: Reported, here: list[str], there: list[str | None], outcome: str
 ) -> None:
     (item, _) = results.items_of([UpstreamTest(name="a", reported=reported)], {"a": here})
@@ -998,7 +998,9 @@ def test_a_failure_is_undecided_only_if_this_machine_gives_no_other_answer(
     found = [{"a": one} if one else {} for one in tries]
     assert results.verdict_of(item, runs, found).outcome == outcome
     if len(runs) == 1:
-        assert results.failing([item], runs[0]) == ({"a"} if outcome == "failed" else set()), "what else runs again?"
+        assert results.failing([item], runs[0]) == ({"a"} if outcome == "failed" else set()), (
+            "only failed tests run again"
+        )
 
 
 def test_a_test_without_a_result_is_missing_and_one_that_upstream_passes_over_everywhere_is_skipped() -> None:
@@ -1111,7 +1113,7 @@ def test_a_file_says_on_which_machines_a_test_runs(test: str, target: str, condi
     assert condition_on_machine(ON_SOME_MACHINES, test, there, native, began=began) == condition
 
 
-def test_tests_of_one_name_are_told_apart_and_random_numbers_in_names_are_not() -> None:
+def test_tests_of_one_name_are_distinguished_and_random_numbers_in_names_are_ignored() -> None:
     native = listed("twice", "twice", "Set #3 as master", "Set #4 as master")
     assert [item.label for item in results.items_of(native)][:2] == ["twice", "twice (2)"]
     outcome = verdicts(
@@ -1173,7 +1175,7 @@ def test_a_failure_that_belongs_to_no_test_fails_the_file() -> None:
         "a good exit status",
     ],
 )
-def test_a_file_passes_only_if_it_ran_whole_here_and_there(
+def test_a_file_passes_only_if_it_completed_natively_and_on_the_target(
     here: dict[str, object], run_: FileRun, started: int, expected: str
 ) -> None:
     native = results.NativeRun(tests=listed("a"), seconds=1.0, done=True, started=3)
@@ -1189,14 +1191,14 @@ def test_a_release_names_its_files(tree: Path) -> None:
     assert next(file.name for file in upstream_files(tree)) == "unit/second"
 
 
-def test_a_release_whose_helper_looks_for_a_server_first_names_its_files(tree: Path) -> None:
+def test_the_files_of_a_release_are_found_even_if_its_helper_first_looks_for_a_server(tree: Path) -> None:
     helper = tree / "tests" / "test_helper.tcl"
     looks = 'if {![file executable $::env(VALKEY_BIN_DIR)/valkey-server]} {error "no server"}\n'
     helper.write_text(looks + helper.read_text("utf-8"), "utf-8")
     assert [file.name for file in upstream_files(tree)][:2] == ["unit/first", "unit/second"]
 
 
-def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
+def test_a_selection_names_files_or_only_tests(tree: Path) -> None:
     files = upstream_files(tree)
     assert [file.name for file in selected(files, ["unit/first::passes"])] == ["unit/first"]
     assert [file.name for file in selected(files, ["unit/*"])][-1] == "unit/moduleapi/hooks"
@@ -1206,7 +1208,7 @@ def test_a_selection_names_files_or_no_file_at_all(tree: Path) -> None:
     assert "did you mean 'unit/first'?" in str(caught.value)
 
 
-def test_without_a_name_the_short_list_runs_and_what_it_lacks_does_not(tree: Path) -> None:
+def test_without_a_name_only_the_short_list_runs(tree: Path) -> None:
     files = upstream_files(tree)
     short = ("unit/second", "unit/of-a-later-release")
     for words, names in (
@@ -1218,7 +1220,7 @@ def test_without_a_name_the_short_list_runs_and_what_it_lacks_does_not(tree: Pat
         assert [file.name for file in selected(files, words, unnamed=short)] == names, words
 
 
-def test_beside_other_suites_a_name_may_be_one_of_theirs(tree: Path) -> None:
+def test_with_other_suites_a_name_may_belong_to_one_of_them(tree: Path) -> None:
     files = upstream_files(tree)
     assert selected(files, ["edges/offset"], beside_others=True) == []
     assert [file.name for file in selected(files, ["edges/offset", "unit/first"], beside_others=True)] == ["unit/first"]
@@ -1226,7 +1228,7 @@ def test_beside_other_suites_a_name_may_be_one_of_theirs(tree: Path) -> None:
 
 
 def selection_of(tree: Path, *suites: str, tier: str = "quick", tests: Sequence[str] = ()) -> UpstreamSelection:
-    """The set-up of a run on a tree of this test."""
+    """The set-up of a run on this test's tree."""
     bench = Workbench.default()
     plan = make_plan(bench.catalog, targets=["armv5"], server=str(tree), suites=suites, tier=tier)
     request = fakes.quick_request(plan, server=str(tree), known=tree / "known.toml", run=tree / "run")
@@ -1301,7 +1303,7 @@ def test_a_tcl_that_is_too_old_is_a_usage_error(tree: Path, tmp_path: Path, monk
 
 @pytest.fixture
 def echoing(tmp_path: Path, launcher: Path) -> Callable[[str], None]:
-    """Runs a line of shell in which the launcher, as `$SERVER`, becomes a program that echoes its arguments."""
+    """A function that runs a shell command. In it, `$SERVER` is the launcher, which starts a program like echo."""
     (tmp_path / "src").mkdir()
     (tmp_path / "plumbline").mkdir()
     server = tmp_path / "src" / "redis-server"
@@ -1321,14 +1323,14 @@ def echoing(tmp_path: Path, launcher: Path) -> Callable[[str], None]:
     return run
 
 
-def test_the_log_of_a_launch_begins_where_it_started(tmp_path: Path, echoing: Callable[[str], None]) -> None:
+def test_the_log_of_a_launch_begins_at_its_start(tmp_path: Path, echoing: Callable[[str], None]) -> None:
     (tmp_path / "stdout").write_text("old words\n", "utf-8")
     echoing("$SERVER new words >> stdout")
     (launch,) = read_launches(tmp_path)
     assert log_of(launch) == b"new words\n"
 
 
-def test_the_log_of_a_launch_is_in_its_own_file_when_a_restart_has_renamed_that(
+def test_the_log_of_a_launch_is_found_after_a_restart_has_renamed_it(
     tmp_path: Path, echoing: Callable[[str], None]
 ) -> None:
     echoing("$SERVER first >> stdout 2>> stderr; mv stdout stdout.1; mv stderr stderr.1")
@@ -1339,7 +1341,7 @@ def test_the_log_of_a_launch_is_in_its_own_file_when_a_restart_has_renamed_that(
 
 
 @pytest.mark.parametrize("lost", ["rm stdout", "echo another line > other; mv other stdout", ": > stdout"])
-def test_a_launch_whose_output_is_gone_has_no_whole_log(
+def test_a_launch_whose_output_is_lost_has_no_complete_log(
     tmp_path: Path, echoing: Callable[[str], None], lost: str
 ) -> None:
     echoing(f"echo before > stdout; $SERVER words >> stdout 2>> stderr; {lost}")
@@ -1348,12 +1350,12 @@ def test_a_launch_whose_output_is_gone_has_no_whole_log(
     assert log_of(launch) == b""
 
 
-def test_an_unreadable_line_of_a_journal_is_passed_over() -> None:
+def test_an_unreadable_line_of_a_journal_is_skipped() -> None:
     begin = json.dumps({"event": "begin", "time": "1", "test": "a", "servers": "12", "faults": "guest-1=20"})
     end = json.dumps({"event": "end", "time": "1501", "test": "a", "outcome": "ok", "faults": "guest-1=99"})
     done = json.dumps({"event": "done", "time": "1502"})
     journal = read_journal(f"{begin}\n{{\x00\n{end}\n{done}\n".encode())
-    assert not journal.done, "the line may have told of a failure outside of every test"
+    assert not journal.done, "the line may have recorded a failure outside of all tests"
     assert read_journal(f"{begin}\n{end}\n{done}\n".encode()).done
     (test,) = journal.tests
     assert (test.seconds, test.servers) == (1.5, (12,))
@@ -1392,5 +1394,5 @@ def test_a_server_that_ends_between_two_tests_belongs_to_the_first_of_them(
     ]
     process_ = ended_process(tmp_path, 7, end_at=end_at)
     assert evidence.during(process_, [(test.name, test) for test in tests])[0] == expected
-    stranger = ended_process(tmp_path, 8, end_at=250)
-    assert evidence.during(stranger, [(test.name, test) for test in tests]) == ("", None)
+    other_process = ended_process(tmp_path, 8, end_at=250)
+    assert evidence.during(other_process, [(test.name, test) for test in tests]) == ("", None)

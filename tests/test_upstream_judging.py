@@ -1,4 +1,4 @@
-"""Stored evidence of upstream's own tests: blame, findings, and intended crashes."""
+"""Judging stored evidence of upstream's own tests: which test a fault belongs to, findings, and intended crashes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ SEGMENTATION = int(signal.SIGSEGV)
 
 
 class UpstreamRun(StoredRun):
-    """A stored run whose tests are upstream's."""
+    """A stored run of upstream's own tests."""
 
     def passed(self, name: str, **more: Any) -> None:
-        """A test that passed, or whatever `more` says."""
+        """Record a test that passed, unless `more` says otherwise."""
         event = cell_events.TestEvent(name=f"item[{name}]", outcome="passed", seconds=0.1, upstream=name)
         self.add("armv5", SUITE, msgspec.structs.replace(event, **more))
 
     def failed(self, name: str, message: str, **more: Any) -> None:
-        """A test that failed."""
+        """Record a test that failed."""
         self.passed(name, outcome="failed", message=message, **more)
 
     def started(
@@ -48,7 +48,7 @@ class UpstreamRun(StoredRun):
         test: str = "",
         announced: tuple[str, ...] = (),
     ) -> None:
-        """A server that a test started, with at most one fault, and how it ended."""
+        """Record a server that a test started, with at most one fault, and how it ended."""
         note = "\0".join([str(fakes.PID), "1", "/t", "/t/out", "0", "/t/err", "0", "src/redis-server", ""])
         fakes.write(self.cell("armv5", SUITE) / name / "launch", note)
         if record is not None:
@@ -104,7 +104,7 @@ def test_a_fault_is_a_finding_even_where_the_test_passed(stored: UpstreamRun) ->
 
 
 def test_a_detectors_report_belongs_to_the_test_during_which_its_server_ended(stored: UpstreamRun) -> None:
-    """A replay of the finding runs that test's file. Without a test it would start a server and ask it nothing."""
+    """A replay of the finding runs that test's file. Without a test, it would start a server and send nothing."""
     stored.detectors["armv5"] = "ubsan"
     stored.started("guest-1", test="unit/bitops::BITOP")
     fakes.write(
@@ -116,7 +116,7 @@ def test_a_detectors_report_belongs_to_the_test_during_which_its_server_ended(st
     assert reproducer(finding).upstream == "unit/bitops::BITOP"
 
 
-def test_what_a_crash_hinders_is_no_finding_and_what_it_does_not_is_one(stored: UpstreamRun) -> None:
+def test_a_failure_is_a_finding_unless_a_crash_caused_it(stored: UpstreamRun) -> None:
     pc = stored.place("armv5", "bitopCommand")
     stored.started("guest-1", record=fault(pc=pc), ended_by="SIGBUS", test="unit/bitops::BITOP")
     stored.passed("unit/bitops::BITOP", guests={"guest-1": (0, 1)})
@@ -162,7 +162,7 @@ def test_a_known_crash_says_how_many_tests_it_kept_from_running(
         (("log: *ASSERTION FAILED*",), False),
     ],
 )
-def test_a_crash_is_on_purpose_only_if_the_test_announced_that_one(
+def test_a_crash_is_intended_only_if_the_test_announced_it(
     stored: UpstreamRun, announced: tuple[str, ...], *, deliberate: bool
 ) -> None:
     pc = stored.place("armv5", "debugCommand", "src/debug.c", 500)
@@ -183,10 +183,10 @@ def test_a_crash_is_on_purpose_only_if_the_test_announced_that_one(
         ("", "adlist.c", False),
     ],
 )
-def test_an_assertion_is_on_purpose_only_if_it_is_of_the_command_that_the_test_announced(
+def test_an_assertion_is_intended_only_if_the_announced_command_causes_it(
     stored: UpstreamRun, function: str, file: str, *, deliberate: bool
 ) -> None:
-    """Any assertion was, such as one that failed while the server reported the crash that it was told to have."""
+    """Regression: any assertion was, such as one that failed while the server reported its intended crash."""
     message = (
         f"redis-server: {file}:77: {function}: Assertion `x' failed." if function else f"==> {file}:77 'x' is not true"
     )
@@ -213,7 +213,7 @@ def test_an_assertion_is_on_purpose_only_if_it_is_of_the_command_that_the_test_a
         ((), False),
     ],
 )
-def test_an_end_by_abort_is_on_purpose_only_if_the_test_announced_it(
+def test_an_end_by_abort_is_intended_only_if_the_test_announced_it(
     stored: UpstreamRun, announced: tuple[str, ...], *, deliberate: bool
 ) -> None:
     stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Abort", announced=announced)
@@ -231,7 +231,7 @@ def test_an_end_by_abort_is_on_purpose_only_if_the_test_announced_it(
         ((), True, False),
     ],
 )
-def test_a_module_of_the_tests_may_crash_twice_where_its_test_looks_for_that(
+def test_a_test_module_may_crash_twice_if_its_test_expects_it(
     stored: UpstreamRun, announced: tuple[str, ...], *, in_module: bool, deliberate: bool
 ) -> None:
     pc = stored.place("armv5", "crashing", "src/debug.c", 500)
@@ -246,7 +246,7 @@ def test_a_module_of_the_tests_may_crash_twice_where_its_test_looks_for_that(
 
 
 @pytest.mark.parametrize("unemulated", [True, False])
-def test_a_crash_without_the_record_of_an_emulator_is_the_emulators_own_only_where_there_is_one(
+def test_a_crash_without_an_emulators_record_is_blamed_on_the_emulator_only_if_there_is_one(
     stored: UpstreamRun, *, unemulated: bool
 ) -> None:
     if unemulated:
@@ -349,7 +349,7 @@ def test_a_misaligned_access_is_never_on_purpose(stored: UpstreamRun) -> None:
     assert set(found(stored)) == {"alignment-debugCommand-load"}
 
 
-def test_a_crash_on_purpose_explains_no_failure(stored: UpstreamRun) -> None:
+def test_an_intended_crash_explains_no_failure(stored: UpstreamRun) -> None:
     announced = (f"command: kill -SIGABRT {fakes.PID}",)
     stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Abort", announced=announced)
     stored.failed("integration/logging::Abort", "log message of '*STACK TRACE*' not found", announced=announced)
@@ -357,7 +357,7 @@ def test_a_crash_on_purpose_explains_no_failure(stored: UpstreamRun) -> None:
 
 
 @pytest.mark.parametrize("whole", ["integration/logging::(the whole file)", "integration/logging::Later"])
-def test_a_crash_on_purpose_explains_no_test_without_a_result(stored: UpstreamRun, whole: str) -> None:
+def test_an_intended_crash_explains_no_test_without_a_result(stored: UpstreamRun, whole: str) -> None:
     announced = (f"command: kill -SIGABRT {fakes.PID}",)
     stored.started("guest-1", ended_by="SIGABRT", test="integration/logging::Abort", announced=announced)
     stored.passed("integration/logging::Abort", announced=announced)
@@ -373,7 +373,7 @@ def test_a_test_without_a_result_makes_the_cell_unknown(stored: UpstreamRun) -> 
     assert (findings, verdicts["armv5/bitops"]) == ([], "UNKNOWN")
 
 
-def test_the_tally_counts_tests_and_not_files(stored: UpstreamRun) -> None:
+def test_the_summary_counts_tests_and_not_files(stored: UpstreamRun) -> None:
     stored.passed("unit/a::one")
     stored.passed("unit/a::(the whole file)")
     stored.passed("cluster/b::(init) Restart killed instances")
@@ -387,7 +387,7 @@ def test_the_tally_counts_tests_and_not_files(stored: UpstreamRun) -> None:
     ]
 
 
-def test_the_page_counts_each_outcome_and_compares_the_cost_with_this_machines(tmp_path: Path) -> None:
+def test_the_page_counts_each_outcome_and_compares_the_cost_with_the_native_one(tmp_path: Path) -> None:
     stored = UpstreamRun(tmp_path / "run", targets=("native", "armv5"))
     for target in ("native", "armv5"):
         stored.add(
@@ -420,7 +420,7 @@ def test_the_page_has_one_row_for_a_test_that_fails_everywhere(tmp_path: Path) -
     assert "| unit/a::two | failed | sparc64 | expected 1 on sparc64 |" in page
 
 
-def test_the_page_shows_by_target_which_crash_reports_are_whole(tmp_path: Path) -> None:
+def test_the_page_shows_by_target_which_crash_reports_are_complete(tmp_path: Path) -> None:
     stored = UpstreamRun(tmp_path / "run", targets=("native", "armv5"))
     outcomes: dict[str, cell_events.Outcome] = {"native": "passed", "armv5": "failed"}
     for target, outcome in outcomes.items():

@@ -1,4 +1,4 @@
-"""docs/upstream-threads.md: a thread's verdict has its evidence, and each command is one of Plumbline's."""
+"""docs/upstream-threads.md: every verdict about a thread has evidence, and every command exists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OFFERED = {"check": check, "port": port}
 COMMANDS = re.findall(r"^plumb .+$", TEXT, re.MULTILINE)
 
 
-def test_the_threads_that_have_to_be_answered_are_there_each_with_a_section() -> None:
+def test_every_required_thread_has_a_section() -> None:
     names = [name for name, *_ in ROWS]
     asked = {"redis#13671", "redis#15185", "redis#15769", "valkey#3254", "valkey#3812", "valkey#4547"}
     assert set(names) == asked
@@ -38,7 +38,7 @@ def test_a_verdict_has_its_evidence(name: str, address: str, verdict: str, relea
     assert address.endswith(f"/{number}")
     assert verdict in {"reproduced", "not seen", "by source"}
     page = re.search(r"\(found/([\w-]+)\.md\)", releases)
-    assert (page is not None) == (verdict == "reproduced"), "what was seen has a page, and nothing else has"
+    assert (page is not None) == (verdict == "reproduced"), "exactly the reproduced ones have a page"
     if page is not None:
         bug = bugs.read_bugs()[page[1]]
         assert address in bug.references
@@ -46,9 +46,9 @@ def test_a_verdict_has_its_evidence(name: str, address: str, verdict: str, relea
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_one_of_plumblines_and_its_names_are_in_the_catalog(command: str) -> None:
+def test_every_command_exists_and_its_names_are_in_the_catalog(command: str) -> None:
     _, name, *words = shlex.split(command)
-    # The names of --help are the whole command line's, and click keeps those that it is given first.
+    # click caches the help option of the first context, so that its names must be those of the whole command line.
     given = OFFERED[name].make_context(name, words, help_option_names=["-h", "--help"]).params
     plan = make_plan(
         Catalog(), targets=given["targets"], server=given["server"], suites=given["suites"], tier=given["tier"]

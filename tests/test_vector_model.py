@@ -1,4 +1,4 @@
-"""The model of vector sets: known similarities and projections, stored components of each kind, and the saved form."""
+"""The model of vector sets: known similarities and projections, components of each kind, and the saved format."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ PAYLOAD = bytes.fromhex(
         ((0.0, 0.0), (1.0, -1.0), 0.5, 0.5),
     ],
 )
-def test_similarities_go_from_opposite_to_the_same_direction(
+def test_similarities_range_from_opposite_to_equal_directions(
     one: model.Vector, other: model.Vector, similarity: float, signs: float
 ) -> None:
     assert model.cosine(one, other) == pytest.approx(similarity)
     assert model.agreement(one, other) == signs
 
 
-def test_a_projection_keeps_lengths_where_nothing_is_lost() -> None:
+def test_a_projection_without_loss_preserves_lengths() -> None:
     assert model.projected((1.0, 2.0, 3.0), 2) == pytest.approx((6 / math.sqrt(3), 2 / math.sqrt(3)))
     (vector,) = model.some_vectors(random.Random(1), 1, 64)
     assert model.length(model.projected(vector, 64)) == pytest.approx(model.length(vector))
@@ -52,24 +52,24 @@ def test_a_blob_is_little_endian() -> None:
     assert model.blob((1.0, -2.0)) == bytes.fromhex("0000803f000000c0")
 
 
-def test_words_are_turned_each_by_itself() -> None:
+def test_each_word_is_byte_swapped_separately() -> None:
     assert model.turned(b"abcdefgh", 4) == b"dcbahgfe"
     assert model.turned(b"abcdefgh", 8) == b"hgfedcba"
     assert model.turned(b"abc", 1) == b"abc"
 
 
-def test_each_kind_keeps_what_it_says() -> None:
+def test_each_kind_stores_components_with_its_precision() -> None:
     vector = (0.5, -1.0, 0.001)
     assert model.KINDS["BIN"].kept(vector) == ((1.0, -1.0, 1.0), 0.0)
     (exact, fine), (_, coarse) = (model.KINDS[kind].kept(vector) for kind in ("NOQUANT", "Q8"))
     assert exact == vector
-    # Half a step of 127, and the rounding of single precision.
+    # The tolerance is half a step of 127 plus the rounding of single precision.
     assert fine == pytest.approx(1e-5)
     assert 0.5 / 127 < coarse < 0.51 / 127
 
 
 @pytest.mark.parametrize("reply", [Exception("ERR"), [b"1"], [b"1", b"2.2"], [b"1", b"nan"], [b"inf", b"2"]])
-def test_a_reply_that_is_no_such_vector_does_not_agree(reply: object) -> None:
+def test_a_reply_that_is_not_such_a_vector_does_not_agree(reply: object) -> None:
     assert model.agrees([b"1", b"2.05"], (1.0, 2.0), 0.1)
     assert not model.agrees(reply, (1.0, 2.0), 0.1)
 
@@ -84,7 +84,7 @@ def test_the_saved_form_of_a_set_is_read() -> None:
     assert struct.unpack("<f", found.norms[b"a"]) == pytest.approx([model.length((1.0, 2.0, 4.0))])
 
 
-def test_what_follows_a_saved_set_is_refused() -> None:
+def test_bytes_after_a_saved_set_are_refused() -> None:
     value = rdb.read_dump(PAYLOAD)[1]
     assert isinstance(value, Foreign)
     with pytest.raises(ValueError, match="1 items are left over"):

@@ -1,4 +1,4 @@
-"""The workflow files: the actions that they use, and inputs, all of which the how-to describes."""
+"""The workflow files: the actions that they use, and their inputs, all of which the how-to describes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = sorted([ROOT / "action.yml", *(ROOT / ".github" / "workflows").glob("*.y
 
 
 def uses(value: Any) -> list[str]:
-    """Every `uses:` in a file."""
+    """Every value of `uses:` in a file."""
     if isinstance(value, dict):
         here = [str(value["uses"])] if "uses" in value else []
         return here + [one for inner in value.values() for one in uses(inner)]
@@ -32,8 +32,8 @@ def uses(value: Any) -> list[str]:
 PINNED = r"uses: ((?:actions|github)/[\w-]+)((?:/[\w-]+)?)@([0-9a-f]{40} # v\d+\.\d+\.\d+)$"
 
 
-def test_only_githubs_own_actions_are_used_each_by_one_commit_with_its_version() -> None:
-    """A repository may require commits for every action that it calls, directly or indirectly."""
+def test_only_githubs_actions_are_used_each_pinned_to_a_commit_with_its_version() -> None:
+    """A repository's settings may require commits for every action that it uses, directly or indirectly."""
     commits: dict[str, set[str]] = {}
     for path in FILES:
         text = path.read_text("utf-8")
@@ -46,28 +46,28 @@ def test_only_githubs_own_actions_are_used_each_by_one_commit_with_its_version()
     assert {name: found for name, found in commits.items() if len(found) != 1} == {}
 
 
-def test_a_night_of_fuzzing_begins_with_the_corpus_of_the_nights_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nightly_fuzzing_begins_with_the_corpus_of_previous_nights(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8"))["jobs"]["fuzz"]["steps"]
     kinds = [str(step.get("uses", "")).partition("@")[0] for step in steps]
     restore, fuzz, save = (kinds.index(kind) for kind in ("actions/cache/restore", "./", "actions/cache/save"))
     assert restore < fuzz < save
-    assert steps[save]["if"] == "always()", "a night that finds something fails, and has learnt most"
+    assert steps[save]["if"] == "always()", "a night with findings fails, but its corpus has grown the most"
     for name in ("PLUMBLINE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     assert steps[save]["with"]["key"].startswith(steps[restore]["with"]["restore-keys"])
-    # Entries never change: a night that saved under the last one's key would save nothing.
+    # Cache entries are immutable: with the previous night's key, a night would save nothing.
     assert "github.run_id" in steps[save]["with"]["key"]
     for step in (steps[restore], steps[save]):
         assert Path(step["with"]["path"]).expanduser() == Cache(default_root()).path("corpus", "")
 
 
-def test_each_server_of_the_matrix_and_each_way_to_make_it_has_a_machine() -> None:
+def test_each_server_of_the_matrix_has_a_job_for_each_way_to_build_it() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "matrix.yml").read_text("utf-8"))["jobs"]
     entries = jobs["ask"]["strategy"]["matrix"]["asked"]
     assert sorted((one["server"], one["way"]) for one in entries) == sorted(
         {(one.server, one.way) for one in questions()}
     )
-    # An artifact's name has neither a colon nor a slash, and two of one name would be refused.
+    # An artifact's name must not contain a colon or a slash, and must be unique.
     names = [one["name"] for one in entries]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names)
@@ -91,13 +91,15 @@ def test_the_parts_of_a_sample_of_mutants_have_different_seeds_and_a_patch_where
             named.add(expand(name, contexts))
         assert len(seeds) == len(parts), "two machines would examine the same mutants"
         assert max(seeds) < 2**32
-    # The documents of one folder, docs/recall.
+    # All these documents are in one folder, docs/recall.
     assert len(named) == len(entries) * len(parts)
     known, documented = Catalog().servers, bugs.read_bugs()
     for entry in entries:
         assert entry["name"] in known
-        assert entry["server"].rpartition("/")[2] == entry["name"], "a sample's document has the name of the folder"
-        assert not entry["bug"] or documented[entry["bug"]].patches, "the step has nothing to apply"
+        assert entry["server"].rpartition("/")[2] == entry["name"], (
+            "a sample's document is named after the server's folder"
+        )
+        assert not entry["bug"] or documented[entry["bug"]].patches, "the step has no patch to apply"
 
 
 def test_a_plan_is_asked_what_its_jobs_are_asked() -> None:
@@ -113,8 +115,8 @@ def test_a_plan_is_asked_what_its_jobs_are_asked() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_no_expression_stands_in_a_shell_line(path: Any) -> None:
-    """A branch's name or an input would become code."""
+def test_no_shell_line_contains_an_expression(path: Any) -> None:
+    """The shell would execute a branch's name or an input as code."""
 
     def lines(value: Any) -> list[str]:
         if isinstance(value, dict):
@@ -126,18 +128,18 @@ def test_no_expression_stands_in_a_shell_line(path: Any) -> None:
         assert "${{" not in line
 
 
-def test_the_job_for_upstreams_own_file_is_that_of_the_how_to() -> None:
-    """But for the condition: their files run on pushes to any branch."""
+def test_the_job_for_upstreams_workflow_equals_that_of_the_how_to() -> None:
+    """Only the condition differs: upstream's workflows run on pushes to any branch."""
     whole = yaml.safe_load(block_of(ROOT / "docs" / "howto" / "ci.md"))["jobs"]["plumbline"]
     job = yaml.safe_load("jobs:\n" + block_of(ROOT / "docs" / "howto" / "upstream-ci.md"))["jobs"]["plumbline"]
     assert job.pop("if") == "github.event_name == 'pull_request' || github.ref == 'refs/heads/unstable'"
     assert job == whole
 
 
-def test_the_how_to_tells_every_input_and_output() -> None:
+def test_the_how_to_describes_every_input_and_output() -> None:
     page = (ROOT / "docs" / "howto" / "ci.md").read_text("utf-8")
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
-    # YAML 1.1 reads the key `on` as true.
+    # YAML 1.1 parses the key `on` as true.
     called = yaml.safe_load((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8"))[True]["workflow_call"]
     for kind in ("inputs", "outputs"):
         for name in {**action[kind], **called[kind]}:
@@ -161,11 +163,11 @@ CONTEXTS = {"inputs": Strict(name="a b", flag=False), "steps": {"one": {"outputs
         ("${{ '' == null }}", True),
     ],
 )
-def test_expressions_are_what_github_says(text: str, value: Any) -> None:
+def test_expressions_are_evaluated_like_githubs(text: str, value: Any) -> None:
     assert expand(text, CONTEXTS) == value
 
 
 @pytest.mark.parametrize("text", ["inputs.noname", "nosuch.name", "nosuch()", "'open", "a b", "(inputs.name"])
-def test_what_github_would_take_for_nothing_is_an_error_here(text: str) -> None:
+def test_an_expression_that_github_would_evaluate_to_nothing_is_an_error(text: str) -> None:
     with pytest.raises(ExpressionError):
         evaluate(text, CONTEXTS)

@@ -1,4 +1,4 @@
-"""Workloads are read strictly, and requests that cannot be sent are refused before any server starts."""
+"""Workloads are parsed strictly, and requests that cannot be sent are refused before any server starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_workload_of_the_catalog_can_be_sent_and_has_its_source() -> None:
     assert all(one.title for one in workloads.values())
 
 
-def test_a_complete_workload_has_what_it_says(tmp_path: Path) -> None:
+def test_a_complete_workload_has_the_declared_values(tmp_path: Path) -> None:
     one = workload_of(tmp_path, "pipeline = 10\nspread = 0.02\n")["one"]
     assert (one.requests, one.pipeline, one.spread, one.needs) == (100, 10, 0.02, {"set"})
     assert not one.shown_by_request
@@ -64,7 +64,7 @@ def test_a_workload_without_commands_is_refused(tmp_path: Path, commands: str) -
         workload_of(tmp_path, text=PLAIN.replace('[["SET", "key:{key}", "{value}"]]', commands))
 
 
-def test_a_workload_needs_the_commands_that_prepare_it_and_those_that_are_counted(tmp_path: Path) -> None:
+def test_a_workload_requires_its_preparing_and_its_counted_commands(tmp_path: Path) -> None:
     one = workload_of(tmp_path, 'prepare = [["XADD", "stream", "*", "field", "{value}"]]\n')["one"]
     assert one.needs == {"set", "xadd"}
 

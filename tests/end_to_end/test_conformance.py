@@ -135,10 +135,10 @@ def test_the_program_reports_each_access_immediately() -> None:
         started = process.start(runner.command(program, ["all"]), output=its.fileno())
         its.close()
         ours.settimeout(60)
-        told = [part.decode() for part in iter(lambda: ours.recv(1 << 16), b"")]
+        parts = [part.decode() for part in iter(lambda: ours.recv(1 << 16), b"")]
         process.kill_group(started)
-    assert [part.split(" ")[0] for part in told] == [one.name for one in access_table.of_target(target).accesses]
-    assert {len(part.splitlines()) for part in told} == {16}
+    assert [part.split(" ")[0] for part in parts] == [one.name for one in access_table.of_target(target).accesses]
+    assert {len(part.splitlines()) for part in parts} == {16}
 
 
 def test_solaris_8i_and_8s_differ_as_documented(tmp_path: Path) -> None:

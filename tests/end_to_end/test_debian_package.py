@@ -116,7 +116,7 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "expected"),
     [
         ({"Makefile": BUILDS}, "neither a goal `check` nor a goal `test`"),
         ({"Makefile": BUILDS, "odd.c": "int main(void) { return 0 }\n"}, "does not build for the target"),
@@ -131,12 +131,12 @@ def test_a_package_whose_tests_pass_on_the_target_passes(tmp_path: Path, files: 
     ids=["untested", "broken", "unconfigured", "elsewhere", "while it was built", "folder"],
 )
 def test_a_package_of_which_nothing_ran_is_unknown_with_a_reason(
-    tmp_path: Path, files: dict[str, str], told: str
+    tmp_path: Path, files: dict[str, str], expected: str
 ) -> None:
     code, found = built(tmp_path, package(files))
     assert (code, found["verdict"], found["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])
     reasons = [*found["remarks"], *(cell["reason"] for cell in found["cells"])]
-    assert any(told in reason for reason in reasons), reasons
+    assert any(expected in reason for reason in reasons), reasons
 
 
 def test_a_file_that_does_not_match_its_description_is_refused(tmp_path: Path) -> None:

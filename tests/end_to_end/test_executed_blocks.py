@@ -144,10 +144,10 @@ def test_functions_are_recorded_for_the_thread_that_enters_them(target: str, tmp
     program = machines.compiled(target, source, tmp_path)
     runner = machines.runner(target)
     code = code_of(program, runner.target.emulator.qemu)
-    noted = BlockMap(tmp_path / "map", code)
+    blocks = BlockMap(tmp_path / "map", code)
 
     def entered(whose: Literal["first", "others"]) -> set[str]:
-        return code.names_in(noted.take(whose)) & {*OWN, "main"}
+        return code.names_in(blocks.take(whose)) & {*OWN, "main"}
 
     def until_it_waits() -> None:
         """Wait until the program has written a line, and is about to read."""
@@ -156,7 +156,7 @@ def test_functions_are_recorded_for_the_thread_that_enters_them(target: str, tmp
             assert time.monotonic() < deadline
             time.sleep(0.2)
 
-    command = runner.command(program, [], plugin=f"{plugin()},map={noted.path},of={program}")
+    command = runner.command(program, [], plugin=f"{plugin()},map={blocks.path},of={program}")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ran:
         assert ran.stdin is not None
         assert ran.stdout is not None
@@ -177,8 +177,8 @@ def test_functions_are_recorded_for_the_thread_that_enters_them(target: str, tmp
         assert entered("others") - {"main"} == {"by_a_child", "by_one_of_many"}
         ran.stdin.close()
     assert ran.returncode == 0
-    noted.close()
-    assert not noted.path.exists()
+    blocks.close()
+    assert not blocks.path.exists()
 
 
 def test_a_map_of_another_program_is_refused(tmp_path: Path) -> None:

@@ -105,8 +105,8 @@ def test_fuzzing_ends_in_time_and_continues_with_its_corpus(tmp_path: Path, monk
     second = run("fuzz", *words, "--run", tmp_path / "2")
     assert second.returncode == ExitCode.PASS, second.stderr
     # More streams than twenty examples can show: the fuzzer knows the others without sending them.
-    told = (tmp_path / "2" / "native" / "fuzz" / "progress").read_text("utf-8")
-    assert int(re.findall(r"(\d+) streams kept", told)[0]) >= len(kept)
+    progress = (tmp_path / "2" / "native" / "fuzz" / "progress").read_text("utf-8")
+    assert int(re.findall(r"(\d+) streams kept", progress)[0]) >= len(kept)
     # In another folder, the fuzzer begins without a corpus.
     third = run("fuzz", *words, "--run", tmp_path / "3", "--corpus", tmp_path / "corpora")
     assert third.returncode == ExitCode.PASS, third.stderr

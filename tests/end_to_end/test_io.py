@@ -35,9 +35,9 @@ ADDRESSES: dict[Transport, bytes] = {"unix": b" addr=/", "tcp": b" addr=127.0.0.
 def addresses(guest: Guest) -> set[Transport]:
     """The kinds of addresses of the server's clients. The only client sends this request, through the proxy."""
     with Client.at_socket(guest.access.path, deadline_seconds=guest.deadline_seconds) as client:
-        told = client.command("CLIENT", "LIST")
-    assert isinstance(told, bytes)
-    return {io for io, address in ADDRESSES.items() if address in told}
+        listing = client.command("CLIENT", "LIST")
+    assert isinstance(listing, bytes)
+    return {io for io, address in ADDRESSES.items() if address in listing}
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_replay_uses_the_transport_of_the_reproducer(io: Transport) -> None:
         detector="suite",
         io=io,
     )
-    for told, address in ADDRESSES.items():
+    for other, address in ADDRESSES.items():
         again = Reproduction(target="armv5", requests=("CLIENT LIST",), wrong=address.hex())
         result = replay.replay(machines.quiet_workbench(), msgspec.structs.replace(asked, again=again), server="")
-        assert (result.outcome, told) == ("reproduced" if told == io else "gone", told), result.text
+        assert (result.outcome, other) == ("reproduced" if other == io else "gone", other), result.text

@@ -404,8 +404,8 @@ def test_a_real_kernel_does_what_the_model_prescribes(
         for one in canary.disagreements(case, performed, runner)
     ]
     assert wrong == []
-    told = rules.shown(found, "signal")
-    signals = sum(outcome == told for listed in outcomes.values() for outcome in listed)
+    shown = rules.shown(found, "signal")
+    signals = sum(outcome == shown for listed in outcomes.values() for outcome in listed)
     faults = fault_log.read_faults(machine.fault_log)[before:]
     assert len(faults) == signals
     assert all(fault_log.is_misaligned(fault) for fault in faults)

@@ -176,8 +176,8 @@ def test_a_machine_that_supports_a_second_processor_has_room_for_it(name: str) -
     spec = CATALOG.kernels[name].machine
     words = [spec.emulator, "-nodefaults", "-display", "none", "-S", "-M", "none", "-qmp", "stdio"]
     asked = '{"execute": "qmp_capabilities"}{"execute": "query-machines"}{"execute": "quit"}'
-    told = subprocess.run(words, input=asked, capture_output=True, text=True, timeout=60, check=True).stdout
-    listed = next(json.loads(line)["return"] for line in told.splitlines() if '"cpu-max"' in line)
+    replies = subprocess.run(words, input=asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    listed = next(json.loads(line)["return"] for line in replies.splitlines() if '"cpu-max"' in line)
     kind = spec.machine.partition(",")[0]
     (most,) = [one["cpu-max"] for one in listed if kind in {one["name"], one.get("alias")}]
     assert ("1,maxcpus=2" in spec.options) == (most > 1)
@@ -253,9 +253,9 @@ def test_a_machine_that_stands_still_makes_its_cell_unknown_within_minutes(tmp_p
         emulator = emulated_guest(events.parent)
         emulator.suspend()
         stopped = time.monotonic()
-        told, _ = check.communicate(timeout=400)
+        output, _ = check.communicate(timeout=400)
     assert time.monotonic() - stopped < 180
-    read = json.loads(told)
+    read = json.loads(output)
     assert (check.returncode, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
     assert read["findings"] == []
     (cell,) = [cell for cell in read["cells"] if cell["suite"] == "protocol"]

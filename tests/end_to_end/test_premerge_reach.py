@@ -135,8 +135,8 @@ def test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time(check
 def unentered(judged: dict[str, Any]) -> set[str]:
     """The functions that differ from those of the base and that no test has entered."""
     begin = "these functions differ from BASE, but no test is known to enter them: "
-    (told,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
-    return set(told.partition(" on armv5")[0].split(", "))
+    (remark,) = [remark.removeprefix(begin) for remark in judged["remarks"] if remark.startswith(begin)]
+    return set(remark.partition(" on armv5")[0].split(", "))
 
 
 def test_a_change_that_no_test_enters_is_not_checked(checkout: Path, tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ def test_a_profiled_check_reports_the_use_of_time_and_memory(tmp_path: Path) -> 
     words = ("bench", "--harness", "--target", "armv5", "--suite", "bitops", "--run", folder, "--json")
     finished = run(*words)
     assert finished.returncode == ExitCode.PASS, finished.stderr
-    told = document(finished)
-    suites = {each["suite"]: each for each in told["suites"]}
+    judged = document(finished)
+    suites = {each["suite"]: each for each in judged["suites"]}
     assert suites["bitops"]["emulators"] > 0.5
     assert suites["bitops"]["native_servers"] > 0
     assert suites["bitops"]["elapsed"] > 0
-    cost = told["cost"]
+    cost = judged["cost"]
     assert cost["stages"]["judge"] > 0
     assert cost["clock_seconds"] >= suites["bitops"]["elapsed"]
     # An emulator, the test process and plumb itself. The native server does not always run when the memory is largest.
