@@ -412,20 +412,20 @@ def test_a_missing_log_is_reported_if_a_detector_writes_to_it(
 
 
 @pytest.mark.parametrize("detector", ["", "ubsan"])
-@pytest.mark.parametrize("told", ["nothing", "shift", "trouble", "child"])
+@pytest.mark.parametrize("reported", ["nothing", "shift", "trouble", "child"])
 def test_a_report_is_kept_however_much_its_server_prints_later(
     stage: Stage, tmp_path: Path, detector: str, reported: str
 ) -> None:
     cell = cells.spec_of("upstream", tmp_path, fakes.unemulated(fakes.target(detector=detector)))
     collected = evidence.UpstreamEvidence(cell, homes=[tmp_path / "home"], names={}, started_in=stage.folder)
-    words = {"nothing": "", "shift": SHIFT, "trouble": f"{TROUBLE}\n", "child": CHILD}[told]
+    words = {"nothing": "", "shift": SHIFT, "trouble": f"{TROUBLE}\n", "child": CHILD}[reported]
     output = fakes.write(tmp_path / "printed", words + "a line of 32 bytes, as many are\n" * (evidence.LOG_BYTES // 31))
     taken = [str(output), "0", f"{output.stat().st_dev}:{output.stat().st_ino}"]
     note = ["7", "0", str(stage.folder), *taken, *taken, "server", ""]
     log = fakes.write(tmp_path / "home" / "guest-1" / "launch", "\0".join(note)).with_name("log")
     journal = Journal(tests=[], outside=[], done=True)
     collected.collect(FileRun(journal=journal, stalled=False, last_line="", seconds=1.0), {})
-    assert log.is_file() == (bool(detector) or told in {"trouble", "child"})
+    assert log.is_file() == (bool(detector) or reported in {"trouble", "child"})
     if log.is_file():
         assert log.stat().st_size == (evidence.LOG_BYTES if reported == "nothing" else output.stat().st_size)
 
