@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from harness.analysis.suspects import SuspectList
@@ -170,12 +171,13 @@ def test_a_function_that_one_compiler_made_inline_does_not_hide_what_it_calls() 
     assert (found.first_different, found.within) == ("call 1 enters swap", "dump")
 
 
-def test_the_caller_of_a_function_with_variable_arguments_is_named() -> None:
-    variable = NamedValue("...", "variable", 0, 0)
+@pytest.mark.parametrize("kind", ["variable", "unreadable"])
+def test_the_caller_of_a_function_with_unknown_arguments_is_named(kind: str) -> None:
+    unknown = NamedValue("...", kind, 0, 0)
 
     def printed(result: int) -> list[Moment]:
-        inner = call("vprintf", [variable], [number("result", 1)], *call("append", [number("len", result)], []))
-        return call("report", [], [], *call("printf", [variable], [number("result", result)], *inner))
+        inner = call("vprintf", [unknown], [number("result", 1)], *call("append", [number("len", result)], []))
+        return call("report", [], [], *call("printf", [unknown], [number("result", result)], *inner))
 
     def within(one: list[Moment], other: list[Moment]) -> str:
         found = compare(one, other, other, name="armv5")
@@ -185,10 +187,8 @@ def test_the_caller_of_a_function_with_variable_arguments_is_named() -> None:
     assert within(printed(7), printed(8)) == "report"
     left = [msgspec.structs.replace(one, values=[]) if one.function == "append" else one for one in printed(7)]
     assert within(left, printed(8)) == "report"
-    assert (
-        within(call("printf", [variable], [number("result", 7)]), call("printf", [variable], [number("result", 8)]))
-        == ""
-    )
+    alone = [call("printf", [unknown], [number("result", result)]) for result in (7, 8)]
+    assert within(*alone) == ""
 
 
 def test_what_two_runs_of_the_target_do_not_agree_on_is_not_compared() -> None:

@@ -259,13 +259,14 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
     """The values of the arguments, and a function that reads the data again that they point to and that may have
     changed.
     """
-    found = []
+    found, unreadable = [], []
     for symbol in frame.block():
         if symbol.is_argument:
             try:
                 value = symbol.value(frame)
                 value.fetch_lazy()
             except gdb.error:
+                unreadable.append([symbol.name, "unreadable", 0, 0])
                 continue
             found.append((symbol.name, value))
     lengths = {}
@@ -291,7 +292,7 @@ def _arguments(frame: Any) -> tuple[list[Any], Callable[[], list[Any]]]:
         ("pointer", "somewhere", 0) if _is_output(value) else _value(value, lengths.get(name)) for name, value in found
     ]
     values = [[name, *value] for (name, _), value in zip(found, given, strict=True)]
-    return values + ([["...", "variable", 0, 0]] if _is_variadic(frame) else []), pointed
+    return values + unreadable + ([["...", "variable", 0, 0]] if _is_variadic(frame) else []), pointed
 
 
 def _is_variadic(frame: Any) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENTRY, RETURN = "entry", "return"
+_UNKNOWN = {"variable", "unreadable"}
 
 
 class NamedValue(msgspec.Struct, frozen=True, array_like=True):
@@ -24,7 +25,9 @@ class NamedValue(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     kind: str
-    """`number`, `bytes`, or a word for a value that is not compared. `variable`: arguments without names follow."""
+    """`number`, `bytes`, or a word for a value that is not compared. `variable`: arguments without names follow.
+    `unreadable`: the debug information does not say where the value is.
+    """
     value: int | str
     """Bytes as hexadecimal digits, and numbers with a fraction as text. Of many bytes, the first and the last ones."""
     size: int
@@ -83,8 +86,8 @@ class LocatedMoment(NamedTuple):
     moment: Moment
     within: str
     """The function whose activation determined the values: of an entry the caller, or the innermost recorded function
-    if the caller is not recorded; empty without any. Of a return the function itself. A function with variable
-    arguments, such as printf, has values that are not recorded: its caller determined them.
+    if the caller is not recorded; empty without any. Of a return the function itself. If not all its
+    arguments were recorded, as those of printf, the nearest caller of which all were: they may have differed.
     """
 
 
@@ -97,9 +100,9 @@ class _Activation(NamedTuple):
     """Function -> the number of its calls from here."""
 
     @property
-    def is_variadic(self) -> bool:
-        """Whether the function has variable arguments."""
-        return any(value.kind == "variable" for value in self.moment.values)
+    def has_unknown_arguments(self) -> bool:
+        """Whether not all arguments of the function were recorded."""
+        return any(value.kind in _UNKNOWN for value in self.moment.values)
 
 
 def located(moments: Iterable[Moment], functions: Container[str]) -> list[LocatedMoment]:
@@ -139,7 +142,7 @@ def _caller(active: list[_Activation], entered: Moment) -> int:
 
 
 def _determining(active: list[_Activation], number: int) -> str:
-    """The function of an activation, or of the first caller without variable arguments; empty without any."""
-    while number >= 0 and active[number].is_variadic:
+    """The function of an activation, or of the nearest caller whose arguments were all recorded; empty without any."""
+    while number >= 0 and active[number].has_unknown_arguments:
         number = active[number].caller
     return active[number].moment.function if number >= 0 else ""
