@@ -100,16 +100,37 @@ def capped(descriptor: int, *, start: int = 0) -> Iterator[None]:
 
 
 def _hollow(descriptor: int, start: int) -> None:
-    """Turn the middle into a hole. If the file system has no holes, cut everything after the head."""
+    """Turn the middle into a hole."""
     status = os.fstat(descriptor)
     size = status.st_size
     # A file that was cut holds little, although its size grows from where the writer is: its newest part must stay.
-    if size - start <= LIMIT_BYTES or status.st_blocks * _STAT_BLOCK_BYTES - start <= LIMIT_BYTES:
+    # The ends of what is left are rounded up to blocks.
+    kept = LIMIT_BYTES + 2 * _BLOCK_BYTES
+    if size - start <= kept or status.st_blocks * _STAT_BLOCK_BYTES - start <= kept:
         return
     first = -(-(start + LIMIT_BYTES // 2) // _BLOCK_BYTES) * _BLOCK_BYTES
     length = (size - LIMIT_BYTES // 2) // _BLOCK_BYTES * _BLOCK_BYTES - first
     if length > 0 and not _punch(descriptor, first, length):
-        os.ftruncate(descriptor, start + LIMIT_BYTES // 2)
+        _cut(descriptor, start)
+
+
+def _cut(descriptor: int, start: int) -> None:
+    """Remove the middle where `fallocate` cannot: cut the file after its head, and write its tail again where it was.
+
+    The size stays the same, so a closed log says that its middle is missing.
+    """
+    size, tail = -1, b""
+    # The writer may have added to the file in the meantime.
+    while size != (size := os.fstat(descriptor).st_size):
+        tail = os.pread(descriptor, LIMIT_BYTES // 2, size - LIMIT_BYTES // 2)
+    os.ftruncate(descriptor, start + LIMIT_BYTES // 2)
+    _write(descriptor, tail, size - len(tail))
+
+
+def _write(descriptor: int, content: bytes, place: int) -> None:
+    while content:
+        written = os.pwrite(descriptor, content, place)
+        content, place = content[written:], place + written
 
 
 def _punch(descriptor: int, first: int, length: int) -> bool:
@@ -129,11 +150,8 @@ def _close_up(descriptor: int, start: int) -> None:
         return
     tail = os.pread(descriptor, half, size - half)
     os.ftruncate(descriptor, start + half)
-    rest = b"\n[plumbline: %d bytes are left out here]\n" % (size - start - half - len(tail)) + tail
-    place = start + half
-    while rest:
-        written = os.pwrite(descriptor, rest, place)
-        rest, place = rest[written:], place + written
+    note = b"\n[plumbline: %d bytes are left out here]\n" % (size - start - half - len(tail))
+    _write(descriptor, note + tail, start + half)
 
 
 def tail_of(path: Path, length: int) -> bytes:
