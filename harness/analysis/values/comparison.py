@@ -71,7 +71,7 @@ def compare(
     here, once_more, there, once_more_there = _aligned(target, target if repeated is None else repeated, native, again)
     steady_here, steady_there = _steady(here, once_more), _steady(there, once_more_there)
 
-    def first(counts: Callable[[_Pair], bool], *, is_usual: bool = False) -> ValueComparison | None:
+    def first(counts: Callable[[_PairedValue], bool], *, is_usual: bool = False) -> ValueComparison | None:
         last, compared = "", 0
         for one in here:
             pairs = _pairs(one, steady_here.get(one.position, {}), steady_there.get(one.position, {}))
@@ -98,7 +98,7 @@ def compare(
     )
 
 
-class _Pair(NamedTuple):
+class _PairedValue(NamedTuple):
     """A value at a moment, on both machines."""
 
     identity: Usual
@@ -128,10 +128,10 @@ def _steady(moments: Iterable[LocatedMoment], again: Iterable[LocatedMoment]) ->
     }
 
 
-def _pairs(one: LocatedMoment, here: Mapping[str, NamedValue], there: Mapping[str, NamedValue]) -> list[_Pair]:
+def _pairs(one: LocatedMoment, here: Mapping[str, NamedValue], there: Mapping[str, NamedValue]) -> list[_PairedValue]:
     """The values of a moment that can be compared."""
     return [
-        _Pair(Usual(one.moment.function, one.moment.kind, name), value, there[name])
+        _PairedValue(Usual(one.moment.function, one.moment.kind, name), value, there[name])
         for name, value in here.items()
         if value.kind in _COMPARED and name in there and name not in _DESCRIPTORS
     ]

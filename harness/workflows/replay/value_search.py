@@ -101,7 +101,7 @@ def first_difference(
     tree = bench.open_server(reproducer.server, reproducer.settings, packages=True)
     usual, is_cut = None, False
     for variant in _variants(bench, shortened, tree):
-        search = _Search(bench, variant, tree, is_shortest=not shortened.why_not)
+        search = _ValueSearch(bench, variant, tree, is_shortest=not shortened.why_not)
         found = search.difference(suspects, right)
         if found is not None and not found.usual:
             return found
@@ -134,7 +134,7 @@ def _variants(bench: Workbench, shortened: Shortened, tree: SourceTree) -> list[
     return [fewer, reproducer] if shows else [reproducer]
 
 
-class _Search:
+class _ValueSearch:
     """The comparison of values with one build."""
 
     def __init__(self, bench: Workbench, reproducer: Reproducer, tree: SourceTree, *, is_shortest: bool) -> None:
