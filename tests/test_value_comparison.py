@@ -191,6 +191,19 @@ def test_the_caller_of_a_function_with_unknown_arguments_is_named(kind: str) -> 
     assert within(*alone) == ""
 
 
+def test_calls_from_other_lines_are_not_compared() -> None:
+    def added(*lines: int) -> list[Moment]:
+        inside = [
+            msgspec.structs.replace(one, place=("restore", "/plumbline/tree/src/cluster.c", line))
+            for count, line in enumerate(lines)
+            for one in call("notify", [number("type", line)], [], call=count)
+        ]
+        return call("restore", [], [], *inside)
+
+    # Line 5 belongs to a function that one compiler has made inline.
+    assert compare(added(5, 9), added(9), added(9), name="sparc64") is None
+
+
 def test_what_two_runs_of_the_target_do_not_agree_on_is_not_compared() -> None:
     assert compare(served(7), served(8), served(8), name="armv5", repeated=served(9)) is None
     assert compare(served(7), served(8), served(8), name="armv5", repeated=served(7)) is not None
@@ -232,6 +245,24 @@ def test_a_value_that_usually_differs_counts_only_if_no_other_does() -> None:
     assert compare(replied(48), replied(24), replied(24), name="armv5") == msgspec.structs.replace(alone, usual=False)
 
 
+def test_what_a_function_makes_of_a_value_that_usually_differs_counts_last() -> None:
+    def written(descriptor: int, length: int, value: int) -> list[Moment]:
+        inner = call("length", [], [number("result", length)])
+        printed = call("print", [number("n", descriptor)], [number("result", length)], *inner)
+        return [*printed, *call("swap", [number("v", 5)], [number("result", value)])]
+
+    usual = {Usual("print", "entry", "n")}
+    found = compare(written(12, 2, 7), written(3, 1, 8), written(3, 1, 8), name="armv5", usual=usual)
+    assert found is not None
+    assert (found.first_different, found.usual) == ("call 1 leaves swap", False)
+    found = compare(written(12, 2, 8), written(3, 1, 8), written(3, 1, 8), name="armv5", usual=usual)
+    assert found is not None
+    assert (found.first_different, found.usual) == ("call 1 leaves length", False)
+    found = compare(written(3, 2, 8), written(3, 1, 8), written(3, 1, 8), name="armv5", usual=usual)
+    assert found is not None
+    assert found.first_different == "call 1 leaves length", "nothing usual precedes it"
+
+
 def test_a_wrong_conversion_counts_though_other_commands_execute_it() -> None:
     def converted(value: NamedValue) -> list[Moment]:
         return [*call("bufferSize", [], [number("result", len(str(value)))]), *call("swap", [value], [])]
@@ -252,6 +283,9 @@ def test_a_wrong_conversion_counts_though_other_commands_execute_it() -> None:
         assert found is not None
         assert (not found.usual) == counts, f"{here} and {there}"
         assert not counts or found.first_different == "call 1 enters swap"
+        common = compare(converted(here), converted(there), converted(there), name="sparc64", common=usual)
+        assert common is not None
+        assert common.usual, "every server makes it, as siphash() does on a big-endian machine"
 
 
 def test_what_cannot_be_compared_does_not_usually_differ() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.analysis.symbols import place_in_tree
-from harness.analysis.values.moments import located
+from harness.analysis.values.moments import ENTRY, located
 from harness.core.finding import Frame, ValueComparison
 
 if TYPE_CHECKING:
@@ -59,25 +59,34 @@ def compare(
     name: str,
     repeated: Sequence[Moment] | None = None,
     reference: str = NATIVELY,
+    common: AbstractSet[Usual] = frozenset(),
     usual: AbstractSet[Usual] = frozenset(),
 ) -> ValueComparison | None:
     """Where the values diverge; None if all comparable values are equal.
 
     `again`: another run of the native build. `name`: the target's name. `repeated`: another run of the target.
-    `reference`: where `native` and `again` ran, if another machine replaces the native build. `usual`: the differences
-    that count only if there is no other, unless they look like a wrong conversion: a wrong function is wrong for other
-    commands, too, even if their replies do not show it.
+    `reference`: where `native` and `again` ran, if another machine replaces the native build. `common`: the differences
+    while common commands run; they count only if there is no other. `usual`: those while similar commands run; they
+    also count if they look like a wrong conversion, because a wrong function is wrong for similar commands, too, even
+    if their replies do not show it.
     """
     here, once_more, there, once_more_there = _aligned(target, target if repeated is None else repeated, native, again)
     steady_here, steady_there = _steady(here, once_more), _steady(there, once_more_there)
 
-    def first(counts: Callable[[_PairedValue], bool], *, is_usual: bool = False) -> ValueComparison | None:
+    def first(
+        counts: Callable[[_PairedValue], bool], *, is_usual: bool = False, consequences: bool = True
+    ) -> ValueComparison | None:
         last, compared = "", 0
+        causes: set[str] = set()
         for one in here:
             pairs = _pairs(one, steady_here.get(one.position, {}), steady_there.get(one.position, {}))
             different = [each for each in pairs if each.is_different]
             compared += bool(pairs)
-            if counted := [each for each in different if counts(each)]:
+            follows = not consequences and any(path in causes for path in one.paths())
+            counted = [] if follows else [each for each in different if counts(each)]
+            if different and one.moment.kind == ENTRY and not counted:
+                causes.add(one.path)
+            if counted:
                 return ValueComparison(
                     last_equal=last,
                     first_different=str(one.moment),
@@ -91,9 +100,14 @@ def compare(
                 last = f"{one.moment}: {', '.join(str(each.here) for each in pairs)}"
         return None
 
+    def is_unusual(one: _PairedValue) -> bool:
+        return one.identity not in common and one.identity not in usual
+
+    # A function that is given a value that usually differs may make others of it.
     return (
-        first(lambda one: one.identity not in usual)
-        or first(lambda one: _is_misconverted(one.here, one.there))
+        first(is_unusual, consequences=False)
+        or first(is_unusual)
+        or first(lambda one: one.identity not in common and _is_misconverted(one.here, one.there))
         or first(lambda _: True, is_usual=True)
     )
 

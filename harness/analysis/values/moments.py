@@ -80,8 +80,8 @@ class LocatedMoment(NamedTuple):
     """A moment, and its place in the tree of calls."""
 
     position: str
-    """The calls that led to it, each with its number among the caller's calls of that function. It has the same value
-    on every machine that makes the same calls, whatever its timers call besides.
+    """The calls that led to it, each with its line and its number among the caller's calls of that function in that
+    line. It has the same value on every machine that makes the same calls, whatever its timers call besides.
     """
     moment: Moment
     within: str
@@ -90,6 +90,16 @@ class LocatedMoment(NamedTuple):
     arguments were recorded, as those of printf, the nearest caller of which all were: they may have differed.
     """
 
+    @property
+    def path(self) -> str:
+        """The calls that led to it."""
+        return self.position.rpartition(" ")[0]
+
+    def paths(self) -> list[str]:
+        """The calls that led to it, and those that led to each of its callers."""
+        calls = self.path.split("/")
+        return ["/".join(calls[:end]) for end in range(2, len(calls) + 1)]
+
 
 class _Activation(NamedTuple):
     moment: Moment
@@ -97,7 +107,7 @@ class _Activation(NamedTuple):
     caller: int
     """The index of its caller among the activations; -1 without one."""
     calls: Counter[str]
-    """Function -> the number of its calls from here."""
+    """Function and line -> the number of its calls from there."""
 
     @property
     def has_unknown_arguments(self) -> bool:
@@ -125,8 +135,10 @@ def located(moments: Iterable[Moment], functions: Container[str]) -> list[Locate
         number = _caller(active, one)
         parent = active[number] if number >= 0 else None
         calls = parent.calls if parent else outside
-        position = f"{parent.position if parent else ''}/{one.function}#{calls[one.function]}"
-        calls[one.function] += 1
+        # Without the line, a call from a function that one compiler has made inline would count as the caller's own.
+        site = f"{one.function}:{one.place[2] if one.place is not None else ''}"
+        position = f"{parent.position if parent else ''}/{site}#{calls[site]}"
+        calls[site] += 1
         found.append(LocatedMoment(f"{position} {ENTRY}", one, _determining(active, number)))
         active.append(_Activation(one, position, number, Counter()))
     return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import tempfile
+import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,10 @@ DEBUGGED = "Og"
 """The optimisation level that is made for debuggers: it keeps calls of functions, and their arguments."""
 CONTROLS, CONTROL_TRIES = 2, 12
 """How many streams with agreeing replies are compared at most, and how many are tried. Each try starts two servers."""
+PAUSES_SECONDS = (0.0, 1.1)
+"""The pauses before each command in the first and in the second run of a build. Values that depend on the time differ
+between these runs; the server's clock for keys counts seconds.
+"""
 COMMON_COMMANDS = from_text(
     """SET text value
 APPEND text value
@@ -160,12 +165,12 @@ class _ValueSearch:
         reproducer = self._reproducer
         stream = _in_the_foreground(self._commands)
         functions = _functions(self._bench, shortening.with_commands(reproducer, stream), suspects)
-        here, repeated = (self._moments(self._target, stream, functions) for _ in range(2))
+        here, repeated = (self._moments(self._target, stream, functions, pause=pause) for pause in PAUSES_SECONDS)
         controls = [(other, self._moments(self._target, other, functions)) for other in self._controls(stream)]
         usual: ValueComparison | None = None
         for reference in (ORACLE, *right):
             setup = set_up_target(self._bench, self._bench.catalog.targets[reference])
-            there, again = (self._moments(setup, stream, functions) for _ in range(2))
+            there, again = (self._moments(setup, stream, functions, pause=pause) for pause in PAUSES_SECONDS)
             silent = reproducer.target if not here else "the host" if reference == ORACLE and not there else ""
             if silent:
                 raise InconclusiveError(
@@ -173,7 +178,9 @@ class _ValueSearch:
                     where=reproducer.finding,
                     because=f"none of {len(functions)} functions were called on {silent}",
                 )
-            differ = [usual_differences(ours, self._moments(setup, other, functions)) for other, ours in controls]
+            common, *similar = (
+                usual_differences(ours, self._moments(setup, other, functions)) for other, ours in controls
+            )
             found = compare(
                 here,
                 there,
@@ -181,7 +188,8 @@ class _ValueSearch:
                 name=reproducer.target,
                 repeated=repeated,
                 reference=NATIVELY if reference == ORACLE else f"on {reference}",
-                usual=frozenset().union(*differ),
+                common=common,
+                usual=frozenset().union(*similar),
             )
             if found is not None and not found.usual:
                 return found
@@ -213,8 +221,13 @@ class _ValueSearch:
         )
         yield from itertools.islice(agreeing, CONTROLS)
 
-    def _moments(self, setup: TargetSetup, stream: Stream, functions: Sequence[RecordedFunction]) -> list[Moment]:
-        """What was recorded on a machine while it executed the last commands, even if the server died of them."""
+    def _moments(
+        self, setup: TargetSetup, stream: Stream, functions: Sequence[RecordedFunction], *, pause: float = 0.0
+    ) -> list[Moment]:
+        """What was recorded on a machine while it executed the last commands, even if the server died of them.
+
+        `pause`: seconds before each of them.
+        """
         reproducer = self._reproducer
         self._bench.progress.say(f"{reproducer.finding}: values of {len(functions)} functions on {setup.target.name}")
         is_the_target = setup.target.name == reproducer.target
@@ -230,7 +243,7 @@ class _ValueSearch:
                 sockets=folder,
             )
             with guest, contextlib.suppress(OSError):
-                _send(guest, stream, len(stream) if stream is COMMON_COMMANDS else self._last)
+                _send(guest, stream, len(stream) if stream is COMMON_COMMANDS else self._last, pause)
             self.is_cut = self.is_cut or guest.cut.exists()
             return read_moments(guest.values)
 
@@ -274,8 +287,8 @@ def _functions(bench: Workbench, reproducer: Reproducer, suspects: Sequence[Susp
     return some[:MOST_FUNCTIONS]
 
 
-def _send(guest: RecordedGuest, stream: Stream, last: int) -> None:
-    """Send the commands, and begin the recording before the last ones."""
+def _send(guest: RecordedGuest, stream: Stream, last: int, pause: float) -> None:
+    """Send the commands, begin the recording before the last ones, and pause before each of these."""
     seconds = min(guest.deadline_seconds, REPLY_SECONDS)
     with contextlib.ExitStack() as connections:
         clients = [
@@ -284,8 +297,12 @@ def _send(guest: RecordedGuest, stream: Stream, last: int) -> None:
         ]
         control = connections.enter_context(ControlConnection(guest.upstream, deadline_seconds=seconds))
         replies: list[Reply] = []
-        # If clients wait for one another, a stream cannot start in the middle.
-        before = max(len(stream) - last, 0) if len(clients) == 1 else 0
+        # If clients wait for one another, a stream can neither start nor pause in the middle.
+        is_alone = len(clients) == 1
+        before = max(len(stream) - last, 0) if is_alone else 0
         ask_all_into(replies, clients, stream[:before], control, deadline_seconds=seconds)
         ask(clients[0], from_text("ECHO begin"))
-        ask_all_into(replies, clients, stream[before:], control, deadline_seconds=seconds)
+        parts = [(one,) for one in stream[before:]] if is_alone else [stream]
+        for part in parts:
+            time.sleep(pause)
+            ask_all_into(replies, clients, part, control, deadline_seconds=seconds)
