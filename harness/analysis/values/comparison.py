@@ -106,7 +106,6 @@ def compare(
     # A function that is given a value that usually differs may make others of it.
     return (
         first(is_unusual, consequences=False)
-        or first(is_unusual)
         or first(lambda one: one.identity not in common and _is_misconverted(one.here, one.there))
         or first(lambda _: True, is_usual=True)
     )
