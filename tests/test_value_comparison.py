@@ -307,6 +307,8 @@ def test_a_usual_difference_does_not_change_the_ranking() -> None:
     shown = ranking.compared(usual)
     assert (shown.suspects, shown.comparison) == (suspects, usual)
     assert ranking.compared(PARTED).compared(usual).suspects[0].why == "ran", "an earlier comparison no longer counts"
+    above = msgspec.structs.replace(ranking, suspects=[msgspec.structs.replace(suspects[0], score=0.9), suspects[1]])
+    assert above.compared(PARTED).compared(usual).suspects == above.suspects, "the order is that of the ranking again"
     assert comparison_lines(usual)[3:] == [
         "unlikely: these values also differ for similar commands with right replies, and no other value does"
     ]

@@ -186,6 +186,8 @@ class SuspectList(Record, frozen=True):
             for one in self.suspects
             if one.why != f"{_UNRANKED}{_PARTED}"
         ]
+        # An earlier comparison may have moved one of them.
+        plain.sort(key=lambda one: -one.score)
         ahead = [one for one in plain if one.function == within]
         place = comparison.place
         if not ahead and place is not None and place.function == within:
