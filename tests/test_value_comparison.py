@@ -191,6 +191,20 @@ def test_the_caller_of_a_function_with_unknown_arguments_is_named(kind: str) -> 
     assert within(*alone) == ""
 
 
+def test_the_place_of_a_function_with_unknown_arguments_is_its_call() -> None:
+    def printed(result: int) -> list[Moment]:
+        entry, left = call("printf", [NamedValue("...", "variable", 0, 0)], [number("result", result)])
+        called = msgspec.structs.replace(entry, place=("report", "/plumbline/tree/src/latency.c", 285))
+        defined = msgspec.structs.replace(left, place=("printf", "/plumbline/tree/src/sds.c", 656))
+        return call("report", [], [], called, defined)
+
+    found = compare(printed(7), printed(8), printed(8), name="armv5")
+    assert found is not None
+    assert found.place == Frame(function="report", file="src/latency.c", line=285, origin="server", pc=0)
+    ranking = SuspectList(suspects=[], failing=1, passing=2).compared(found)
+    assert [(one.function, one.file) for one in ranking.suspects] == [("report", "src/latency.c")]
+
+
 def test_calls_from_other_lines_are_not_compared() -> None:
     def added(*lines: int) -> list[Moment]:
         inside = [

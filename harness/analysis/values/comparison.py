@@ -93,7 +93,7 @@ def compare(
                     differences=[f"{each.here} on {name}, {_value(each.there)} {reference}" for each in counted],
                     within=one.within,
                     compared=compared,
-                    place=_frame(one.moment),
+                    place=_frame(one.place),
                     usual=is_usual,
                 )
             if pairs and not different:
@@ -150,10 +150,10 @@ def _pairs(one: LocatedMoment, here: Mapping[str, NamedValue], there: Mapping[st
     ]
 
 
-def _frame(moment: Moment) -> Frame | None:
-    if moment.place is None:
+def _frame(place: tuple[str, str, int] | None) -> Frame | None:
+    if place is None:
         return None
-    function, written, line = moment.place
+    function, written, line = place
     file, origin = place_in_tree(written)
     return Frame(function=function, file=file, line=line, origin=origin, pc=0)
 

@@ -89,6 +89,8 @@ class LocatedMoment(NamedTuple):
     if the caller is not recorded; empty without any. Of a return the function itself. If not all its
     arguments were recorded, as those of printf, the nearest caller of which all were: they may have differed.
     """
+    place: tuple[str, str, int] | None
+    """The moment's place, or, if its function's arguments were not all recorded, the call from `within`."""
 
     @property
     def path(self) -> str:
@@ -129,7 +131,9 @@ def located(moments: Iterable[Moment], functions: Container[str]) -> list[Locate
                 continue
             # gdb misses the return of a function to which its caller jumps: it ended with the caller.
             number = names.index((one.function, one.call))
-            found.append(LocatedMoment(f"{active[number].position} {RETURN}", one, _determining(active, number)))
+            found.append(
+                LocatedMoment(f"{active[number].position} {RETURN}", one, *_determining(active, number, one.place))
+            )
             del active[number:]
             continue
         number = _caller(active, one)
@@ -139,7 +143,7 @@ def located(moments: Iterable[Moment], functions: Container[str]) -> list[Locate
         site = f"{one.function}:{one.place[2] if one.place is not None else ''}"
         position = f"{parent.position if parent else ''}/{site}#{calls[site]}"
         calls[site] += 1
-        found.append(LocatedMoment(f"{position} {ENTRY}", one, _determining(active, number)))
+        found.append(LocatedMoment(f"{position} {ENTRY}", one, *_determining(active, number, one.place)))
         active.append(_Activation(one, position, number, Counter()))
     return found
 
@@ -153,8 +157,13 @@ def _caller(active: list[_Activation], entered: Moment) -> int:
     return made[-1] if made else len(active) - 1
 
 
-def _determining(active: list[_Activation], number: int) -> str:
-    """The function of an activation, or of the nearest caller whose arguments were all recorded; empty without any."""
+def _determining(
+    active: list[_Activation], number: int, place: tuple[str, str, int] | None
+) -> tuple[str, tuple[str, str, int] | None]:
+    """The function of an activation, or of the nearest caller whose arguments were all recorded; empty without any. And
+    the place of the moment, or that caller's call.
+    """
     while number >= 0 and active[number].has_unknown_arguments:
+        place = active[number].moment.place
         number = active[number].caller
-    return active[number].moment.function if number >= 0 else ""
+    return (active[number].moment.function if number >= 0 else ""), place
