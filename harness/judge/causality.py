@@ -196,14 +196,8 @@ class Evidence:
         if self._run.machines[where.target].emulator.runs_here:
             numbers = set() if _is_program(guest, event) else self._reported_children(guest, where, event)
             return [from_child_end(where, guest, number, test) for number in sorted(numbers)]
-        recorded = {fault.pid for fault in log.faults if fault.event == "fault"}
-        fatal = [
-            end
-            for end in log.ends.values()
-            if end.signal in fault_log.CRASHES and end.pid not in {event.pid, *recorded}
-        ]
         of_end = from_program_end if _is_program(guest, event) else from_child_end
-        return [of_end(where, guest, end.signal, test) for end in fatal]
+        return [of_end(where, guest, end.signal, test) for end in log.unrecorded_crashes({event.pid})]
 
     def _reported_children(self, guest: Path, where: CellRecord, event: GuestEvent) -> set[int]:
         """The signals by which children of a server crashed that no emulator observes, according to its log.

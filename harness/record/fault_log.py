@@ -18,6 +18,7 @@ from harness.core.model import Record
 from harness.core.target_model import AccessClass  # noqa: TC001 - msgspec reads the annotations when it decodes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 NAME = "faults.jsonl"
@@ -120,6 +121,11 @@ class FaultLog(Record, frozen=True):
     """
     damage: list[str]
     """Human-readable losses; empty if the log has every line that the emulator began."""
+
+    def unrecorded_crashes(self, servers: Collection[int]) -> list[ProcessEnd]:
+        """The ends of processes other than the `servers` that crashed without a record of a fault, as by abort()."""
+        known = {*servers, *(fault.pid for fault in self.faults if fault.event == "fault")}
+        return [end for end in self.ends.values() if end.signal in CRASHES and end.pid not in known]
 
 
 CRASHES = {

@@ -42,11 +42,11 @@ class Usual(NamedTuple):
 def usual_differences(target: Sequence[Moment], native: Sequence[Moment]) -> set[Usual]:
     """The values that differ while both machines execute commands with equal replies."""
     here, there = _aligned(target, native)
-    expected = {one.position: {value.name: value for value in one.moment.values} for one in there}
+    expected = {one.position: one.moment.named for one in there}
     return {
         each.identity
         for one in here
-        for each in _pairs(one, {value.name: value for value in one.moment.values}, expected.get(one.position, {}))
+        for each in _pairs(one, one.moment.named, expected.get(one.position, {}))
         if each.is_different
     }
 
@@ -132,10 +132,10 @@ def _aligned(*recordings: Sequence[Moment]) -> list[list[LocatedMoment]]:
 
 def _steady(moments: Iterable[LocatedMoment], again: Iterable[LocatedMoment]) -> SteadyValues:
     """The values on which two runs of one build agree."""
-    other = {one.position: {value.name: value for value in one.moment.values} for one in again}
+    other = {one.position: one.moment.named for one in again}
     return {
         one.position: {
-            value.name: value for value in one.moment.values if other.get(one.position, {}).get(value.name) == value
+            name: value for name, value in one.moment.named.items() if other.get(one.position, {}).get(name) == value
         }
         for one in moments
     }

@@ -59,6 +59,11 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     place: tuple[str, str, int] | None = None
     """Function, file and line: of an entry those of the call, of a return those of the definition."""
 
+    @property
+    def named(self) -> dict[str, NamedValue]:
+        """The values by name."""
+        return {value.name: value for value in self.values}
+
     def __str__(self) -> str:
         """Without values."""
         what = "enters" if self.kind == ENTRY else "leaves"

@@ -47,10 +47,8 @@ def cut_in(output: bytes, *, detector: str) -> str:
 
 
 def crashed_children(recorded: fault_log.FaultLog, servers: Collection[int]) -> frozenset[str]:
-    """The signals that killed processes beside the `servers` without a record of a fault, as by abort()."""
-    known = {*servers, *(fault.pid for fault in recorded.faults if fault.event == "fault")}
-    crashed = (end for end in recorded.ends.values() if end.signal in fault_log.CRASHES and end.pid not in known)
-    return frozenset(fault_log.signal_name(end.signal) for end in crashed)
+    """The signals of `FaultLog.unrecorded_crashes`, by name."""
+    return frozenset(fault_log.signal_name(end.signal) for end in recorded.unrecorded_crashes(servers))
 
 
 def why_from_outside(detail: str) -> str:

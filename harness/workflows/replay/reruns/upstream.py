@@ -41,22 +41,23 @@ def run_upstream(
 def left_in(cell: Path, name: str, record: run_record.CellRecord, *, detector: str) -> ReplayedRun:
     """The evidence in a cell's folder about the test of that name, and about every server of its file."""
     logs = [path.read_bytes() for path in sorted(cell.rglob("guest-*/log"))]
-    recorded = [fault_log.read(path) for path in sorted(cell.rglob(fault_log.NAME))]
+    recorded = {path: fault_log.read(path) for path in sorted(cell.rglob(fault_log.NAME))}
     events = event_log.read(cell / event_log.NAME).events
     damage = [
-        *(damage for each in recorded for damage in each.damage),
+        *(damage for each in recorded.values() for damage in each.damage),
         *_gone(cell, events),
         *dict.fromkeys(trouble for log in logs if (trouble := cut_in(log, detector=detector))),
     ]
-    guests = [event for event in events if isinstance(event, cell_events.GuestEvent) and event.pid]
     children = frozenset(
         signal
-        for event in guests
-        for signal in crashed_children(fault_log.read(_home(cell, event) / fault_log.NAME), {event.pid})
+        for event in events
+        if isinstance(event, cell_events.GuestEvent) and event.pid
+        if (log := recorded.get(_home(cell, event) / fault_log.NAME)) is not None
+        for signal in crashed_children(log, {event.pid})
     )
     return ReplayedRun(
         observation=msgspec.structs.replace(observed(name, record, events), cut="; ".join(damage), children=children),
-        faults=[fault for each in recorded for fault in each.faults],
+        faults=[fault for each in recorded.values() for fault in each.faults],
         reports=[report for log in logs for report in reports(log, detector)],
         assertion=next((place for log in logs if (place := asserted(log)) is not None), None),
     )
