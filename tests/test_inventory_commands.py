@@ -44,8 +44,9 @@ def test_doctor_requires_a_browser_and_go_only_for_the_projects_own_tests_and_if
     fakes.write(tmp_path / "dpkg" / "go", "", mode=0o755)
     assert "golang-go" not in plumb("doctor", *TARGET, "--for-tests")[1]
     assert "chromium" not in plumb("doctor", *TARGET)[1]
-    assert "chromium-headless-shell" in plumb("doctor", *TARGET, "--for-tests")[1]
     fakes.write(tmp_path / "dpkg" / "google-chrome", "", mode=0o755)
+    assert "chromium-driver" in plumb("doctor", *TARGET, "--for-tests")[1], "a browser without its driver"
+    fakes.write(tmp_path / "dpkg" / "chromedriver", "", mode=0o755)
     assert "chromium" not in plumb("doctor", *TARGET, "--for-tests")[1]
 
 

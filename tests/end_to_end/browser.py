@@ -14,6 +14,7 @@ from harness.build.host_packages import BROWSER_PACKAGE, BROWSERS
 from harness.core.processes import process
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 BROWSER_SECONDS = 120
@@ -34,6 +35,14 @@ OPTIONS = [
 DESKTOP, PHONE = (1280, 900), (390, 844)
 
 
+def installed_browser(names: Sequence[str] = BROWSERS) -> str:
+    """The path of the first of these browsers that is installed. Without one, the test fails with what to install."""
+    browser = next((path for name in names if (path := shutil.which(name))), None)
+    if browser is None:
+        pytest.fail(f"no browser: apt-get install --no-install-recommends {BROWSER_PACKAGE}")
+    return browser
+
+
 def look(
     page: Path | str, *, size: tuple[int, int] = DESKTOP, dark: bool = False, shot: Path | None = None
 ) -> tuple[str, list[str]]:
@@ -42,14 +51,11 @@ def look(
     A page given as an address may load parts of itself later. A budget of virtual time lets its timers and requests
     end.
     """
-    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if browser is None:
-        pytest.fail(f"no browser: apt-get install --no-install-recommends {BROWSER_PACKAGE}")
     scheme = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
     result = ["--dump-dom"] if shot is None else [f"--screenshot={shot}"]
     address = [f"--virtual-time-budget={VIRTUAL_MS}", page] if isinstance(page, str) else [page.resolve().as_uri()]
     with tempfile.TemporaryDirectory(prefix="plumb-browser-") as profile:
-        command = [browser, *OPTIONS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
+        command = [installed_browser(), *OPTIONS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}"]
         ended = process.run(
             [*command, *scheme, *result, *address],
             deadline_seconds=BROWSER_SECONDS,

@@ -13,6 +13,7 @@ from tests.histories import finding, judged_run
 from tests.judgements import HOSTILE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.end_to_end
@@ -39,6 +40,12 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "site" / "index.html"
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[DrivenBrowser]:
+    with DrivenBrowser() as driven:
+        yield driven
+
+
 def test_it_renders_without_a_word_on_the_console(index: Path) -> None:
     document, console = look(index)
     assert console == []
@@ -47,16 +54,17 @@ def test_it_renders_without_a_word_on_the_console(index: Path) -> None:
     assert "<script" not in document
 
 
-def test_the_history_shows_which_findings_are_flaky_and_when_they_disappeared(index: Path) -> None:
-    with DrivenBrowser() as browser:
-        browser.open(index)
-        rows = browser.ask(
-            '[...document.querySelectorAll("section[aria-labelledby=findings] tbody tr")].map(row => row.innerText)'
-        )
-        states = {row.split()[0]: row for row in rows if not row.startswith("<")}
-        cells = browser.ask(
-            '[...document.querySelectorAll("section[aria-labelledby=verdicts] tbody tr")].map(row => row.innerText)'
-        )
+def test_the_history_shows_which_findings_are_flaky_and_when_they_disappeared(
+    browser: DrivenBrowser, index: Path
+) -> None:
+    browser.open(index)
+    rows = browser.ask(
+        '[...document.querySelectorAll("section[aria-labelledby=findings] tbody tr")].map(row => row.innerText)'
+    )
+    states = {row.split()[0]: row for row in rows if not row.startswith("<")}
+    cells = browser.ask(
+        '[...document.querySelectorAll("section[aria-labelledby=verdicts] tbody tr")].map(row => row.innerText)'
+    )
     assert len(rows) == 3
     assert rows[0].startswith("<script>alert(1)</script>"), (
         "findings that still exist come first, and their titles are text"
@@ -72,21 +80,21 @@ def test_the_history_shows_which_findings_are_flaky_and_when_they_disappeared(in
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_the_page_fits_and_everything_can_be_reached(index: Path, size: tuple[int, int], *, dark: bool) -> None:
-    with DrivenBrowser() as browser:
-        browser.open(index, size=size, dark=dark)
-        assert browser.ask("document.documentElement.scrollWidth - window.innerWidth") == 0
-        assert browser.ask(UNREACHABLE) == 0
-        assert browser.ask("[...document.images].map(one => one.naturalWidth > 0)") == [True]
+def test_the_page_fits_and_everything_can_be_reached(
+    browser: DrivenBrowser, index: Path, size: tuple[int, int], *, dark: bool
+) -> None:
+    browser.open(index, size=size, dark=dark)
+    assert browser.ask("document.documentElement.scrollWidth - window.innerWidth") == 0
+    assert browser.ask(UNREACHABLE) == 0
+    assert browser.ask("[...document.images].map(one => one.naturalWidth > 0)") == [True]
 
 
-def test_the_links_lead_to_the_reports_of_the_runs(index: Path) -> None:
-    with DrivenBrowser() as browser:
-        browser.open(index)
-        addresses = browser.ask('[...document.querySelectorAll("main td a, main th a")].map(one => one.href)')
-        assert len(set(addresses)) == 4
-        for address in set(addresses):
-            report = index.parent / "runs" / address.split("/")[-2] / "report.html"
-            assert report.as_uri() == address
-            browser.open(report)
-            assert browser.ask("document.querySelector('h1').innerText").startswith("redis-")
+def test_the_links_lead_to_the_reports_of_the_runs(browser: DrivenBrowser, index: Path) -> None:
+    browser.open(index)
+    addresses = browser.ask('[...document.querySelectorAll("main td a, main th a")].map(one => one.href)')
+    assert len(set(addresses)) == 4
+    for address in set(addresses):
+        report = index.parent / "runs" / address.split("/")[-2] / "report.html"
+        assert report.as_uri() == address
+        browser.open(report)
+        assert browser.ask("document.querySelector('h1').innerText").startswith("redis-")
