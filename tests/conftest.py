@@ -11,14 +11,14 @@ from harness.build import toolchain
 from harness.cli.console_script import main
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
-from tests import fakes
-from tests.stored import StoredRun
+from tests.support import fakes
+from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.fakes import Plumb
+    from tests.support.fakes import Plumb
 
 # On a busy machine an example may be slow, which is not a fault of the tested code.
 hypothesis.settings.register_profile("plumbline", deadline=None)

@@ -1,4 +1,4 @@
-"""`python -m tools.generated`: writes the parts of documents that repeat code and data. tests/test_generated.py
+"""`python -m tools.generated`: writes the parts of documents that repeat code and data. tests/house/test_generated.py
 compares them.
 
 README.md's required targets; docs/support.md's tables of targets and servers; docs/reference.md's table of commands

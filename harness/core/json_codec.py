@@ -1,7 +1,7 @@
 """JSON of records: msgspec's, with paths as text.
 
-Nothing else decodes into a struct (tests/test_json_codec.py). msgspec inspects a struct when it first decodes into it.
-If a second thread decodes into the same struct at that time, the process crashes (0.22.0;
+Nothing else decodes into a struct (tests/unit/core/test_json_codec.py). msgspec inspects a struct when it first
+decodes into it. If a second thread decodes into the same struct at that time, the process crashes (0.22.0;
 docs/upstream/msgspec-struct-info-race.md). This module lets one thread at a time inspect.
 """
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import psutil  # type: ignore[import-untyped]
 
-from tests.end_to_end.plumb_runs import processes_of
+from tests.end_to_end.support.plumb_runs import processes_of
 
 if TYPE_CHECKING:
     import random

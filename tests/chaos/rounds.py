@@ -21,9 +21,9 @@ from harness.core.strict_toml import ROOT
 from harness.judge import conclusion
 from harness.record import evidence_seal, stored_run
 from harness.run.cell_spec import read_cell
-from tests import fakes
 from tests.chaos import faults
-from tests.end_to_end.plumb_runs import PLUMB, processes_of, wait_for
+from tests.end_to_end.support.plumb_runs import PLUMB, processes_of, wait_for
+from tests.support import fakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

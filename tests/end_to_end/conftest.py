@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.changed_checkouts import release_as_repository
+from tests.end_to_end.support.changed_checkouts import release_as_repository
 
 if TYPE_CHECKING:
     from pathlib import Path

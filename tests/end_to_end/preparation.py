@@ -18,7 +18,7 @@ from harness.build.workshop.build_plan import BuildPlan
 from harness.core.cache import Cache
 from harness.core.progress import Progress
 from harness.plan.catalog import Catalog
-from tests.end_to_end.machines import KERNELS, OTHERS, REQUIRED
+from tests.end_to_end.support.machines import KERNELS, OTHERS, REQUIRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,0 +1,119 @@
+"""Sanitizers and Valgrind find the known bugs of bad releases, and are silent on clean ones."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.analysis.detectors.registry import reports
+from harness.build.emulators.runner import target_runner
+from harness.core.cache import Cache
+from harness.core.errors import ExitCode
+from harness.core.processes import process
+from harness.plan.catalog import Catalog
+from tests.end_to_end.support.plumb_runs import PLUMB, document, run
+from tests.support import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+
+def check(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    finished = run("check", *words, "--suite", "bitops", "--seed", 1, "--json", "--run", folder)
+    return finished.returncode, document(finished)
+
+
+def by_id(read: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {finding["id"]: finding for finding in read["findings"]}
+
+
+def test_the_sanitizer_and_the_strict_machine_find_the_same_bugs_of_redis_3_2_6(tmp_path: Path) -> None:
+    """BITOP, BITPOS and MurmurHash2: trapped on ARMv5, reported by the sanitizer, one finding each."""
+    words = ("--target", "native-ubsan", "--target", "armv5", "--server", "redis-3.2.6")
+    code, read = check(
+        tmp_path / "run", *words, *(f"--test={name}" for name in ("moved_the", "range_at", "numbers_are", "wraps"))
+    )
+    assert (code, read["verdict"]) == (ExitCode.FINDINGS, "FAIL")
+    found = by_id(read)
+    for name, file in {
+        "alignment-bitopCommand-load": "src/bitops.c",
+        "alignment-redisBitpos-load": "src/bitops.c",
+        "alignment-dictGenHashFunction-load": "src/dict.c",
+    }.items():
+        assert name in found, sorted(found)
+        witnesses = {(witness["target"], witness["detector"]) for witness in found[name]["witnesses"]}
+        assert witnesses == {("armv5", "signal"), ("armv5", "audit"), ("native-ubsan", "ubsan")}
+        assert {witness["file"] for witness in found[name]["witnesses"]} == {file}
+    # BITFIELD's 64-bit shift is undefined, and its replies are wrong: two kinds of evidence for one line.
+    assert found["undefined-shift-getSignedBitfield"]["command"].startswith("BITFIELD ")
+
+
+def test_a_sanitizers_finding_is_replayed_and_is_gone_where_it_was_fixed(tmp_path: Path) -> None:
+    _, read = check(tmp_path / "run", "--target", "native-ubsan", "--server", "redis-3.2.6", "--test", "bitpos_finds")
+    finding = by_id(read)["alignment-redisBitpos-load"]
+    words = shlex.split(finding["replay"])[1:]
+    assert run(*words, program=PLUMB).returncode == ExitCode.FINDINGS, finding["replay"]
+    assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
+
+
+def test_redis_7_0_15_is_silent_in_bitops_under_the_address_sanitizer_and_valgrind(tmp_path: Path) -> None:
+    # A few requests of each command. Only a run of all tests proves that a release is clean.
+    tests = ("moved_the", "every_header", "range_at", "numbers_are", "wraps", "uniform", "setbit")
+    words = ("--target", "native-asan", "--target", "native-valgrind")
+    code, read = check(tmp_path / "run", *words, *(f"--test={name}" for name in tests))
+    assert (code, read["verdict"], sorted(by_id(read))) == (ExitCode.PASS, "PASS", [])
+    assert {"PASS"} == {cell["verdict"] for cell in read["cells"]}
+
+
+def test_a_silenced_detector_makes_the_run_unknown(tmp_path: Path) -> None:
+    """Sabotage: the same program without its detector's options or its command prefix."""
+    sabotage = (
+        "from harness.analysis.detectors.registry import DETECTORS; "
+        "DETECTORS['valgrind'] = DETECTORS['valgrind']._replace(command=()); "
+        "from harness.cli.console_script import main; main()"
+    )
+    finished = run(
+        "check",
+        "--target",
+        "native-valgrind",
+        "--suite",
+        "bitops",
+        "--json",
+        "--run",
+        tmp_path / "run",
+        program=[PLUMB[0], "-c", sabotage],
+    )
+    read = json.loads(finished.stdout)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    assert any("got nothing reported" in cell["reason"] for cell in read["cells"]), read["cells"]
+
+
+RESTARTS = """
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char *words[] = {argv[0], "again", NULL};
+    if (argc == 1)
+        execv(argv[0], words);
+    char *block = malloc(4);
+    return system("exit 0") + (block[4] == 7);
+}
+"""
+
+
+def test_valgrind_follows_a_program_that_becomes_itself_anew(tmp_path: Path) -> None:
+    """DEBUG RESTART does so. From then on the server ran without Valgrind, and every error went unseen."""
+    source = fakes.write(tmp_path / "restarts.c", RESTARTS)
+    program = tmp_path / "restarts"
+    process.run_successfully(["gcc", "-g", source, "-o", program], problem="no program", deadline_seconds=60)
+    catalog = Catalog()
+    target = catalog.targets["native-valgrind"]
+    runner = target_runner(Cache.default(), target, catalog.toolchain_of(target), catalog.policies["signal"], {})
+    ran = process.run(runner.command(program, []), deadline_seconds=60)
+    assert [report.identity for report in reports(ran.output, "valgrind")] == ["memcheck-invalid-read-main-load"]

@@ -1,0 +1,128 @@
+"""However a guest or the harness ends, the report is right, and no process of Plumbline remains."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ExitCode
+from tests.end_to_end.support.plumb_runs import (
+    GONE_SECONDS,
+    RUN_SECONDS,
+    document,
+    emulated_guest,
+    processes_of,
+    run,
+    running,
+    wait_for,
+)
+
+pytestmark = pytest.mark.end_to_end
+CHECK = ("check", "--target", "armv5", "--suite", "bitops", "--seed", "1", "--json", "--run")
+
+
+def test_a_run_of_selected_tests_is_marked_as_incomplete(tmp_path: Path) -> None:
+    """Selects by a part of a name and by a glob, in Python and in Tcl. A suite without such a test is omitted."""
+    words = ["--target", "native", "--suite", "bitops", "--suite", "protocol", "--suite", "sds"]
+    finished = run("check", *words, "--test", "bitpos", "--test", "*::framing-1.1", "--json", "--run", tmp_path / "run")
+    read = document(finished)
+    assert (finished.returncode, read["verdict"]) == (ExitCode.PASS, "PASS")
+    (part,) = read["remarks"]
+    assert part == "only the tests that match were run: --test bitpos '*::framing-1.1'"
+    cells = {cell["suite"]: cell for cell in read["cells"]}
+    assert cells["canary"]["passed"] > 5
+    assert 0 < cells["bitops"]["passed"] < 20
+    assert (cells["protocol"]["verdict"], cells["protocol"]["passed"]) == ("PASS", 1)
+    assert (cells["sds"]["verdict"], cells["sds"]["reason"]) == (
+        "SKIP",
+        "none of its tests match --test bitpos *::framing-1.1",
+    )
+    assert (
+        run("check", *words, "--test", "no such test", "--run", tmp_path / "none").returncode == ExitCode.INCONCLUSIVE
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.INTERRUPTED), (signal.SIGKILL, -9)],
+)
+def test_ending_plumb_during_a_run_leaves_no_process_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder)
+        plumb.send_signal(number)
+        assert code == plumb.wait(GONE_SECONDS)
+        left = wait_for(lambda: not processes_of(folder), seconds=GONE_SECONDS) or processes_of(folder)
+        assert left is True, f"left behind: {left}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_cells_that_have_ended_are_judged_although_plumb_was_interrupted(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = tmp_path / "run"
+
+    def ended() -> list[str]:
+        return [cell["suite"] for cell in json.loads((folder / "run.json").read_text("utf-8"))["cells"]]
+
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder)
+        assert wait_for(ended, seconds=RUN_SECONDS) == ["canary"]
+        plumb.send_signal(number)
+        plumb.wait(GONE_SECONDS)
+    judged = run("judge", folder, "--json")
+    read = document(judged)
+    assert (judged.returncode, read["verdict"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN")
+    assert {cell["suite"]: cell["verdict"] for cell in read["cells"]} == {"canary": "PASS", "bitops": "UNKNOWN"}
+    assert read["unchecked"] == ["the run did not end: only the cells that had ended were judged"]
+
+
+def test_a_guest_that_hangs_is_a_finding(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        words = emulated_guest(folder).cmdline()
+        path = Path(words[words.index("--unixsocket") + 1])
+        assert wait_for(path.exists, seconds=RUN_SECONDS)
+        with socket.socket(socket.AF_UNIX) as connected:
+            connected.connect(str(path))
+            connected.sendall(b"DEBUG SLEEP 10000\r\n")
+            out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert (plumb.returncode, [finding["kind"] for finding in read["findings"]]) == (ExitCode.FINDINGS, ["hang"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("server", ["guest", "oracle"])
+def test_a_server_killed_or_stopped_from_outside_makes_the_run_unknown(
+    tmp_path: Path, server: str, number: signal.Signals
+) -> None:
+    """Whether it is the server under test or the native build with which its replies are compared."""
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        guest = emulated_guest(folder)
+        oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
+        assert oracle, "no oracle was started"
+        (guest if server == "guest" else oracle[0]).send_signal(number)
+        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert (plumb.returncode, read["verdict"], read["findings"]) == (ExitCode.INCONCLUSIVE, "UNKNOWN", [])
+
+
+def test_an_oracle_that_crashes_is_one_finding_and_explains_its_test(tmp_path: Path) -> None:
+    """Otherwise the next test would count the end as its own, and the failed test would be a wrong reply."""
+    folder = tmp_path / "run"
+    with running(*CHECK, folder) as plumb:
+        emulated_guest(folder)
+        oracle = wait_for(lambda: processes_of(folder / "armv5" / "bitops" / "peers"), seconds=GONE_SECONDS)
+        assert oracle, "no oracle was started"
+        oracle[0].send_signal(signal.SIGSEGV)
+        out, _ = plumb.communicate(timeout=RUN_SECONDS)
+    read = json.loads(out)
+    assert plumb.returncode == ExitCode.FINDINGS
+    (finding,) = read["findings"]
+    assert (finding["kind"], finding["targets"]) == ("crash", ["native"])
+    assert finding["id"].startswith("crash-bitops_")

@@ -1,0 +1,166 @@
+"""How a server ends on request, and whose end a failed test reports. The servers run natively, for a few seconds."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from harness.build.sources import source_tree
+from harness.record import cell_events, event_log
+from harness.record.cell_events import GuestEvent
+from harness.run.cell_spec import CellSpec, PeerServer
+from tests.end_to_end.support import machines
+from tests.end_to_end.support.written_suites import run_written
+
+if TYPE_CHECKING:
+    from harness.core.processes import process
+
+pytestmark = pytest.mark.end_to_end
+
+SERVER, VERSION = "redis-7.0.15", (7, 0, 15)
+BEGINS = """
+import signal
+import time
+import pytest
+from harness.protocol.resp import Client
+
+def asleep(server, seconds):
+    client = server.client()
+    client.command("PING")
+    # The signal interrupts the first DEBUG SLEEP.
+    client.send(client.pack([("DEBUG", "SLEEP", 1000), ("DEBUG", "SLEEP", seconds)]))
+    time.sleep(0.2)
+    client.close()
+"""
+
+
+def run_cell(
+    folder: Path, suite: str, *, timeout_multiplier: float = 1.0, slowdown: float = 1.0
+) -> tuple[process.Result, list[cell_events.TestEvent], list[GuestEvent]]:
+    """Run a suite's text on the native build, whose oracle is the same build."""
+    home = folder / "cell"
+    home.mkdir()
+    runner = machines.runner("native")
+    target = msgspec.structs.replace(runner.target, timeout_multiplier=timeout_multiplier, slowdown=slowdown)
+    build = machines.build(source_tree.open_tree(machines.release(SERVER)), "native")
+    with tempfile.TemporaryDirectory(prefix="plumbline-") as sockets:
+        spec: dict[str, Any] = {"canary": None, "seed": 1, "tier": "quick", "version": VERSION}
+        cell = CellSpec(
+            suite="persistence",
+            folder=home,
+            shared=Path(sockets),
+            sockets=Path(sockets),
+            runner=msgspec.structs.replace(runner, target=target),
+            build=build,
+            peers={"native": PeerServer(runner=runner, build=build)},
+            **spec,
+        )
+        result = run_written(BEGINS + suite, folder / "test_ends.py", cell, deadline_seconds=120)
+    events = event_log.read_events(home / event_log.NAME)
+    tests = [event for event in events if isinstance(event, cell_events.TestEvent)]
+    return result, tests, [event for event in events if isinstance(event, GuestEvent)]
+
+
+def test_a_server_that_hangs_on_a_request_to_stop_has_not_stopped(tmp_path: Path) -> None:
+    """Tests a server that tests share, and a server that a test started for itself."""
+    suite = """
+def test_own(start_guest):
+    asleep(start_guest(), 1000)
+
+def test_shared(guest):
+    asleep(guest, 1000)
+"""
+    result, _, (own, shared) = run_cell(tmp_path, suite, timeout_multiplier=0.1)
+    assert result.code == 0, result.text
+    late = "it did not end within 2 s of the order to stop"
+    assert (own.end, own.detail, own.stopping) == ("hang", late, True)
+    assert (shared.end, shared.detail, shared.stopping) == ("hang", late, True)
+
+
+def test_a_dismissed_server_that_ends_badly_is_recorded(tmp_path: Path) -> None:
+    """A test dismisses servers that ended by themselves, together with the others that it started."""
+    # The server has no handler for SIGUSR2. That for SIGABRT tests the memory, whose regions may be gone by then.
+    suite = """
+def test_hangs(start_guest):
+    asleep(start_guest(), 1000)
+    start_guest.dismiss()
+
+def test_dies(start_guest):
+    guest = start_guest()
+    guest.send_signal(signal.SIGUSR2)
+    while guest.alive():
+        time.sleep(0.1)
+    start_guest.dismiss()
+
+def test_exits(start_guest):
+    guest = start_guest()
+    with guest.client() as client:
+        client.send(client.pack([("SHUTDOWN", "NOSAVE")]))
+        assert guest.await_end() == 0
+    start_guest()
+    start_guest.dismiss()
+"""
+    result, _, guests = run_cell(tmp_path, suite, timeout_multiplier=0.1)
+    assert result.code == 0, result.text
+    ends = [(guest.end, guest.test.rpartition("::")[2], guest.detail) for guest in guests]
+    assert ends == [
+        ("hang", "test_hangs", "it did not end within 2 s of the order to stop"),
+        ("signal", "test_dies", "killed by SIGUSR2"),
+    ]
+
+
+def test_a_server_that_stops_slowly_has_stopped(tmp_path: Path) -> None:
+    result, _, (guest,) = run_cell(tmp_path, "\ndef test_shared(guest):\n    asleep(guest, 4)\n")
+    assert result.code == 0, result.text
+    assert (guest.end, guest.detail) == ("stopped", "")
+
+
+def test_a_server_stopped_from_outside_does_not_count_as_hanging(tmp_path: Path) -> None:
+    suite = """
+def test_shared(guest):
+    guest.send_signal(signal.SIGSTOP)
+"""
+    _, _, (guest,) = run_cell(tmp_path, suite, timeout_multiplier=0.1)
+    assert (guest.end, guest.detail) == ("hang", cell_events.STOPPED)
+
+
+def test_a_guest_does_not_count_as_hanging_because_its_native_build_was_silent(tmp_path: Path) -> None:
+    suite = """
+def test_a_late_native_build(guest, oracle):
+    assert guest.name == "guest-1"
+    client = oracle.client(deadline_seconds=0.5)
+    oracle.send_signal(signal.SIGSTOP)
+    try:
+        client.command("PING")
+    finally:
+        oracle.send_signal(signal.SIGABRT)
+        oracle.send_signal(signal.SIGCONT)
+
+def test_the_guest_goes_on(guest):
+    assert guest.name == "guest-1"
+"""
+    result, (late, after), guests = run_cell(tmp_path, suite)
+    assert (late.outcome, after.outcome) == ("failed", "passed"), result.text
+    assert "timed out" in late.message, late.message
+    ends = {event.name: (event.end, event.oracle, event.test) for event in guests}
+    assert ends == {"guest-2": ("signal", True, late.name), "guest-1": ("stopped", False, "")}
+
+
+def test_a_test_does_not_wait_for_a_living_guest_when_its_native_build_has_died(tmp_path: Path) -> None:
+    suite = """
+def test_a_dead_native_build(guest, oracle):
+    client = oracle.client()
+    oracle.send_signal(signal.SIGABRT)
+    # It may reply to requests that were sent before the signal reached it.
+    until = time.monotonic() + 50
+    while time.monotonic() < until:
+        client.command("PING")
+"""
+    result, (test,), _ = run_cell(tmp_path, suite, slowdown=60)
+    assert test.outcome == "failed", result.text
+    assert "closed by" in test.message or "reset by" in test.message, test.message
+    assert result.seconds < 60, "the test waited for the guest although the native build had died"

@@ -1,0 +1,164 @@
+"""Debian's source packages: their names, the build of a tree, and requests that are refused before the build."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.build.sources.debian_source import SourcePackage, source_named, version_in
+from harness.core.errors import ExitCode, InfrastructureError, UsageError
+from harness.workflows.programs import build_system
+from tests.support import fakes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.fakes import Plumb
+
+TARGET = ("--target", "sparc64")
+
+
+@pytest.mark.parametrize(
+    ("text", "package"),
+    [
+        ("zlib", SourcePackage(suite="bookworm", name="zlib")),
+        ("sid/lua5.4", SourcePackage(suite="sid", name="lua5.4")),
+        ("debian:trixie/libsigc++-2.0", SourcePackage(suite="trixie", name="libsigc++-2.0")),
+        ("zlib=1:1.2.13.dfsg-1", SourcePackage(suite="bookworm", name="zlib", version="1:1.2.13.dfsg-1")),
+    ],
+)
+def test_a_source_package_is_named_by_suite_name_and_version(text: str, package: SourcePackage) -> None:
+    assert source_named(text) == package
+
+
+@pytest.mark.parametrize(
+    "text", ["", "../zlib", "a/b/c", "zlib=", "zlib=$(id)", "-o", "zlib=../x", "Zlib", "zlib x", "-o=1", "b/-o", "/etc"]
+)
+def test_an_invalid_package_name_is_refused_before_apt_gets_it(text: str) -> None:
+    with pytest.raises(UsageError, match="names no package") as caught:
+        source_named(text)
+    assert "bookworm/zlib" in str(caught.value)
+
+
+INDEX = """\
+Package: aboot
+Version: 1.0~pre20040408-4
+Extra-Source-Only: yes
+
+Package: aboot
+Version: 1.0-10
+Build-Depends: other (>= 2)
+
+Package: aboot
+Version: 1.0-9
+
+"""
+
+
+def test_a_suite_has_the_newest_of_the_versions_that_its_index_lists() -> None:
+    """Hundreds of packages in sid have several versions."""
+    assert version_in(INDEX) == "1.0-10"
+    assert version_in(INDEX.replace("1.0-9", "1:0.1-1")) == "1:0.1-1"
+    assert version_in("") == ""
+
+
+def test_a_folder_has_no_epoch_in_its_name() -> None:
+    package = SourcePackage(suite="s", name="zlib", version="1:1.2.13.dfsg-1+b1~x")
+    assert package.file_name == "zlib-1.2.13.dfsg-1+b1~x"
+    assert SourcePackage(suite="s", name="lz4", version="1.9.4-1").file_name == "lz4-1.9.4-1"
+
+
+@pytest.mark.parametrize(
+    ("files", "named", "system"),
+    [
+        (["configure", "configure.ac", "CMakeLists.txt", "Makefile"], "", "configure"),
+        (["configure.ac", "CMakeLists.txt"], "", "autoreconf"),
+        (["CMakeLists.txt", "Makefile"], "", "cmake"),
+        (["CMakeLists.txt", "Makefile"], "make", "make"),
+        (["GNUmakefile"], "", "make"),
+    ],
+)
+def test_a_tree_is_built_by_the_first_system_that_it_has_or_by_the_named_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], named: str, system: str
+) -> None:
+    every_tool(tmp_path / "bin", monkeypatch)
+    for name in files:
+        fakes.write(tmp_path / "tree" / name, "")
+    assert build_system.detect(tmp_path / "tree", named).name == system
+
+
+def every_tool(folder: Path, monkeypatch: pytest.MonkeyPatch, *, but: str = "") -> None:
+    """A PATH with the tools of every build system and nothing else."""
+    for system in build_system.SYSTEMS:
+        for tool in system.tools:
+            if tool != but:
+                fakes.write(folder / tool, "", mode=0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_a_tree_without_a_build_system_is_refused_with_advice(tmp_path: Path) -> None:
+    fakes.write(tmp_path / "setup.py", "")
+    with pytest.raises(UsageError, match="no known build system") as caught:
+        build_system.detect(tmp_path)
+    assert f"cd {tmp_path} && plumb exec" in str(caught.value)
+    fakes.write(tmp_path / "Makefile", "")
+    with pytest.raises(UsageError, match="no build system cmake") as caught:
+        build_system.detect(tmp_path, "cmake")
+    assert "has none of: CMakeLists.txt" in str(caught.value)
+
+
+def test_a_missing_tool_is_reported_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes.write(tmp_path / "tree" / "meson.build", "")
+    every_tool(tmp_path / "bin", monkeypatch, but="ninja")
+    with pytest.raises(InfrastructureError, match="built by meson, which is not installed") as caught:
+        build_system.detect(tmp_path / "tree")
+    assert caught.value.remedy.endswith(" ninja-build")
+
+
+@pytest.mark.parametrize("system", build_system.SYSTEMS, ids=build_system.NAMES)
+def test_the_script_of_a_build_system_is_valid(system: build_system.BuildSystem) -> None:
+    text = build_system.script_of(system)
+    checked = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    stages = [line.split()[1] for line in text.splitlines() if line.startswith("echo ") and line.endswith("> ../stage")]
+    assert [stage for stage in stages if stage != "untested"][:3] == ["configure", "build", "test"]
+    assert set(stages) <= set(build_system.STAGES)
+
+
+def test_without_dpkg_source_nothing_is_fetched(plumb: Plumb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes.write(tmp_path / "bin" / "apt-get", "", mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    code, _, err = plumb("deb", *TARGET, "zlib")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "apt-get install --yes --no-install-recommends dpkg-dev" in err
+
+
+@pytest.fixture
+def with_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("apt-get", "dpkg-source"):
+        fakes.write(tmp_path / "bin" / name, "#!/bin/sh\nexit 1\n", mode=0o755)
+    fakes.put_on_path(tmp_path / "bin", monkeypatch)
+
+
+@pytest.mark.usefixtures("with_tools")
+def test_offline_only_fetched_packages_can_be_built(plumb: Plumb) -> None:
+    code, _, err = plumb("deb", *TARGET, "--offline", "zlib")
+    assert (code, "no index of bookworm" in err) == (ExitCode.INFRASTRUCTURE, True)
+    code, _, err = plumb("deb", *TARGET, "--offline", "zlib=1:1.2.13")
+    assert (code, "the source of bookworm/zlib=1:1.2.13 is not in the cache" in err) == (ExitCode.INFRASTRUCTURE, True)
+
+
+@pytest.mark.usefixtures("with_tools")
+def test_a_folder_that_is_not_empty_is_left_unchanged(plumb: Plumb, tmp_path: Path) -> None:
+    precious = fakes.write(tmp_path / "here" / "zlib-1.2-sparc64" / "precious", "")
+    for words in ((), ("--into", str(precious.parent)), ("--into", str(precious))):
+        code, _, err = plumb("deb", *TARGET, "--offline", "zlib=1.2", *words)
+        assert (code, "is not empty" in err) == (ExitCode.USAGE, True)
+    assert [path.name for path in precious.parent.iterdir()] == ["precious"]
+
+
+def test_a_target_that_cannot_run_programs_here_is_refused_first(plumb: Plumb) -> None:
+    code, _, err = plumb("deb", "--target", "native", "zlib")
+    assert (code, "native is not a target of the user tier" in err) == (ExitCode.USAGE, True)

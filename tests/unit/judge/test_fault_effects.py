@@ -1,0 +1,72 @@
+"""The effect of a fault on its process: it died, it handled the signal, or it only probed the processor."""
+
+from __future__ import annotations
+
+import signal
+
+import msgspec
+import pytest
+
+from harness.judge import fault_effects
+from harness.record import cell_events, fault_log
+from tests.support import fakes
+from tests.support.fakes import fault
+
+ILLEGAL = fault(number=signal.SIGILL, code=1, access="", access_class="", handled=True)
+"""An instruction that the processor lacks, in a process that handles the signal."""
+
+
+def log(*faults: fault_log.Fault, ended_by: int | None = None, pid: int = fakes.PID) -> fault_log.FaultLog:
+    """A fault log. `ended_by`: the signal that ended the process, or 0; None if its end is not recorded."""
+    ends = {} if ended_by is None else {pid: fault_log.ProcessEnd(event="end", pid=pid, signal=ended_by, status=0)}
+    return fault_log.FaultLog(faults=list(faults), counts={}, ends=ends, damage=[])
+
+
+def guest(end: cell_events.End = "stopped", *, pid: int = fakes.PID) -> cell_events.GuestEvent:
+    return cell_events.GuestEvent(name="guest-1", end=end, detail="", pid=pid)
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "event", "expected"),
+    [
+        (0, None, True),
+        (signal.SIGTERM, None, True),
+        # Its handler reported the crash, and raised the signal again.
+        (signal.SIGILL, None, False),
+        (signal.SIGILL, guest("stopped"), False),
+        (None, guest("stopped"), True),
+        (None, guest("signal"), False),
+        # The end of another process has no meaning for this one.
+        (None, guest("stopped", pid=7), False),
+        (None, None, False),
+    ],
+)
+def test_an_illegal_instruction_is_a_probe_if_its_process_continued(
+    ended_by: int | None, event: cell_events.GuestEvent | None, *, expected: bool
+) -> None:
+    assert fault_effects.is_question(ILLEGAL, log(ILLEGAL, ended_by=ended_by), event) is expected
+
+
+@pytest.mark.parametrize(
+    "other", [fault(handled=True), fault(number=signal.SIGILL, code=1, access="", access_class="", handled=False)]
+)
+def test_neither_a_misaligned_access_nor_an_unhandled_signal_is_a_probe(other: fault_log.Fault) -> None:
+    assert not fault_effects.is_question(other, log(other, ended_by=0), guest())
+
+
+def test_a_process_dies_of_a_fault_unless_it_ends_for_another_reason() -> None:
+    died = fault()
+    assert fault_effects.is_fatal(died, log(died), None)
+    assert fault_effects.is_fatal(died, log(died, ended_by=signal.SIGBUS), None)
+    assert not fault_effects.is_fatal(died, log(died, ended_by=0), None)
+    assert fault_effects.is_fatal(died, log(died), guest("signal"))
+    assert fault_effects.is_fatal(died, log(died), guest("signal", pid=0))
+    assert not fault_effects.is_fatal(died, log(died), guest("signal", pid=7))
+    assert not fault_effects.is_fatal(died, log(died), guest("stopped"))
+    assert not fault_effects.is_fatal(fault(event="access"), log(died), guest("signal"))
+
+
+def test_the_last_record_of_an_instruction_has_the_repetitions_that_were_only_counted() -> None:
+    once, twice = fault(pc=0x1000), fault(pc=0x2000)
+    counted = msgspec.structs.replace(log(once, twice, twice), counts={(fakes.PID, 0x2000): 5})
+    assert fault_effects.times_of_records(counted) == [1, 1, 4]

@@ -1,0 +1,530 @@
+"""Campaigns: the content of a folder, refused workers, and verdicts that do not depend on machine failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from harness.build.sources.tree_files import digest_of
+from harness.core import json_codec
+from harness.core.cache import Cache
+from harness.core.errors import ExitCode, InconclusiveError, InfrastructureError, UsageError
+from harness.core.model import BuildSettings
+from harness.core.strict_toml import ROOT
+from harness.plan.catalog import Catalog
+from harness.plan.plan import make_plan
+from harness.report.formats import registry as formats
+from harness.workflows.campaign import archive, spread, task
+from harness.workflows.campaign.campaign_folder import CampaignFolder, JobReport
+from harness.workflows.campaign.campaign_page import page_of
+from harness.workflows.campaign.campaign_status import lines_of, status_of
+from harness.workflows.campaign.engine.cluster import make_keys, read_cluster
+from harness.workflows.campaign.job import KNOWN, RUN, SERVER, check_jobs, command_jobs
+from harness.workflows.campaign.job_ledger import JobFailedError, JobLedger
+from harness.workflows.campaign.shared_store import SharedStore
+from harness.workflows.campaign.spread import commands_on, packed_tree
+from harness.workflows.campaign.version import harness_version, resource_of
+from harness.workflows.workbench import Workbench
+from tests.support import campaigns, fakes
+from tests.support.campaigns import (
+    Saboteur,
+    begin,
+    checked,
+    joined,
+    machines,
+    nothing_left,
+    prepare,
+    standin,
+    standin_jobs,
+    started,
+)
+from tests.support.fakes import quiet, write
+from tests.support.survivors import eventually, lives
+
+if TYPE_CHECKING:
+    from harness.plan.request import Request
+    from harness.workflows.campaign.job import CampaignJob
+    from tests.support.fakes import Plumb
+
+
+def request(tmp_path: Path, *, targets: tuple[str, ...], suites: tuple[str, ...] = (), tier: str = "quick") -> Request:
+    plan = make_plan(Catalog(), targets=targets, server="redis-7.0.15", suites=suites, tier=tier)
+    return fakes.quick_request(plan, server="redis-7.0.15", known=tmp_path / "known.toml", run=tmp_path / "run")
+
+
+def test_every_cell_of_a_plan_is_in_one_job_and_every_job_has_the_canaries(tmp_path: Path) -> None:
+    wanted = request(tmp_path, targets=("required",))
+    jobs = check_jobs(Catalog(), wanted, version="1", known="")
+    counted = Counter((cell.target, cell.suite) for job in jobs for cell in job.cells if cell.suite != "canary")
+    assert set(counted.values()) == {1}
+    assert counted.keys() == {(cell.target, cell.suite) for cell in wanted.plan.cells if cell.suite != "canary"}
+    for job in jobs:
+        targets = {cell.target for cell in job.cells}
+        assert {cell.target for cell in job.cells if cell.suite == "canary"} == targets
+    assert len({job.name for job in jobs}) == len({job.key for job in jobs}) == len(jobs) > 6
+    # Only one job compiles for each target, so that each warning counts once.
+    looking = [job for job in jobs if job.words[job.words.index("--warnings") + 1] == "note"]
+    looked_at = Counter(target for job in looking for target in {cell.target for cell in job.cells})
+    assert looked_at == Counter(wanted.plan.targets)
+    assert [job.expected_seconds for job in jobs] == sorted((job.expected_seconds for job in jobs), reverse=True)
+
+
+def test_a_cell_that_took_long_before_is_a_separate_job(tmp_path: Path) -> None:
+    wanted = request(tmp_path, targets=("armv5",), suites=("bitops", "sds", "units"))
+    long = {"armv5/bitops": 500.0, "armv5/sds": 1.0, "armv5/units": 1.0, "armv5/canary": 1.0}
+    suites = [
+        [cell.suite for cell in job.cells] for job in check_jobs(Catalog(), wanted, version="1", known="", seconds=long)
+    ]
+    assert suites == [["canary", "bitops"], ["canary", "sds", "units"]]
+
+
+def test_the_same_work_has_the_same_key_and_different_work_has_a_different_one(tmp_path: Path) -> None:
+    (job,) = standin_jobs(1)
+    assert msgspec.structs.replace(job, name="other", expected_seconds=7).key == job.key
+    for change in ({"words": [*job.words, "--fail-fast"]}, {"version": "2"}, {"known": "x"}, {"tree": "0"}):
+        assert msgspec.structs.replace(job, **change).key != job.key, change
+
+
+def test_jobs_reach_their_servers_with_the_checks_transport(tmp_path: Path) -> None:
+    for io in ("unix", "tcp"):
+        wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",)), io=io)
+        ways = {job.words[job.words.index("--io") + 1] for job in check_jobs(Catalog(), wanted, version="1", known="")}
+        assert ways == {io}
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("tcp://10.0.0.1:8786", "a scheduler on a network without TLS"),
+        ("tcp://box:8786", "a scheduler on a network without TLS"),
+        ("local:0", "not a number of workers"),
+        ("box", "not a cluster"),
+        ("ftp://box", "not a scheduler's address"),
+    ],
+)
+def test_an_unprotected_or_unknown_cluster_is_refused(text: str, refused: str) -> None:
+    with pytest.raises(UsageError, match=refused):
+        read_cluster(text, insecure=False)
+
+
+def test_an_insecure_cluster_is_accepted_on_demand_or_on_loopback(tmp_path: Path) -> None:
+    assert read_cluster("tcp://10.0.0.1:8786", insecure=True).port == 8786
+    for text in ("tcp://127.0.0.1:1", "tcp://[::1]:1", "tls://10.0.0.1:1"):
+        assert read_cluster(text, insecure=False).address == text
+    file = write(tmp_path / "cluster.toml", 'address = "tcp://127.0.0.1:1"\nlisten = "0.0.0.0"\n')
+    with pytest.raises(UsageError, match="without TLS"):
+        read_cluster(str(file), insecure=False)
+
+
+def test_keys_that_others_can_read_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "cluster.toml", 'address = "tls://10.0.0.1:1"\nkeys = "keys"\n')
+    with pytest.raises(UsageError, match="keys are missing"):
+        read_cluster(str(file), insecure=False)
+    make_keys(tmp_path / "keys")
+    assert read_cluster(str(file), insecure=False).keys == tmp_path / "keys"
+    (tmp_path / "keys" / "key.pem").chmod(0o640)
+    with pytest.raises(UsageError, match="others can read"):
+        read_cluster(str(file), insecure=False)
+
+
+def landed(tmp_path: Path, job: CampaignJob, *, finds: bool = False, test: str = "") -> tuple[JobReport, bytes]:
+    """A job's result, as a worker sends it. `test`: the test that fails, if it is not the suite's own."""
+    place = tmp_path / f"made-{finds}{test}"
+    prepare(place, [job], finds=(job.name,) if finds else (), test=test)
+    content = archive.pack(place / "runs" / job.name)
+    digest = archive.digest_of_archive(content)
+    return JobReport(key=job.key, worker="w", exit_code=int(finds), seconds=1, archive=digest), content
+
+
+def test_a_result_that_arrives_twice_counts_once_and_findings_of_only_one_stay(tmp_path: Path) -> None:
+    """Regression: a finding in only the second result of a job was lost, and the verdict stayed PASS."""
+    (job,) = standin_jobs(1)
+    campaign = begin(tmp_path / "campaign", [job])
+    report, content = landed(tmp_path, job)
+    assert campaign.land(job, report, content)
+    assert not campaign.land(job, report, content)
+    assert not campaign.land(job, *landed(tmp_path, job, finds=True))
+    again = [entry.why for entry in campaign.journal() if entry.what == "again"]
+    assert again[0] == ""
+    assert "only the second has target0/suite0 FAIL" in again[1]
+    assert joined(campaign).verdict == "FAIL"
+    # The first of the two results that has findings stays.
+    assert not campaign.land(job, report, content)
+    assert joined(campaign).verdict == "FAIL"
+    status = status_of(campaign)
+    assert (status.arrived, status.again, len(status.remarks)) == (1, 3, 2)
+    assert [path.name for path in (tmp_path / "campaign" / "jobs").iterdir()] == [job.name]
+
+
+def test_the_findings_of_each_of_several_failing_results_of_a_job_stay(tmp_path: Path) -> None:
+    """Regression: only the findings of the first result stayed."""
+    (job,) = standin_jobs(1)
+    campaign = begin(tmp_path / "campaign", [job])
+    assert campaign.land(job, *landed(tmp_path, job, finds=True, test="test_a"))
+    for _ in range(2):
+        assert not campaign.land(job, *landed(tmp_path, job, finds=True, test="test_b"))
+    assert not campaign.land(job, *landed(tmp_path, job))
+    assert len(campaign.runs_of(job.name)) == 2, "a result that adds nothing is not kept"
+    judgement = spread.joined(campaign)
+    assert [one.id for one in judgement.findings] == ["wrong-result-test_a", "wrong-result-test_b"]
+    assert [one.occurrences for one in judgement.findings] == [1, 1]
+    evidence = [campaign.path / witness.evidence for one in judgement.findings for witness in one.witnesses]
+    assert [path.is_file() for path in evidence] == [True, True]
+    assert len(set(evidence)) == 2
+    assert {row.id: row.jobs for row in status_of(campaign).findings} == {
+        "wrong-result-test_a": [job.name],
+        "wrong-result-test_b": [job.name],
+    }
+    # A resumed campaign finds both again.
+    assert len(spread.joined(CampaignFolder.read(campaign.path)).findings) == 2
+
+
+@pytest.mark.parametrize(("words", "verdict"), [(["--test", "bit*"], "PASS"), ([], "UNKNOWN")])
+def test_jobs_that_ran_only_some_tests_pass_if_the_campaign_selected_these(
+    tmp_path: Path, words: list[str], verdict: str
+) -> None:
+    (job,) = standin_jobs(1)
+    job = msgspec.structs.replace(job, words=[*job.words, *words])
+    campaign = begin(tmp_path / "campaign", [job])
+    assert campaign.land(job, *landed(tmp_path, job))
+    run = campaign.run_of(job.name)
+    formats.write(run, msgspec.structs.replace(formats.read(run), tests=["bit*"]))
+    assert spread.joined(campaign).verdict == verdict
+
+
+def test_a_result_of_a_check_without_its_run_folder_is_refused(tmp_path: Path) -> None:
+    (job,) = standin_jobs(1)
+    campaign = begin(tmp_path / "campaign", [job])
+    report, _ = landed(tmp_path, job)
+    with pytest.raises(InconclusiveError, match="no run folder"):
+        campaign.land(job, msgspec.structs.replace(report, archive=""), b"")
+    assert campaign.arrived() == {}
+
+
+def test_a_result_of_a_command_without_its_document_is_refused(tmp_path: Path) -> None:
+    """A command that ended with exit code 6 before it printed anything had arrived, and was not tried again."""
+    (job,) = command_jobs({"one": ["mutate", "one"]}, expected_seconds=1, version="1")
+    campaign = begin(tmp_path / "campaign", [job])
+    report = JobReport(key=job.key, worker="w", exit_code=6, seconds=1, messages="error: the cache is damaged")
+    with pytest.raises(InconclusiveError, match="no document") as refused:
+        campaign.land(job, report, b"")
+    assert refused.value.because == "error: the cache is damaged"
+    assert campaign.arrived() == {}
+    assert campaign.land(job, msgspec.structs.replace(report, output="[]\n"), b"")
+
+
+def test_a_problem_is_no_success_whatever_its_worker_reports(tmp_path: Path) -> None:
+    """The campaign ended with the exit code of the report, which was 0."""
+    (job,) = standin_jobs(1)
+    ledger = JobLedger(begin(tmp_path / "campaign", [job]), lambda _: None)
+    ledger.note_failure(job, JobReport(key=job.key, worker="w", exit_code=0, seconds=1, problem="none"), 1)
+    with pytest.raises(JobFailedError) as failed:
+        ledger.refuse_failures()
+    assert failed.value.exit_code == ExitCode.INFRASTRUCTURE
+
+
+def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
+    job, other = standin_jobs(2)
+    campaign = begin(tmp_path / "campaign", [job, other])
+    report, content = landed(tmp_path, job)
+    with pytest.raises(InconclusiveError, match="not what was sent"):
+        campaign.land(job, report, content[:-1])
+    with pytest.raises(InconclusiveError, match="belongs to another job"):
+        campaign.land(other, report, content)
+    with pytest.raises(InconclusiveError, match="cells are not those of its job"):
+        campaign.land(other, msgspec.structs.replace(report, key=other.key), content)
+    events = tmp_path / "made-False" / "runs" / job.name / "target0" / "suite0" / "events.jsonl"
+    events.write_bytes(events.read_bytes().replace(b'"passed"', b'"failed"'))
+    forged = archive.pack(tmp_path / "made-False" / "runs" / job.name)
+    with pytest.raises(InconclusiveError, match="evidence is damaged"):
+        campaign.land(job, msgspec.structs.replace(report, archive=archive.digest_of_archive(forged)), forged)
+    assert campaign.arrived() == {}
+    assert not list((tmp_path / "campaign" / "jobs").iterdir()), "an incomplete result was left behind"
+
+
+def test_a_folder_continues_its_own_campaign_and_no_other(tmp_path: Path) -> None:
+    jobs = standin_jobs(2)
+    begin(tmp_path / "campaign", jobs)
+    assert [entry.what for entry in begin(tmp_path / "campaign", jobs).journal()] == ["began", "resumed"]
+    with pytest.raises(UsageError, match="another campaign"):
+        begin(tmp_path / "campaign", jobs[:1])
+    older = begin(tmp_path / "older", standin_jobs(2, version="2"))
+    with pytest.raises(UsageError, match="another campaign") as refused:
+        begin(older.path, jobs)
+    assert "Plumbline 2 began it" in refused.value.because
+
+
+def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+    write(tmp_path / "made" / "file", "x")
+    (tmp_path / "made" / "out").symlink_to("/etc/passwd")
+    content = archive.pack(tmp_path / "made")
+    with pytest.raises(InconclusiveError, match="cannot be unpacked"):
+        archive.unpack(content, archive.digest_of_archive(content), tmp_path / "here")
+    assert not (tmp_path / "here").exists()
+    (tmp_path / "made" / "out").unlink()
+    assert archive.pack(tmp_path / "made") == archive.pack(tmp_path / "made")
+
+
+def test_a_source_tree_reaches_a_worker_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    tree = fakes.server_tree(tmp_path / "a tree")
+    own = write(tree / ".plumbline" / "known.toml", "findings = []\n")
+    packed, name = packed_tree(Workbench.default(), str(tree))
+    assert packed_tree(Workbench.default(), str(tree))[0] == packed, "a campaign in this folder could not continue"
+    (job,) = standin_jobs(1)
+    digest = archive.digest_of_archive(packed)
+    job = msgspec.structs.replace(job, words=[SERVER], tree=digest, tree_name=name, cells=[])
+    # A program that prints the path of the server.
+    monkeypatch.setattr(task.WorkerSettings, "program", ["/bin/echo", "-n"])
+    report = json_codec.decode(task.carry_out(json_codec.encode(job), packed)[0], JobReport)
+    there = Path(report.output)
+    assert there != tree
+    assert job.is_of_server(str(there))
+    assert digest_of(there) == digest_of(tree)
+    assert (there / ".plumbline" / "known.toml").read_bytes() == own.read_bytes()
+    broken = json_codec.decode(
+        task.carry_out(json_codec.encode(msgspec.structs.replace(job, tree="0" * 64)), packed)[0], JobReport
+    )
+    assert "not what was sent" in broken.problem
+
+
+def test_a_damaged_entry_of_the_shared_store_is_not_used(tmp_path: Path) -> None:
+    store = SharedStore(str(tmp_path / "store"))
+    digest = archive.digest_of_archive(b"content")
+    store.put("results", digest, b"content")
+    store.put("results", digest, b"content")
+    assert store.get("results", digest) == b"content"
+    assert [path.name for path in (tmp_path / "store" / "results").iterdir()] == [digest]
+    (tmp_path / "store" / "results" / digest).write_bytes(b"contend")
+    with pytest.raises(InconclusiveError, match="damaged"):
+        store.get("results", digest)
+    with pytest.raises(InfrastructureError, match="shared store"):
+        store.get("results", "0" * 64)
+
+
+def test_a_worker_uses_the_intact_builds_of_another(tmp_path: Path) -> None:
+    store = SharedStore(str(tmp_path / "store"))
+    first, second, third = (Cache(tmp_path / name, lambda _: None) for name in ("first", "second", "third"))
+    built: list[Path] = []
+
+    def build(into: Path) -> None:
+        built.append(into)
+        write(into / "server", "machine code").chmod(0o755)
+
+    parts = [("builds", "redis-1"), ("emulators", "nobody-has-it")]
+    first.folder(*parts[0], build)
+    store.share(first, parts)
+    store.take(second, parts)
+    there = second.folder(*parts[0], build) / "server"
+    assert (there.read_text("utf-8"), os.access(there, os.X_OK), len(built)) == ("machine code", True, 1)
+    assert second.entry(*parts[1]) is None
+    (stored,) = (tmp_path / "store" / "parts").iterdir()
+    content = stored.read_bytes()
+    stored.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    store.take(third, parts)
+    assert third.entry(*parts[0]) is None
+    # The worker makes its own build, which replaces the damaged one.
+    third.folder(*parts[0], build)
+    store.share(third, parts)
+    assert len(built) == 2
+    assert digest_of_content(stored) == stored.read_bytes()[:64].decode()
+
+
+def digest_of_content(stored: Path) -> str:
+    return archive.digest_of_archive(stored.read_bytes()[64:])
+
+
+def test_killed_workers_and_schedulers_change_nothing(tmp_path: Path) -> None:
+    jobs = standin_jobs(18)
+    finds = (jobs[3].name, jobs[14].name)
+    program = prepare(tmp_path / "standin", jobs, seconds=0.4, finds=finds)
+    campaign = begin(tmp_path / "campaign", jobs)
+    with machines(tmp_path / "machines", 3, program) as local:
+        saboteur = Saboteur(local, workers=4, schedulers=1, every=0.8)
+        saboteur.start()
+        campaigns.drive(campaign, local)
+        saboteur.done.set()
+        saboteur.join()
+    checked(campaign, jobs, finds)
+    assert saboteur.killed["worker"] >= 3
+    assert len(started(tmp_path / "standin")) > len(jobs), "no job was interrupted"
+    assert eventually(lambda: nothing_left(tmp_path))
+    page = page_of(status_of(campaign))
+    assert f"{len(jobs)} of {len(jobs)} jobs arrived" in page.replace("\n", " ")
+    assert f'href="jobs/{finds[0]}/run/report.html"' in page
+
+
+def test_a_machine_without_space_and_one_that_hangs_lose_nothing(tmp_path: Path) -> None:
+    jobs = standin_jobs(12)
+    program = prepare(tmp_path / "standin", jobs, seconds=0.3)
+    campaign = begin(tmp_path / "campaign", jobs)
+    local = machines(tmp_path / "machines", 3, program, worker_ttl="3 seconds")
+    withdrawn_seconds = 5.0
+    local.replace(0, program=standin(tmp_path / "standin", "full", full=True), withdrawn_seconds=withdrawn_seconds)
+    began = time.monotonic()
+    with local:
+        hung: list[int] = []
+
+        def hang_soon() -> None:
+            if not hung and len(campaign.arrived()) > 2:
+                hung.append(local.workers[1].pid)
+                os.kill(hung[0], signal.SIGSTOP)
+
+        said = campaigns.drive(campaign, local, watch=hang_soon)
+        assert hung
+    checked(campaign, jobs)
+    unfit = [line for line in said if "No space left on device" in line]
+    # The unfit worker withdrew after each failure, and did not take job after job, however slow the machine was.
+    assert 1 <= len(unfit) <= 1 + (time.monotonic() - began) / withdrawn_seconds, said
+    assert eventually(lambda: nothing_left(tmp_path))
+
+
+def test_a_job_that_came_to_a_withdrawn_worker_begins_when_the_worker_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import Client, LocalCluster
+
+    cell = resource_of(harness_version())
+    one_worker: dict[str, Any] = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": None,
+    }
+    with LocalCluster(**one_worker, resources={cell: 1}) as cluster, Client(cluster) as client:
+        (worker,) = cluster.workers.values()
+        monkeypatch.setattr(task.WorkerSettings, "worker", worker)
+        # The worker has withdrawn, but the scheduler does not know it yet.
+        worker.state.total_resources[cell] = worker.state.available_resources[cell] = 0.0
+        future = client.submit(int, 7, resources={cell: 1})
+        assert eventually(lambda: bool(worker.state.constrained))
+        task.offer(1)
+        assert future.result(timeout=10) == 7
+
+
+def test_a_worker_of_another_version_is_refused_with_both_versions_named(tmp_path: Path) -> None:
+    other = tmp_path / "checkout"
+    for name in ("harness", "suites", "targets", "toolchains"):
+        shutil.copytree(ROOT / name, other / name, ignore=shutil.ignore_patterns("__pycache__"))
+    jobs = standin_jobs(4)
+    program = prepare(tmp_path / "standin", jobs)
+    campaign = begin(tmp_path / "campaign", jobs)
+    write(other / "harness" / "new.py", "CHANGED = 1\n")
+    local = machines(tmp_path / "machines", 1, program)
+    local.replace(0, checkout=other, program=program)
+    with local, pytest.raises(InfrastructureError, match="another version") as refused:
+        campaigns.drive(campaign, local, strangers_seconds=2)
+    assert campaign.arrived() == {}
+    versions = {word for word in str(refused.value).replace(",", " ").split() if word.startswith("0.1.0+")}
+    assert harness_version() in versions
+    assert len(versions) == 2
+    (refusal,) = status_of(campaign).refused
+    assert all(version in refusal for version in versions)
+    assert f"repeat the command that began it with --run {campaign.path}" in lines_of(status_of(campaign))[-1]
+
+
+def test_a_job_that_fails_everywhere_has_no_verdict_and_the_others_are_kept(tmp_path: Path) -> None:
+    jobs = standin_jobs(3)
+    program = prepare(tmp_path / "standin", jobs)
+    shutil.rmtree(tmp_path / "standin" / "runs" / jobs[0].name)
+    campaign = begin(tmp_path / "campaign", jobs)
+    local = machines(tmp_path / "machines", 1, program, withdrawn_seconds=0.1)
+    with local, pytest.raises(InfrastructureError) as failed:
+        campaigns.drive(campaign, local)
+    assert failed.value.exit_code == ExitCode.INFRASTRUCTURE
+    # The other results arrived, in any order.
+    assert set(campaign.arrived()) == {job.name for job in jobs[1:]}
+    assert "2 of 3 jobs have arrived" in str(failed.value)
+
+
+def test_a_stopped_campaign_continues_with_the_missing_jobs(tmp_path: Path) -> None:
+    jobs = standin_jobs(8)
+    program = prepare(tmp_path / "standin", jobs, seconds=0.3)
+    campaign = begin(tmp_path / "campaign", jobs)
+    slow_from: list[int] = []
+
+    def stop_soon() -> None:
+        """Stop while both workers run a long job."""
+        if len(campaign.arrived()) >= 3 and not slow_from:
+            standin(tmp_path / "standin", seconds=600)
+            slow_from.append(len(started(tmp_path / "standin")))
+        if slow_from and len(started(tmp_path / "standin")) >= slow_from[0] + 2:
+            standin(tmp_path / "standin", seconds=0.3)
+            raise KeyboardInterrupt
+
+    with machines(tmp_path / "machines", 2, program) as local:
+        with pytest.raises(KeyboardInterrupt):
+            campaigns.drive(campaign, local, watch=stop_soon)
+        # The scheduler does not wait for running jobs, because the workers end them.
+        assert eventually(lambda: not any(lives(pid) for _, pid in started(tmp_path / "standin")))
+        before = set(campaign.arrived())
+        number = len(started(tmp_path / "standin"))
+        campaigns.drive(begin(campaign.path, jobs), local)
+        assert {name for name, _ in started(tmp_path / "standin")[number:]}.isdisjoint(before)
+    checked(campaign, jobs)
+
+
+def test_a_command_that_prints_a_document_is_a_job_without_a_run_folder(tmp_path: Path) -> None:
+    words = {name: ["list", name, "--json"] for name in ("targets", "suites")}
+    reports = commands_on(
+        quiet(), words, tmp_path / "campaign", on="local:1", insecure=False, expected_seconds=1, command=["test"]
+    )
+    assert [report.exit_code for report in reports.values()] == [0, 0]
+    listed = json.loads(reports["suites"].output)
+    assert {one["name"] for one in listed} == Catalog().suites.keys()
+    assert status_of(CampaignFolder.read(tmp_path / "campaign")).arrived == 2
+
+
+def test_a_local_cluster_listens_only_on_the_loopback_interface_and_uses_tls(tmp_path: Path) -> None:
+    jobs = standin_jobs(1)
+    program = prepare(tmp_path / "standin", jobs)
+    campaign = begin(tmp_path / "campaign", jobs)
+    heard: set[str] = set()
+    with machines(tmp_path / "machines", 1, program) as local:
+        campaigns.drive(campaign, local)
+        pids = [one.pid for one in (local.scheduler, *local.workers)]
+        for pid in pids:
+            found = psutil.Process(pid).net_connections()
+            heard |= {connection.laddr.ip for connection in found if connection.status == psutil.CONN_LISTEN}
+        with socket.create_connection((local.cluster.host, local.cluster.port), timeout=5) as plain:
+            plain.sendall(b"hello")
+            assert plain.recv(100)[:1] in {b"\x15", b""}, "it answers without TLS"
+    assert heard == {"127.0.0.1"}
+
+
+def test_results_and_sources_go_through_the_shared_store(tmp_path: Path) -> None:
+    jobs = standin_jobs(4)
+    program = prepare(tmp_path / "standin", jobs)
+    campaign = begin(tmp_path / "campaign", jobs)
+    with machines(tmp_path / "machines", 2, program, store=str(tmp_path / "store")) as local:
+        campaigns.drive(campaign, local)
+    checked(campaign, jobs)
+    assert list((tmp_path / "store" / "results").iterdir()) == [], "results that have arrived need no copy"
+
+
+def test_the_words_of_a_job_are_a_valid_plumb_command(tmp_path: Path, plumb: Plumb) -> None:
+    """The command proceeds until the first error that depends on this release of the server."""
+    fakes.write(tmp_path / "known", "findings = []\n")
+    for tier in ("quick", "thorough"):
+        wanted = msgspec.structs.replace(request(tmp_path, targets=("armv5",), tier=tier), server="redis-0.0.0")
+        built = BuildSettings(cflags=("-g3",), make=("BUILD_LUA=module",))
+        wanted = msgspec.structs.replace(wanted, settings=built)
+        for job in check_jobs(Catalog(), wanted, version="1", known=""):
+            assert set(built.words) <= set(job.words)
+            places = {RUN: str(tmp_path / "run"), KNOWN: str(tmp_path / "known"), "{server}": wanted.server}
+            code, _, err = plumb(*[places.get(word, word) for word in job.words])
+            assert (code, "redis-0.0.0" in err) == (ExitCode.USAGE, True), err
+
+
+def test_a_folder_without_a_campaign_is_reported(tmp_path: Path, plumb: Plumb) -> None:
+    code, _, err = plumb("campaign", "status", tmp_path)
+    assert (code, "not a campaign's folder" in err) == (ExitCode.USAGE, True)
