@@ -171,10 +171,15 @@ def test_a_child_is_counted_separately_from_its_start(tmp_path: Path) -> None:
     counts.close()
 
 
-def test_the_same_tree_twice_shows_no_difference_and_a_planted_loop_shows_its_function(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_same_tree_twice_shows_no_difference() -> None:
+    """Neither in instructions nor in memory."""
     same = measured(SET, GET, against="redis-7.0.15")
     assert exit_code(same) is ExitCode.PASS, same.no_figures
     assert {one.verdict for one in same.differences} == {"same"}
+
+
+def test_a_planted_loop_shows_its_function_and_no_difference_elsewhere(tmp_path: Path) -> None:
     tree = Workbench.default().open_server("redis-7.0.15")
     shutil.copytree(tree.content, tmp_path / "slow", symlinks=True)
     source = tmp_path / "slow" / "src" / "t_string.c"

@@ -78,6 +78,7 @@ def test_an_overread_is_found_and_reproduced_with_guard_pages_and_hidden_by_libc
     assert "0 of 1 found" in campaign.text_of([hidden])
 
 
+@pytest.mark.slow
 def test_a_server_is_built_with_its_own_jemalloc_for_a_board(tmp_path: Path) -> None:
     finished = run(
         "check", *TARGET, "--suite", "sds", "--allocator", "jemalloc", "--json", "--seed", 1, "--run", tmp_path / "run"

@@ -14,6 +14,7 @@ from harness.workflows.mutation_testing.recall.examination import Examiner
 from harness.workflows.mutation_testing.recall.object_code import ReleaseObjects
 from tests.end_to_end.support.machines import quiet_workbench
 from tests.end_to_end.support.plumb_runs import run
+from tests.support import fakes
 from tests.unit.workflows.test_mutations import a_mutation
 
 if TYPE_CHECKING:
@@ -27,6 +28,94 @@ FOUND = "pretend-aligned-bitops-redisPopcount-1"
 EQUIVALENT = "swap-halves-zmalloc-zmalloc_get_memory_size-2"
 
 
+MAKEFILE = """
+redis-server: main.o counter.o deps
+\t$(CC) -o redis-server main.o counter.o ../deps/lib/liblib.a
+deps:
+\t$(MAKE) -C ../deps/lib
+%.o: %.c
+\t$(CC) -c $<
+"""
+LIBRARY = """
+liblib.a: used.o spare.o
+\t$(AR) rcs liblib.a used.o spare.o
+%.o: %.c
+\t$(CC) -c $<
+"""
+SMALL = {
+    "src/Makefile": MAKEFILE,
+    "src/main.c": """#include "counter.h"
+int shared[4];
+int used(int n);
+int table_entry(void) { return shared[1]; }
+int (*const table[])(void) = {table_entry};
+int unlinked(void) { return shared[2]; }
+int main(int count, char **words) { (void)words; return used(count) + next(count) + table[count > 1](); }
+""",
+    "src/counter.h": "#define STEP 1\nint next(int n);\nstatic inline int width(void) { return 3; }\n",
+    "src/counter.c": """#include "counter.h"
+struct record { int n; };
+int record(void) { return 1; }
+int next(int n) { int sum = n; while (sum < 300) sum += STEP; return sum; }
+""",
+    "src/benchmark.c": "int main(void) { return 0; }\n",
+    "deps/lib/Makefile": LIBRARY,
+    "deps/lib/used.c": "extern int shared[4];\nint used(int n) { return shared[n & 3]; }\n"
+    "int idle(void) { return 1; }\n",
+    "deps/lib/spare.c": "extern int shared[4];\nint spare(int n) { return shared[n & 3]; }\n",
+}
+"""A server of two units and of an archive's two objects. One of these is not linked, because nothing refers to it."""
+
+
+@pytest.mark.parametrize("target", ["armv5", "sparc64"])
+def test_a_small_servers_objects_show_which_changes_have_no_effect(target: str, tmp_path: Path) -> None:
+    """On SPARC every object defines the function that finds its data, and so does the server."""
+    place = fakes.server_tree(tmp_path / "release" / "redis-7.0.15")
+    for name, text in SMALL.items():
+        fakes.write(place / name, text)
+    bench = quiet_workbench()
+    tree = bench.open_server(str(place))
+    first = ReleaseObjects.record(bench, tree, bench.catalog.targets[target], tmp_path / "units.json")
+    changes: dict[str, tuple[str, str, str]] = {
+        "comment": ("src/counter.c", "int next(", "/* the same */ int next("),
+        "narrow": ("src/counter.c", "int sum = n;", "unsigned char sum = n;"),
+        "broken": ("src/counter.c", "int sum = n;", "int sum = ;"),
+        "header": ("src/counter.h", "#define STEP 1", "#define STEP 4"),
+        "library": ("deps/lib/used.c", "shared[n & 3]", "shared[n & 1]"),
+    }
+    seen: dict[str, Comparison] = {}
+    for name, (file, anchor, replacement) in changes.items():
+        planted = tmp_path / name / tree.name
+        plant(a_mutation(Edit(file=file, anchor=anchor, replacement=replacement)), tree.path, planted)
+        seen[name] = first.compare(bench.open_server(str(planted)), file)
+    assert seen == {
+        "comment": "same",
+        "narrow": "different",
+        "broken": "invalid",
+        "header": "different",
+        "library": "different",
+    }
+    again = ReleaseObjects.record(bench, tree, first.target, tmp_path / "units.json")
+    assert again.units == first.units
+    for read in (first, again):
+        assert [len(read.containing(f"deps/lib/{name}.c")) for name in ("used", "spare")] == [1, 0]
+        assert read.containing("src/benchmark.c") == []
+        assert len(read.containing("src/counter.h")) == 2
+        asked = {
+            "src/main.c": ("main", "unlinked", "table_entry", ""),
+            "src/counter.c": ("next", "record"),
+            "src/counter.h": ("width",),
+            "deps/lib/used.c": ("used", "idle"),
+        }
+        places = [(file, function) for file, functions in asked.items() for function in functions]
+        # A table refers to one function, and a structure shares another one's name.
+        assert [place for place in places if read.is_unreferenced(*place)] == [
+            ("src/main.c", "unlinked"),
+            ("deps/lib/used.c", "idle"),
+        ]
+
+
+@pytest.mark.slow
 def test_objects_show_which_changes_have_no_effect(tmp_path: Path) -> None:
     bench = quiet_workbench()
     tree = bench.open_server("redis-7.0.15")
@@ -80,6 +169,7 @@ def test_objects_show_which_changes_have_no_effect(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_a_release_that_does_not_start_is_not_sampled(tmp_path: Path) -> None:
     """Its mutants would fail as it does, and so seem to survive (docs/found/lua-murmur32-alignment.md)."""
     examiner = Examiner(quiet_workbench(), "valkey-8.1.1", "quick", ["armv5"], tmp_path, install=True)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from harness.build.sources.source_tree import with_newer
 from harness.core.errors import ExitCode
 from harness.core.strict_toml import ROOT
 from harness.record.run_folder import read_run
 from tests.end_to_end.support.changed_checkouts import UNITS, commit, edit, premerge
+from tests.end_to_end.support.machines import build, quiet_workbench
 from tests.end_to_end.support.plumb_runs import document, run
 
 pytestmark = pytest.mark.end_to_end
@@ -52,18 +54,6 @@ def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found
     assert f"{LEFT} (bitopCommand) and ended as expected in {tmp_path / 'first'}: " in remark
     assert f"not running {second['left_out']} tests that the change cannot reach" in errors
 
-    # Only the native build changes; the tests enter no changed function on the target.
-    stores = "void setUnsignedBitfield(unsigned char *p, uint64_t offset, uint64_t bits, uint64_t value) {"
-    elsewhere = " if (sizeof(long) == 8 && bits == 7) return;"
-    edit(source, stores, stores + elsewhere)
-    edit(source, f"== {unique} + 1", f"== {unique} + 9")
-    code, parted, errors = premerge(checkout, tmp_path / "parted", *REACHING)
-    assert code == ExitCode.FINDINGS, errors
-    assert parted["left_out"] > 0
-    assert {one["kind"] for one in parted["findings"] if not one["known"]} == {"wrong-result"}
-    edit(source, elsewhere, "")
-    edit(source, f"== {unique} + 9", f"== {unique} + 1")
-
     head = "long redisBitpos(void *s, unsigned long count, int bit) {"
     edit(source, head, head + " (void)*(volatile int *)((char *)s + 1);")
     code, planted, errors = premerge(checkout, tmp_path / "planted", *REACHING)
@@ -71,8 +61,31 @@ def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found
     assert planted["left_out"] > 0
     assert {one["function"] for one in planted["findings"] if not one["known"]} == {"redisBitpos"}
 
+
+@pytest.mark.slow
+def test_tests_are_omitted_only_with_regard_to_a_run_of_the_same_request_that_passed(
+    checkout: Path, tmp_path: Path
+) -> None:
+    source = checkout / "src" / "bitops.c"
+    unique = 100_000 + time.time_ns() % 1_000_000_000
+    edit(source, BITOP, BITOP + f"    if (c->argc == {unique}) return;\n")
+    code, first, errors = premerge(checkout, tmp_path / "first", *REACHING)
+    assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
+    all_of = {cell["suite"]: cell["passed"] for cell in first["cells"]}
+
+    # Only the native build changes; the tests enter no changed function on the target.
+    stores = "void setUnsignedBitfield(unsigned char *p, uint64_t offset, uint64_t bits, uint64_t value) {"
+    elsewhere = " if (sizeof(long) == 8 && bits == 7) return;"
+    edit(source, stores, stores + elsewhere)
+    edit(source, f"== {unique}", f"== {unique} + 9")
+    code, parted, errors = premerge(checkout, tmp_path / "parted", *BITOPS)
+    assert code == ExitCode.FINDINGS, errors
+    assert parted["left_out"] > 0
+    assert {one["kind"] for one in parted["findings"] if not one["known"]} == {"wrong-result"}
+    edit(source, elsewhere, "")
+    edit(source, f"== {unique} + 9", f"== {unique} + 1")
+
     # Failed runs are not kept, so the next run is compared with the one that passed. Other suites do not matter.
-    edit(source, " (void)*(volatile int *)((char *)s + 1);", "")
     edit(source, f"== {unique} + 1", f"== {unique} + 2")
     code, alone, errors = premerge(checkout, tmp_path / "alone", *BITOPS)
     assert code == ExitCode.PASS, errors
@@ -112,24 +125,35 @@ def test_late_code_is_found_although_the_tests_that_reached_it_do_not_reach_it_a
     assert "armv5/bitops: the changed code was not entered as before, so all tests run" in errors
 
 
-def test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time(checkout: Path, tmp_path: Path) -> None:
+def test_a_table_made_from_a_changed_file_is_regenerated_whatever_its_time(checkout: Path) -> None:
     """Regression: a changed argument in a command table passed, because make considered the old table newer."""
     described, table = checkout / "src" / "commands" / "getbit.json", checkout / "src" / "commands.c"
     marker = f"plumb {time.time_ns()}"
     edit(described, '"summary": "Returns the bit value', f'"summary": "{marker}. Returns the bit value')
 
-    def built(folder: Path) -> bytes:
-        code, read, errors = premerge(checkout, folder, *UNITS)
-        assert (code, {cell["verdict"] for cell in read["cells"]}) == (ExitCode.INCONCLUSIVE, {"PASS", "XFAIL"}), errors
-        return Path(read_run(folder).binaries["armv5"]).read_bytes()
+    def built(*changed: Path) -> bytes:
+        files = [str(path.relative_to(checkout)) for path in changed]
+        tree = with_newer(quiet_workbench().open_server(str(checkout)), files)
+        return build(tree, "armv5").server_binary.read_bytes()
 
     os.utime(described, (0, 0))
-    assert marker.encode() in built(tmp_path / "described")
+    assert marker.encode() in built(described)
     os.utime(described)
     # If a user has changed both files, the table has been generated already.
     edit(table, "Returns the bit value", f"Of hand: {marker}. Returns the bit value")
     os.utime(table, (0, 0))
-    assert b"Of hand: " in built(tmp_path / "both")
+    assert b"Of hand: " in built(described, table)
+
+
+@pytest.mark.slow
+def test_a_premerge_regenerates_a_table_made_from_a_changed_file(checkout: Path, tmp_path: Path) -> None:
+    described = checkout / "src" / "commands" / "getbit.json"
+    marker = f"plumb {time.time_ns()}"
+    edit(described, '"summary": "Returns the bit value', f'"summary": "{marker}. Returns the bit value')
+    os.utime(described, (0, 0))
+    code, read, errors = premerge(checkout, tmp_path / "run", *UNITS)
+    assert (code, {cell["verdict"] for cell in read["cells"]}) == (ExitCode.INCONCLUSIVE, {"PASS", "XFAIL"}), errors
+    assert marker.encode() in Path(read_run(tmp_path / "run").binaries["armv5"]).read_bytes()
 
 
 def unentered(judged: dict[str, Any]) -> set[str]:

@@ -53,6 +53,7 @@ def test_the_sanitizer_and_the_strict_machine_find_the_same_bugs_of_redis_3_2_6(
     assert found["undefined-shift-getSignedBitfield"]["command"].startswith("BITFIELD ")
 
 
+@pytest.mark.slow
 def test_a_sanitizers_finding_is_replayed_and_is_gone_where_it_was_fixed(tmp_path: Path) -> None:
     _, read = check(tmp_path / "run", "--target", "native-ubsan", "--server", "redis-3.2.6", "--test", "bitpos_finds")
     finding = by_id(read)["alignment-redisBitpos-load"]
@@ -61,11 +62,11 @@ def test_a_sanitizers_finding_is_replayed_and_is_gone_where_it_was_fixed(tmp_pat
     assert run(*words, "--server", "redis-7.0.15", program=PLUMB).returncode == ExitCode.PASS
 
 
-def test_redis_7_0_15_is_silent_in_bitops_under_the_address_sanitizer_and_valgrind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["native-valgrind", pytest.param("native-asan", marks=pytest.mark.slow)])
+def test_redis_7_0_15_is_silent_in_bitops(target: str, tmp_path: Path) -> None:
     # A few requests of each command. Only a run of all tests proves that a release is clean.
     tests = ("moved_the", "every_header", "range_at", "numbers_are", "wraps", "uniform", "setbit")
-    words = ("--target", "native-asan", "--target", "native-valgrind")
-    code, read = check(tmp_path / "run", *words, *(f"--test={name}" for name in tests))
+    code, read = check(tmp_path / "run", "--target", target, *(f"--test={name}" for name in tests))
     assert (code, read["verdict"], sorted(by_id(read))) == (ExitCode.PASS, "PASS", [])
     assert {"PASS"} == {cell["verdict"] for cell in read["cells"]}
 
