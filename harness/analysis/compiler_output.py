@@ -40,9 +40,16 @@ _IGNORED = re.compile(r"^\S*make(\[\d+\])?: \[.*\] Error \d+ \(ignored\)$")
 _COMPLAINT = re.compile(
     r"(^|[\s:])(fatal )?[Ee]rror: |internal compiler error"
     r"|undefined reference to |multiple definition of |cannot find -l|relocation truncated to fit|\*\*\* "
-    r"|^(\S*[/-])?(ar|ranlib|ld(\.\w+)?|as|nm|objcopy|strip): (?!.*(warning: |: in function |modifier ignored))"
+    r"|^(\S*[/-])?(ld(\.\w+)?|as): (?!.*: in function )"
 )
-"""Error messages of compilers, assemblers, linkers, archivers, configure scripts and make."""
+"""Error messages of compilers, assemblers, linkers, configure scripts and make."""
+_OTHER_COMPLAINT = re.compile(r"^(\S*[/-])?(ar|ranlib|nm|objcopy|strip): (?!creating |.*modifier ignored)")
+"""Messages of tools that also say what they do. They come after those of compilers."""
+_NO_COMPLAINT = re.compile(r": (warning|note): ")
+_QUOTATION = re.compile(r"^ *\d* \| ")
+"""A line of the source, and the marks below it, as GCC and current Clangs quote them."""
+_MARKS = re.compile(r"^[ ~]*\^[ ~^]*$")
+"""What older Clangs write below a line of the source, which they quote without a margin."""
 _SHELL = re.compile(
     r"not found$|: No such file or directory|: Permission denied|: cannot |[Ss]yntax error|\b\w+Error: "
     r"|Segmentation fault|Bus error|Killed$|Aborted"
@@ -154,12 +161,13 @@ def _words(line: str) -> list[str]:
 
 
 def first_error(output: str) -> str:
-    """The first error with the two lines after it, preferably a compiler's, linker's or shell's rather than make's.
+    """The first error with the two lines after it: a compiler's, a linker's or make's own; without one, another tool's;
+    without one, a shell's.
 
     If no error is recognised, the last lines of the output.
     """
     lines = _lines(output)
-    first = next((number for number, line in enumerate(lines) if _complains(line)), None)
+    first = next(iter([*_complaining(lines, _COMPLAINT), *_complaining(lines, _OTHER_COMPLAINT)]), None)
     if first is None:
         first = _before_failure(lines)
     if first is None:
@@ -176,7 +184,7 @@ def first_error(output: str) -> str:
 def complaints(output: str) -> frozenset[str]:
     """Every error, without folders and tool prefixes, so that errors of two machines' builds compare equal."""
     lines = _lines(output)
-    errors = {_plain(line) for line in lines if _complains(line)}
+    errors = {_plain(lines[number]) for each in (_COMPLAINT, _OTHER_COMPLAINT) for number in _complaining(lines, each)}
     shell = _before_failure(lines)
     return frozenset(errors or ({_plain(lines[shell])} if shell is not None else set()))
 
@@ -202,8 +210,17 @@ def _lines(output: str) -> list[str]:
     return kept
 
 
-def _complains(line: str) -> bool:
-    return bool(_COMPLAINT.search(line)) and not _CONSEQUENCE.search(line) and ": warning: " not in line
+def _complaining(lines: list[str], complaint: re.Pattern[str]) -> list[int]:
+    """The numbers of the lines that are such complaints, and neither a consequence of one nor quoted source."""
+    return [
+        number
+        for number, line in enumerate(lines)
+        if complaint.search(line)
+        and not _CONSEQUENCE.search(line)
+        and not _NO_COMPLAINT.search(line)
+        and not _QUOTATION.search(line)
+        and not any(_MARKS.search(below) for below in lines[number + 1 : number + 2])
+    ]
 
 
 def _before_failure(lines: list[str]) -> int | None:

@@ -67,10 +67,14 @@ def _dialect(tree: SourceTree) -> list[str]:
     """Flags that a tree requires because of its age.
 
     Before 6.0 headers define globals, which GCC 10 stopped merging. A tree whose own fmacros.h does not request
-    _GNU_SOURCE yet requests _BSD_SOURCE, which glibc ignores since 2.20 (feature_test_macros(7)).
+    _GNU_SOURCE yet requests _BSD_SOURCE, which glibc ignores since 2.20: its name became _DEFAULT_SOURCE
+    (feature_test_macros(7)). Between 2.8 and 3.0 the request may follow a header of the C library, and then has no
+    effect. _GNU_SOURCE would also change the meaning of strerror_r in hiredis.
     """
-    common = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
+    old = ["-fcommon"] if tree.family == "redis" and tree.version < (6,) else []
+    # Which header a file includes first can only be read from its text.
+    late = tree.family == "redis" and (2, 9) <= tree.version < (3,)
     macros = tree.content / "src" / "fmacros.h"
     silent = macros.is_file() and "_GNU_SOURCE" not in macros.read_text("utf-8", "replace")
-    # The macro has no value: a dependency may define it the same way, and an identical redefinition gives no warning.
-    return common + (["-D_GNU_SOURCE="] if silent else [])
+    # The macros have no value: a dependency may define one the same way, and an identical redefinition gives no warning.
+    return [*old, *(["-D_DEFAULT_SOURCE="] if late else []), *(["-D_GNU_SOURCE="] if silent else [])]

@@ -75,6 +75,39 @@ def test_a_warning_that_mentions_errors_is_not_an_error() -> None:
     assert first_error(output) == "x.c:2:1: error: boom"
 
 
+QUOTED = [
+    pytest.param('   15 |   "because of OS error: %s.",\n      |   ~~~~^~~~~~~~\n', id="gcc"),
+    pytest.param('  "because of OS error: %s.",\n   ~~~~^~~~~~~~\n', id="clang"),
+]
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_a_line_of_the_source_that_a_warning_quotes_is_not_an_error(quoted: str) -> None:
+    error = "h.h:14:30: error: unknown type name 'siginfo_t'"
+    output = f"x.c:15:4: warning: format '%llu' [-Wformat=]\n{quoted}{error}\n"
+    assert first_error(output) == error
+    assert complaints(output) == {error}
+
+
+def test_a_note_is_not_an_error() -> None:
+    note = "x.c:1:1: note: in expansion of macro 'error: '\n"
+    assert first_error(f"{note}x.c:2:1: error: boom\n") == "x.c:2:1: error: boom"
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["aarch64-linux-gnu-ar: creating libfast_float.a", "ar: x.a: bad value", "strip: unable to copy file 'x'"],
+)
+def test_the_compilers_error_is_named_before_what_other_tools_said_earlier(before: str) -> None:
+    assert first_error(f"{before}\nbitops.c:20:1: error: boom\n{MAKES}") == "bitops.c:20:1: error: boom"
+
+
+def test_an_archiver_that_creates_an_archive_does_not_complain() -> None:
+    created = "aarch64-linux-gnu-ar: creating libfast_float.a\n"
+    assert complaints(f"{created}bitops.c:20:1: error: boom\n") == {"bitops.c:20:1: error: boom"}
+    assert first_error(f"{created}sh: 1: tclsh: not found\n{MAKES}") == "sh: 1: tclsh: not found"
+
+
 def test_of_unknown_output_the_last_lines_are_reported_without_makes() -> None:
     assert first_error("one\ntwo\nmake: *** [Makefile:1: all] Error 1\n") == "one\ntwo"
     assert first_error("make: *** [Makefile:1: all] Error 1\n") == "make: *** [Makefile:1: all] Error 1"

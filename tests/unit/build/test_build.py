@@ -201,6 +201,18 @@ def test_a_tree_that_does_not_request_glibcs_extensions_gets_them(
     assert ("-D_GNU_SOURCE=" in build(tmp_path, tree).server_binary.read_text("utf-8")) is defined
 
 
+@pytest.mark.parametrize(("version", "added"), [("2.8.17", False), ("2.9.11", True), ("3.0.0", False)])
+def test_a_tree_that_may_request_the_c_librarys_extensions_too_late_gets_them(
+    tmp_path: Path, version: str, *, added: bool
+) -> None:
+    tree = tree_with(tmp_path, MAKEFILE)
+    fakes.write(tree.path / "src" / "fmacros.h", "#define _GNU_SOURCE\n")
+    fakes.write(tree.path / "src" / "version.h", f'#define REDIS_VERSION "{version}"\n')
+    text = build(tmp_path, open_tree(tree.path)).server_binary.read_text("utf-8")
+    assert ("-D_DEFAULT_SOURCE=" in text) is added
+    assert "-D_GNU_SOURCE=" not in text, "strerror_r would return the text, and hiredis would ignore it"
+
+
 def test_a_distributions_flags_and_variables_follow_the_makefiles_and_never_apply_natively(tmp_path: Path) -> None:
     tree = tree_with(tmp_path, MAKEFILE)
     plain = build(tmp_path, tree)
