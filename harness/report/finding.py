@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from harness.analysis.detectors import registry
 from harness.core.finding import Verdict, place_in_file
 
@@ -124,11 +126,53 @@ def place_of(witness: Witness) -> str:
     return place_in_file(witness.file, witness.line) if witness.file else witness.test
 
 
+def by_place(witnesses: Sequence[Witness]) -> list[Witness]:
+    """The witnesses with one for each place in the code on each target: function, line, and kind of instruction.
+
+    A place's witness has the counts and the cells of all that it stands for. A compiler that inlines a function, or
+    unrolls a loop, emits one access several times, with other registers; and several suites may show it. Witnesses
+    without a place are returned as they are.
+    """
+    places: dict[tuple[object, ...], list[Witness]] = {}
+    for number, one in enumerate(witnesses):
+        function = one.backtrace[0].function if one.backtrace else ""
+        code = (function, one.file, one.line, _mnemonic(one.instruction), one.detector, one.fate, one.difference)
+        places.setdefault((one.target, *code) if one.file else (number,), []).append(one)
+    return [_together(group) if len(group) > 1 else group[0] for group in places.values()]
+
+
+def _mnemonic(instruction: str) -> str:
+    return instruction.split(maxsplit=1)[0] if instruction else ""
+
+
+def _together(group: Sequence[Witness]) -> Witness:
+    first = group[0]
+    others = len({one.instruction for one in group}) - 1
+    accesses = dict.fromkeys(one.access for one in group if one.access)
+    return msgspec.structs.replace(
+        first,
+        instruction=f"{first.instruction} (and {others} more like it)" if others else first.instruction,
+        access=", ".join(accesses),
+        count=sum(one.count for one in group),
+        cells=list(dict.fromkeys(cell for one in group for cell in one.cells)),
+        occasions=list(dict.fromkeys(occasion for one in group for occasion in one.occasions)),
+    )
+
+
 def reported_by(witness: Witness) -> str:
-    """The detector, in brackets. Empty for a signal, and for a witness without a place, since its kind says enough."""
-    if not witness.file or witness.detector == "signal":
+    """The detector, in brackets, and how often it saw the place, if several times. Empty for a witness without a place,
+    since its kind says enough.
+    """
+    if not witness.file:
         return ""
-    return f"[{witness.detector} {witness.count}×, {witness.fate}]" if witness.fate else f"[{witness.detector}]"
+    times = f"{witness.count}×" if witness.count > 1 else ""
+    if witness.detector == "signal":
+        return times
+    return (
+        f"[{witness.detector} {witness.count}×, {witness.fate}]"
+        if witness.fate
+        else f"[{witness.detector}{times and ' '}{times}]"
+    )
 
 
 def in_cell(finding: Finding, target: str, suite: str) -> bool:

@@ -10,7 +10,7 @@ from harness.core.errors import NothingSelectedError, UsageError
 from harness.core.finding import place_in_file
 from harness.core.strict_toml import near_names
 from harness.core.untrusted_text import one_line, visible
-from harness.report.finding import place_of
+from harness.report.finding import by_place, place_of
 from harness.report.terminal import show_finding
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def show_whole(console: Console, finding: Finding) -> None:
         console.print(f"    {label:<12} {text}", markup=False)
 
     show_finding(console, finding, whole=True)
-    for witness in finding.witnesses:
+    for witness in by_place(finding.witnesses):
         console.print()
         line("seen in", one_line(", ".join(witness.cells) or f"{witness.target}/{witness.suite}"))
         line("evidence", one_line(witness.evidence))

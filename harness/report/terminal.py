@@ -13,7 +13,7 @@ from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
-from harness.report.finding import SHOWN_SUSPECTS, comparison_lines, place_of, reported_by, suspect_lines
+from harness.report.finding import SHOWN_SUSPECTS, by_place, comparison_lines, place_of, reported_by, suspect_lines
 from harness.report.misaligned_sites import FATES, counters_text, sites
 from harness.report.verdict_sentence import sentence
 
@@ -175,8 +175,9 @@ def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:
     """The finding's witnesses. The table of misaligned sites already shows those of an audit: without `whole`, they
     are shown only if there are no others.
     """
-    shown = [one for one in finding.witnesses if one.detector != "audit"] or finding.witnesses[:SHOWN_WITNESSES]
-    shown = finding.witnesses if whole else shown
+    places = by_place(finding.witnesses)
+    shown = [one for one in places if one.detector != "audit"] or places[:SHOWN_WITNESSES]
+    shown = places if whole else shown
     for witness in shown:
         detail = "  ".join(part for part in (witness.instruction, witness.access, reported_by(witness)) if part)
         yield f"    {witness.target:<12} {place_of(witness)}  {detail}"
@@ -184,8 +185,8 @@ def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:
             yield f"    {'':<12} its kernel said {witness.kernel}"
         if witness.difference:
             yield f"    {'':<12} {described(witness.difference)}"
-    if len(shown) < len(finding.witnesses):
-        yield f"    {'':<12} and {len(finding.witnesses) - len(shown)} more of the audit"
+    if len(shown) < len(places):
+        yield f"    {'':<12} and {len(places) - len(shown)} more of the audit"
 
 
 def _code_lines(finding: Finding, *, whole: bool) -> list[str]:

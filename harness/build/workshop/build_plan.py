@@ -76,5 +76,5 @@ def _dialect(tree: SourceTree) -> list[str]:
     late = tree.family == "redis" and (2, 9) <= tree.version < (3,)
     macros = tree.content / "src" / "fmacros.h"
     silent = macros.is_file() and "_GNU_SOURCE" not in macros.read_text("utf-8", "replace")
-    # The macros have no value: a dependency may define one the same way, and an identical redefinition gives no warning.
+    # Without a value, a dependency may define a macro in the same way: an identical redefinition gives no warning.
     return [*old, *(["-D_DEFAULT_SOURCE="] if late else []), *(["-D_GNU_SOURCE="] if silent else [])]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.core.byte_diff import described
 from harness.core.model import level_text
 from harness.core.untrusted_text import one_line
-from harness.report.finding import level_of, named_comparison, named_suspects, place_of, reported_by
+from harness.report.finding import by_place, level_of, named_comparison, named_suspects, place_of, reported_by
 from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
 from harness.report.report_format import ReportFormat
@@ -94,7 +94,7 @@ def _finding(finding: Finding) -> list[str]:
     if finding.known:
         lines += [f"Known: {as_text(finding.known)}", ""]
     for target in finding.targets:
-        here = [witness for witness in finding.witnesses if witness.target == target]
+        here = by_place([witness for witness in finding.witnesses if witness.target == target])
         lines += [f"- {target}: {_witness(witness)}" for witness in here[:SHOWN_WITNESSES]]
         if len(here) > SHOWN_WITNESSES:
             lines.append(f"- {target}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")

@@ -25,7 +25,7 @@ from harness.core.untrusted_text import visible
 from harness.isa import rules
 from harness.record import run_folder
 from harness.report import chart
-from harness.report.finding import SUSPECTS_ARE, VALUES_ARE, comparison_rows, in_cell, level_of, place_of
+from harness.report.finding import SUSPECTS_ARE, VALUES_ARE, by_place, comparison_rows, in_cell, level_of, place_of
 from harness.report.history import history
 from harness.report.misaligned_sites import FATES, counters_text, named_counters, sites, targets_of
 from harness.report.report_format import ReportFormat
@@ -128,6 +128,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord, *, shows_history:
                 "Misaligned source lines by target": chart.misaligned_sites(judgement),
             },
             history=history(folder) if shows_history else [],
+            by_place=by_place,
             place_of=place_of,
             suspects_are=SUSPECTS_ARE,
             values_are=VALUES_ARE,

@@ -22,7 +22,15 @@ from harness.core.ci_streams import in_json
 from harness.core.finding import Verdict
 from harness.core.model import Record
 from harness.core.untrusted_text import one_line, visible
-from harness.report.finding import frame_in_tree, is_in_tree, level_of, named_comparison, named_suspects, unexplained
+from harness.report.finding import (
+    by_place,
+    frame_in_tree,
+    is_in_tree,
+    level_of,
+    named_comparison,
+    named_suspects,
+    unexplained,
+)
 from harness.report.report_format import ReportFormat
 from harness.report.verdict_sentence import unjudged
 
@@ -218,7 +226,7 @@ def _location(file: str, line: int, function: str, prefix: str) -> dict[str, Any
 def _related(finding: Finding, prefix: str) -> list[dict[str, Any]]:
     """The other places in the tree where targets show the finding, and the place where compared values diverge."""
     places: dict[tuple[str, int], list[Witness]] = {}
-    for witness in finding.witnesses:
+    for witness in by_place(finding.witnesses):
         if witness.line and witness.backtrace and is_in_tree(witness.backtrace[0]):
             places.setdefault((witness.file, witness.line), []).append(witness)
     related = []
