@@ -81,6 +81,19 @@ def test_a_failed_test_is_not_a_place_in_the_code() -> None:
     assert by_place([failed, failed]) == [failed, failed]
 
 
+def test_a_failed_build_is_one_line_for_all_cells_of_a_target_and_says_nothing_twice() -> None:
+    first = msgspec.structs.replace(
+        emitted()[0], file="", line=0, backtrace=[], test="", instruction="", access="", detector="compiler"
+    )
+    cells = [msgspec.structs.replace(first, suite=name, cells=[f"{first.target}/{name}"]) for name in ("one", "two")]
+    (one,) = by_place(cells)
+    assert one.cells == [f"{first.target}/one", f"{first.target}/two"]
+    console = Console(file=io.StringIO(), width=200)
+    terminal.show(console, of(cells))
+    assert f"    {first.target}" not in console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"- {first.target}:" not in markdown.render(of(cells))
+
+
 def test_every_report_has_the_place_once_with_its_count(tmp_path: Path) -> None:
     run_folder(tmp_path)
     found = of(emitted())

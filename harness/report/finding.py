@@ -130,14 +130,14 @@ def by_place(witnesses: Sequence[Witness]) -> list[Witness]:
     """The witnesses with one for each place in the code on each target: function, line, and kind of instruction.
 
     A place's witness has the counts and the cells of all that it stands for. A compiler that inlines a function, or
-    unrolls a loop, emits one access several times, with other registers; and several suites may show it. Witnesses
-    without a place are returned as they are.
+    unrolls a loop, emits one access several times, with other registers; and several suites may show it. Those of a
+    failed test are returned as they are, and those of a failed build are one for each target.
     """
     places: dict[tuple[object, ...], list[Witness]] = {}
     for number, one in enumerate(witnesses):
         function = one.backtrace[0].function if one.backtrace else ""
         code = (function, one.file, one.line, _mnemonic(one.instruction), one.detector, one.fate, one.difference)
-        places.setdefault((one.target, *code) if one.file else (number,), []).append(one)
+        places.setdefault((number,) if one.test and not one.file else (one.target, *code), []).append(one)
     return [_together(group) if len(group) > 1 else group[0] for group in places.values()]
 
 

@@ -180,7 +180,8 @@ def _witness_lines(finding: Finding, *, whole: bool) -> Iterator[str]:
     shown = places if whole else shown
     for witness in shown:
         detail = "  ".join(part for part in (witness.instruction, witness.access, reported_by(witness)) if part)
-        yield f"    {witness.target:<12} {place_of(witness)}  {detail}"
+        if said := "  ".join(part for part in (place_of(witness), detail) if part):
+            yield f"    {witness.target:<12} {said}"
         if witness.kernel:
             yield f"    {'':<12} its kernel said {witness.kernel}"
         if witness.difference:

@@ -95,7 +95,7 @@ def _finding(finding: Finding) -> list[str]:
         lines += [f"Known: {as_text(finding.known)}", ""]
     for target in finding.targets:
         here = by_place([witness for witness in finding.witnesses if witness.target == target])
-        lines += [f"- {target}: {_witness(witness)}" for witness in here[:SHOWN_WITNESSES]]
+        lines += [f"- {target}: {said}" for one in here[:SHOWN_WITNESSES] if (said := _witness(one))]
         if len(here) > SHOWN_WITNESSES:
             lines.append(f"- {target}: and {len(here) - SHOWN_WITNESSES} more instructions or lines")
     if finding.suspects:
