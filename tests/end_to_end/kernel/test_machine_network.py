@@ -95,7 +95,7 @@ def hammer(machine: Machine, *, seconds: float) -> tuple[int, int]:
     ("name", "target", "seconds"),
     [
         ("versatile", "armv5", 5),
-        ("sun4u", "sparc64", 5),
+        machines.beyond("sun4u", "sparc64", 5),
         machines.beyond("malta", "mips", 20),
         machines.beyond("virt-armv7", "armv7", 5),
         machines.beyond("virt-arm64", "aarch64", 5),

@@ -49,7 +49,7 @@ STATIC = ["armeb", "aarch64_be"]
 them statically. Other tests' programs need shared C libraries or GCC's options."""
 COMPILE_SECONDS = 600
 """The time limit of a compilation. For a target's first program, Zig also compiles its C library."""
-KERNELS = ["versatile", "sun4u"]
+KERNELS = ["versatile"]
 """The machines with a real kernel that `ci/test` runs; `ci/test --all` runs every one."""
 
 
