@@ -94,8 +94,8 @@ def test_a_planted_dereference_and_a_planted_byte_order_are_found_and_replayed(t
     assert "add 32768" in wrong["title"]
     for finding in found.values():
         assert replayed(finding) == ExitCode.FINDINGS, finding["replay"]
-        mended = run(*shlex.split(finding["replay"])[1:], "--server", "redis-7.0.15", program=PLUMB)
-        assert mended.returncode == ExitCode.PASS, mended.stdout
+    mended = run(*shlex.split(wrong["replay"])[1:], "--server", "redis-7.0.15", program=PLUMB)
+    assert mended.returncode == ExitCode.PASS, mended.stdout
 
 
 def test_a_read_beyond_a_block_is_found_with_guard_pages_and_hidden_by_libc(tmp_path: Path) -> None:
