@@ -14,7 +14,7 @@ from harness.record import run_folder as folders
 from harness.report import finding_list, terminal
 from harness.report.finding import by_place
 from harness.report.formats import markdown, page, sarif
-from tests.judgements import judgement, run_folder
+from tests.support.judgements import judgement, run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
