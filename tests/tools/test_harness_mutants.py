@@ -1,0 +1,284 @@
+"""Mutants of the harness: each changes one place as its operator says, and the tests that fail are found."""
+
+from __future__ import annotations
+
+import ast
+import time
+from typing import TYPE_CHECKING, Any
+
+from harness.core import json_codec
+from tools.harness_mutants import document, observer
+from tools.harness_mutants.journal import TIME, Entry, Journal
+from tools.harness_mutants.operators import Mutant, compiles, mutants_in, mutants_of
+from tools.harness_mutants.sample import draw
+from tools.harness_mutants.stages import Stages, apart, changed_files
+from tools.harness_mutants.trial import End, TrialResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tools.harness_mutants.journal import Stage
+
+FILE = "harness/judge/example.py"
+SOURCE = '''\
+"""Docstrings are no place."""
+
+LIMIT = 7
+
+
+class Counter:
+    """Counts."""
+
+    SIZE: int = 2
+
+    def over(self, ä: int) -> bool:
+        """Whether it is over."""
+        assert ä == 3
+        if ä < LIMIT and self.ready:  # and nothing else
+            self.count += 1
+            return not self.idle
+        raise ValueError(f"{1 + 1} wrong")
+
+    def names(self, words: list[str]) -> list[str]:
+        for word in words:
+            if not word:
+                continue
+            self.add(word)
+        return [word for word in words if word is not None]
+
+
+def larger(one: int, other: int = 4) -> int:
+    return max(one - 1, other)
+'''
+
+
+def test_each_operator_changes_its_places() -> None:
+    mutants = mutants_of(FILE, SOURCE.encode())
+    assert {(one.function, one.operator, one.before, one.after, one.at_import) for one in mutants} == {
+        ("<module>", "constant", "7", "8", True),
+        ("Counter", "constant", "2", "3", True),
+        ("Counter.over", "comparison", "<", "<=", False),
+        ("Counter.over", "and or", "and", "or", False),
+        ("Counter.over", "condition", "ä < LIMIT and self.ready", "(not (ä < LIMIT and self.ready))", False),
+        ("Counter.over", "no effect", "self.count += 1", "pass", False),
+        ("Counter.over", "constant", "1", "2", False),
+        ("Counter.over", "condition", "not self.idle", "(self.idle)", False),
+        ("Counter.over", "no effect", 'raise ValueError(f"{1 + 1} wrong")', "pass", False),
+        ("Counter.names", "condition", "not word", "(word)", False),
+        ("Counter.names", "end of loop", "continue", "break", False),
+        ("Counter.names", "no effect", "self.add(word)", "pass", False),
+        ("Counter.names", "empty result", "[word for word in words if word is not None]", "[]", False),
+        ("Counter.names", "condition", "word is not None", "(not (word is not None))", False),
+        ("Counter.names", "comparison", "is not", "is", False),
+        ("<module>", "constant", "4", "5", True),
+        ("larger", "empty result", "max(one - 1, other)", "0", False),
+        ("larger", "opposite function", "max", "min", False),
+        ("larger", "arithmetic", "-", "+", False),
+        ("larger", "constant", "1", "2", False),
+    }
+
+
+def test_a_mutant_differs_from_its_file_in_one_place_and_has_the_place_of_its_line() -> None:
+    for one in mutants_of(FILE, SOURCE.encode()):
+        changed = one.apply(SOURCE.encode())
+        assert compiles(changed), one
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(SOURCE)), one
+        assert one.before.splitlines()[0] in SOURCE.splitlines()[one.line - 1] or one.line < one.last_line, one
+        assert (
+            changed[: one.start] + one.before.encode() + changed[one.start + len(one.after.encode()) :]
+            == SOURCE.encode()
+        )
+
+
+def test_names_are_unique_and_a_line_added_elsewhere_changes_none() -> None:
+    names = [one.name for one in mutants_of(FILE, SOURCE.encode())]
+    assert len(set(names)) == len(names)
+    assert names == [one.name for one in mutants_of(FILE, b"# A comment.\n" + SOURCE.encode())]
+
+
+def test_what_does_not_compile_is_not_drawn() -> None:
+    assert not compiles(b"def f():\n    break\n")
+    assert compiles(b"def f():\n    pass\n")
+
+
+def example(root: Path, text: str = SOURCE) -> list[Mutant]:
+    """The mutants of a harness of one file."""
+    path = root / FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(text, "utf-8")
+    return mutants_in(root)
+
+
+def test_a_sample_is_the_seeds_has_a_line_once_and_starts_the_larger_one(tmp_path: Path) -> None:
+    mutants = example(tmp_path)
+    drawn = draw(mutants, tmp_path, 1, {"judge": 6, "run": 3})
+    assert drawn == draw(mutants, tmp_path, 1, {"judge": 6})
+    assert len({one.line for one in drawn}) == 6
+    assert drawn != draw(mutants, tmp_path, 2, {"judge": 6})
+    assert draw(mutants, tmp_path, 1, {"judge": 4}) == drawn[:4]
+    assert draw(mutants, tmp_path, 1, {"judge": 2}, skip=4) == drawn[4:]
+
+
+def test_mutants_that_overlap_are_planted_apart(tmp_path: Path) -> None:
+    mutants = {(one.function, one.operator): one for one in example(tmp_path)}
+    whole, part = mutants["larger", "empty result"], mutants["larger", "opposite function"]
+    other = mutants["Counter.names", "end of loop"]
+    assert apart([whole, part, other]) == [whole, other]
+    (content,) = changed_files(tmp_path, [part, other]).values()
+    assert content.decode() == SOURCE.replace("max(", "min(").replace("continue", "break")
+
+
+ARITHMETIC = """\
+import functools
+
+STEP = 3
+
+
+@functools.cache
+def add(one: int) -> int:
+    return one + STEP
+
+
+def first(one: int) -> int:
+    return add(one) * 2
+
+
+def never(one: int) -> int:
+    while one != 0:
+        one = one - 1
+    return one
+"""
+TESTS: dict[str, tuple[Callable[[dict[str, Any]], bool], list[str]]] = {
+    "tests/test_example.py::test_first": (lambda code: code["first"](3) == 12, ["first"]),
+    "tests/test_example.py::test_never": (lambda code: code["never"](3) == 0, ["never"]),
+    "tests/test_other.py::test_add": (lambda code: code["add"](0) == 3, []),
+    "tests/test_other.py::test_of_nothing": (lambda code: "add" in code, []),
+}
+"""Test -> whether it passes, and the functions that it enters: nobody enters `add`, whose answers a cache keeps."""
+
+
+class FakeCheckout:
+    """Runs functions in place of pytest."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "checkout"
+        self.mutants = example(self.root, ARITHMETIC)
+        for file in ("test_example.py", "test_other.py"):
+            (self.root / "tests").mkdir(exist_ok=True)
+            (self.root / "tests" / file).touch()
+        self.state = folder / "state"
+        self.trials: list[tuple[str, ...]] = []
+        """The tests of each trial."""
+
+    def run(
+        self,
+        _files: Sequence[str],
+        *,
+        chosen: Sequence[str] | None = None,
+        changed: Mapping[str, bytes] | None = None,
+        first_failure: bool = False,
+        keep: Path | None = None,
+        **_: object,
+    ) -> TrialResult:
+        if keep is not None:
+            (keep / observer.ENTERED).mkdir(parents=True)
+            entered = [f"{test}\t{FILE}\t{name}\n" for test, (_, names) in TESTS.items() for name in names]
+            (keep / observer.ENTERED / "1").write_text("".join(entered), "utf-8")
+        code: dict[str, Any] = {}
+        text = (changed or {}).get(FILE, ARITHMETIC.encode()).decode()
+        expired = "one + 1" in text or "one - 2" in text
+        exec(text, code)  # noqa: S102 - the mutants of ARITHMETIC
+        ends = []
+        for test in chosen or TESTS:
+            if expired and test.endswith("never"):
+                break
+            passes = TESTS[test][0](code)
+            ends.append(End(test=test, outcome="passed" if passes else "failed", when="teardown", seconds=0.1))
+            if not passes and first_failure:
+                break
+        else:
+            expired = False
+        self.trials.append(tuple(chosen or TESTS))
+        if keep is not None:
+            (keep / "ends.jsonl").write_bytes(b"".join(json_codec.encode(end) + b"\n" for end in ends))
+        return TrialResult(ends=ends, expired=expired, code=0, seconds=0.1)
+
+
+def test_the_test_that_fails_kills_the_mutant_in_the_stage_that_reaches_it(tmp_path: Path) -> None:
+    checkout = FakeCheckout(tmp_path)
+    checkout.state.mkdir()
+    journal = Journal(checkout.state / "journal")
+    said: list[str] = []
+    stages = Stages(checkout, journal, time.monotonic() + 60, said.append)  # type: ignore[arg-type]
+    executions = stages.measure_quick()
+    stages.covering(checkout.mutants, executions)
+    stages.quick(checkout.mutants, executions)
+    found = {
+        (one.function, one.operator, one.number): (entry.stage, entry.by.rpartition("_")[2])
+        if (entry := journal.killed(one.name, ["covering", "quick"]))
+        else None
+        for one in checkout.mutants
+    }
+    assert found == {
+        ("<module>", "constant", 1): ("covering", "first"),
+        ("add", "empty result", 1): ("quick", "first"),
+        ("add", "arithmetic", 1): ("quick", "first"),
+        ("first", "empty result", 1): ("covering", "first"),
+        ("first", "arithmetic", 1): ("covering", "first"),
+        ("first", "constant", 1): ("covering", "first"),
+        ("never", "condition", 1): ("covering", "never"),
+        ("never", "comparison", 1): ("covering", "never"),
+        ("never", "constant", 1): ("covering", "never"),
+        ("never", "arithmetic", 1): ("covering", TIME),
+        ("never", "constant", 2): ("covering", TIME),
+        ("never", "empty result", 1): None,
+    }
+    assert len(checkout.trials[-1]) == len(TESTS), "the last trial has every test"
+
+
+def test_an_interrupted_command_continues_where_it_was(tmp_path: Path) -> None:
+    checkout = FakeCheckout(tmp_path)
+    checkout.state.mkdir()
+    path = checkout.state / "journal"
+    stages = Stages(checkout, Journal(path), time.monotonic() + 60, str)  # type: ignore[arg-type]
+    executions = stages.measure_quick()
+    stages.covering(checkout.mutants[:3], executions)
+    with path.open("ab") as stream:
+        stream.write(b'{"mutant": "half a li')
+    done = len(checkout.trials)
+    journal = Journal(path)
+    again = Stages(checkout, journal, time.monotonic() + 60, str)  # type: ignore[arg-type]
+    again.covering(checkout.mutants[:3], again.measure_quick())
+    assert len(checkout.trials) == done
+    late = Stages(checkout, journal, time.monotonic() - 1, str)  # type: ignore[arg-type]
+    late.covering(checkout.mutants, executions)
+    assert len(checkout.trials) == done
+
+
+def test_the_shares_count_a_mutant_for_each_command_that_kills_it() -> None:
+    def judged(number: int, stage: Stage, by: str) -> document.JudgedMutant:
+        name = f"harness/{'judge' if number < 3 else 'run'}/a.py::f::constant-{number}"
+        entry = Entry(mutant=name, stage=stage, state="killed" if by else "survived", by=by)
+        return document.JudgedMutant(name=name, line=1, before="1", after="2", stages=[entry])
+
+    stages: list[tuple[Stage, str]] = [
+        ("covering", "a"),
+        ("quick", "b"),
+        ("end_to_end", "c"),
+        ("slow", "d"),
+        ("quick", ""),
+    ]
+    found = document.MutantsDocument(
+        commit="abc", seed=1, mutants=[judged(number, *each) for number, each in enumerate(stages)]
+    )
+    rows = document.shares(found)
+    assert rows[0] == "| package | mutants | `ci/test --quick` | `ci/test` | `ci/test --all` |"
+    assert "| `judge` | 3 | 2 (67 %) | 3 (100 %) | 3 (100 %) |" in rows
+    assert "| `run` | 2 | 0 (0 %) | 0 (0 %) | 1 (50 %) |" in rows
+    assert rows[-1] == "| all | 5 | 2 (40 %) | 3 (60 %) | 4 (80 %) |"
+    (left,) = document.unexplained(found, document.SurvivorList(survivors=[]))
+    assert left == "harness/run/a.py::f::constant-4"
+    said = document.SurvivorList(survivors=[document.Survivor(mutant=left, reason="It is the same.", same=True)])
+    assert document.unexplained(found, said) == []
+    assert document.survivors(found, said)[-1] == f"| `{left}` | `1` | `2` | It is the same. |"

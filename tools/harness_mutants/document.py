@@ -1,0 +1,131 @@
+"""The result as a document, and as tables for docs/TESTS.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.core import json_codec
+from harness.core.model import Record
+from harness.core.strict_toml import ROOT, read_toml
+from harness.report.markdown_table import table
+from tools.harness_mutants.journal import Entry, Stage  # noqa: TC001 - records decode into them
+from tools.harness_mutants.sample import PACKAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from tools.harness_mutants.journal import Journal
+    from tools.harness_mutants.operators import Mutant
+
+FOLDER = ROOT / "measurements"
+STORED = FOLDER / "harness-mutants.json"
+REASONS = FOLDER / "harness-mutants.toml"
+RUNS: dict[str, tuple[Stage, ...]] = {
+    "ci/test --quick": ("covering", "quick"),
+    "ci/test": ("covering", "quick", "end_to_end"),
+    "ci/test --all": ("covering", "quick", "end_to_end", "slow"),
+}
+"""A command, and the stages of its tests."""
+
+
+class JudgedMutant(Record, frozen=True):
+    """A mutant and what its stages showed."""
+
+    name: str
+    line: int
+    before: str
+    after: str
+    stages: list[Entry]
+
+    @property
+    def package(self) -> str:
+        """The package of the harness that it changes."""
+        return self.name.split("/")[1]
+
+    def killed_by(self, command: str) -> str:
+        """The test that kills it among those of a command; empty if none does."""
+        return next((one.by for one in self.stages if one.state == "killed" and one.stage in RUNS[command]), "")
+
+
+class MutantsDocument(Record, frozen=True):
+    """measurements/harness-mutants.json."""
+
+    commit: str
+    seed: int
+    mutants: list[JudgedMutant]
+
+
+class Survivor(Record, frozen=True):
+    """A recorded explanation of a mutant that survived."""
+
+    mutant: str
+    reason: str = ""
+    """Why no test notices it."""
+    test: str = ""
+    """The test that notices it since."""
+    same: bool = False
+    """Whether the reason shows that the mutant behaves like the original."""
+
+
+class SurvivorList(Record, frozen=True):
+    """measurements/harness-mutants.toml."""
+
+    survivors: list[Survivor]
+
+
+def document(commit: str, seed: int, sample: Iterable[Mutant], journal: Journal) -> MutantsDocument:
+    """What is known of a sample: the mutants whose tests of `ci/test --quick` have all run."""
+    stages: tuple[Stage, ...] = RUNS["ci/test --all"]
+    judged = []
+    for one in sample:
+        entries = [entry for stage in stages if (entry := journal.get(one.name, stage)) is not None]
+        if any(entry.state == "killed" or entry.stage == "quick" for entry in entries):
+            judged.append(
+                JudgedMutant(name=one.name, line=one.line, before=one.before, after=one.after, stages=entries)
+            )
+    return MutantsDocument(commit=commit, seed=seed, mutants=judged)
+
+
+def read_document(path: Path = STORED) -> MutantsDocument:
+    """The stored document."""
+    return json_codec.decode(path.read_bytes(), MutantsDocument)
+
+
+def shares(found: MutantsDocument) -> list[str]:
+    """A row for each package: its mutants, and how many each command kills."""
+    rows = [_shares(f"`{package}`", [one for one in found.mutants if one.package == package]) for package in PACKAGES]
+    return table(["package", "mutants", *(f"`{command}`" for command in RUNS)], [*rows, _shares("all", found.mutants)])
+
+
+def _shares(title: str, mutants: Sequence[JudgedMutant]) -> tuple[object, ...]:
+    killed = (sum(one.killed_by(command) != "" for one in mutants) for command in RUNS)
+    return (title, len(mutants), *(f"{count} ({100 * count / max(len(mutants), 1):.0f} %)" for count in killed))
+
+
+def survivors(found: MutantsDocument, said: SurvivorList) -> list[str]:
+    """A row for each mutant that no test notices."""
+    known = {one.mutant: one for one in said.survivors}
+    rows = []
+    for one in found.mutants:
+        if not one.killed_by("ci/test --all"):
+            note = known.get(one.name)
+            words = "" if note is None else note.reason or f"`{note.test}`"
+            rows.append((f"`{one.name}`", f"`{_line(one.before)}`", f"`{_line(one.after)}`", words))
+    return table(["mutant", "before", "after", "why it survived, or the test added"], rows)
+
+
+def unexplained(found: MutantsDocument, said: SurvivorList) -> list[str]:
+    """The survivors of which nothing is said."""
+    known = {one.mutant for one in said.survivors}
+    return [one.name for one in found.mutants if not one.killed_by("ci/test --all") and one.name not in known]
+
+
+def reasons(path: Path = REASONS) -> SurvivorList:
+    """The recorded explanations."""
+    return read_toml(path, SurvivorList)
+
+
+def _line(text: str) -> str:
+    words = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+    return words if len(words) <= 60 else f"{words[:57]}…"
