@@ -62,6 +62,7 @@ def test_every_slow_test_is_in_the_table() -> None:
         "test_a_hundred_lost_workers_and_five_lost_schedulers_change_no_verdict",
         "test_a_package_of_the_archive_is_fetched_and_its_tests_pass",
         "test_a_tree_as_before_2_8_8_compiles",
+        "test_a_tree_as_in_early_2014_compiles",
         "test_a_check_that_a_compiler_drops_is_found",
         "test_a_check_for_overflow_that_a_compiler_drops_is_found",
         "test_what_is_optimised_when_it_is_linked_is_watched_as_well",

@@ -109,6 +109,22 @@ def test_a_tree_as_before_2_8_8_compiles(tmp_path: Path) -> None:
     assert made.server_binary.is_file()
 
 
+def as_in_early_2014(folder: Path) -> Path:
+    """A tree between 2.8 and 3.0, with a file that includes a header of the C library before the tree's own macros."""
+    tree = folder / "redis-2.8.17"
+    copy_tree(machines.release(tree.name), tree)
+    version, file = tree / "src" / "version.h", tree / "src" / "hyperloglog.c"
+    version.write_text('#define REDIS_VERSION "2.9.11"\n', "utf-8")
+    file.write_text(f"#include <math.h>\n{file.read_text('utf-8')}", "utf-8")
+    return tree
+
+
+@pytest.mark.slow
+def test_a_tree_as_in_early_2014_compiles(tmp_path: Path) -> None:
+    made: Build = machines.build(open_tree(as_in_early_2014(tmp_path)), "armv5")
+    assert made.server_binary.is_file()
+
+
 def test_checkouts_that_a_user_fetched_start_and_are_tested(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """docs/howto/development-trees.md names the commits. Each has one folder."""
     given = request.config.getoption("--trees")
