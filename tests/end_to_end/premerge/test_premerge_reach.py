@@ -78,7 +78,7 @@ def test_tests_are_omitted_only_with_regard_to_a_run_of_the_same_request_that_pa
     elsewhere = " if (sizeof(long) == 8 && bits == 7) return;"
     edit(source, stores, stores + elsewhere)
     edit(source, f"== {unique}", f"== {unique} + 9")
-    code, parted, errors = premerge(checkout, tmp_path / "parted", *BITOPS)
+    code, parted, errors = premerge(checkout, tmp_path / "parted", *REACHING)
     assert code == ExitCode.FINDINGS, errors
     assert parted["left_out"] > 0
     assert {one["kind"] for one in parted["findings"] if not one["known"]} == {"wrong-result"}
