@@ -109,6 +109,15 @@ def test_a_fault_during_a_passed_test_is_still_a_finding(run: StoredRun) -> None
     assert verdicts["armv5/bitops"] == "FAIL"
 
 
+def test_a_fault_after_a_probe_of_the_processor_is_still_a_finding(run: StoredRun) -> None:
+    probe = fault(number=signal.SIGILL, code=1, access="", access_class="", handled=True)
+    run.fault("armv5", "bitops", "guest-1", probe)
+    run.fault("armv5", "bitops", "guest-1", fault(pid=101, pc=run.place("armv5", "rdbSaveBackground")))
+    run.test("armv5", "bitops", "test_bgsave", guest="guest-1", faults=(0, 2), command="BGSAVE")
+    run.guest("armv5", "bitops", "guest-1", end="stopped")
+    assert [finding.id for finding in judged(run)[0]] == ["alignment-rdbSaveBackground-load"]
+
+
 def test_a_fault_outside_every_test_is_still_a_finding(run: StoredRun) -> None:
     run.test("armv5", "bitops", "test_bitop", guest="guest-1")
     run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "serverCron")))

@@ -96,6 +96,19 @@ def test_a_fault_of_the_crash_handler_follows_from_the_fault_that_it_reports() -
     assert len(causes_of([handler, finding("reply", command="GET k")])) == 2, "a wrong reply starts no handler"
 
 
+def test_faults_of_the_crash_handler_follow_together_or_not_at_all() -> None:
+    fault = finding("alignment-f", kind="alignment", function="f")
+    handler = finding("crash-handler-sigsegv-g", kind="crash-handler-sigsegv", function="g")
+    other = finding("crash-handler-sigbus-g", kind="crash-handler-sigbus", function="g")
+    assert [cause.start for cause in causes_of([fault, handler, other])] == ["alignment-f"]
+    elsewhere = finding("crash-handler-sigbus-g", kind="crash-handler-sigbus", function="g", targets=("armv5",))
+    witness = msgspec.structs.replace(elsewhere.witnesses[0], cells=["armv5/bitops"])
+    elsewhere = msgspec.structs.replace(elsewhere, witnesses=[witness])
+    (first, second) = causes_of([fault, handler, elsewhere])
+    assert (first.start, first.followers) == ("alignment-f", [])
+    assert {second.start, *second.members} == {handler.id, elsewhere.id}
+
+
 @pytest.mark.parametrize(
     ("test", "policy_event", "causes"),
     [("test_child", "fault", 1), ("test_other", "fault", 2), ("test_child", "access", 2)],

@@ -70,3 +70,20 @@ def test_the_last_record_of_an_instruction_has_the_repetitions_that_were_only_co
     once, twice = fault(pc=0x1000), fault(pc=0x2000)
     counted = msgspec.structs.replace(log(once, twice, twice), counts={(fakes.PID, 0x2000): 5})
     assert fault_effects.times_of_records(counted) == [1, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("end", "detail", "expected"),
+    [
+        ("signal", "killed by SIGKILL", True),
+        ("start-failed", "killed by SIGKILL", True),
+        ("hang", cell_events.STOPPED, True),
+        ("hang", cell_events.NO_PONG, False),
+        ("signal", "killed by SIGSEGV", False),
+        ("exit", "killed by SIGKILL", False),
+        ("exit", cell_events.STOPPED, False),
+    ],
+)
+def test_only_sigkill_and_sigstop_come_from_outside(end: cell_events.End, detail: str, *, expected: bool) -> None:
+    event = cell_events.GuestEvent(name="guest-1", end=end, detail=detail, pid=fakes.PID)
+    assert fault_effects.killed_from_outside(event) is expected

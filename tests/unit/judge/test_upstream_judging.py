@@ -172,6 +172,16 @@ def test_a_crash_is_intended_only_if_the_test_announced_it(
     assert set(found(stored)) == (set() if deliberate else {"sigsegv-debugCommand"})
 
 
+def test_a_fault_of_the_crash_handler_after_an_intended_crash_is_a_finding(stored: UpstreamRun) -> None:
+    announced = ("command: debug segfault",)
+    pc = stored.place("armv5", "debugCommand", "src/debug.c", 500)
+    crash = fault(pc=pc, number=SEGMENTATION, code=2, access="", handled=True)
+    stored.started("guest-1", record=crash, ended_by="SIGSEGV", test="integration/logging::Crash", announced=announced)
+    stored.fault("armv5", SUITE, "guest-1", fault(pc=stored.place("armv5", "bitopCommand")))
+    stored.passed("integration/logging::Crash", guests={"guest-1": (0, 2)}, announced=announced)
+    assert set(found(stored)) == {"crash-handler-sigbus-bitopCommand-load"}
+
+
 @pytest.mark.parametrize(
     ("function", "file", "deliberate"),
     [
