@@ -35,6 +35,12 @@ def test_the_first_difference_is_named_with_both_replies() -> None:
     assert (found.index, found.name, str(found)) == (1, "GET", "GET k: guest b'1', native b'2'")
 
 
+def test_a_difference_after_replies_in_another_order_is_found() -> None:
+    found = differs("SMEMBERS k\nGET k\n", [[b"a", b"b"], b"1"], [[b"b", b"a"], b"2"])
+    assert found is not None
+    assert (found.index, found.name) == (1, "GET")
+
+
 @pytest.mark.parametrize(
     ("text", "guest", "native"),
     [

@@ -86,6 +86,16 @@ def test_a_process_whose_end_its_emulator_did_not_record_is_reported(
     assert bool(program_doubts(tmp_path)) == (silent is not None)
 
 
+@pytest.mark.parametrize(("path", "doubted"), [("/tree/odd", True), ("/tree/CMakeFiles/CMakeTmp/cmTC_1a2b", False)])
+def test_a_program_that_outlives_its_command_is_a_doubt_unless_it_is_a_probe(
+    tmp_path: Path, path: str, *, doubted: bool
+) -> None:
+    program_launch.write_command(tmp_path, CommandRecord(words=["make"], folder="/tree"))
+    folder = guest(tmp_path, [*WORDS[:3], path, path, *WORDS[5:]])
+    (folder / program_launch.LEFT).write_text("17\n", "utf-8")
+    assert any("still ran when the command had ended" in why for why in program_doubts(tmp_path)) is doubted
+
+
 def test_a_damaged_command_is_refused(tmp_path: Path) -> None:
     (tmp_path / program_launch.COMMAND).write_text("{", "utf-8")
     with pytest.raises(InconclusiveError, match="the record of the command is damaged"):
