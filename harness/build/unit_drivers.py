@@ -1,7 +1,8 @@
 """Builds units: Plumbline's drivers, which call a server's functions and are linked with the server's own objects.
 
 The server's makefile compiles the drivers, so that they share its flags, headers and allocator; no stubs are involved.
-A unit that a release lacks is omitted. A driver that does not compile is a separate case.
+A unit that a server lacks is omitted: the table says so of a release, and the linker of any tree. A driver that does
+not compile although the server has its functions is a separate case. Neither costs any other unit.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis.compiler_output import first_error
+from harness.analysis.compiler_output import first_error, linking
 from harness.build import toolchain
 from harness.build.server_build import build_key
 from harness.build.workshop import build_code, kept_objects
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from harness.core.model import SourceTree
     from harness.core.processes import process
 
-RECIPE = "1"
+RECIPE = "2"
 
 
 class Unit(Record, frozen=True):
@@ -58,6 +59,18 @@ class UnitTable(Record, frozen=True):
     """units.toml of the suite whose program is `units`."""
 
     units: list[Unit]
+
+
+class Missing(Record, frozen=True):
+    """The units that the program for one server and target does not contain; stored beside it."""
+
+    absent: dict[str, str]
+    """Unit -> the functions of the server that its driver calls and that the linker does not find."""
+    broken: dict[str, str]
+    """Unit -> the first error of its driver."""
+
+
+MISSING = "missing.json"
 
 
 class Units(Record, frozen=True):
@@ -137,11 +150,8 @@ def build_units(builder: Builder, plan: BuildPlan) -> Units:
             link(shop, shop.make_server())
         built = builder.cache.path("units", key)
     program = built / "units"
-    return Units(
-        program=program if program.is_file() else None,
-        absent=absent,
-        broken=json_codec.decode((built / "broken.json").read_bytes(), dict[str, str]),
-    )
+    missing = json_codec.decode((built / MISSING).read_bytes(), Missing)
+    return Units(program=program if program.is_file() else None, absent=absent | missing.absent, broken=missing.broken)
 
 
 def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path) -> None:
@@ -151,26 +161,23 @@ def _compile(shop: BuildDirectory, made: str, wanted: Sequence[Unit], into: Path
     with disk_errors(work):
         kept_objects.fill(work, folder() / "drivers", shop.work, recipe)
     objects, broken = _drivers(shop, wanted)
-    with disk_errors(work):
-        (work / "table.c").write_text(_table_source([unit for unit in wanted if unit.name not in broken]), "utf-8")
-    objects += _objects(shop, ["table.c", "main.c"])[0]
+    program = _Program(shop, made, objects)
+    problem, absent = program.link([unit for unit in wanted if unit.name not in broken])
     if shop.keeps:
         kept_objects.keep(work, shop.tree / "src", shop.work, recipe)
-    problem = _link(shop, made, objects, work / "units")
-    if problem:
-        broken = {unit.name: broken.get(unit.name, problem) for unit in wanted}
+    broken |= problem
     with disk_errors(into):
-        if not problem:
-            shutil.copy2(work / "units", into)
+        if program.path.is_file():
+            shutil.copy2(program.path, into)
             like = f"{shop.server.name}-{shop.target.name}-"
             # The units' own objects also contain the drivers' code.
             before = build_code.newest(into.parent, like) or build_code.newest(into.parent.with_name("builds"), like)
             build_code.write(into, shop.work, link_words(made, shop.binary.name), before)
-        (into / "broken.json").write_bytes(json_codec.pretty(broken))
+        (into / MISSING).write_bytes(json_codec.pretty(Missing(absent, broken)))
 
 
-def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], dict[str, str]]:
-    """The objects of the wanted drivers, and the reason for each unit without one."""
+def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[dict[str, Path], dict[str, str]]:
+    """The object of each driver that compiles, and the reason for each unit without one."""
     broken = {
         unit.name: f"src/{file} is not there; {drivers().with_name('units.toml')} says that this release has it"
         for unit in wanted
@@ -182,12 +189,12 @@ def _drivers(shop: BuildDirectory, wanted: Sequence[Unit]) -> tuple[list[Path], 
     return objects, broken
 
 
-def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
+def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[dict[str, Path], dict[str, str]]:
     """Compile drivers as the server's makefile compiles its own files: the objects, and the reason for each failure."""
     compiler = _compiler(shop)
     goals = {name: str(Path("..", "..", drivers(), name).with_suffix(".o")) for name in files}
     shop.make(list(goals.values()), compiler=compiler, go_on=True)
-    objects, errors = [], {}
+    objects, errors = {}, {}
     for name, goal in goals.items():
         # Before 6.0 the makefile's rule always leaves the object in src.
         places = [shop.tree / "src" / goal, shop.tree / "src" / Path(goal).name]
@@ -195,7 +202,7 @@ def _objects(shop: BuildDirectory, files: Sequence[str]) -> tuple[list[Path], di
         if found is None:
             errors[name] = in_a_line(shop.make([goal], compiler=compiler))
         else:
-            objects.append(found)
+            objects[name] = found
     return objects, errors
 
 
@@ -213,32 +220,93 @@ def _table_source(units: Sequence[Unit]) -> str:
     return "\n".join([*head, *body, "    {NULL, NULL},", "};", ""])
 
 
-def _link(shop: BuildDirectory, made: str, objects: Sequence[Path], program: Path) -> str:
-    """Link drivers with the command of the server's own link in `made`: the error, or an empty string.
+class _Program:
+    """The program of the drivers, linked with the command of the server's own link.
 
     The linker takes the required server objects from an archive. A driver that includes one of the server's source
     files defines all its symbols, so the linker does not take the server's object of that file.
     """
-    source = shop.tree / "src"
-    words = link_words(made, shop.binary.name)
-    if not words:
-        return f"the makefile printed no command that links {shop.binary.name}"
-    archive = program.with_name("server.a")
-    own = [source / word for word in words if word.endswith(".o")]
-    linked_whole = is_lto(shop.plan.optimisation)
-    for path in own:
-        if path.name in {"server.o", "redis.o"}:
-            if linked_whole:
-                # Objects for link-time optimisation have no symbols that could be renamed.
-                path.unlink()
-                shop.make([path.name], compiler=shop.wrapper("gcc", ["-fno-lto"], suffix="-plain"))
-            shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
-    shop.run([toolchain.tool(shop.tools, "gcc-ar" if linked_whole else "ar"), "qc", archive, *own])
-    compiler, *others = [word for word in words if not word.endswith(".o")]
-    # Libraries may need symbols that no driver uses: Valkey 9's Lua is linked whole.
-    group = ["-Wl,--start-group", str(archive), *others, "-Wl,--end-group"]
-    result = shop.run([compiler, "-o", program, *objects, *group], folder=source)
-    return "" if result.code == 0 and program.is_file() else in_a_line(result) or "the linker wrote no program"
+
+    def __init__(self, shop: BuildDirectory, made: str, objects: dict[str, Path]) -> None:
+        """`made`: the output of the server's makefile. `objects`: those of the drivers."""
+        self._shop = shop
+        self._objects = objects
+        self._words = link_words(made, shop.binary.name)
+        self.path = shop.work / drivers() / "units"
+        self._archive = self.path.with_name("server.a")
+
+    def link(self, units: Sequence[Unit]) -> tuple[dict[str, str], dict[str, str]]:
+        """Link the drivers of the units: the reasons for broken units, and for absent ones.
+
+        If together they do not link, each driver is linked alone, and those that do are linked together.
+        """
+        if not self._words:
+            problem = f"the makefile printed no command that links {self._shop.binary.name}"
+            return dict.fromkeys((unit.name for unit in units), problem), {}
+        self._write_archive()
+        together = self._link(units)
+        if together is None or not units:
+            return {}, {}
+        broken: dict[str, str] = {}
+        absent: dict[str, str] = {}
+        for driver in sorted({unit.driver for unit in units}):
+            its = [unit for unit in units if unit.driver == driver]
+            alone = self._link(its)
+            if alone is None:
+                continue
+            lacking = self._lacking(driver, alone)
+            why = f"{self._shop.server.name} has no {', '.join(lacking)}" if lacking else _why(alone)
+            (absent if lacking else broken).update(dict.fromkeys((unit.name for unit in its), why))
+        rest = [unit for unit in units if unit.name not in broken and unit.name not in absent]
+        failed = self._link(rest)
+        if failed is not None:
+            broken |= dict.fromkeys((unit.name for unit in rest), _why(failed))
+        return broken, absent
+
+    def _lacking(self, driver: str, failed: process.Result) -> list[str]:
+        """The functions that a driver calls and the server lacks; empty if it fails to link for another reason.
+
+        A function that only the server's own objects miss says nothing of the driver: a library is missing then.
+        """
+        named = linking(failed.text)
+        listed = self._shop.run([toolchain.tool(self._shop.tools, "gcc-nm"), "-u", self._objects[driver]])
+        called = set(listed.text.split())
+        return [] if named.twice or not called.issuperset(named.undefined) else named.undefined
+
+    def _write_archive(self) -> None:
+        shop, source = self._shop, self._shop.tree / "src"
+        own = [source / word for word in self._words if word.endswith(".o")]
+        linked_whole = is_lto(shop.plan.optimisation)
+        for path in own:
+            if path.name in {"server.o", "redis.o"}:
+                if linked_whole:
+                    # Objects for link-time optimisation have no symbols that could be renamed.
+                    path.unlink()
+                    shop.make([path.name], compiler=shop.wrapper("gcc", ["-fno-lto"], suffix="-plain"))
+                shop.run([toolchain.tool(shop.tools, "objcopy"), "--redefine-sym", "main=server_main", path])
+        shop.run([toolchain.tool(shop.tools, "gcc-ar" if linked_whole else "ar"), "qc", self._archive, *own])
+
+    def _link(self, units: Sequence[Unit]) -> process.Result | None:
+        """Link the program of exactly these units: the linker's result if it fails, and then there is no program."""
+        shop = self._shop
+        with disk_errors(self.path.parent):
+            self.path.unlink(missing_ok=True)
+            self.path.with_name("table.c").write_text(_table_source(units), "utf-8")
+        own = sorted({unit.driver for unit in units})
+        common, _ = _objects(shop, ["table.c", "main.c"])
+        compiler, *others = [word for word in self._words if not word.endswith(".o")]
+        # Libraries may need symbols that no driver uses: Valkey 9's Lua is linked whole.
+        group = ["-Wl,--start-group", str(self._archive), *others, "-Wl,--end-group"]
+        objects = [*(self._objects[name] for name in own), *common.values()]
+        result = shop.run([compiler, "-o", self.path, *objects, *group], folder=shop.tree / "src")
+        if result.code == 0 and self.path.is_file():
+            return None
+        self.path.unlink(missing_ok=True)
+        return result
+
+
+def _why(failed: process.Result) -> str:
+    return in_a_line(failed) or "the linker wrote no program"
 
 
 def in_a_line(result: process.Result) -> str:

@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A server may declare the C library's functions deprecated so that its own files do not call them; drivers do. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
 /* The number of places for data, which are 0, 1, 2, … bytes past a boundary. */
 #define OFFSETS 16
 #define BOUNDARY 64

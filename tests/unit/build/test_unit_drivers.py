@@ -129,8 +129,10 @@ redis-server:
 LINKER = """#!/bin/sh
 for word; do
     case $last in -o) program=$word;; esac
+    case $word in {missing}) echo "driver.c:9: undefined reference to \\`{function}'"; failed=yes;; esac
     last=$word
 done
+[ -z "$failed" ] || exit 1
 echo "$@" >"$program"
 """
 
@@ -145,16 +147,43 @@ def server(tmp_path: Path, *, broken: str = "no", objects: str = "../../suites/u
     return open_tree(path)
 
 
-def fake_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, missing: str = "none", function: str = "zipmapGet"
+) -> None:
+    """`missing`: the object that the linker refuses, because of a function."""
     fakes.fake_compiler(tmp_path / "bin", monkeypatch)
+    linker = LINKER.format(missing=missing, function=function)
     for name in ("objcopy", "g++"):
-        fakes.write(tmp_path / "bin" / f"fake-{name}", LINKER if name == "g++" else "#!/bin/sh\n", mode=0o755)
+        fakes.write(tmp_path / "bin" / f"fake-{name}", linker if name == "g++" else "#!/bin/sh\n", mode=0o755)
+    fakes.write(tmp_path / "bin" / "fake-gcc-nm", "#!/bin/sh\necho U zipmapGet\n", mode=0o755)
 
 
 def built(tmp_path: Path, tree: SourceTree, monkeypatch: pytest.MonkeyPatch) -> unit_drivers.Units:
     fake_tools(tmp_path, monkeypatch)
     builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
     return unit_drivers.build_units(builder, fakes.build_plan(tree, fakes.target("armv5")))
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "why"),
+    [
+        ("zipmapGet", "absent", "redis-7.0.15 has no zipmapGet"),
+        ("library_call", "broken", "driver.c:9: undefined reference to `library_call'"),
+    ],
+    ids=["the driver calls it", "only the server's objects call it"],
+)
+def test_a_missing_function_costs_only_the_units_of_its_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, kind: str, why: str
+) -> None:
+    tree = server(tmp_path)
+    fake_tools(tmp_path, monkeypatch, missing="*unit_zipmap.o", function=function)
+    builder = Builder(Cache(tmp_path / "cache"), fakes.quiet())
+    made = unit_drivers.build_units(builder, fakes.build_plan(tree, fakes.target("armv5")))
+    assert getattr(made, kind)["zipmap"] == why
+    assert set(made.absent) - {"zipmap"} == {"murmurhash2", "casehash"}
+    assert set(made.broken) - {"zipmap"} == {"rax", "lua", "cmsgpack", "hisds", "reader"}
+    assert {"unit_crc16.o", "unit_siphash.o"} <= linked(made)
+    assert "unit_zipmap.o" not in linked(made)
 
 
 def linked(made: unit_drivers.Units) -> set[str]:
