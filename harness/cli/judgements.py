@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -77,7 +78,11 @@ def report(
     judgement = formats.read(run)
     if form == ISSUE:
         if not finding:
-            raise UsageError("a bug report is about one finding", where="ID", remedy=f"one of: plumb findings {run}")
+            raise UsageError(
+                "a bug report is about one finding",
+                where="ID",
+                remedy=f"one of: plumb findings {shlex.quote(str(run))}",
+            )
         found = finding_list.named(judgement, finding, run=run)
         asked = () if releases == ("none",) else releases or ("*",)
         bench = Workbench.default(offline=offline)

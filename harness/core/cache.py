@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import errno
 import os
+import shlex
 import shutil
 import tempfile
 import threading
@@ -192,7 +193,7 @@ class Cache:
                 f"the cache entry {kind}/{key} is damaged and cannot be removed",
                 where=str(path),
                 because=str(error),
-                remedy=f"rm -r '{path}', or name another cache folder: PLUMBLINE_CACHE=FOLDER",
+                remedy=f"rm -r {shlex.quote(str(path))}, or name another cache folder: PLUMBLINE_CACHE=FOLDER",
             ) from error
         shutil.rmtree(old, ignore_errors=True)
 

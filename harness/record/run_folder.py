@@ -19,6 +19,7 @@ RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
 from __future__ import annotations
 
 import hashlib
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -107,7 +108,7 @@ def refuse_other(folder: Path, digest: str) -> None:
             "the judgement is of another run" if digest else "the judgement does not say which run it is of",
             where=str(folder),
             because="its findings.json belongs to another run.json" if digest else "findings.json has no `record`",
-            remedy=f"plumb judge {folder}",
+            remedy=f"plumb judge {shlex.quote(str(folder))}",
         )
 
 

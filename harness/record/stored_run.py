@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from functools import cache
 from pathlib import Path
@@ -63,7 +64,9 @@ def _leads_out(link: Path, folder: Path) -> bool:
 def refuse_ways_out(folder: Path) -> None:
     """Raise UsageError if a run folder holds a link that leads outside, or a special file."""
     for path, why in ways_out(folder):
-        raise UsageError("a run folder may contain only files", where=str(path), because=why, remedy=f"rm {path}")
+        raise UsageError(
+            "a run folder may contain only files", where=str(path), because=why, remedy=f"rm {shlex.quote(str(path))}"
+        )
 
 
 def remove_ways_out(folder: Path) -> None:

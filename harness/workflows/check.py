@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 import threading
@@ -121,7 +122,7 @@ class Check:
         try:
             records, selection = self._run_cells(prepared, planned)
         except (KeyboardInterrupt, process.StoppedError):
-            self.bench.progress.say(f"for the cells that have ended: plumb judge {request.run}")
+            self.bench.progress.say(f"for the cells that have ended: plumb judge {shlex.quote(str(request.run))}")
             raise
         self.bench.refuse_damage(read_again=True)
         unentered = UntestedChange(selection).unentered() if selection is not None else {}

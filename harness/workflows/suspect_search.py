@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import shlex
 import shutil
 import tempfile
 import time
@@ -88,7 +89,7 @@ def explain(bench: Workbench, folder: Path, finding: Finding, *, trust: bool = F
             "no values to compare",
             where=finding.id,
             because="the finding has no commands",
-            remedy=f"plumb show {folder} {finding.id}",
+            remedy=f"plumb show {shlex.quote(str(folder))} {finding.id}",
         )
     reproducer = open_reproducer(bench.cache, bench.catalog.servers, str(path), server="", trust=trust)
     target = reproducer.target if reproducer.target in finding.targets else finding.targets[0]
@@ -166,7 +167,7 @@ def _target(bench: Workbench, run: RunRecord, finding: Finding, reproducer: Repr
                 f"executed blocks are not recorded on {', '.join(finding.targets)}, where a kernel or a "
                 "detector runs the server"
             ),
-            remedy=f"plumb check --server {run.server} on targets of the user tier",
+            remedy=f"plumb check --server {shlex.quote(run.server)} on targets of the user tier",
         )
     return able[0]
 

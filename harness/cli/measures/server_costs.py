@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,7 +154,9 @@ def _check_together(servers: tuple[str, ...], against: str, page: Path | None) -
             remedy="one --server with --against; or several without it, for a table and a chart of them",
         )
     if page is not None and not page.parent.is_dir():
-        raise UsageError("there is no such folder", where=f"--html {page}", remedy=f"mkdir --parents {page.parent}")
+        raise UsageError(
+            "there is no such folder", where=f"--html {page}", remedy=f"mkdir --parents {shlex.quote(str(page.parent))}"
+        )
 
 
 def _measured_here(bench: Workbench, request: server_cost_run.CostRequest, *, install: bool) -> Measurement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -77,13 +78,13 @@ def read(folder: Path) -> Judgement:
     except (FileNotFoundError, NotADirectoryError) as error:
         why, remedy = run_folder.why_none(folder), run_folder.NAMES_ONE
         if (folder / "run.json").is_file():
-            why, remedy = "it has not been judged", f"plumb judge {folder}"
+            why, remedy = "it has not been judged", f"plumb judge {shlex.quote(str(folder))}"
         raise UsageError("no judgement to report", where=str(folder), because=why, remedy=remedy) from error
     except msgspec.DecodeError as error:
-        remedy = f"plumb judge {folder}"
+        remedy = f"plumb judge {shlex.quote(str(folder))}"
         raise UsageError("the judgement is damaged", where=str(path), because=str(error), remedy=remedy) from error
     if bare := [one.id for one in [*judgement.findings, *judgement.warnings] if not one.witnesses]:
-        because, remedy = f"{bare[0]} has no witness", f"plumb judge {folder}"
+        because, remedy = f"{bare[0]} has no witness", f"plumb judge {shlex.quote(str(folder))}"
         raise UsageError("the judgement is damaged", where=str(path), because=because, remedy=remedy)
     run_folder.refuse_other(folder, judgement.record)
     return judgement

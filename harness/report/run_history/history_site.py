@@ -7,6 +7,7 @@ from strangers: three files are read of each, pages are rendered again from them
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import time
 from base64 import b64encode
@@ -114,13 +115,15 @@ def _check_run(folder: Path) -> None:
     try:
         run_folder.refuse_other(folder, read_judged(folder).judged.record)
     except FileNotFoundError as error:
-        raise UsageError("the run has not been judged", where=str(folder), remedy=f"plumb judge {folder}") from error
+        raise UsageError(
+            "the run has not been judged", where=str(folder), remedy=f"plumb judge {shlex.quote(str(folder))}"
+        ) from error
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             "the judgement is damaged",
             where=str(folder / FINDINGS),
             because=f"its judgement is damaged: {error}",
-            remedy=f"plumb judge {folder}",
+            remedy=f"plumb judge {shlex.quote(str(folder))}",
         ) from error
 
 

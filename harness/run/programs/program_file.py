@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ def check_command(words: Sequence[str], environment: Mapping[str, str], folder: 
         raise UsageError(
             f"{name} cannot be executed" if is_there else f"there is no program {name}",
             where="PROGRAM",
-            because=f"its mode does not allow it: chmod +x {name}" if is_there else "",
+            because=f"its mode does not allow it: chmod +x {shlex.quote(name)}" if is_there else "",
             remedy="" if is_there else "name it by its path, or see what is on your PATH",
         )
     path = Path(found)

@@ -131,6 +131,14 @@ proc readEndpoint {endpoint} {
     return $endpoint
 }
 
+# One word of a command that somebody pastes into a shell, whatever the folder is called.
+proc shellWord {word} {
+    if {[regexp {^[\w@%+=:,./-]+$} $word]} {
+        return $word
+    }
+    return '[string map {' '\\''} $word]'
+}
+
 # Loads the client, which is compiled.
 proc loadClient {library} {
     global folder
@@ -139,7 +147,7 @@ proc loadClient {library} {
         set library [file join $folder resp.so]
     }
     if {[catch {load [file normalize $library] Resp} message]} {
-        set compile "cc -shared -fPIC -O2 -DUSE_TCL_STUBS $source -ltclstub8.6 -o $library"
+        set compile "cc -shared -fPIC -O2 -DUSE_TCL_STUBS [shellWord $source] -ltclstub8.6 -o [shellWord $library]"
         fail 4 "the client cannot be loaded: $message" $library "$compile   (tcl8.6-dev has its header)"
     }
 }
@@ -162,7 +170,7 @@ proc readTestsuite {file} {
     namespace eval $space { namespace path {::endpoint ::data ::resp ::} }
     if {[catch {namespace eval $space [list source -encoding utf-8 $file]} message options]} {
         puts stderr [dict get $options -errorinfo]
-        fail 3 "the testsuite file is broken: [lindex [split $message \n] 0]" $file "tclsh runner.tcl --list $file"
+        fail 3 "the testsuite file is broken: [lindex [split $message \n] 0]" $file "tclsh runner.tcl --list [shellWord $file]"
     }
 }
 

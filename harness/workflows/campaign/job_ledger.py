@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,7 @@ class JobLedger:
             f"{len(self._given_up)} jobs of the campaign could not be run",
             where=name + (f" on {report.worker}" if report.worker else ""),
             because=report.problem.removeprefix("error: "),
-            remedy=f"repeat the command with --run {self._folder.path}: "
+            remedy=f"repeat the command with --run {shlex.quote(str(self._folder.path))}: "
             f"{arrived} of {total} jobs have arrived and are kept in {self._folder.path}",
         )
         # A worker that reports a problem and success is wrong about one of them.

@@ -7,6 +7,7 @@ even on a busy host. The figures are not times: QEMU does not model how an excep
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,7 +139,8 @@ class FixupCostMeasurement:
                 raise InfrastructureError(
                     f"{tree.name} does not run on {target.name}, so it cannot be measured there",
                     because=str(error),
-                    remedy=f"plumb check --tier kernel --target {target.name} --server {tree.name} --policy fixup",
+                    remedy=f"plumb check --tier kernel --target {target.name} --server {shlex.quote(tree.name)} "
+                    "--policy fixup",
                 ) from error
 
 

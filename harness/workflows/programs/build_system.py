@@ -6,6 +6,7 @@ require more options than these, a person types them after plumb exec.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,7 @@ def detect(tree: Path, named: str = "") -> BuildSystem:
             f"the tree has no build system {named}".rstrip() if named else "the tree has no known build system",
             where=str(tree),
             because=f"its top folder has none of: {markers}",
-            remedy=f"build it yourself: cd {tree} && plumb exec --target TARGET -- COMMAND",
+            remedy=f"build it yourself: cd {shlex.quote(str(tree))} && plumb exec --target TARGET -- COMMAND",
         )
     lacking = [package for program, package in chosen.tools.items() if shutil.which(program) is None]
     if lacking:

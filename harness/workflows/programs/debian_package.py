@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,7 +62,7 @@ def prepare(
             "the folder for the package's tree is not empty",
             where=str(folder),
             because="the package is unpacked and built in a new one",
-            remedy=f"rm -r {folder}, or name another: --into FOLDER",
+            remedy=f"rm -r {shlex.quote(str(folder))}, or name another: --into FOLDER",
         )
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -351,7 +352,7 @@ def test_a_damaged_entry_that_cannot_be_removed_is_reported_with_a_command(
     with pytest.raises(InfrastructureError) as caught:
         Cache(tmp_path, lambda _: None).folder("builds", "key", fill)
     assert "builds/key is damaged and cannot be removed" in str(caught.value)
-    assert f"try: rm -r '{entry}'" in str(caught.value)
+    assert f"try: rm -r {shlex.quote(str(entry))}" in str(caught.value)
 
 
 def test_damage_to_an_entry_in_use_is_reported(tmp_path: Path) -> None:

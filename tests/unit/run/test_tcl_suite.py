@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -117,8 +118,10 @@ def test_the_runner_refuses_an_invalid_endpoint(endpoint: str) -> None:
 
 def test_a_client_that_is_not_compiled_is_named_with_the_command_that_compiles_it(tmp_path: Path) -> None:
     file = ROOT / "suites" / "protocol" / "framing.testsuite"
-    missing = tmp_path / "resp.so"
-    result = process.run(["tclsh", str(RUNNER), "--list", "--client", str(missing), str(file)], deadline_seconds=30)
+    runner = shutil.copytree(RUNNER.parent, tmp_path / "it's a folder") / RUNNER.name
+    missing = tmp_path / "a client" / "resp.so"
+    missing.parent.mkdir()
+    result = process.run(["tclsh", str(runner), "--list", "--client", str(missing), str(file)], deadline_seconds=30)
     assert (result.code, "the client cannot be loaded: " in result.text, f"({missing})" in result.text) == (
         4,
         True,

@@ -10,6 +10,7 @@ import datetime
 import ipaddress
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,11 +102,14 @@ def read_file(path: Path, *, insecure: bool) -> Cluster:
                 raise UsageError(
                     "the cluster's keys are missing",
                     where=str(keys / name),
-                    remedy=f"copy the folder from a machine that has it, or make it: plumb campaign keys {keys}",
+                    remedy="copy the folder from a machine that has it, or make it: "
+                    f"plumb campaign keys {shlex.quote(str(keys))}",
                 )
         if (keys / KEY).stat().st_mode & 0o077:
             raise UsageError(
-                "others can read the cluster's key", where=str(keys / KEY), remedy=f"chmod 600 '{keys / KEY}'"
+                "others can read the cluster's key",
+                where=str(keys / KEY),
+                remedy=f"chmod 600 {shlex.quote(str(keys / KEY))}",
             )
     cluster = Cluster(address=file.address, keys=keys, store=file.store, listen=file.listen)
     if keys is not None and not file.address.startswith("tls://"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ class ReleaseBaseline:
             raise InconclusiveError(
                 f"the suites have no verdict for {self.name} itself",
                 because="\n".join(unknown),
-                remedy=f"the same command with --run {self.folder}, which resumes",
+                remedy=f"the same command with --run {shlex.quote(str(self.folder))}, which resumes",
             )
         if useless := useless_cells(judgement):
             raise InconclusiveError(
