@@ -130,19 +130,25 @@ def test_a_server_that_dies_tells_how(short: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("handler", "detail", "hung"),
-    [
-        ("signal.SIG_IGN", "it did not end within 2 s of the order to stop", True),
-        ("lambda *_: os.abort()", "killed by SIGABRT when it was told to stop", False),
-    ],
-)
-def test_a_server_that_hangs_or_dies_when_it_is_told_to_stop_tells_so(
-    short: Path, handler: str, detail: str, *, hung: bool
-) -> None:
-    act = f"signal.signal(signal.SIGTERM, {handler}); {ANSWER}"
+def test_a_server_that_hangs_when_it_is_told_to_stop_tells_so(short: Path) -> None:
+    act = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); {ANSWER}"
     observation = replayed(short, act, timeout_multiplier=0.1).observation
-    assert (observation.started, observation.detail, observation.hung) == (True, detail, hung)
+    assert (observation.started, observation.detail, observation.hung) == (
+        True,
+        "it did not end within 2 s of the order to stop",
+        True,
+    )
+
+
+def test_a_server_that_dies_when_it_is_told_to_stop_tells_so(short: Path) -> None:
+    # With the whole time to end: on a busy machine, Linux may need seconds for a core dump.
+    act = f"signal.signal(signal.SIGTERM, lambda *_: os.abort()); {ANSWER}"
+    observation = replayed(short, act).observation
+    assert (observation.started, observation.detail, observation.hung) == (
+        True,
+        "killed by SIGABRT when it was told to stop",
+        False,
+    )
 
 
 def test_a_server_that_is_killed_from_outside_is_no_evidence(short: Path) -> None:
