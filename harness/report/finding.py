@@ -10,7 +10,7 @@ from harness.analysis.detectors import registry
 from harness.core.finding import Verdict, place_in_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from harness.core.finding import Finding, Frame, Suspect, ValueComparison, Witness
     from harness.judge.findings import Judgement
@@ -178,6 +178,18 @@ def reported_by(witness: Witness) -> str:
 def in_cell(finding: Finding, target: str, suite: str) -> bool:
     """Whether a cell showed the finding."""
     return any(one.target == target and one.suite == suite for one in finding.witnesses)
+
+
+def by_reason(cells: Iterable[CellVerdict], *verdicts: Verdict) -> list[tuple[Verdict, str, str]]:
+    """The cells with these verdicts: each verdict and reason once, with the names of its cells between them.
+
+    A tree that does not compile is the reason of every cell of a target.
+    """
+    names: dict[tuple[Verdict, str], list[str]] = {}
+    for cell in cells:
+        if cell.verdict in verdicts:
+            names.setdefault((cell.verdict, cell.reason), []).append(f"{cell.target}/{cell.suite}")
+    return [(verdict, ", ".join(here), reason) for (verdict, reason), here in names.items()]
 
 
 def unexplained(judgement: Judgement) -> list[CellVerdict]:

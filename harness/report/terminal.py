@@ -13,7 +13,15 @@ from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
-from harness.report.finding import SHOWN_SUSPECTS, by_place, comparison_lines, place_of, reported_by, suspect_lines
+from harness.report.finding import (
+    SHOWN_SUSPECTS,
+    by_place,
+    by_reason,
+    comparison_lines,
+    place_of,
+    reported_by,
+    suspect_lines,
+)
 from harness.report.misaligned_sites import FATES, counters_text, sites
 from harness.report.verdict_sentence import sentence
 
@@ -37,12 +45,9 @@ SHOWN_CHARACTERS = 300
 def show(console: Console, judgement: Judgement) -> None:
     """Print the whole judgement."""
     console.print(_cells_table(judgement))
-    for cell in judgement.cells:
-        if cell.verdict in {Verdict.UNKNOWN, Verdict.SKIP}:
-            colour = _COLOURS[cell.verdict]
-            console.print(
-                f"[{colour}]{cell.verdict}[/{colour}] {_escaped(f'{cell.target}/{cell.suite}: {cell.reason}')}"
-            )
+    for verdict, cells, reason in by_reason(judgement.cells, Verdict.UNKNOWN, Verdict.SKIP):
+        colour = _COLOURS[verdict]
+        console.print(f"[{colour}]{verdict}[/{colour}] {_escaped(f'{cells}: {reason}')}")
     for target, counters in judgement.kernel_counters.items():
         console.print(f"{target}: its kernel counted {counters_text(counters)}", markup=False)
     _show_misaligned_sites(console, judgement)

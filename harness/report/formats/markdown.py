@@ -7,9 +7,18 @@ import re
 from typing import TYPE_CHECKING
 
 from harness.core.byte_diff import described
+from harness.core.finding import Verdict
 from harness.core.model import level_text
 from harness.core.untrusted_text import one_line
-from harness.report.finding import by_place, level_of, named_comparison, named_suspects, place_of, reported_by
+from harness.report.finding import (
+    by_place,
+    by_reason,
+    level_of,
+    named_comparison,
+    named_suspects,
+    place_of,
+    reported_by,
+)
 from harness.report.markdown_table import table
 from harness.report.misaligned_sites import counters_text, sites
 from harness.report.report_format import ReportFormat
@@ -38,11 +47,11 @@ def render(judgement: Judgement) -> str:
         row = {cell.suite: _cell(cell) for cell in judgement.cells if cell.target == target}
         rows.append([target, *(row.get(suite, "") for suite in suites)])
     lines += [_facts(judgement), "", *table(["target", *suites], rows)]
-    unknown = [cell for cell in judgement.cells if cell.verdict == "UNKNOWN"]
+    unknown = by_reason(judgement.cells, Verdict.UNKNOWN)
     if unknown or judgement.remarks or judgement.base:
         lines.append("")
     lines += [f"- compared with BASE {as_text(judgement.base)}"] if judgement.base else []
-    lines += [f"- UNKNOWN {cell.target}/{cell.suite}: {as_text(cell.reason)}" for cell in unknown]
+    lines += [f"- {verdict} {cells}: {as_text(reason)}" for verdict, cells, reason in unknown]
     lines += [f"- note: {as_text(remark)}" for remark in judgement.remarks]
     for target, counters in judgement.kernel_counters.items():
         lines += ["", f"{target}: its kernel counted {counters_text(counters)}"]

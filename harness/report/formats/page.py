@@ -20,12 +20,22 @@ from markupsafe import Markup
 
 from harness.analysis import source_excerpt
 from harness.core.ci_streams import in_markup
+from harness.core.finding import Verdict
 from harness.core.model import level_text
 from harness.core.untrusted_text import visible
 from harness.isa import rules
 from harness.record import run_folder
 from harness.report import chart
-from harness.report.finding import SUSPECTS_ARE, VALUES_ARE, by_place, comparison_rows, in_cell, level_of, place_of
+from harness.report.finding import (
+    SUSPECTS_ARE,
+    VALUES_ARE,
+    by_place,
+    by_reason,
+    comparison_rows,
+    in_cell,
+    level_of,
+    place_of,
+)
 from harness.report.history import history
 from harness.report.misaligned_sites import FATES, counters_text, named_counters, sites, targets_of
 from harness.report.report_format import ReportFormat
@@ -112,7 +122,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord, *, shows_history:
             is_audit=rules.is_audit(judgement.policy),
             suites=list(dict.fromkeys(cell.suite for cell in judgement.cells)),
             rows=rows_of(judgement),
-            unknown=[cell for cell in judgement.cells if cell.verdict == "UNKNOWN"],
+            unknown=by_reason(judgement.cells, Verdict.UNKNOWN),
             shown=_shown(judgement, source_excerpt.read(folder)),
             filters=(filters := _filters(judgement.findings)),
             nothing=_choices_of_nothing(judgement.findings, filters),

@@ -14,7 +14,7 @@ from harness.record import run_folder as folders
 from harness.report import finding_list, terminal
 from harness.report.finding import by_place
 from harness.report.formats import markdown, page, sarif
-from tests.support.judgements import judgement, run_folder
+from tests.support.judgements import cell, judgement, run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +92,21 @@ def test_a_failed_build_is_one_line_for_all_cells_of_a_target_and_says_nothing_t
     terminal.show(console, of(cells))
     assert f"    {first.target}" not in console.file.getvalue()  # type: ignore[attr-defined]
     assert f"- {first.target}:" not in markdown.render(of(cells))
+
+
+def test_a_reason_that_cells_share_is_said_once_with_their_names(tmp_path: Path) -> None:
+    reason = "it does not compile natively either"
+    cells = [cell("armv5", name, "UNKNOWN", reason) for name in ("bitops", "sds")]
+    others = [cell("armv5", "fuzz", "UNKNOWN", "no canary"), cell("armv5", "tls", "SKIP", reason)]
+    folder = run_folder(tmp_path)
+    found = msgspec.structs.replace(judgement(), cells=[*cells, *others])
+    console = Console(file=io.StringIO(), width=200)
+    terminal.show(console, found)
+    html = page.render(folder, found, folders.read_run(folder), shows_history=False)
+    for text in (console.file.getvalue(), markdown.render(found), html):  # type: ignore[attr-defined]
+        assert text.count(f"armv5/bitops, armv5/sds: {reason}") == 1
+        assert text.count("armv5/fuzz: no canary") == 1
+    assert f"SKIP armv5/tls: {reason}" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_every_report_has_the_place_once_with_its_count(tmp_path: Path) -> None:
