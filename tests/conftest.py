@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -11,7 +11,7 @@ from harness.build import toolchain
 from harness.cli.console_script import main
 from harness.core.errors import InfrastructureError
 from harness.core.processes import process
-from tests.support import fakes
+from tests.support import fakes, order, waits
 from tests.support.stored import StoredRun
 
 if TYPE_CHECKING:
@@ -28,17 +28,29 @@ hypothesis.settings.load_profile("plumbline")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options for tests that do not run by default, and for archives that only a user can fetch."""
     parser.addoption("--all", action="store_true", help="also run the tests that are marked as slow")
+    parser.addoption("--times", metavar="FOLDER", help="record there what each test waits for (tools/test_times.py)")
     parser.addoption("--trees", metavar="FOLDER", help="checkouts of servers, for the test of development trees")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the records of what tests wait for, if they are requested."""
+    waits.record(config)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect slow tests, unless all are requested."""
-    if config.getoption("--all"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("slow")]
+    """Deselect slow tests, unless all are requested. Processes that share the tests begin with the longest."""
+    left_out = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("slow")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    if hasattr(config, "workerinput"):
+        order.longest_first(items, order.read_expected())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute tests over processes, unless the command line names another distribution."""
+    return order.LongAndShort(config, log) if config.getoption("dist") == "load" else None
 
 
 @pytest.fixture
