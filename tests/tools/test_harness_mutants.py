@@ -268,15 +268,17 @@ def test_the_shares_count_a_mutant_for_each_command_that_kills_it() -> None:
         ("end_to_end", "c"),
         ("slow", "d"),
         ("quick", ""),
+        ("covering", ""),
     ]
     found = document.MutantsDocument(
         commit="abc", seed=1, mutants=[judged(number, *each) for number, each in enumerate(stages)]
     )
     rows = document.shares(found)
-    assert rows[0] == "| package | mutants | `ci/test --quick` | `ci/test` | `ci/test --all` |"
-    assert "| `judge` | 3 | 2 (67 %) | 3 (100 %) | 3 (100 %) |" in rows
-    assert "| `run` | 2 | 0 (0 %) | 0 (0 %) | 1 (50 %) |" in rows
-    assert rows[-1] == "| all | 5 | 2 (40 %) | 3 (60 %) | 4 (80 %) |"
+    killed = " | ".join(f"killed by `{command}`" for command in ("ci/test --quick", "ci/test", "ci/test --all"))
+    assert rows[0] == f"| package | mutants | {killed} | undecided |"
+    assert "| `judge` | 3 | 2 (67 %) | 3 (100 %) | 3 (100 %) | 0 |" in rows
+    assert "| `run` | 3 | 0 (0 %) | 0 (0 %) | 1 (50 %) | 1 |" in rows
+    assert rows[-1] == "| all | 6 | 2 (40 %) | 3 (60 %) | 4 (80 %) | 1 |"
     (left,) = document.unexplained(found, document.SurvivorList(survivors=[]))
     assert left == "harness/run/a.py::f::constant-4"
     said = document.SurvivorList(survivors=[document.Survivor(mutant=left, reason="It is the same.", same=True)])

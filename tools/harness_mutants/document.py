@@ -43,6 +43,11 @@ class JudgedMutant(Record, frozen=True):
         """The package of the harness that it changes."""
         return self.name.split("/")[1]
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether tests of `ci/test --quick` may still kill it that have not run."""
+        return not any(entry.state == "killed" or entry.stage == "quick" for entry in self.stages)
+
     def killed_by(self, command: str) -> str:
         """The test that kills it among those of a command; empty if none does."""
         return next((one.by for one in self.stages if one.state == "killed" and one.stage in RUNS[command]), "")
@@ -75,12 +80,12 @@ class SurvivorList(Record, frozen=True):
 
 
 def document(commit: str, seed: int, sample: Iterable[Mutant], journal: Journal) -> MutantsDocument:
-    """What is known of a sample: the mutants whose tests of `ci/test --quick` have all run."""
+    """What is known of a sample: the mutants for which some tests have run."""
     stages: tuple[Stage, ...] = RUNS["ci/test --all"]
     judged = []
     for one in sample:
         entries = [entry for stage in stages if (entry := journal.get(one.name, stage)) is not None]
-        if any(entry.state == "killed" or entry.stage == "quick" for entry in entries):
+        if entries:
             judged.append(
                 JudgedMutant(name=one.name, line=one.line, before=one.before, after=one.after, stages=entries)
             )
@@ -93,14 +98,17 @@ def read_document(path: Path = STORED) -> MutantsDocument:
 
 
 def shares(found: MutantsDocument) -> list[str]:
-    """A row for each package: its mutants, and how many each command kills."""
+    """A row for each package: its mutants, and how many of the decided ones each command kills."""
     rows = [_shares(f"`{package}`", [one for one in found.mutants if one.package == package]) for package in PACKAGES]
-    return table(["package", "mutants", *(f"`{command}`" for command in RUNS)], [*rows, _shares("all", found.mutants)])
+    heads = ["package", "mutants", *(f"killed by `{command}`" for command in RUNS), "undecided"]
+    return table(heads, [*rows, _shares("all", found.mutants)])
 
 
 def _shares(title: str, mutants: Sequence[JudgedMutant]) -> tuple[object, ...]:
-    killed = (sum(one.killed_by(command) != "" for one in mutants) for command in RUNS)
-    return (title, len(mutants), *(f"{count} ({100 * count / max(len(mutants), 1):.0f} %)" for count in killed))
+    decided = [one for one in mutants if not one.is_undecided]
+    killed = (sum(one.killed_by(command) != "" for one in decided) for command in RUNS)
+    shown = (f"{count} ({100 * count / max(len(decided), 1):.0f} %)" for count in killed)
+    return (title, len(mutants), *shown, len(mutants) - len(decided))
 
 
 def survivors(found: MutantsDocument, said: SurvivorList) -> list[str]:
@@ -108,7 +116,7 @@ def survivors(found: MutantsDocument, said: SurvivorList) -> list[str]:
     known = {one.mutant: one for one in said.survivors}
     rows = []
     for one in found.mutants:
-        if not one.killed_by("ci/test --all"):
+        if not one.is_undecided and not one.killed_by("ci/test --all"):
             note = known.get(one.name)
             words = "" if note is None else note.reason or f"`{note.test}`"
             rows.append((f"`{one.name}`", f"`{_line(one.before)}`", f"`{_line(one.after)}`", words))
@@ -118,7 +126,8 @@ def survivors(found: MutantsDocument, said: SurvivorList) -> list[str]:
 def unexplained(found: MutantsDocument, said: SurvivorList) -> list[str]:
     """The survivors of which nothing is said."""
     known = {one.mutant for one in said.survivors}
-    return [one.name for one in found.mutants if not one.killed_by("ci/test --all") and one.name not in known]
+    decided = [one for one in found.mutants if not one.is_undecided]
+    return [one.name for one in decided if not one.killed_by("ci/test --all") and one.name not in known]
 
 
 def reasons(path: Path = REASONS) -> SurvivorList:
