@@ -7,7 +7,8 @@ docs/toml.md, from the nouns that TOML files are read into; docs/BOARDS.md and i
 docs/BENCH.md, from docs/bench.json;
 docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md and a table of docs/howto/upstream-ci.md, from
 docs/found/*.toml and docs/found.json;
-docs/RECALL.md, from docs/recall; docs/MATRIX.md, from docs/matrix.json.
+docs/RECALL.md, from docs/recall; docs/MATRIX.md, from docs/matrix.json;
+a table of docs/TESTS.md, from measurements/harness-mutants.json.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from suites.moduleapi.test_census import UncalledList
 from suites.upstream import table as upstream
 from suites.visible import table as visible
 from tools import boards, bugs, encodings, goals, recall
+from tools.harness_mutants import document as harness_mutants
 from tools.matrix import page as matrix_page
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("harness/workflows/mutation_testing/generator/operators.toml", OperatorTable),
     ("docs/recall/survivors.toml", recall.SurvivorList),
     ("docs/recall/suspects.toml", recall.MeasuredRankings),
+    ("measurements/harness-mutants.toml", harness_mutants.SurvivorList),
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
     ("harness/workflows/measure/tier_differences.toml", tier_agreement.TierDifferenceTable),
@@ -264,6 +267,7 @@ FOUND = ROOT / "docs" / "FOUND.md"
 UPSTREAM_CI = ROOT / "docs" / "howto" / "upstream-ci.md"
 RECALL = ROOT / "docs" / "RECALL.md"
 MATRIX = ROOT / "docs" / "MATRIX.md"
+TESTS = ROOT / "docs" / "TESTS.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "demands": demand_rows, "servers": server_rows}),
@@ -300,6 +304,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
             "results": recall.result_rows,
         },
     ),
+    TESTS: lambda: with_tables(TESTS, {"mutants": harness_mutants.share_rows}),
     MATRIX: lambda: with_tables(MATRIX, matrix_page.tables()),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,

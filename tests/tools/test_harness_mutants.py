@@ -6,7 +6,10 @@ import ast
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from harness.core import json_codec
+from harness.core.strict_toml import ROOT
 from tools.harness_mutants import document, observer
 from tools.harness_mutants.journal import TIME, Entry, Journal
 from tools.harness_mutants.operators import Mutant, compiles, mutants_in, mutants_of
@@ -277,10 +280,21 @@ def test_the_shares_count_a_mutant_for_each_command_that_kills_it() -> None:
     killed = " | ".join(f"killed by `{command}`" for command in ("ci/test --quick", "ci/test", "ci/test --all"))
     assert rows[0] == f"| package | mutants | {killed} | undecided |"
     assert "| `judge` | 3 | 2 (67 %) | 3 (100 %) | 3 (100 %) | 0 |" in rows
-    assert "| `run` | 3 | 0 (0 %) | 0 (0 %) | 1 (50 %) | 1 |" in rows
-    assert rows[-1] == "| all | 6 | 2 (40 %) | 3 (60 %) | 4 (80 %) | 1 |"
+    assert "| `run` | 3 | 0 (0 %) | 0 (0 %) | 1 (33 %) | 1 |" in rows
+    assert rows[-1] == "| all | 6 | 2 (33 %) | 3 (50 %) | 4 (67 %) | 1 |"
+    early = msgspec.structs.replace(found, mutants=found.mutants[:1])
+    assert document.shares(early)[-1] == "| all | 1 | 1 (100 %) | not run | not run | 0 |"
     (left,) = document.unexplained(found, document.SurvivorList(survivors=[]))
     assert left == "harness/run/a.py::f::constant-4"
     said = document.SurvivorList(survivors=[document.Survivor(mutant=left, reason="It is the same.", same=True)])
     assert document.unexplained(found, said) == []
     assert document.survivors(found, said)[-1] == f"| `{left}` | `1` | `2` | It is the same. |"
+
+
+def test_what_is_said_of_survivors_is_a_reason_or_a_test_that_exists() -> None:
+    for one in document.reasons().survivors:
+        assert bool(one.reason) != bool(one.test), one.mutant
+        assert not one.same or one.reason, one.mutant
+        if one.test:
+            file, _, name = one.test.partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text("utf-8"), one.mutant

@@ -12,7 +12,7 @@ from tools.harness_mutants.journal import Entry, Stage  # noqa: TC001 - records 
 from tools.harness_mutants.sample import PACKAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from pathlib import Path
 
     from tools.harness_mutants.journal import Journal
@@ -98,17 +98,30 @@ def read_document(path: Path = STORED) -> MutantsDocument:
 
 
 def shares(found: MutantsDocument) -> list[str]:
-    """A row for each package: its mutants, and how many of the decided ones each command kills."""
-    rows = [_shares(f"`{package}`", [one for one in found.mutants if one.package == package]) for package in PACKAGES]
+    """A row for each package: its mutants, how many each command kills, and of how many that is unknown."""
+    stages = {entry.stage for one in found.mutants for entry in one.stages}
+    rows = [
+        _shares(f"`{package}`", [one for one in found.mutants if one.package == package], stages)
+        for package in PACKAGES
+    ]
     heads = ["package", "mutants", *(f"killed by `{command}`" for command in RUNS), "undecided"]
-    return table(heads, [*rows, _shares("all", found.mutants)])
+    return table(heads, [*rows, _shares("all", found.mutants, stages)])
 
 
-def _shares(title: str, mutants: Sequence[JudgedMutant]) -> tuple[object, ...]:
-    decided = [one for one in mutants if not one.is_undecided]
-    killed = (sum(one.killed_by(command) != "" for one in decided) for command in RUNS)
-    shown = (f"{count} ({100 * count / max(len(decided), 1):.0f} %)" for count in killed)
-    return (title, len(mutants), *shown, len(mutants) - len(decided))
+def share_rows() -> list[str]:
+    """docs/TESTS.md's table."""
+    return shares(read_document())
+
+
+def _shares(title: str, mutants: Sequence[JudgedMutant], stages: Container[Stage]) -> tuple[object, ...]:
+    """A row. The share of a command is at least this one, as long as mutants are undecided."""
+    shown = []
+    for command, needed in RUNS.items():
+        killed = sum(one.killed_by(command) != "" for one in mutants)
+        share = f"{killed} ({100 * killed / max(len(mutants), 1):.0f} %)"
+        # Of what did not run, nothing is known.
+        shown.append(share if needed[-1] in stages or needed[-1] == "quick" else "not run")
+    return (title, len(mutants), *shown, sum(one.is_undecided for one in mutants))
 
 
 def survivors(found: MutantsDocument, said: SurvivorList) -> list[str]:
