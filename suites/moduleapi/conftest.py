@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.build.server_module import LACKS
+from harness.protocol.resp import ReplyError
 from suites._shared.keyspace import server
 from suites.moduleapi.module_server import start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from harness.protocol.resp import Client
     from harness.run.cell_spec import CellSpec
@@ -29,3 +31,14 @@ def client(with_module: Guest) -> Iterator[Client]:
     """A connection to it."""
     with server.client(with_module) as connected:
         yield connected
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Skip a test one of whose requests needs a function that the tree does not offer to modules."""
+    try:
+        return (yield)
+    except ReplyError as error:
+        if str(error).startswith(f"{LACKS} "):
+            pytest.skip(f"{pyfuncitem.name}: the tree's redismodule.h has no {str(error).removeprefix(LACKS).strip()}")
+        raise

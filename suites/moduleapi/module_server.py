@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from harness.build.server_module import LACKS
+from harness.protocol.resp import ReplyError
 from suites._shared.keyspace import server
 from suites._shared.paired_servers import differing
 
@@ -23,8 +25,10 @@ def start(start_guest: StartGuest, cell: CellSpec, target: str) -> Guest:
 
 
 def expect(client: Client, cell: CellSpec, request: Sequence[Any], model: Reply) -> None:
-    """Raise DifferenceError if the reply to a request is not the model's."""
+    """Raise DifferenceError if the reply to a request is not the model's, and ReplyError if the module lacks it."""
     reply = client.pipeline([request])[0]
+    if isinstance(reply, ReplyError) and str(reply).startswith(f"{LACKS} "):
+        raise reply
     if reply != model:
         message = f"{request!r:.120}: got {reply!r:.200}, the model says {model!r:.200}"
         raise differing(request, reply, model, cell.runner.target.name, message, reader="a model")
