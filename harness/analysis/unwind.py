@@ -126,7 +126,19 @@ def _is_leaf(fault: Fault, leaf_call: int, windows: RegisterWindows) -> bool:
         return False
     bounds = function_bounds(Path(place[0].path), place[1])
     entry = locate(fault.maps, callee)
-    return bounds is not None and entry is not None and entry[1] == bounds[0]
+    if bounds is None or entry is None:
+        return False
+    if place[0].path == caller[0].path:
+        return entry[1] == bounds[0]
+    # A call of another file's function goes through the procedure linkage table of the caller's.
+    return entry[0].path == caller[0].path and not _has_own_window(place[0].path, bounds[0], place[1], windows)
+
+
+def _has_own_window(path: str, start: int, address: int, windows: RegisterWindows) -> bool:
+    """Whether the function that starts there has taken a window of its own before an address; True if unknown."""
+    code = read_code(path, start, address - start)
+    words = [int.from_bytes(code[at : at + 4], "big") for at in range(0, len(code), 4)]
+    return len(code) != address - start or any(map(windows.opens_window, words))
 
 
 def locate(maps: list[MapRecord], pc: int) -> tuple[MapRecord, int] | None:
@@ -239,11 +251,17 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
         place = locate(fault.maps, pc)
         row = frame_rules(place[0].path, place[1]) if place else None
         if row is None or registers.get(row["cfa"].reg) is None:
-            # Without a table only the innermost frame's caller is known, from the link register.
-            link = registers.get(return_register)
-            if not chain and link:
-                chain.append((link & ~frames.flag_bits) - 1)
-            return chain
+            # Without a table only the innermost frame's caller is known: from its code, or from the link register.
+            found = _caller_by_code(fault, stack, frames, registers) if not chain and place else None
+            if found is None:
+                link = registers.get(return_register)
+                if not chain and link and _is_return_address(fault, link, frames):
+                    chain.append((link & ~frames.flag_bits) - 1)
+                return chain
+            registers = found
+            pc = ((registers[return_register] or 0) & ~frames.flag_bits) - 1
+            chain.append(pc)
+            continue
         if chain and return_register not in row:
             # Any function that makes calls saves its return address: this one never returns.
             return chain
@@ -260,6 +278,37 @@ def _by_table(fault: Fault, stack: Stack, frames: CallFrames) -> list[int]:
         pc = (link & ~frames.flag_bits) - 1
         chain.append(pc)
     return chain
+
+
+def _caller_by_code(
+    fault: Fault, stack: Stack, frames: CallFrames, registers: dict[int, int | None]
+) -> dict[int, int | None] | None:
+    """The registers of the faulting function's caller, by what the function's own code has pushed; None if uncertain.
+
+    The return address is known only if it follows a call.
+    """
+    place = locate(fault.maps, fault.pc)
+    bounds = function_bounds(Path(place[0].path), place[1]) if place else None
+    below = registers.get(frames.stack_register)
+    if place is None or bounds is None or below is None or frames.pushed is None:
+        return None
+    start = bounds[0] & ~frames.flag_bits
+    pushed = frames.pushed(read_code(place[0].path, start, place[1] - start), fault.registers)
+    if pushed is None:
+        return None
+    caller = registers | {number: stack.word(below + offset) for number, offset in pushed.offsets.items()}
+    caller[frames.stack_register] = below + pushed.depth_bytes
+    link = caller.get(frames.return_register)
+    return caller if link and _is_return_address(fault, link, frames) else None
+
+
+def _is_return_address(fault: Fault, address: int, frames: CallFrames) -> bool:
+    """Whether an address follows a call, as far as the architecture's code shows that."""
+    place = locate(fault.maps, (address & ~frames.flag_bits) - 1)
+    if frames.pushed is None or place is None:
+        return True
+    code = read_code(place[0].path, place[1] - 3, 4)
+    return len(code) != 4 or frames.follows_call(address, code)
 
 
 def _of_caller(

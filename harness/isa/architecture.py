@@ -61,6 +61,19 @@ class CallFrames(NamedTuple):
     """Bits of a return address that are not part of the address."""
     frame_offset: int = 0
     """How far DWARF's frame address is beyond the caller's stack pointer."""
+    pushed: Callable[[bytes, Sequence[str]], PushedRegisters | None] | None = None
+    """(a function's code up to an address, the fault's registers) -> what it has pushed there; None if uncertain."""
+    follows_call: Callable[[int, bytes], bool] = lambda _address, _code: True
+    """Whether a return address, whose preceding four bytes of code are given, follows a call."""
+
+
+class PushedRegisters(NamedTuple):
+    """What the code of a function without an unwind table has put on the stack."""
+
+    depth_bytes: int
+    """How far the stack pointer is below its value at the function's entry."""
+    offsets: Mapping[int, int]
+    """DWARF's number of a register -> where its value at the entry is, in bytes above the stack pointer."""
 
 
 class RegisterWindows(NamedTuple):
@@ -76,6 +89,8 @@ class RegisterWindows(NamedTuple):
     saved_return_word: int
     call_target: Callable[[int, int], int | None]
     """(instruction, its address) -> the called address; None for an instruction that is not a call."""
+    opens_window: Callable[[int], bool]
+    """Whether an instruction gives its function a window of its own."""
 
 
 class Variant(NamedTuple):

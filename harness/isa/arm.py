@@ -15,6 +15,7 @@ from harness.isa.architecture import (
     Architecture,
     CallFrames,
     InstructionSet,
+    PushedRegisters,
     Variant,
 )
 
@@ -29,8 +30,6 @@ _THUMB = InstructionSet(
     symbol_flag_bits=1,
 )
 _CPSR, _THUMB_BIT = 25, 1 << 5
-# The lowest bit of a return address selects Thumb.
-_FRAMES = CallFrames(14, 13, FIRST_16, flag_bits=1)
 _CONDITION = r"(eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le|al)?"
 
 
@@ -38,6 +37,75 @@ def _in_state(order: Literal["little", "big"], registers: Sequence[str]) -> Inst
     """Thumb where the CPSR's T bit says so. `order`: that of a register's bytes, as of the program's data."""
     text = registers[_CPSR] if len(registers) > _CPSR else ""
     return _THUMB if text and int.from_bytes(bytes.fromhex(text), order) & _THUMB_BIT else _ARM
+
+
+_NUMBERS = {f"r{number}": number for number in range(13)} | {"sb": 9, "sl": 10, "fp": 11, "ip": 12, "lr": 14}
+_MANY = re.compile(r"(push|pop|stmdb|stmfd|ldm|ldmia|ldmfd)(?:\.w)? (?:sp!, )?\{([^}]*)\}")
+_PUSH_ONE = re.compile(r"str(?:\.w)? (\w+), \[sp, #-(\w+)\]!")
+_POP_ONE = re.compile(r"ldr(?:\.w)? (\w+), \[sp\], #(\w+)")
+_MOVE = re.compile(r"(sub|add)(?:\.w)? sp, (?:sp, )?#(\w+)")
+_VECTORS = re.compile(r"(vpush|vpop) \{(d\d+(?:, d\d+)*)\}")
+_RETURN = re.compile(r"bx lr|mov pc, lr")
+_STACK_POINTER = re.compile(r"\bsp!|^\S+ sp,|\[sp[^]]*\]!|\[sp\], |^v?(push|pop)(?!.*\bpc\b)")
+"""Any other change of the stack pointer. A conditional return changes nothing for the code after it."""
+
+
+def _pushed(order: Literal["little", "big"], code: bytes, registers: Sequence[str]) -> PushedRegisters | None:
+    """What a function has pushed, read in the order of its instructions; None if one of them is not understood.
+
+    The code after a return belongs to a path that has not left the function: the stack is as it was at its deepest.
+    """
+    capstone_mode = _in_state(order, registers).capstone
+    assert capstone_mode is not None
+    depth, saved = 0, dict[int, int]()
+    deepest = (depth, saved)
+    end = 0
+    for address, size, mnemonic, operands in capstone.Cs(*capstone_mode).disasm_lite(code, 0):
+        end, text = address + size, f"{mnemonic} {operands}"
+        names, by = _moved(text)
+        if by == 0 and _STACK_POINTER.search(text):
+            return None
+        depth += by
+        saved = {number: at for number, at in saved.items() if at <= depth}
+        if by > 0:
+            saved |= {_NUMBERS[name]: depth - 4 * at for at, name in enumerate(names) if name in _NUMBERS}
+        if depth > deepest[0]:
+            deepest = (depth, saved)
+        if "pc" in names or _RETURN.fullmatch(text):
+            depth, saved = deepest
+    return (
+        PushedRegisters(depth, {n: depth - at for n, at in saved.items()}) if end == len(code) and depth >= 0 else None
+    )
+
+
+def _moved(text: str) -> tuple[list[str], int]:
+    """The registers that an unconditional instruction pushes or pops, and by how many bytes the stack grows."""
+    if found := _MANY.fullmatch(text):
+        names = found[2].split(", ")
+        return names, (4 if found[1].startswith(("push", "stm")) else -4) * len(names)
+    if found := _PUSH_ONE.fullmatch(text):
+        return [found[1]], int(found[2], 0)
+    if found := _POP_ONE.fullmatch(text):
+        return [found[1]], -int(found[2], 0)
+    if found := _VECTORS.fullmatch(text):
+        return [], (8 if found[1] == "vpush" else -8) * len(found[2].split(", "))
+    if found := _MOVE.fullmatch(text):
+        return [], int(found[2], 0) if found[1] == "sub" else -int(found[2], 0)
+    return [], 0
+
+
+def _follows_call(address: int, code: bytes) -> bool:
+    """Whether the four bytes before a return address end with BL or BLX (ARM DDI 0406C, A8.8.25, A8.8.26)."""
+    first, second = int.from_bytes(code[:2], "little"), int.from_bytes(code[2:], "little")
+    if address & 1:
+        return (first & 0xF800 == 0xF000 and second & 0xC000 == 0xC000) or second & 0xFF87 == 0x4780
+    word = second << 16 | first
+    return word & 0x0F000000 == 0x0B000000 or word & 0xFE000000 == 0xFA000000 or word & 0x0FFFFFF0 == 0x012FFF30
+
+
+def _frames(order: Literal["little", "big"]) -> CallFrames:
+    # The lowest bit of a return address selects Thumb.
+    return CallFrames(14, 13, FIRST_16, flag_bits=1, pushed=partial(_pushed, order), follows_call=_follows_call)
 
 
 def _vectors(found: re.Match[str]) -> str:
@@ -95,8 +163,8 @@ ARM = Architecture(
     unwinding_sections=(".ARM.exidx", ".ARM.extab"),
     # In BE8 (ARM DDI 0406C, A3.3) instructions stay little-endian.
     variants={
-        "arm": Variant(4, False, _FRAMES, _ARM, partial(_in_state, "little")),
-        "armeb": Variant(4, True, _FRAMES, _ARM, partial(_in_state, "big"), meson_family="arm"),
+        "arm": Variant(4, False, _frames("little"), _ARM, partial(_in_state, "little")),
+        "armeb": Variant(4, True, _frames("big"), _ARM, partial(_in_state, "big"), meson_family="arm"),
     },
     # As linux-user/plumbline.c classifies the bits of instructions.
     accesses=[

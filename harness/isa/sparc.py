@@ -72,9 +72,14 @@ def _call_target(instruction: int, address: int) -> int | None:
     """CALL is op 1 with a displacement of 30 bits in words (SPARC V9 manual, A.8)."""
     if instruction >> 30 != 1:
         return None
-    displacement = (instruction & 0x3FFFFFFF) << 2
-    forwards = displacement < 0x80000000
-    return (address + displacement) & 0xFFFFFFFF if forwards else address + displacement - 0x100000000
+    displacement = ((instruction & 0x3FFFFFFF) << 2 ^ 0x80000000) - 0x80000000
+    # The program counter of 32-bit programs wraps.
+    return address + displacement & (0xFFFFFFFF if address <= 0xFFFFFFFF else (1 << 64) - 1)
+
+
+def _opens_window(instruction: int) -> bool:
+    """SAVE is op 2 with op3 3C (SPARC V9 manual, A.45)."""
+    return instruction >> 30 == 2 and instruction >> 19 & 0x3F == 0x3C
 
 
 def _windows(*, bias: int) -> RegisterWindows:
@@ -86,6 +91,7 @@ def _windows(*, bias: int) -> RegisterWindows:
         saved_frame_word=14,
         saved_return_word=15,
         call_target=_call_target,
+        opens_window=_opens_window,
     )
 
 

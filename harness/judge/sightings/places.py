@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.analysis.detectors.registry import Report
-    from harness.core.finding import Access
+    from harness.core.finding import Access, Frame
     from harness.record.cell_events import TestEvent
     from harness.record.fault_log import Fault
     from harness.record.run_record import CellRecord, RunRecord
@@ -61,6 +61,8 @@ def from_fault(
         # A unit may be a function of the report.
         reporting = is_in_report(frames) and not (test is not None and test.unit)
         reporting = reporting or _in_handler(fault, before, machine)
+        if not beyond and not reporting and frames[0].origin == "libc":
+            frames, through = _of_caller(frames)
         kind = _kind(fault, name, access, beyond=beyond, reporting=reporting)
     if kind in {"assertion", FORBIDDEN_CALL}:
         instruction = ""
@@ -100,6 +102,15 @@ def _kind(fault: Fault, name: str, access: Access | None, *, beyond: bool, repor
     return "out-of-bounds" if beyond else name.lower()
 
 
+def _of_caller(frames: list[Frame]) -> tuple[list[Frame], str]:
+    """The frames from the innermost one outside of libraries on, and the library function that it called: a function of
+    the C library has many callers. All frames and nothing if the stack shows no such caller.
+    """
+    own = ("server", "bundled", symbols.PROGRAM)
+    first = next((n for n, frame in enumerate(frames) if frame.origin.partition("/")[0] in own), 0)
+    return frames[first:], frames[first - 1].function if first else ""
+
+
 def _in_handler(fault: Fault, before: list[Fault], machine: str) -> bool:
     """Whether a fault happened while the server handled one before it.
 
@@ -132,7 +143,8 @@ def _title(kind: str, name: str, function: str, direction: str, through: str) ->
     if kind == "out-of-bounds":
         return f"{direction or 'access'} outside a block in {function}" + (f", through {through}" if through else "")
     # A jump has no direction.
-    return f"misaligned {direction or 'address'} in {function}" if kind == "alignment" else f"{name} in {function}"
+    title = f"misaligned {direction or 'address'} in" if kind == "alignment" else f"{name} in"
+    return f"{title} {through}, called by {function}" if through else f"{title} {function}"
 
 
 def from_report(
