@@ -23,7 +23,8 @@ NEVER_RELEASED = 255
 """A version with a part this large is a development tree's: 255.255.255, or 999.999.999 in Redis' until 2020."""
 
 _QUOTED = re.compile(r'"([a-z][a-z0-9-]+)"')
-_TABLE_ROW = re.compile(r'^\s*\{\s*"([a-z][a-z0-9_.|-]*)"\s*,\s*\w+Command\b', re.MULTILINE)
+_TABLE_ROW = re.compile(r'^\s*\{\s*"([a-z][a-z0-9_.|-]*)"\s*,\s*(?:\w+Command\b|NULL\s*,\s*-?\d)', re.MULTILINE)
+"""A command's row. A container's has no function, but an arity, as between 6.2 and 7.0."""
 _HEADING = (
     r"^(?:--\[ )?{family}(?: [A-Z][A-Za-z ]*?)? (\d+(?:\.\d+)+)"
     r"(?: GA| RC\d+|-rc\d+)?[ \t]+(?:-[ \t]+)?(?:\]|Released|release notes)"
@@ -98,7 +99,7 @@ def age_of(path: Path, family: Literal["redis", "valkey"], has: Abilities) -> tu
 
     It is the newest release whose landmarks, and those of all earlier releases, are in the tree: the tree has
     everything that this release has. A newer release note, or a command that names a newer first release, counts if no
-    landmark is known to be missing. An empty version means that the tree is older than all landmarks.
+    landmark is known to be missing. An empty version means that the tree lacks one of the oldest landmarks.
     """
     known: list[Landmark] = landmarks().valkey if family == "valkey" else landmarks().redis
     missing = [(mark, lacking) for mark in known if (lacking := _lacking(mark, has))] if has.commands else []
