@@ -109,6 +109,7 @@ def run_suites(
         known=known_list.DEFAULT,
         run=run,
         warnings="off",
+        everywhere="fail",
     )
     Check(bench, request).run()
 

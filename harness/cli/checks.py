@@ -27,7 +27,7 @@ from harness.workflows.campaign.version import harness_version
 
 if TYPE_CHECKING:
     from harness.cli.run_options import RunOptions
-    from harness.core.model import CompilerWarnings, Tier, Transport
+    from harness.core.model import CompilerWarnings, Everywhere, Tier, Transport
     from harness.plan.catalog import Catalog
     from harness.plan.plan import Plan
     from harness.workflows.workbench import Workbench
@@ -48,6 +48,7 @@ UNLIMITED_SECONDS = 7 * 86400.0
 @options.target_clients
 @options.fail_fast
 @options.warnings
+@options.everywhere
 @options.cflags
 @options.make_variables
 @options.annotated
@@ -68,6 +69,7 @@ def check(
     target_clients: bool,
     fail_fast: bool,
     warnings: CompilerWarnings,
+    everywhere: Everywhere,
     cflags: tuple[str, ...],
     make_variables: tuple[str, ...],
     annotations: str | None,
@@ -96,6 +98,7 @@ def check(
             target_clients=target_clients,
             fail_fast=fail_fast,
             warnings=warnings,
+            everywhere=everywhere,
             settings=BuildSettings(cflags=cflags, make=make_variables),
         ),
         Spread(on=on, insecure=insecure),
@@ -225,6 +228,7 @@ def fuzz(
 @options.test
 @options.fail_fast
 @options.warnings
+@options.everywhere
 @options.annotated
 @options.on
 @options.insecure
@@ -240,6 +244,7 @@ def audit(
     tests: tuple[str, ...],
     fail_fast: bool,
     warnings: CompilerWarnings,
+    everywhere: Everywhere,
     annotations: str | None,
     on: str,
     insecure: bool,
@@ -260,6 +265,7 @@ def audit(
             tests=list(tests),
             fail_fast=fail_fast,
             warnings=warnings,
+            everywhere=everywhere,
         ),
         Spread(on=on, insecure=insecure),
         annotations,

@@ -14,6 +14,7 @@ from harness.core.model import (
     DEFAULT_OPTIMISATION,
     Allocator,
     CompilerWarnings,
+    Everywhere,
     Flavour,
     GuestEnvironment,
     Tier,
@@ -222,6 +223,13 @@ warnings = click.option(
     default="note",
     show_default=True,
     help="Compiler warnings that occur only on the target: note them, report them as findings, or switch them off.",
+)
+everywhere = click.option(
+    "--everywhere",
+    type=click.Choice(get_args(Everywhere)),
+    default="note",
+    show_default=True,
+    help="Findings that the native build shows as well: note them, or fail because of them.",
 )
 audit = click.option(
     "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from harness.cli.run_options import ProgramOptions, RunOptions
-    from harness.core.model import CompilerWarnings, Tier
+    from harness.core.model import CompilerWarnings, Everywhere, Tier
     from harness.judge.findings import Judgement
 
 
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 )
 @click.option("--explain", is_flag=True, help="List the suites of each changed file with the reason; run nothing.")
 @options.warnings
+@options.everywhere
 @options.cflags
 @options.make_variables
 @options.annotated
@@ -82,6 +83,7 @@ def premerge(
     all_tests: bool,
     explain: bool,
     warnings: CompilerWarnings,
+    everywhere: Everywhere,
     cflags: tuple[str, ...],
     make_variables: tuple[str, ...],
     annotations: str | None,
@@ -117,6 +119,7 @@ def premerge(
             tier="quick",
             policy=policy,
             warnings=warnings,
+            everywhere=everywhere,
             settings=BuildSettings(cflags=cflags, make=make_variables),
         ),
         seed=planned.seed,

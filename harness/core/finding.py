@@ -31,6 +31,8 @@ class Verdict(StrEnum):
         return max(verdicts, key=lambda one: one.severity, default=Verdict.UNKNOWN)
 
 
+Scope = Literal["machine", "everywhere"]
+"""Whether a finding depends on the machine."""
 Fate = Literal["", "hardware", "fixup", "rotated", "kill"]
 """The fate of a misaligned access when the kernel's fixup is on: performed by hardware, repaired by the kernel, or
 SIGBUS nevertheless. rotated: also repaired, but with the fixup off and no signal (ARMv5's default) it loads a rotated
@@ -132,6 +134,8 @@ class Occasion(Record, frozen=True, omit_defaults=True):
     """The whole message of a failed test; else empty."""
     functions: tuple[str, ...]
     """The functions on the stack, innermost first; empty if unknown."""
+    asserted: str = ""
+    """The place of a test's failed assertion in the suite, `SUITE/FILE:LINE`; empty if it is not known."""
     id: str = ""
     """The finding's id with the parameters of the test; empty if it does not differ from the finding's id. Known lists
     may name it.
@@ -228,7 +232,9 @@ class Finding(Record, frozen=True):
     replay: str
     """The shell command that reproduces it."""
     known: str
-    """The reason in the known list, or empty."""
+    """Why it does not fail the run: a known list's reason, the base, or the native build, which shows it as well. Empty
+    if it fails the run.
+    """
     witnesses: list[Witness]
     occurrences: int
     difference: Difference | None = None
@@ -239,6 +245,8 @@ class Finding(Record, frozen=True):
     """For a wrong result: the function that it points to, with the place of its definition. It need not be at fault."""
     suspects: list[Suspect] = msgspec.field(default_factory=list)
     """For a wrong result that `plumb suspects` has analysed: the ranked functions, the closest first."""
+    scope: Scope = "machine"
+    """`everywhere`: the native build of the same tree does the same, and so does every target of the run."""
     comparison: ValueComparison | None = None
     """For a wrong result that `plumb explain` has analysed: where the values of the suspects diverge."""
 

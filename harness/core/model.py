@@ -44,6 +44,8 @@ have only TCP.
 """
 
 
+Everywhere = Literal["note", "fail"]
+"""How a finding is handled that the native build shows as well: noted, or like every other finding."""
 CompilerWarnings = Literal["note", "fail", "off"]
 """How compiler warnings that occur only on a target are handled: noted, failing findings, or not requested (off)."""
 

@@ -2,13 +2,16 @@
 
 Findings share a cause if they have a function or a part of a format in common, or if replies to one command are wrong
 on the same targets or on some of them. A finding with indirect evidence may follow from one with direct evidence on the
-same targets: a wrong checksum explains a server that refuses its own file. A misaligned access does not, because it
-changes no value, except in the very tests in which it was fatal to a child process. A fault of the crash handler may
-follow from every other fault.
+same targets: a wrong checksum explains a server that refuses its own file. Only a function that fails by itself
+explains what has nothing else in common with it: all other consequences need the same test, function, part of a format
+or key. A misaligned access explains no wrong value, because it changes none, except in the very tests in which it was
+fatal to a child process. A fault of the crash handler may follow from every other fault. What the native build shows as
+well has nothing to do with what only machines show.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -71,7 +74,8 @@ def causes_of(findings: Sequence[Finding], machines: Mapping[str, Target] | None
     """The causes of findings, in their order. `machines`: all targets of the run, to say what its targets share."""
     causes: list[Cause] = []
     by_id = {finding.id: finding for finding in findings}
-    for group, shared in _sharing(ordered(findings)):
+    by_scope = {scope: [one for one in ordered(findings) if one.scope == scope] for scope in ("machine", "everywhere")}
+    for group, shared in itertools.chain.from_iterable(map(_sharing, by_scope.values())):
         start = group[0]
         head = next((number for number, one in enumerate(causes) if _may_follow(group, by_id[one.start])), None)
         if head is None:
@@ -115,10 +119,36 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
         tests = set().union(*map(_tests_of, group))
         return bool(tests) and tests <= _tests_of(start, detector="signal")
     return (
-        not start.kind.startswith((_IN_HANDLER, *_HARMLESS_TO_VALUES))
+        group[0].scope == start.scope
+        and not start.kind.startswith((_IN_HANDLER, *_HARMLESS_TO_VALUES))
         and directness(start) <= RECORD
+        and (directness(start) == UNIT or any(_is_linked(one, start) for one in group))
         and all(directness(one) > max(directness(start), UNIT) and _seen_on(one) <= set(start.targets) for one in group)
     )
+
+
+def _is_linked(one: Finding, start: Finding) -> bool:
+    """Whether two findings have a test, a function, a part of a format or a key in common."""
+    if _tests_of(one) & _tests_of(start) or _keys_of(one) & _keys_of(start):
+        return True
+    ours, theirs = (
+        {key[:2] for key in _properties(each) if key[0] != "command"} | _functions_of(each) for each in (one, start)
+    )
+    return bool(ours & theirs)
+
+
+def _functions_of(finding: Finding) -> set[tuple[str, str]]:
+    """The functions on the stacks of a finding, and the one to which it points."""
+    frames = [frame for witness in finding.witnesses for frame in witness.backtrace]
+    return {("function", one.function) for one in [*frames, *filter(None, [finding.implicated])]} - {
+        ("function", UNKNOWN)
+    }
+
+
+def _keys_of(finding: Finding) -> set[tuple[str, str]]:
+    """The keys of a finding's commands, each with the suite: every suite has keys of the same names."""
+    pairs = ((witness.suite, one.command) for witness in finding.witnesses for one in witness.occasions)
+    return {(suite, words[1]) for suite, command in pairs if len(words := command.split()) > 1}
 
 
 def _tests_of(finding: Finding, *, detector: str = "") -> set[tuple[str, str, str]]:

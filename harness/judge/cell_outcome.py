@@ -13,7 +13,9 @@ import msgspec
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
 from harness.judge.causality import Evidence
+from harness.judge.second_opinion import SecondOpinion
 from harness.judge.sightings.failures import from_failed_build
+from harness.judge.sightings.sighting import name_of
 from harness.judge.verdict import CellOutcome
 from harness.record import (
     cell_events,
@@ -57,14 +59,34 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         wrong = [test.message for test in tests if test.outcome == "failed"]
         return [], msgspec.structs.replace(outcome, unexplained=wrong)
     evidence = Evidence(cell, run, record, recorded.events)
-    sightings = evidence.sightings()
+    opinion = SecondOpinion(cell, run, record)
+    sightings, unsteady = _classed(evidence.sightings(), tests, opinion)
     doubts = [*outcome.doubts, *evidence.doubts, *_doubts_of_kernel(cell, run, record, tests)]
     if record.audit:
         audited, of_audit = _audit(cell / run_folder.AUDIT, run, record)
         sightings += audited
         doubts += of_audit
     outcome = msgspec.structs.replace(outcome, doubts=list(dict.fromkeys(doubts)), unexplained=evidence.unexplained)
+    outcome = msgspec.structs.replace(outcome, unsteady=unsteady, unasked=opinion.problem)
     return _of_cell(sightings, folder, record), outcome
+
+
+def _classed(
+    sightings: list[Sighting], tests: list[TestEvent], opinion: SecondOpinion
+) -> tuple[list[Sighting], list[str]]:
+    """The sightings, those marked that the native build shows as well; and the tests whose failure it shows only at
+    times. A sighting of such a test is no finding.
+    """
+    failed = {name_of(test): test for test in tests if test.outcome == "failed"}
+    kept: list[Sighting] = []
+    unsteady: list[str] = []
+    for one in sightings:
+        which = opinion.class_of(one, failed.get(one.test))
+        if which == "unsteady":
+            unsteady.append(one.test)
+        else:
+            kept.append(msgspec.structs.replace(one, everywhere=which == "everywhere"))
+    return kept, list(dict.fromkeys(unsteady))
 
 
 def _audit(cell: Path, run: RunRecord, record: CellRecord) -> tuple[list[Sighting], list[str]]:

@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 
     from harness.core.progress import Progress
     from harness.judge.unchecked_changes import Change
-    from harness.judge.verdict import CellVerdict
+    from harness.judge.verdict import CellOutcome, CellVerdict
     from harness.record.compiler_warnings import CompilerReport
     from harness.record.run_record import RunRecord
     from harness.record.stored_run import TrustedRun
+
+EVERYWHERE = "on every machine: the native build does the same"
+"""Why a finding does not fail a run that notes what the native build shows as well (`--everywhere note`)."""
 
 
 class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +89,8 @@ class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
         reason = "; ".join(dict.fromkeys(entry.reason for entry in self._matching(finding)))
         if not reason and self.old:
             reason = baseline.reason(self.old, finding, self.sources)
+        if not reason and finding.scope == "everywhere" and self.run.everywhere == "note":
+            reason = EVERYWHERE
         return msgspec.structs.replace(finding, known=reason)
 
     def _matching(self, finding: Finding) -> list[known_list.KnownFinding]:
@@ -137,6 +142,7 @@ def conclude(
             *_of_change(run, changes, judged),
             *_of_run(folder, run),
             *_of_hangs(run, marked),
+            *_of_host(outcomes),
             *_of_lists(lists, [*marked, *warned], judged),
             *(baseline.remarks(lists.old, [*marked, *failing], lists.sources) if lists.old else []),
             *warning_findings.remarks(compiler_reports, warned),
@@ -162,6 +168,11 @@ def conclude(
         record=run.digest,
     )
     return judgement, exit_code(judgement.verdict)
+
+
+def is_noted_everywhere(finding: Finding) -> bool:
+    """Whether a finding does not fail the run because the native build shows it as well."""
+    return finding.known == EVERYWHERE
 
 
 def _with_code(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | None) -> list[Finding]:
@@ -220,6 +231,22 @@ def _of_hangs(run: RunRecord, findings: Sequence[Finding]) -> list[str]:
         return []
     targets = ", ".join(dict.fromkeys(name for one in hanging for name in one.targets))
     return [f"servers did not answer in time on {targets}; {if_slow(run.timeout_multiplier)} tells whether they hang"]
+
+
+def _of_host(outcomes: Sequence[CellOutcome]) -> list[str]:
+    """Sentences on failed tests that fail on the host at times, and on those that could not be tried there."""
+    unsteady: dict[str, list[str]] = {}
+    for one in outcomes:
+        for test in one.unsteady:
+            unsteady.setdefault(test, []).append(one.target)
+    return [
+        *(f"{test} failed on {', '.join(on)}, and at times on the host too" for test, on in unsteady.items()),
+        *(
+            f"{one.target}/{one.suite}: its failed tests have no result on the host: {one.unasked}"
+            for one in outcomes
+            if one.unasked
+        ),
+    ]
 
 
 def _of_lists(lists: KnownLists, found: Sequence[Finding], cells: Sequence[CellVerdict]) -> list[str]:

@@ -12,12 +12,13 @@ from harness.core.finding import Cause, Finding, Occasion, Verdict, Witness
 from harness.core.model import CANARY_SUITE, Allocator, GuestEnvironment, Name, Record, Tier, Transport
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.isa import rules
+from harness.judge import second_opinion
 from harness.judge.causes import ordered, stored_or_made
 from harness.judge.cell_outcome import cell_evidence, never_run
 from harness.judge.reproducer import best_of, write_reproducer
 from harness.judge.verdict import CellVerdict  # noqa: TC001 - msgspec reads the annotations when it decodes
 from harness.record import event_log, kernel_faults
-from harness.record.cell_events import Counters
+from harness.record.cell_events import Counters, TestEvent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,8 +113,22 @@ def judge(stored: TrustedRun) -> tuple[list[Finding], list[CellOutcome], dict[st
         of_cell, outcome = cell_evidence(folder, run, record)
         sightings += of_cell
         outcomes.append(outcome)
+    sightings = second_opinion.without_contradicted(sightings, _passed(folder, run, sightings))
     findings = ordered(_finding(folder, run, group) for group in _groups(sightings))
     return findings, outcomes, _counters(sightings)
+
+
+def _passed(folder: Path, run: RunRecord, sightings: list[Sighting]) -> set[str]:
+    """The tests of findings that the native build shows as well, and that passed on a target of the run."""
+    suites = {one.suite for one in sightings if one.everywhere}
+    files = (folder / target / suite / event_log.NAME for suite in sorted(suites) for target in run.targets)
+    return {
+        event.name
+        for file in files
+        if file.is_file()
+        for event in event_log.read_events(file)
+        if isinstance(event, TestEvent) and event.outcome == "passed"
+    }
 
 
 def _refuse_lacking_policies(run: RunRecord) -> None:
@@ -208,6 +223,7 @@ def _finding(folder: Path, run: RunRecord, group: list[Sighting]) -> Finding:
         occurrences=sum(one.count for one in group),
         difference=best.difference,
         unit=best.unit,
+        scope="everywhere" if all(one.everywhere for one in group) else "machine",
     )
 
 
@@ -243,5 +259,6 @@ def _occasion(one: Sighting) -> Occasion:
         title=one.title,
         said=one.message,
         functions=functions,
+        asserted=one.asserted,
         id=one.exact_identity,
     )

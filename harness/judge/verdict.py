@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness.core.finding import Verdict
 from harness.core.model import CANARY_SUITE, Record
 
@@ -37,6 +39,10 @@ class CellOutcome(Record, frozen=True):
     """Why there was nothing to run; empty if there was."""
     silence: str = ""
     """Why nothing passed; empty if something did."""
+    unsteady: list[str] = msgspec.field(default_factory=list)
+    """Failed tests that at times fail in the same way on the native build. They say nothing about the target."""
+    unasked: str = ""
+    """Why the native build gave no second opinion on the failed tests; empty if it did, or if none was needed."""
     hindered: int = 0
     """How many of the failed tests could not run, because a server did not start or had ended before."""
 
@@ -127,14 +133,21 @@ def _judged(one: CellOutcome, findings: Sequence[Finding]) -> tuple[Verdict, str
         return Verdict.UNKNOWN, _joined([*one.doubts, known])
     if not one.passed:
         return Verdict.UNKNOWN, _joined([one.silence, known])
-    if one.failed and not here:
+    if one.failed > len(one.unsteady) and not here:
         return Verdict.UNKNOWN, f"{one.failed} tests failed, and no finding shows why"
-    return (Verdict.XFAIL if here else Verdict.PASS), _joined([known, _hindered(one.hindered)])
+    return (Verdict.XFAIL if here else Verdict.PASS), _joined([known, _hindered(one.hindered), _unsteady(one.unsteady)])
 
 
 def _hindered(number: int) -> str:
     """How many tests a known finding kept from running; empty if it kept none."""
     return f"{number} {'test' if number == 1 else 'tests'} could not run because of it" if number else ""
+
+
+def _unsteady(tests: Sequence[str]) -> str:
+    """How many failed tests fail on the host as well, at times; empty if none does."""
+    number = len(tests)
+    many = "test also fails" if number == 1 else "tests also fail"
+    return f"{number} failed {many} at times on the host" if tests else ""
 
 
 def _joined(reasons: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from harness.core.model import (
     Allocator,
     BuildSettings,
     CompilerWarnings,
+    Everywhere,
     Flavour,
     GuestEnvironment,
     Record,
@@ -42,6 +43,8 @@ class CheckSettings(Record, frozen=True, kw_only=True):
     """Whether redis-cli and redis-benchmark in the release's own tests run on the target instead of the host."""
     warnings: CompilerWarnings = "note"
     """How to treat a compiler warning that occurs only on a target."""
+    everywhere: Everywhere = "note"
+    """How to treat a finding that the native build shows as well."""
     settings: BuildSettings = BuildSettings()
     """What a distribution adds to the builds for targets."""
     learns: bool = False

@@ -63,6 +63,9 @@ class TestEvent(Record, frozen=True, tag="test"):
     """The program that contains the unit."""
     wrong_line: str = ""
     """The line of the unit's output that differs from the model's."""
+    asserted: str = ""
+    """The place of the failed assertion in the suite: `bitops/test_bitops.py:61`. Empty for tests that have only one.
+    """
     counters_before: Counters | None = None
     counters_after: Counters | None = None
     """The kernel's counters before and after the test; None if the kernel does not count."""

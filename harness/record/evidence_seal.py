@@ -91,10 +91,10 @@ _FOLDERS = {run_folder.INPUTS, program_launch.OBJECTS}
 def evidence_files(cell: Path) -> Iterator[Path]:
     """The files of a cell that are judged or shown, in order.
 
-    Excludes the servers' own data files, and the audit, which has its own seal.
+    Excludes the servers' own data files, and folders that have a seal of their own.
     """
     for name, path, status in files_below(cell):
         folders = name.split("/")
         kept = path.name in _FILES or path.name.startswith("transcript-") or not _FOLDERS.isdisjoint(folders)
-        if kept and folders[0] != run_folder.AUDIT and stat.S_ISREG(status.st_mode):
+        if kept and not run_folder.has_own_seal(folders[0]) and stat.S_ISREG(status.st_mode):
             yield path

@@ -11,6 +11,7 @@ RUN/TARGET/SUITE/executed.jsonl       what code each test executed, if asked for
 RUN/TARGET/SUITE/profile.json         where the cell's process spent its time (harness.record.run_cost)
 RUN/TARGET/SUITE/problem              why the cell's process gave up, if it did
 RUN/TARGET/SUITE/audit/               the same files, from the audit that followed
+RUN/TARGET/SUITE/host-N/              the same files, from the failed tests on the native build
 RUN/TARGET/SUITE/guest-N/             log, faults.jsonl (the emulator's: harness.record.fault_log), transcript-N.jsonl
 RUN/TARGET/SUITE/peers/OTHER/guest-N/ the same files, from servers on other targets and from the oracle
 RUN/TARGET/SUITE/guest-unit-NAME/     log, faults.jsonl of a unit's run
@@ -38,10 +39,22 @@ PROBLEM = "problem"
 """RUN/TARGET/SUITE/problem: why a cell's process gave up: for example, what the host lacks."""
 AUDIT = "audit"
 """RUN/TARGET/SUITE/audit/: the evidence of the audit that follows when misaligned accesses ended guests."""
+HOST = "host"
+"""RUN/TARGET/SUITE/host-N/: the evidence of the Nth run of the cell's failed tests on the native build."""
 INPUTS = "inputs"
 """RUN/TARGET/SUITE/guest-N/inputs/: files that were in the guest's folder when it started."""
 PROGRESS = "progress"
 """RUN/TARGET/SUITE/progress: one line on the progress of a long suite, overwritten as it runs."""
+
+
+def host_folder(cell: Path, number: int) -> Path:
+    """The folder of a cell's Nth run on the native build, from 1."""
+    return cell / f"{HOST}-{number}"
+
+
+def has_own_seal(folder: str) -> bool:
+    """Whether a folder in a cell's folder has its own seal: that of an audit or of a run on the native build."""
+    return folder == AUDIT or folder.startswith(f"{HOST}-")
 
 
 def write_run(folder: Path, record: RunRecord) -> None:

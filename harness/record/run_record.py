@@ -14,6 +14,7 @@ from harness.core.model import (
     BuildSettings,
     CompilerWarnings,
     DigestOrNone,
+    Everywhere,
     GuestEnvironment,
     Name,
     NameOrNone,
@@ -80,6 +81,15 @@ class Unentered(Record, frozen=True):
     """Whether the server's lines and these represent the whole change."""
 
 
+class HostRun(Record, frozen=True):
+    """One run of a cell's failed tests on the native build of the same tree, for a second opinion on them."""
+
+    problem: str
+    """Why it has no result; empty if it has one."""
+    seal: str
+    """Digest of its seal.json."""
+
+
 class CellRecord(Record, frozen=True):
     """The end of a cell's process."""
 
@@ -101,6 +111,8 @@ class CellRecord(Record, frozen=True):
     """Digest of the audit's seal.json."""
     left_out: LeftOut | None = None
     """None if all tests of the cell were to run."""
+    host: list[HostRun] = msgspec.field(default_factory=list)
+    """The runs of its failed tests on the native build, in order; empty if no test failed that the build can run."""
 
 
 VERSION = 6
@@ -145,6 +157,8 @@ class RunRecord(Record, frozen=True):
     """Evidence file in the run folder that belongs to no cell -> its SHA-256."""
     warnings: CompilerWarnings = "note"
     """How a run treats compiler warnings that occur only on a target."""
+    everywhere: Everywhere = "note"
+    """How a run treats what the native build does as well."""
     load: tuple[float, float] = (0.0, 0.0)
     """The machine's load average over one minute, before the cells ran and after."""
     release: str = ""

@@ -13,6 +13,7 @@ from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
+from harness.judge.conclusion import is_noted_everywhere
 from harness.report.finding import (
     SHOWN_SUSPECTS,
     by_place,
@@ -59,7 +60,7 @@ def show(console: Console, judgement: Judgement) -> None:
         console.print(f"note: {one_line(remark)}", markup=False)
     colour = _COLOURS[judgement.verdict]
     if any(cell.verdict == Verdict.XFAIL for cell in judgement.cells):
-        console.print("XFAIL: every failure (✗) is a known finding; ✓ passed, – skipped", markup=False)
+        console.print("XFAIL: every failure (✗) is known or on every machine; ✓ passed, – skipped", markup=False)
     console.print(
         f"\n[{colour}]{judgement.verdict}[/{colour}]: {_escaped(sentence(judgement))}; "
         f"seed {judgement.seed}, run {_escaped(judgement.run)}"
@@ -132,9 +133,14 @@ def _cell_text(cell: CellVerdict) -> str:
 
 def _show_causes(console: Console, judgement: Judgement) -> None:
     """Each cause with the finding that shows it most directly; only the ids of the others."""
+    in_section = False
     for number, (cause, findings) in enumerate(judgement.findings_by_cause()):
         console.print()
-        if number == 0 and len(judgement.findings) > 1:
+        everywhere = is_noted_everywhere(findings[cause.start])
+        if everywhere and not in_section:
+            in_section = True
+            console.print("[bold]On every machine[/bold] (not a fault of a target)")
+        elif number == 0 and not everywhere and len(judgement.findings) > 1:
             console.print("[bold]Start here[/bold]")
         show_finding(console, findings[cause.start], cause.where)
         if cause.members:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.finding import Verdict
 from harness.judge.baseline import is_inherited
+from harness.judge.conclusion import is_noted_everywhere
 from harness.judge.verdict import only_canaries_ran
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ def sentence(judgement: Judgement) -> str:
     found = judgement.findings
     new = sum(not finding.known for finding in found)
     inherited = sum(is_inherited(finding, judgement.base) for finding in found)
-    known = len(found) - new - inherited
-    others = [*([f"{inherited} also in the base"] if inherited else []), *([f"{known} known"] if known else [])]
+    everywhere = sum(is_noted_everywhere(finding) for finding in found)
+    known = len(found) - new - inherited - everywhere
+    counts = ((inherited, "also in the base"), (known, "known"), (everywhere, "on every machine"))
+    others = [f"{number} {what}" for number, what in counts if number]
     if judgement.verdict == Verdict.FAIL:
         news = (
             f"{new} new finding{'' if new == 1 else 's'}" if new else "tests failed, but the evidence does not show why"

@@ -121,6 +121,8 @@ class CellSpec(Record, frozen=True):
     """Parts of names, or globs: the cell runs only the matching tests, or all tests if the list is empty."""
     without: list[str] = msgspec.field(default_factory=list)
     """Names of tests that the cell does not run."""
+    exactly: list[str] | None = None
+    """Names of the only tests that it runs; None for no such restriction."""
     limit_seconds: float | None = None
     """Time limit for open-ended suites; None: the tier's limit."""
     deadline_seconds: float = 0.0

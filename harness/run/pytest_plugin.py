@@ -15,6 +15,7 @@ import pytest
 from harness.build import unit_drivers
 from harness.core.byte_diff import DifferenceError
 from harness.core.errors import InfrastructureError, is_machine_fault, machine_fault
+from harness.core.strict_toml import ROOT
 from harness.core.wanted_tests import is_wanted
 from harness.run import detector_canary, private_network, unit_runner
 from harness.run.canary import cases
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from harness.run.unit_runner import UnitRun
 
 _CELL = pytest.StashKey["CellSession"]()
+_SUITES = ROOT / "suites"
 _INTERPRETERS = pytest.StashKey[dict[Path, Interpreter]]()
 """Folder of a Tcl suite -> the runner of its tests."""
 
@@ -97,14 +99,16 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that do not belong to the cell's suite, and those that were not requested."""
     run = config.stash.get(_CELL, None)
-    if run is None or not (run.cell.tests or run.cell.without or run.cell.only):
+    cell = run.cell if run is not None else None
+    if cell is None or not (cell.tests or cell.without or cell.only or cell.exactly is not None):
         return
     wanted = [
         item
         for item in items
-        if (not run.cell.tests or is_wanted(_name(item), _upstream_test(item), run.cell.tests))
-        and _name(item) not in run.cell.without
-        and (not run.cell.only or any(fnmatchcase(_name(item), glob) for glob in run.cell.only))
+        if (not cell.tests or is_wanted(_name(item), _upstream_test(item), cell.tests))
+        and _name(item) not in cell.without
+        and (not cell.only or any(fnmatchcase(_name(item), glob) for glob in cell.only))
+        and (cell.exactly is None or _name(item) in cell.exactly)
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
     items[:] = wanted
@@ -185,6 +189,8 @@ def pytest_runtest_makereport(
     error = call.excinfo.value if call.excinfo is not None else None
     if run is not None and error is not None and is_machine_fault(error):
         run.give_up(machine_fault(error))
+    if run is not None and call.excinfo is not None and report.failed:
+        run.current.asserted = _place_in_suites(call.excinfo)
     if run is not None and isinstance(error, unit_runner.WrongLineError):
         run.current.wrong_line = error.line
         # The message says it all; the traceback adds nothing.
@@ -197,6 +203,16 @@ def pytest_runtest_makereport(
     if _REPORTS in item.stash:
         item.stash[_REPORTS].append(report)
     return report
+
+
+def _place_in_suites(error: pytest.ExceptionInfo[BaseException]) -> str:
+    """The innermost place of an error in the suites, `SUITE/FILE:LINE`; empty if there is none."""
+    places = [
+        f"{path.relative_to(_SUITES)}:{entry.lineno + 1}"
+        for entry in error.traceback
+        if isinstance(path := entry.path, Path) and path.is_relative_to(_SUITES)
+    ]
+    return places[-1] if places else ""
 
 
 def _message(report: pytest.TestReport) -> str:

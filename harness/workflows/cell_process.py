@@ -135,8 +135,8 @@ def run_cell(
         usable=True,
     )
     problem, kind = _problem_and_kind(spec, result)
-    audit = " (audit)" if folder.name == run_folder.AUDIT else ""
-    progress.say(f"{cell}{audit}: {_last_line(result.text)}")
+    beside = f" ({folder.name})" if run_folder.has_own_seal(folder.name) else ""
+    progress.say(f"{cell}{beside}: {_last_line(result.text)}")
     return CellRecord(
         target=spec.runner.target.name,
         suite=spec.suite,

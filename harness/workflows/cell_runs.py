@@ -1,4 +1,8 @@
-"""Runs the cells of a prepared run, each in its own process, and an audit after a cell that an access has killed."""
+"""Runs the cells of a prepared run, each in its own process.
+
+An audit follows a cell that an access has killed. The failed tests of a cell run again on the native build, several
+times: what the host does as well is no fault of the target (harness.judge.second_opinion).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.build.emulators.runner import Runner, with_alignment
+from harness.build.workshop.build_failure import BuildFailedError
 from harness.core.model import CANARY_SUITE
 from harness.isa import rules
-from harness.record import evidence_seal, fault_log, run_folder
-from harness.record.run_record import CellRecord
+from harness.record import cell_events, event_log, evidence_seal, fault_log, run_folder
+from harness.record.run_record import CellRecord, HostRun
 from harness.run.scheduler import CellCount, side_by_side
 from harness.run.selftests import why_none
 from harness.workflows.cell_process import TESTS_FAILED, run_cell
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
     from harness.workflows.preparation.cell_specs import CellSpecs
     from harness.workflows.preparation.prepared_run import PreparedRun
     from harness.workflows.workbench import Workbench
+
+HOST_RUNS = 3
+"""How often a failed test runs on the native build. Each run starts its servers anew, so each has other hash seeds."""
 
 
 class CellRuns:
@@ -92,7 +100,25 @@ class CellRuns:
         if self._is_audited(cell) and _died_misaligned(spec.folder):
             audit = self._run_sealed(_audit_of(spec))
             record = msgspec.structs.replace(record, audit=audit.problem or "done", audit_seal=audit.seal)
-        return record
+        return msgspec.structs.replace(record, host=self._host_runs(cell, spec, record))
+
+    def _host_runs(self, cell: Cell, spec: CellSpec, record: CellRecord) -> list[HostRun]:
+        """Run a cell's failed tests on the native build; nothing if none failed, or if the build cannot run them."""
+        if record.status != TESTS_FAILED or not self._specs.has_host_runs(cell):
+            return []
+        failed = _failed_tests(spec.folder)
+        if not failed:
+            return []
+        try:
+            native = self._specs.on_host(cell, failed)
+        except BuildFailedError as error:
+            return [HostRun(problem=f"{error.what}: {error.because}", seal="")]
+        ended: list[HostRun] = []
+        while len(ended) < HOST_RUNS and not any(one.problem for one in ended):
+            folder = run_folder.host_folder(spec.folder, len(ended) + 1)
+            one = self._run_sealed(msgspec.structs.replace(native, folder=folder))
+            ended.append(HostRun(problem=one.problem, seal=one.seal))
+        return ended
 
     def _is_audited(self, cell: Cell) -> bool:
         """Whether an audit follows a cell in which a misaligned access killed a server."""
@@ -124,6 +150,18 @@ def _audit_of(spec: CellSpec) -> CellSpec:
 def _audited(runner: Runner) -> Runner:
     policy = rules.audited(runner.policy)
     return msgspec.structs.replace(runner, policy=policy, options=with_alignment(runner.options, policy))
+
+
+def _failed_tests(folder: Path) -> list[str]:
+    """The names of a cell's failed tests that ran."""
+    recorded = event_log.read(folder / event_log.NAME)
+    return [
+        event.name
+        for event in recorded.events
+        if isinstance(event, cell_events.TestEvent)
+        and event.outcome == "failed"
+        and not (event.blocked or event.blocked_by)
+    ]
 
 
 def _broken(units: Units) -> str:

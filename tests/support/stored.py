@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.analysis import source_excerpt
 from harness.isa.rules import recorded_policies
@@ -47,9 +47,14 @@ class StoredRun:
             tuple[str, str], tuple[str, Literal["", "build", "deadline", "crash", "units", "absent"]]
         ] = {}
         self.timeout_multiplier = 1.0
+        self.everywhere: Literal["note", "fail"] = "note"
         self.functions: dict[str, int] = {}
         self.left_out: set[tuple[str, str]] = set()
         self.audited: set[tuple[str, str]] = set()
+        self.host_runs: dict[tuple[str, str], int] = {}
+        """Cell -> how often its failed tests ran on the native build. The events are those of `SUITE/host-N`."""
+        self.host_problem = ""
+        """Why the native build could not run any of them; empty if it could."""
         self.detectors: dict[str, str] = {}
         self.real_kernels: set[str] = set()
         self.unemulated: set[str] = set()
@@ -84,6 +89,7 @@ class StoredRun:
         reply: bytes = b"",
         unit: str = "",
         wrong_line: str = "",
+        asserted: str = "",
         counters: tuple[cell_events.Counters, cell_events.Counters] | None = None,
     ) -> None:
         """Record one test's result."""
@@ -109,6 +115,7 @@ class StoredRun:
             transcript=kept,
             unit=unit,
             wrong_line=wrong_line,
+            asserted=asserted,
             counters_before=counters[0] if counters else None,
             counters_after=counters[1] if counters else None,
         )
@@ -251,6 +258,7 @@ class StoredRun:
                     audited = (name, suite) in self.audited
                     if audited:
                         self.write_events(name, f"{suite}/{run_folder.AUDIT}")
+                    host = self._write_host_runs(name, suite)
                     cells.append(
                         run_record.CellRecord(
                             target=name,
@@ -260,6 +268,7 @@ class StoredRun:
                             problem_kind=kind,
                             status=int(failed > 0),
                             seal=evidence_seal.seal(self.cell(name, suite)),
+                            host=host,
                             audit="done" if audited else "",
                             audit_seal=evidence_seal.seal(self.cell(name, suite) / run_folder.AUDIT) if audited else "",
                         )
@@ -272,6 +281,8 @@ class StoredRun:
             )
             for name in self.targets
         }
+        if self.host_runs:
+            machines.setdefault("native", target("native", kind="native"))
         run_folder.write_run(
             self.folder,
             run_record.RunRecord(
@@ -283,16 +294,30 @@ class StoredRun:
                 seed=1,
                 targets=list(self.targets),
                 suites=list(self.suites),
-                binaries={name: str(self.binary(name)) for name in self.targets},
-                triples=dict.fromkeys(self.targets, fakes.TRIPLE),
+                binaries={name: str(self.binary(name)) for name in machines},
+                triples=dict.fromkeys(machines, fakes.TRIPLE),
                 machines=machines,
                 stages={"suites": 1.5},
                 cells=cells,
                 timeout_multiplier=self.timeout_multiplier,
+                everywhere=self.everywhere,
                 policies=recorded_policies(Catalog().policies, "signal", machines.values()),
             ),
         )
         return self.folder
+
+    def host_test(self, target: str, suite: str, number: int, name: str, **told: Any) -> None:
+        """Record a test's result in the Nth run of a cell's failed tests on the native build. `told`: as for `test`."""
+        self.host_runs[target, suite] = max(number, self.host_runs.get((target, suite), 0))
+        self.test(target, f"{suite}/{run_folder.HOST}-{number}", name, **told)
+
+    def _write_host_runs(self, target: str, suite: str) -> list[run_record.HostRun]:
+        runs = []
+        for number in range(1, self.host_runs.get((target, suite), 0) + 1):
+            self.write_events(target, f"{suite}/{run_folder.HOST}-{number}")
+            seal = evidence_seal.seal(run_folder.host_folder(self.cell(target, suite), number))
+            runs.append(run_record.HostRun(problem=self.host_problem, seal=seal))
+        return runs
 
 
 def reproducer(finding: Finding) -> Reproducer:

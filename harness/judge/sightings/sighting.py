@@ -62,10 +62,14 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     again: Reproduction | None = None
     message: str = ""
     """The whole message of a failed test. The title has its first line."""
+    asserted: str = ""
+    """The place of the failed assertion in the suite; empty if it is not known, or if the test has only one."""
     exact_identity: str = ""
     """The identity with the test's parameters, if the identity has the name of a test without them."""
     launched: Path | None = None
     """The folder of a program that ran instead of a server, or of the cell whose command failed; else None."""
+    everywhere: bool = False
+    """Whether the native build shows it as well: see harness.judge.second_opinion."""
     cell: str = ""
     """The cell of the sighting, `TARGET/SUITE`. A peer's sighting belongs to a cell of another target."""
 

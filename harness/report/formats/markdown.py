@@ -10,6 +10,7 @@ from harness.core.byte_diff import described
 from harness.core.finding import Verdict
 from harness.core.model import level_text
 from harness.core.untrusted_text import one_line
+from harness.judge.conclusion import is_noted_everywhere
 from harness.report.finding import (
     by_place,
     by_reason,
@@ -79,7 +80,8 @@ def _findings(judgement: Judgement) -> list[str]:
     """Each cause with the finding that shows it most directly. Its other findings are folded."""
     lines = []
     for number, (cause, findings) in enumerate(judgement.findings_by_cause()):
-        heading = f"{as_text(cause.title)}, {as_text(cause.where)}" + (" (known)" if cause.known else "")
+        known = "on every machine" if is_noted_everywhere(findings[cause.start]) else "known"
+        heading = f"{as_text(cause.title)}, {as_text(cause.where)}" + (f" ({known})" if cause.known else "")
         body = [*_finding(findings[cause.start]), ""]
         for why, ids in (
             (f"The same cause: they share {as_text(cause.shared)}", cause.members),

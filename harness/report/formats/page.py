@@ -24,6 +24,7 @@ from harness.core.finding import Verdict
 from harness.core.model import level_text
 from harness.core.untrusted_text import visible
 from harness.isa import rules
+from harness.judge.conclusion import is_noted_everywhere
 from harness.record import run_folder
 from harness.report import chart
 from harness.report.finding import (
@@ -140,6 +141,7 @@ def render(folder: Path, judgement: Judgement, run: RunRecord, *, shows_history:
             history=history(folder) if shows_history else [],
             by_place=by_place,
             place_of=place_of,
+            status_of=status_of,
             suspects_are=SUSPECTS_ARE,
             values_are=VALUES_ARE,
             comparison_rows=comparison_rows,
@@ -148,10 +150,15 @@ def render(folder: Path, judgement: Judgement, run: RunRecord, *, shows_history:
     )
 
 
+def status_of(finding: Finding) -> str:
+    """Whether a finding fails the run, in one word: `new`, `known` or `everywhere`."""
+    return "everywhere" if is_noted_everywhere(finding) else "known" if finding.known else "new"
+
+
 def _values(finding: Finding) -> dict[str, list[str]]:
     """Property -> a finding's values of it."""
     return {
-        "status": ["known" if finding.known else "new"],
+        "status": [status_of(finding)],
         "kind": [finding.kind],
         "target": finding.targets,
     }

@@ -166,7 +166,12 @@ class CellSession:
             wrong_line=current.wrong_line,
         )
         counters = {"counters_before": current.counters_before, "counters_after": self.servers.counters()}
-        return msgspec.structs.replace(record, doubt=current.doubt if outcome == "failed" else "", **counters)
+        return msgspec.structs.replace(
+            record,
+            doubt=current.doubt if outcome == "failed" else "",
+            asserted=current.asserted,
+            **counters,
+        )
 
     def _test_event(
         self, outcome: cell_events.Outcome, message: str, seconds: float, wrong_command: str
@@ -203,6 +208,7 @@ class CellSession:
             counters_before=current.counters_before,
             counters_after=self.servers.counters(),
             asked=wrong_command,
+            asserted=current.asserted,
             options=tuple(self.cell.options) if guest else (),
             difference=current.difference.difference if current.difference else None,
             again=current.difference.again if current.difference else None,

@@ -32,6 +32,8 @@ class CurrentTest(msgspec.Struct, kw_only=True):
     """The unit that it runs instead of a server."""
     wrong_line: str = ""
     """The wrong line of that unit's output."""
+    asserted: str = ""
+    """The place of its failed assertion, as in TestEvent."""
     doubt: str = ""
     """Why that unit's failure says nothing about the target; empty if it does."""
     upstream_result: UpstreamResult | None = None
@@ -54,7 +56,7 @@ class CurrentTest(msgspec.Struct, kw_only=True):
         """An example of it starts, or all of a test without examples: its evidence is separate from the others'."""
         self.name = self.whole_name
         self.blocked = False
-        self.unit = self.wrong_line = self.doubt = ""
+        self.unit = self.wrong_line = self.doubt = self.asserted = ""
         self.upstream_result = None
         self.difference = None
 

@@ -227,6 +227,7 @@ def _words(catalog: Catalog, request: Request, part: Job, *, warnings: str) -> l
         begin = ["fuzz", "--corpus", CORPORA]
     else:
         begin = ["audit" if rules.is_audit(request.policy) else "check", "--tier", request.tier]
+        begin += ["--everywhere", request.everywhere]
         begin += [word for suite in part.suites for word in ("--suite", suite)]
     words = [*begin, *(word for target in part.targets for word in ("--target", target))]
     words += ["--server", SERVER, "--policy", rules.base_name(request.policy), "--optimisation", request.optimisation]

@@ -61,7 +61,8 @@ def check_run(folder: Path, job: CampaignJob) -> None:
         raise InconclusiveError("a result's run is not that of its job", where=job.name, because="; ".join(other))
     for cell in record.cells:
         place = folder / cell.target / cell.suite
-        for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal)):
+        beside = [(run_folder.host_folder(place, number), one.seal) for number, one in enumerate(cell.host, start=1)]
+        for sealed, digest in ((place, cell.seal), (place / run_folder.AUDIT, cell.audit_seal), *beside):
             if digest and (doubts := evidence_seal.doubts(sealed, digest)):
                 where = f"{job.name}: {cell.target}/{cell.suite}"
                 raise InconclusiveError("a result's evidence is damaged", where=where, because="; ".join(doubts))
@@ -84,6 +85,7 @@ _RECORDED: dict[str, Callable[[RunRecord], str]] = {
     "--emulator": lambda run: run.emulator,
     "--seed": lambda run: str(run.seed),
     "--warnings": lambda run: run.warnings,
+    "--everywhere": lambda run: run.everywhere,
     "--timeout-multiplier": lambda run: f"{run.timeout_multiplier:g}",
 }
 """An option of a job -> what a run's record says of it."""

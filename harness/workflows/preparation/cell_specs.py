@@ -17,7 +17,7 @@ from harness.run.selftests import with_native_faults
 from harness.run.tcl.client import compile_client
 from harness.run.upstream.test_files import has_tests
 from harness.workflows.preparation.prepared_run import BuiltTarget, UnbuiltTarget
-from harness.workflows.target_setup import blocks_plugin
+from harness.workflows.target_setup import blocks_plugin, oracle_setup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,6 +121,42 @@ class CellSpecs:
             canary=target.setup.canary(),
             detector_canary=target.setup.detector_canary(),
             environment_canary=target.setup.environment_canary(target.runner),
+        )
+
+    def has_host_runs(self, cell: Cell) -> bool:
+        """Whether the native build can run a cell's failed tests alone.
+
+        The release's own tests ask it themselves (harness.run.upstream), and so does an open-ended suite, whose
+        reference it is.
+        """
+        suite = self._bench.catalog.suites[cell.suite]
+        native = self._prepared.peers.get(ORACLE)
+        built = native is not None and not (suite.tls and native.with_tls is None)
+        return suite.needs_server and built and not (suite.upstream or suite.guided)
+
+    def on_host(self, cell: Cell, tests: Sequence[str]) -> CellSpec:
+        """The specification of some of a cell's tests on the native build. Raises BuildFailedError if a program that
+        they need does not compile natively.
+        """
+        spec, suite = self.of(cell), self._bench.catalog.suites[cell.suite]
+        setup, peer = oracle_setup(self._bench), spec.peers[ORACLE]
+        tree, optimisation = self._prepared.tree, self._request.optimisation
+        return msgspec.structs.replace(
+            spec,
+            runner=peer.runner,
+            build=peer.build,
+            triple=setup.toolchain.prefix,
+            peers={ORACLE: peer},
+            units=setup.units(suite.program, tree, optimisation) if suite.program else None,
+            module=peer.modules.get(suite.name),
+            preload=setup.module(suite.path / suite.preload, tree) if suite.preload else None,
+            machine=None,
+            coverage=False,
+            execution=None,
+            corpus=None,
+            profiled=False,
+            tests=[],
+            exactly=list(tests),
         )
 
     def _without_programs(self, cell: Cell, suite: Suite, target: PreparedTarget) -> CellSpec:

@@ -55,6 +55,7 @@ def run_record(bench: Workbench, request: Request, prepared: PreparedRun, record
         release=".".join(map(str, tree.version)),
         development=tree.development,
         warnings=request.warnings,
+        everywhere=request.everywhere,
         mixed=request.mixed,
         target_clients=request.target_clients,
         beside=unchecked_changes.digests(request.run),

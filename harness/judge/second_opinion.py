@@ -1,0 +1,151 @@
+"""Compares what a cell showed with the native build, which ran the cell's failed tests again (CellRecord.host).
+
+The product's question is whether a server behaves on a machine as it does on the host. A test whose expectation is out
+of date, or a bug that every machine has, is no answer to it. So each sighting belongs to one of three classes:
+
+- `machine`: the host does not show it, or shows something else. Sightings are of this class unless proved otherwise.
+- `everywhere`: each run on the host shows the same: the same test, place and kind, and the same values as far as the
+  host's own runs agree about them.
+- `unsteady`: the host shows the same in some of its runs and not in others.
+
+A misaligned access, a detector's report and a fault whose function the host's crash report does not name stay
+`machine`. So does everything if a run on the host has no complete evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from harness.core.byte_diff import by_chance, without_places
+from harness.core.target_model import ORACLE
+from harness.judge.causality import Evidence
+from harness.judge.sightings.failures import guest_log
+from harness.record import cell_events, event_log, evidence_seal, run_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge.sightings.sighting import Sighting
+    from harness.record.cell_events import TestEvent
+    from harness.record.run_record import CellRecord, RunRecord
+
+Class = Literal["machine", "everywhere", "unsteady"]
+_ENDS = ("process", "signal")
+"""Detectors of a server's end. Only an emulator records the fault behind one."""
+_SIGNAL = re.compile(r"\bSIG[A-Z]+\b")
+
+
+class _HostRun:
+    """The evidence of one run of a cell's failed tests on the native build."""
+
+    def __init__(self, folder: Path, run: RunRecord, record: CellRecord, seal: str) -> None:
+        recorded = event_log.read(folder / event_log.NAME)
+        self._folder = folder
+        self._tests = {event.name: event for event in recorded.events if isinstance(event, cell_events.TestEvent)}
+        native = msgspec.structs.replace(record, target=ORACLE)
+        evidence = Evidence(folder, run, native, recorded.events)
+        sightings = evidence.sightings()
+        self.doubts = [*recorded.doubts, *evidence_seal.doubts(folder, seal), *evidence.doubts]
+        self._by_test: dict[str, list[Sighting]] = {}
+        for one in sightings:
+            self._by_test.setdefault(one.test, []).append(one)
+
+    def test(self, name: str) -> TestEvent | None:
+        """The result of a test that ran; None if it was skipped, could not run or is not there."""
+        event = self._tests.get(name)
+        ran = event is not None and event.outcome != "skipped" and not (event.blocked or event.blocked_by)
+        return event if ran else None
+
+    def shows(self, one: Sighting) -> bool:
+        """Whether a server ended in the same test in the same way as the target's."""
+        return any(
+            other.detector in _ENDS and self._is_same_end(one, other) for other in self._by_test.get(one.test, [])
+        )
+
+    def _is_same_end(self, one: Sighting, other: Sighting) -> bool:
+        if one.detector == "process":
+            return (one.identity, one.detail) == (other.identity, other.detail)
+        # The emulator located the target's fault. Of the host's there is the signal, and the server's own report.
+        signals = set(_SIGNAL.findall(f"{one.kind.upper()} {one.title}"))
+        named = bool(one.frames) and one.frames[0].function.encode() in self._words_of_logs
+        return bool(signals & set(_SIGNAL.findall(other.detail))) and named
+
+    @property
+    def _words_of_logs(self) -> set[bytes]:
+        return {word for guest in self._folder.glob("guest-*") for word in re.findall(rb"\w+", guest_log(guest))}
+
+
+class SecondOpinion:
+    """What the native build did in the tests that failed in a cell."""
+
+    def __init__(self, cell: Path, run: RunRecord, record: CellRecord) -> None:
+        self._target = record.target
+        self._problem = next((one.problem for one in record.host if one.problem), "")
+        self._runs: list[_HostRun] = []
+        for number, each in enumerate(record.host if not self._problem else [], start=1):
+            self._runs.append(_HostRun(run_folder.host_folder(cell, number), run, record, each.seal))
+        doubt = next((doubt for each in self._runs for doubt in each.doubts), "")
+        if doubt:
+            self._problem, self._runs = doubt, []
+
+    @property
+    def problem(self) -> str:
+        """Why there is no second opinion although a test failed; empty if there is one, or none was asked for."""
+        return self._problem
+
+    def class_of(self, one: Sighting, test: TestEvent | None) -> Class:
+        """The class of a sighting. `test`: the failed test that showed it."""
+        if not self._runs or test is None or one.kind == "alignment" or one.detector not in {*_ENDS, "suite"}:
+            return "machine"
+        results = [each.test(test.name) for each in self._runs]
+        if any(result is None for result in results):
+            return "machine"
+        if one.detector == "suite":
+            failures = [result for result in results if result is not None and _is_same_failure(test, result)]
+            values_agree = self._values_agree(test, failures)
+        else:
+            shown = [each.shows(one) for each in self._runs]
+            failures = [result for result, is_shown in zip(results, shown, strict=True) if result and is_shown]
+            values_agree = True
+        if not failures:
+            return "machine"
+        if len(failures) < len(self._runs):
+            return "unsteady"
+        return "everywhere" if values_agree else "machine"
+
+    def _values_agree(self, test: TestEvent, results: list[TestEvent]) -> bool:
+        """Whether a failure's message differs from the host's only where those of the host's own runs differ."""
+        message, *others = (self._plain(each.message) for each in (test, *results))
+        return any(by_chance(message, old, other) for old in others for other in others)
+
+    def _plain(self, message: str) -> str:
+        """A message without the folders and the name of the machine that it is about."""
+        return re.sub(rf"\b({re.escape(self._target)}|{ORACLE})\b", "TARGET", without_places(message))
+
+
+def without_contradicted(sightings: list[Sighting], passed: set[str]) -> list[Sighting]:
+    """The sightings, with the class `machine` for those whose test passed on another target of the run.
+
+    The native build does as their target does, and differs from that other one. `passed`: the names of such tests.
+    """
+    return [
+        msgspec.structs.replace(one, everywhere=False) if one.everywhere and one.test in passed else one
+        for one in sightings
+    ]
+
+
+def _is_same_failure(test: TestEvent, other: TestEvent) -> bool:
+    """Whether two failures of a test are of one assertion, and about the same part of the same file or reply.
+
+    The values in their words may differ: keys, ports, times and addresses do from run to run.
+    """
+    return (
+        other.outcome == "failed" and test.asserted == other.asserted and _difference_of(test) == _difference_of(other)
+    )
+
+
+def _difference_of(test: TestEvent) -> tuple[str, str]:
+    return (test.difference.where, test.difference.record) if test.difference is not None else ("", "")

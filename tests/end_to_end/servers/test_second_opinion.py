@@ -1,0 +1,55 @@
+"""A server that a change alters on every machine passes with a note. What only one machine does fails beside it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.errors import ExitCode
+from harness.judge.conclusion import EVERYWHERE
+from tests.end_to_end.support.changed_checkouts import edit, premerge
+from tests.end_to_end.support.machines import release
+from tests.end_to_end.support.plumb_runs import document, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.end_to_end
+
+COUNT = "        addReplyLongLong(c,count);"
+OTHER_COUNT = "        addReplyLongLong(c,count + (count == 3));"
+POSITION = "        addReplyLongLong(c,pos);"
+POSITION_ON_32_BITS = "        addReplyLongLong(c,pos + (pos == 9 && sizeof(long) == 4));"
+
+
+def changed(tmp_path: Path, *edits: tuple[str, str]) -> Path:
+    tree = tmp_path / "my-redis"
+    shutil.copytree(release("redis-7.0.15"), tree)
+    for anchor, replacement in edits:
+        edit(tree / "src" / "bitops.c", anchor, replacement)
+    return tree
+
+
+def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_32_bits_does(tmp_path: Path) -> None:
+    tree = changed(tmp_path, (COUNT, OTHER_COUNT), (POSITION, POSITION_ON_32_BITS))
+    words = ("check", "--server", tree, "--suite", "bitops", "--json")
+    finished = run(*words, "--target", "armv5", "--run", tmp_path / "armv5")
+    found = document(finished)["findings"]
+    scopes = {"BITPOS" if "BITPOS" in one["title"] else "BITCOUNT": (one["scope"], one["known"]) for one in found}
+    assert scopes == {"BITCOUNT": ("everywhere", EVERYWHERE), "BITPOS": ("machine", "")}, found
+    assert finished.returncode == ExitCode.FINDINGS
+    # On 64 bits the same tree differs from the host in nothing.
+    finished = run(*words, "--target", "aarch64", "--run", tmp_path / "aarch64")
+    assert {one["scope"] for one in document(finished)["findings"]} == {"everywhere"}
+    assert finished.returncode == ExitCode.PASS, finished.stderr
+    finished = run(*words, "--target", "aarch64", "--everywhere", "fail", "--run", tmp_path / "strict")
+    assert finished.returncode == ExitCode.FINDINGS, finished.stderr
+
+
+def test_a_pre_merge_check_passes_a_reply_that_is_changed_on_every_machine(checkout: Path) -> None:
+    edit(checkout / "src" / "bitops.c", COUNT, OTHER_COUNT)
+    code, judgement, errors = premerge(checkout, checkout.with_name("run"), "--suite", "bitops")
+    assert {one["known"] for one in judgement["findings"]} == {EVERYWHERE}, errors
+    assert code == ExitCode.PASS, errors

@@ -1,0 +1,168 @@
+"""What the native build does as well is no fault of a machine, unless it does it differently or only at times."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.core.errors import ExitCode
+from harness.judge.conclusion import EVERYWHERE, conclude
+from harness.record import run_folder, stored_run
+from tests.support import fakes
+from tests.support.fakes import fault
+from tests.support.stored import StoredRun, concluded, known_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.judge.findings import Judgement
+
+pytestmark = pytest.mark.usefixtures("fake_symbols")
+
+NAME = "bitops/test_bitops.py::test_count[3]"
+PLACE = "bitops/test_bitops.py:61"
+
+
+@dataclasses.dataclass
+class Outcomes:
+    """A test that failed on a target, and what each of its runs on the host did."""
+
+    run: StoredRun
+    tmp_path: Path
+
+    def on_target(self, message: str, *, asserted: str = PLACE, **told: Any) -> None:
+        self.run.test("armv5", "bitops", NAME, outcome="failed", message=message, asserted=asserted, **told)
+        self.run.test("armv5", "bitops", "bitops/test_bitops.py::test_other")
+
+    def on_host(self, *messages: str, asserted: str = PLACE, **told: Any) -> None:
+        for number, message in enumerate(messages, start=1):
+            how = "failed" if message else "passed"
+            place = asserted if message else ""
+            self.run.host_test("armv5", "bitops", number, NAME, outcome=how, message=message, asserted=place, **told)
+
+    def judged(self) -> tuple[Judgement, ExitCode]:
+        return concluded(self.tmp_path, self.run)
+
+    def judged_as_it_is(self, folder: Path) -> tuple[Judgement, ExitCode]:
+        """The judgement of a folder that was changed after it was written."""
+        return conclude(stored_run.read(folder), known_file(self.tmp_path), fakes.quiet())
+
+    def scopes(self) -> list[str]:
+        return [one.scope for one in self.judged()[0].findings]
+
+
+@pytest.fixture
+def outcomes(run: StoredRun, tmp_path: Path) -> Outcomes:
+    return Outcomes(run, tmp_path)
+
+
+def test_what_the_host_does_each_time_is_noted_and_fails_nothing(outcomes: Outcomes) -> None:
+    outcomes.on_target("GETRANGE k -2 -2: got b, the model says nothing")
+    outcomes.on_host(*["GETRANGE k -2 -2: got b, the model says nothing"] * 3)
+    judgement, code = outcomes.judged()
+    assert code == ExitCode.PASS
+    assert [(one.scope, one.known) for one in judgement.findings] == [("everywhere", EVERYWHERE)]
+    assert [cell.verdict for cell in judgement.cells] == ["PASS", "XFAIL"]
+
+
+def test_a_run_may_ask_that_it_fails(outcomes: Outcomes) -> None:
+    outcomes.on_target("wrong reply to all")
+    outcomes.on_host(*["wrong reply to all"] * 3)
+    outcomes.run.everywhere = "fail"
+    judgement, code = outcomes.judged()
+    assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["everywhere"])
+
+
+@pytest.mark.parametrize(
+    ("messages", "asserted"),
+    [
+        (["", "", ""], PLACE),
+        (["got 2, not 3"] * 3, "bitops/test_bitops.py:70"),
+        (["got 2, not 3"] * 3, PLACE),
+    ],
+    ids=["it passes", "another assertion fails", "each of its values is another one"],
+)
+def test_what_the_host_does_differently_is_the_machines(outcomes: Outcomes, messages: list[str], asserted: str) -> None:
+    outcomes.on_target("got 9, not 3")
+    outcomes.on_host(*messages, asserted=asserted)
+    judgement, code = outcomes.judged()
+    assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["machine"])
+
+
+def test_values_that_differ_among_the_hosts_own_runs_count_for_nothing(outcomes: Outcomes) -> None:
+    outcomes.on_target("keys k7, k9 were evicted and port 1200 closed")
+    outcomes.on_host(
+        "keys k1, k9 were evicted and port 1300 closed",
+        "keys k3, k9 were evicted and port 1301 closed",
+        "keys k5, k9 were evicted and port 1302 closed",
+    )
+    assert outcomes.scopes() == ["everywhere"]
+
+
+def test_a_failure_that_the_host_shows_at_times_is_a_remark(outcomes: Outcomes) -> None:
+    outcomes.on_target("no reply within 2 s")
+    outcomes.on_host("no reply within 2 s", "", "")
+    judgement, code = outcomes.judged()
+    assert (code, judgement.findings) == (ExitCode.PASS, [])
+    assert f"{NAME} failed on armv5, and at times on the host too" in judgement.remarks
+    assert judgement.cells[1].reason == "1 failed test also fails at times on the host"
+
+
+def test_a_test_that_passes_on_another_target_differs_between_machines(tmp_path: Path) -> None:
+    run = StoredRun(tmp_path / "run", targets=("armv5", "sparc64"))
+    for name in run.targets:
+        run.canary(name)
+    outcomes = Outcomes(run, tmp_path)
+    outcomes.on_target("got 9, not 3")
+    outcomes.on_host(*["got 9, not 3"] * 3)
+    run.test("sparc64", "bitops", NAME)
+    judgement, code = outcomes.judged()
+    assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["machine"])
+
+
+def test_a_misaligned_access_is_the_machines_whatever_the_host_does(outcomes: Outcomes) -> None:
+    run = outcomes.run
+    run.fault("armv5", "bitops", "guest-1", fault(pc=run.place("armv5", "bitopCommand")))
+    outcomes.on_target("ServerGoneError: closed", guest="guest-1", faults=(0, 1), command="BITOP AND c a b")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGBUS", test=NAME)
+    outcomes.on_host(*["ServerGoneError: closed"] * 3)
+    judgement, code = outcomes.judged()
+    assert (code, [(one.kind, one.scope) for one in judgement.findings]) == (
+        ExitCode.FINDINGS,
+        [("alignment", "machine")],
+    )
+
+
+@pytest.mark.parametrize(("detail", "scope"), [("SIGSEGV", "everywhere"), ("SIGABRT", "machine")])
+def test_an_end_by_the_same_signal_in_the_same_test_is_everywhere(outcomes: Outcomes, detail: str, scope: str) -> None:
+    run = outcomes.run
+    outcomes.on_target("ServerGoneError: closed", guest="guest-1")
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGSEGV", test=NAME)
+    outcomes.on_host(*["ServerGoneError: closed"] * 3, guest="guest-1")
+    for number in (1, 2, 3):
+        run.guest("armv5", f"bitops/{run_folder.HOST}-{number}", "guest-1", end="signal", detail=detail, test=NAME)
+    assert outcomes.scopes() == [scope]
+
+
+@pytest.mark.parametrize("why", ["problem", "cut", "changed", "skipped"])
+def test_without_a_complete_second_opinion_a_failure_stays_the_machines(outcomes: Outcomes, why: str) -> None:
+    outcomes.on_target("got 9, not 3")
+    outcomes.on_host(*["got 9, not 3"] * 3)
+    run = outcomes.run
+    if why == "problem":
+        run.host_problem = "it did not end within 9 s"
+    if why == "skipped":
+        run.events["armv5", "bitops/host-2"] = []
+        run.host_test("armv5", "bitops", 2, NAME, outcome="skipped")
+    folder = run.finish()
+    log = run_folder.host_folder(folder / "armv5" / "bitops", 2) / "events.jsonl"
+    if why == "cut":
+        log.write_bytes(log.read_bytes()[:-9])
+    if why == "changed":
+        log.with_name("log").write_text("new\n")
+    judgement, code = outcomes.judged_as_it_is(folder)
+    assert (code, [one.scope for one in judgement.findings]) == (ExitCode.FINDINGS, ["machine"])
+    told = any("have no result on the host" in remark for remark in judgement.remarks)
+    assert told is (why != "skipped")
