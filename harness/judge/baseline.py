@@ -3,7 +3,8 @@
 A finding is inherited if the base shows it on the same targets, in the same suites and with the same title. A finding
 on another target or in another suite is new. A server that fails to start for another reason is also a new finding. So
 is a fault in another source line: an identity names only the function, in which a change may add one. So is another
-wrong value in a test that fails in the base. Both are the base's if two runs of the base differ in the same way.
+wrong value in a test that fails in the base. Both are the base's if runs of the base differ in the same way, and so is
+whatever value an assertion shows whose values differ among these runs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from harness.core.model import Record
 from harness.record import run_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from harness.analysis.source_excerpt import Sources
@@ -69,6 +70,8 @@ class Appearance(Record, frozen=True):
     """The text of the source line that a fault belongs to, without indentation; empty if there is none."""
     case: str = ""
     """The test of a wrong result with its parameters; else empty, as in files of earlier versions."""
+    asserted: str = ""
+    """The place of a wrong result's failed assertion in the suite; empty if it is not known."""
     message: str = ""
     """The test's message about a wrong result, with its numbers but without folders and source lines."""
 
@@ -86,7 +89,7 @@ class Baseline(Record, frozen=True):
     every_line: bool = False
     """Whether the ways of all faults have their source lines. In files of before, only misaligned accesses have."""
     again: dict[str, list[Appearance]] | None = None
-    """The same in a second run of the base, which shows what is due to chance; None if one run was enough."""
+    """The same in further runs of the base, which show what is due to chance; None if one run was enough."""
 
 
 def of_judgement(base: BaseRevision, judgement: Judgement, sources: Sources) -> Baseline:
@@ -125,12 +128,14 @@ def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True)
         Appearance(
             target=witness.target,
             suite=witness.suite,
-            title=_without_chance(occasion.title),
+            # The title quotes the message, whose values may vary. The assertion's place says what failed.
+            title="" if occasion.asserted else _without_chance(occasion.title),
             test=occasion.test.partition("[")[0] if finding.kind in _KEEP_TESTS else "",
             line=line_at(witness, sources)
             if (every_line or finding.kind in _SURE) and witness.detector not in WITHOUT_LINES
             else "",
             case=occasion.test if finding.kind in _KEEP_MESSAGES else "",
+            asserted=occasion.asserted,
             message=without_places(occasion.said or occasion.title) if finding.kind in _KEEP_MESSAGES else "",
         )
         for witness, occasion in pairs
@@ -141,6 +146,15 @@ def _appearances(finding: Finding, sources: Sources, *, every_line: bool = True)
 def _without_chance(title: str) -> str:
     """A title without log line prefixes and folders of files, and with `#` for numbers."""
     return _NUMBER.sub("#", without_places(title))
+
+
+def merged(appearances: Iterable[Mapping[str, list[Appearance]]]) -> dict[str, list[Appearance]]:
+    """The ways in which several runs show findings, by identity."""
+    found: dict[str, list[Appearance]] = {}
+    for each in appearances:
+        for identity, ways in each.items():
+            found.setdefault(identity, []).extend(ways)
+    return found
 
 
 def write(folder: Path, inherited: Baseline) -> None:
@@ -200,8 +214,8 @@ def _reason(base: str) -> str:
 
 
 def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources) -> list[Finding]:
-    """The findings that only a second run of the base can decide: it has them with another message, or a fault of
-    chance at another line. `sources`: as of `reason`.
+    """The findings that only further runs of the base can decide: a failed test that may fail there at times, too; one
+    that fails with another message; a fault of chance at another line. `sources`: as of `reason`.
     """
     if inherited.again is not None:
         return []
@@ -210,20 +224,34 @@ def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources
         here = _appearances(finding, sources, every_line=inherited.every_line)
         other = [one for one in here if not _shows(inherited, finding.id, one)]
         any_line = finding.kind not in _SURE
-        if other and all(_counterparts(inherited.appearances, finding.id, one, any_line=any_line) for one in other):
+        may_fail_at_times = bool(other) and finding.kind in _KEEP_MESSAGES and not _is_unjudged(inherited, finding)
+        if may_fail_at_times or (
+            other and all(_counterparts(inherited.appearances, finding.id, one, any_line=any_line) for one in other)
+        ):
             found.append(finding)
     return found
+
+
+def _is_unjudged(inherited: Baseline, finding: Finding) -> bool:
+    """Whether a cell of a finding could not be judged in the base."""
+    return any(cell in inherited.unjudged for witness in finding.witnesses for cell in witness.cells)
 
 
 def _shows(inherited: Baseline, identity: str, one: Appearance) -> bool:
     """Whether the base shows a finding in this way."""
     first = _counterparts(inherited.appearances, identity, one)
-    if any(not old.case or old.message == one.message for old in first):
+    further = _counterparts(inherited.again or {}, identity, one)
+    if any(not old.case for old in first) or (one.line and further):
         return True
-    second = _counterparts(inherited.again or {}, identity, one)
-    if one.line and second:
-        return True
-    return any(by_chance(one.message, old.message, other.message) for old in first for other in second)
+    shown = [*first, *further]
+    return _varies(shown, one) or any(
+        by_chance(one.message, old.message, other.message) for old in shown for other in shown
+    )
+
+
+def _varies(shown: Sequence[Appearance], one: Appearance) -> bool:
+    """Whether the base's failures of an assertion differ among each other, so its values say nothing."""
+    return len({old.message for old in shown if old.asserted and old.asserted == one.asserted}) > 1
 
 
 def _counterparts(

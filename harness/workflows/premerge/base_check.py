@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from harness.workflows.workbench import Workbench
 
 
-def findings_of(bench: Workbench, request: Request, base: BaseRevision, *, again: bool = False) -> Baseline:
-    """The base's findings with the same targets and suites: from the cache, or from a separate check in RUN/base.
-    `again`: those of a second check, in RUN/base-again.
+def findings_of(bench: Workbench, request: Request, base: BaseRevision, *, again: int = 0) -> Baseline:
+    """The base's findings with the same targets, suites and tests: from the cache, or from a check in RUN/base.
+    `again`: those of a further check with this number, in RUN/base-again-N.
 
     Every target runs, even if only one had findings: targets read each other's files.
     """
     cache = bench.cache
     checkout = Checkout(Path(request.server))
-    name = "base-again" if again else "base"
+    name = f"base-again-{again}" if again else "base"
     key = key_of([name, *_identity(bench, request, checkout.content(base))])
     with cache.lock(f"base-{key}"):
         entry = cache.entry("bases", key)
@@ -60,6 +60,7 @@ def _identity(bench: Workbench, request: Request, content: str) -> list[str]:
         content,
         *request.plan.targets,
         *request.plan.suites,
+        *request.tests,
         *(toolchain.identity(each) for each in tools),
         *map(tree_files.digest_of, OWN_FOLDERS),
         *map(
@@ -73,6 +74,7 @@ def _identity(bench: Workbench, request: Request, content: str) -> list[str]:
                 request.emulator,
                 request.seed,
                 request.warnings,
+                request.everywhere,
                 bench.catalog.timeout_multiplier,
                 shlex.join(request.settings.words),
             ),

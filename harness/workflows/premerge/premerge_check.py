@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.errors import ExitCode
+    from harness.core.finding import Finding
     from harness.judge.baseline import BaseRevision
     from harness.judge.findings import Judgement
     from harness.plan.request import Request
     from harness.workflows.premerge.change_selection import Premerge
     from harness.workflows.workbench import Workbench
+
+FURTHER_RUNS = 2
+"""How often the base runs a test again before a change is blamed for its failure."""
 
 
 def run(
@@ -69,6 +73,12 @@ def run(
     return _compared_with_base(bench, request, premerge.base, judgement, suites)
 
 
+def _tests_of(findings: Sequence[Finding]) -> list[str]:
+    """The tests that showed findings, as words of `--test`; none, which means all, if one of them has no test."""
+    occasions = [one for finding in findings for witness in finding.witnesses for one in witness.occasions]
+    return sorted({one.test for one in occasions}) if all(one.test for one in occasions) else []
+
+
 def _compared_with_base(
     bench: Workbench, request: Request, base: BaseRevision, judgement: Judgement, suites: Sequence[str]
 ) -> tuple[Judgement, ExitCode]:
@@ -79,9 +89,10 @@ def _compared_with_base(
     sources = source_excerpt.read(request.run).sources
     if undecided := baseline.undecided(old, [one for one in judgement.findings if not one.known], sources):
         names = ", ".join(one.id for one in undecided)
-        bench.progress.say(f"BASE shows other values: running it once more, since values may vary by chance: {names}")
-        again = findings_of(bench, of_base, base, again=True)
-        old = msgspec.structs.replace(old, again=again.appearances)
+        bench.progress.say(f"asking BASE {FURTHER_RUNS} more times, since these may vary by chance: {names}")
+        of_tests = msgspec.structs.replace(of_base, tests=_tests_of(undecided))
+        further = [findings_of(bench, of_tests, base, again=number) for number in range(1, FURTHER_RUNS + 1)]
+        old = msgspec.structs.replace(old, again=baseline.merged([one.appearances for one in further]))
     baseline.keep(request.run, old)
     stored = stored_run.read(request.run)
     return conclusion.conclude(stored, request.known, bench.progress, tree=Path(request.server), made_here=True)
