@@ -16,8 +16,9 @@ from harness.core.finding import Finding, Verdict
 from harness.core.model import CANARY_SUITE
 from harness.core.processes.timeouts import if_slow
 from harness.core.wanted_tests import is_wanted
-from harness.judge import baseline, left_out, provenance, unchecked_changes, warning_findings
+from harness.judge import baseline, provenance, warning_findings
 from harness.judge.causes import causes_of, ordered
+from harness.judge.change import left_out, unchecked_changes
 from harness.judge.findings import Judgement, judge, kernel_counters
 from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from harness.core.progress import Progress
-    from harness.judge.unchecked_changes import Change
+    from harness.judge.change.unchecked_changes import Change
     from harness.judge.verdict import CellOutcome, CellVerdict
     from harness.record.compiler_warnings import CompilerReport
     from harness.record.run_record import RunRecord

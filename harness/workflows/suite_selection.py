@@ -14,7 +14,7 @@ import msgspec
 
 from harness.core.model import Allocator, Record, Suite
 from harness.core.strict_toml import read_toml
-from harness.judge.unchecked_changes import Change
+from harness.judge.change.unchecked_changes import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

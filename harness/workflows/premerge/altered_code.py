@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.core.model import Allocator, SourceTree
-    from harness.judge.unchecked_changes import Change
+    from harness.judge.change.unchecked_changes import Change
     from harness.plan.catalog import Catalog
     from harness.plan.request import Request
     from harness.workflows.premerge.change_selection import Premerge

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from harness.build.sources import source_tree
 from harness.core.errors import UsageError
 from harness.core.model import Record
-from harness.judge import unchecked_changes
 from harness.judge.baseline import BaseRevision  # noqa: TC001 - msgspec reads the annotations when it decodes
+from harness.judge.change import unchecked_changes
+from harness.judge.change.unchecked_changes import Change
 from harness.judge.known import known_list, tree_list
-from harness.judge.unchecked_changes import Change
 from harness.plan.plan import make_plan
 from harness.workflows.git.checkout import Checkout, enclosing_server
 from harness.workflows.suite_selection import choose, read_ignored_paths

@@ -12,7 +12,8 @@ import msgspec
 
 from harness.analysis import source_excerpt
 from harness.core.finding import Verdict
-from harness.judge import baseline, conclusion, unchecked_changes, warning_findings
+from harness.judge import baseline, conclusion, warning_findings
+from harness.judge.change import unchecked_changes
 from harness.record import stored_run
 from harness.workflows import check
 from harness.workflows.git.checkout import Checkout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.judge import unchecked_changes
+from harness.judge.change import unchecked_changes
 from harness.workflows.premerge.change_selection import unseen_changes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from harness.build.sources.archives import archive_name
 from harness.build.sources.server_package import packages_of
 from harness.core.target_model import ORACLE
 from harness.isa import rules
-from harness.judge import unchecked_changes
+from harness.judge.change import unchecked_changes
 from harness.record.run_record import RunRecord
 from harness.workflows.git.checkout import revision_of
 

@@ -11,7 +11,7 @@ from harness.build import host_packages
 from harness.build.emulators.runner import with_root
 from harness.core.model import CANARY_SUITE, Record
 from harness.isa import rules
-from harness.judge import unchecked_changes
+from harness.judge.change import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.known import tree_list
 from harness.record import evidence_seal, program_launch, run_folder, stored_run

@@ -14,8 +14,9 @@ import pytest
 from harness.analysis.compiler_output import compilations, read
 from harness.core import json_codec
 from harness.core.errors import ExitCode
-from harness.judge import baseline, unchecked_changes
+from harness.judge import baseline
 from harness.judge.baseline import BaseRevision
+from harness.judge.change import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
 from harness.record import compiler_warnings, run_folder, stored_run

@@ -13,7 +13,7 @@ from harness.analysis import source_excerpt
 from harness.core.cache import Cache
 from harness.core.errors import ExitCode, UsageError
 from harness.core.finding import Occasion, Witness
-from harness.judge import unchecked_changes
+from harness.judge.change import unchecked_changes
 from harness.judge.conclusion import conclude
 from harness.judge.known import known_list, matching, tree_list
 from harness.judge.known.known_list import EMPTY, KnownFinding, Settings, concerns, entries_of, load_known

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from harness.core.errors import ExitCode, UsageError
-from harness.judge import unchecked_changes
+from harness.judge.change import unchecked_changes
+from harness.judge.change.unchecked_changes import Change
 from harness.judge.conclusion import conclude
 from harness.judge.merge import join
-from harness.judge.unchecked_changes import Change
 from harness.plan.catalog import Catalog
 from harness.record import run_folder, stored_run
 from harness.record.run_record import Unentered

@@ -144,6 +144,7 @@ _UNUSED = {
     "program",
     "wrong_line",
     "asked",
+    "asserted",
     "upstream",
 }
 """Fields that never become part of a path."""

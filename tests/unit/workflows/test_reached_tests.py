@@ -11,7 +11,7 @@ from harness.analysis.code.code_map import CodeChange, CodeMap
 from harness.analysis.code.elf_object import ObjectCode
 from harness.core.finding import Verdict
 from harness.core.model import Cell
-from harness.judge import left_out
+from harness.judge.change import left_out
 from harness.record import run_folder
 from harness.record.executed_blocks.cell_reach import CellReach
 from harness.record.run_record import CellRecord, LeftOut

@@ -16,7 +16,7 @@ from harness.core.digests import sha256_of
 from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Record
-from harness.judge import left_out
+from harness.judge.change import left_out
 from harness.judge.known import tree_list
 from harness.record import compiler_warnings, run_folder
 
