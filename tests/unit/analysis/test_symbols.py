@@ -188,9 +188,9 @@ def linked(folder: Path, version: int) -> Path:
         fakes.write(folder / name, text)
     sources = [folder / name for name in UNITS if name.endswith(".c")]
     program = folder / "program"
-    # Offsets depend on the length of paths, and one may be equal to other bytes by chance.
+    # Offsets depend on the length of paths, also of the current folder, and one may equal other bytes by chance.
     command = ["gcc", "-O0", f"-gdwarf-{version}", f"-fdebug-prefix-map={folder}=/program", "-o", str(program)]
-    process.run_successfully([*command, *sources], problem="no program", deadline_seconds=60)
+    process.run_successfully([*command, *sources], problem="no program", deadline_seconds=60, folder=folder)
     return program
 
 
