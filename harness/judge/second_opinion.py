@@ -98,7 +98,7 @@ class SecondOpinion:
 
     def class_of(self, one: Sighting, test: TestEvent | None) -> Class:
         """The class of a sighting. `test`: the failed test that showed it."""
-        if not self._runs or test is None or one.kind == "alignment" or one.detector not in {*_ENDS, "suite"}:
+        if not self._runs or test is None or one.detector not in {*_ENDS, "suite"}:
             return "machine"
         results = [each.test(test.name) for each in self._runs]
         if any(result is None for result in results):

@@ -79,7 +79,7 @@ def test_a_run_may_ask_that_it_fails(outcomes: Outcomes) -> None:
     ("messages", "asserted"),
     [
         (["", "", ""], PLACE),
-        (["got 2, not 3"] * 3, "bitops/test_bitops.py:70"),
+        (["got 9, not 3"] * 3, "bitops/test_bitops.py:70"),
         (["got 2, not 3"] * 3, PLACE),
     ],
     ids=["it passes", "another assertion fails", "each of its values is another one"],
@@ -144,6 +144,31 @@ def test_an_end_by_the_same_signal_in_the_same_test_is_everywhere(outcomes: Outc
     for number in (1, 2, 3):
         run.guest("armv5", f"bitops/{run_folder.HOST}-{number}", "guest-1", end="signal", detail=detail, test=NAME)
     assert outcomes.scopes() == [scope]
+
+
+@pytest.mark.parametrize(
+    ("log", "detail", "scope"),
+    [
+        ("1: redis-server(bitopCommand+0x9a)[0x55]", "SIGSEGV", "everywhere"),
+        ("1: redis-server(bitopCommand+0x9a)[0x55]", "SIGBUS", "machine"),
+        ("1: redis-server(getCommand+0x9a)[0x55]", "SIGSEGV", "machine"),
+    ],
+    ids=["the same function", "another signal", "another function"],
+)
+def test_a_located_fault_is_everywhere_if_the_hosts_report_names_its_function(
+    outcomes: Outcomes, log: str, detail: str, scope: str
+) -> None:
+    run = outcomes.run
+    record = fault(pc=run.place("armv5", "bitopCommand"), number=11, code=1, access="")
+    run.fault("armv5", "bitops", "guest-1", record)
+    outcomes.on_target("ServerGoneError: closed", guest="guest-1", faults=(0, 1))
+    run.guest("armv5", "bitops", "guest-1", end="signal", detail="SIGSEGV", test=NAME)
+    outcomes.on_host(*["ServerGoneError: closed"] * 3, guest="guest-1")
+    for number in (1, 2, 3):
+        suite = f"bitops/{run_folder.HOST}-{number}"
+        run.guest("armv5", suite, "guest-1", end="signal", detail=detail, test=NAME)
+        run.log("armv5", suite, "guest-1", log.encode())
+    assert [(one.kind, one.scope) for one in outcomes.judged()[0].findings] == [("sigsegv", scope)]
 
 
 @pytest.mark.parametrize("why", ["problem", "cut", "changed", "skipped"])
