@@ -6,13 +6,18 @@ order on every machine.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from harness.protocol.resp import ServerGoneError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from harness.run.server_process import Guest
 
 MARK = b"RCmb"
 SLOT_BYTES = 16384 // 8
@@ -175,11 +180,16 @@ def slots_of(bits: bytes) -> frozenset[int]:
     return frozenset(slot for slot in range(8 * len(bits)) if bits[slot // 8] >> slot % 8 & 1)
 
 
-class Listener:
-    """The bus port of a node that is not a server. Servers connect to it and send packets."""
+LOOK_SECONDS = 0.5
+"""The time after which a wait looks whether the server still runs."""
 
-    def __init__(self, bus_port: int, *, deadline_seconds: float) -> None:
+
+class Listener:
+    """The bus port of a node that is not a server. A server connects to it and sends packets."""
+
+    def __init__(self, bus_port: int, guest: Guest, *, deadline_seconds: float) -> None:
         self._socket = socket.create_server(("127.0.0.1", bus_port))
+        self._guest = guest
         self._deadline_seconds = deadline_seconds
         self._link: socket.socket | None = None
 
@@ -194,7 +204,9 @@ class Listener:
         self._socket.close()
 
     def receive(self, *kinds: int, answer: Packet | None = None) -> Packet:
-        """The next packet of one of these kinds. Replies with `answer` to each PING and MEET. Raises TimeoutError."""
+        """The next packet of one of these kinds. Replies with `answer` to each PING and MEET. Raises TimeoutError, and
+        ServerGoneError when the server ends.
+        """
         deadline = time.monotonic() + self._deadline_seconds
         while True:
             packet = self._next(deadline)
@@ -211,7 +223,7 @@ class Listener:
     def _next(self, deadline: float) -> Packet:
         while True:
             if self._link is None:
-                self._socket.settimeout(max(0.1, deadline - time.monotonic()))
+                self._await_link(deadline)
                 self._link, _ = self._socket.accept()
             self._link.settimeout(max(0.1, deadline - time.monotonic()))
             with contextlib.suppress(EOFError):
@@ -219,6 +231,14 @@ class Listener:
             # A server that has waited too long opens a new link.
             self._link.close()
             self._link = None
+
+    def _await_link(self, deadline: float) -> None:
+        """Wait until the server connects. The end of a server closes its links, so only this wait must look at it."""
+        while not select.select([self._socket], [], [], LOOK_SECONDS)[0]:
+            if not self._guest.alive():
+                raise ServerGoneError(f"{self._guest.name} ended before it connected: {self._guest.detail}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self._guest.name} did not connect")
 
 
 def received(link: socket.socket) -> Packet:

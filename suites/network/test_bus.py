@@ -106,8 +106,8 @@ def cluster(cell: CellSpec, start_guest: StartGuest, ports: Ports) -> Iterator[P
     patience = cell.runner.target.deadline_seconds(PATIENCE_SECONDS)
     both = ports.free(), ports.free()
     with (
-        Listener(both[0] + BUS_DISTANCE, deadline_seconds=patience) as first,
-        Listener(both[1] + BUS_DISTANCE, deadline_seconds=patience) as second,
+        Listener(both[0] + BUS_DISTANCE, guest, deadline_seconds=patience) as first,
+        Listener(both[1] + BUS_DISTANCE, guest, deadline_seconds=patience) as second,
     ):
         yield PlayedNodes(server, first, second, both)
 
