@@ -107,3 +107,14 @@ def test_every_file_under_the_emulators_licence_has_its_identifier() -> None:
         path for path in ours if "SPDX-License-Identifier: GPL-2.0-or-later" not in path.read_text("utf-8")[:2000]
     ]
     assert silent == []
+
+
+def test_every_folder_of_tests_has_a_row() -> None:
+    """A contributor looks there for the place of a test."""
+    table = (ROOT / "docs" / "TESTS.md").read_text("utf-8")
+    files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
+    folders = {"tests/unit" if file.parts[1] == "unit" else str(file.parent) for file in files}
+    assert {folder for folder in folders if f"`{folder}`" not in table} == set()
+    units = {file.parts[2] for file in files if file.parts[1] == "unit"}
+    packages = {path.name for path in (ROOT / "harness").iterdir()}
+    assert units <= {*packages, "support"}, "a folder of unit tests without a package"
