@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.build.server_module import LACKS
 from harness.protocol.resp import ReplyError
 from suites._shared.keyspace import server
-from suites.moduleapi.module_server import start
+from suites.moduleapi.module_server import is_lacking, lacking, start
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -39,6 +38,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     try:
         return (yield)
     except ReplyError as error:
-        if str(error).startswith(f"{LACKS} "):
-            pytest.skip(f"{pyfuncitem.name}: the tree's redismodule.h has no {str(error).removeprefix(LACKS).strip()}")
+        if is_lacking(error):
+            pytest.skip(f"{pyfuncitem.name}: the tree's redismodule.h has no {lacking(error)}")
         raise

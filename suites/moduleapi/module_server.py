@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from harness.run.server_process import Guest
 
 
+def is_lacking(reply: object) -> bool:
+    """Whether a reply, or an error, says that the tree does not offer to modules what the request needs."""
+    return isinstance(reply, ReplyError) and str(reply).startswith(f"{LACKS} ")
+
+
+def lacking(reply: object) -> str:
+    """What the tree lacks, according to such a reply."""
+    return str(reply).removeprefix(LACKS).strip()
+
+
 def start(start_guest: StartGuest, cell: CellSpec, target: str) -> Guest:
     """A server with the module."""
     options = [*server.OPTIONS, "--loadmodule", str(cell.module_on(target)), "--repl-diskless-sync-delay", "0"]
@@ -27,7 +37,7 @@ def start(start_guest: StartGuest, cell: CellSpec, target: str) -> Guest:
 def expect(client: Client, cell: CellSpec, request: Sequence[Any], model: Reply) -> None:
     """Raise DifferenceError if the reply to a request is not the model's, and ReplyError if the module lacks it."""
     reply = client.pipeline([request])[0]
-    if isinstance(reply, ReplyError) and str(reply).startswith(f"{LACKS} "):
+    if isinstance(reply, ReplyError) and is_lacking(reply):
         raise reply
     if reply != model:
         message = f"{request!r:.120}: got {reply!r:.200}, the model says {model!r:.200}"

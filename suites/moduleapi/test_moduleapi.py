@@ -17,7 +17,7 @@ from harness.protocol.command_stream import from_text
 from suites._shared import one_by_one
 from suites._shared.link import await_that
 from suites._shared.paired_servers import differing
-from suites.moduleapi.module_server import expect, start
+from suites.moduleapi.module_server import expect, is_lacking, lacking, start
 
 if TYPE_CHECKING:
     from harness.protocol.resp import Client, Reply
@@ -55,6 +55,11 @@ def test_the_api_answers_as_in_the_native_build(
     native = start(start_guest, cell, ORACLE)
     ours, theirs = (one_by_one.answers(each, from_text(requests), shown) for each in (with_module, native))
     one_by_one.compare(ours, theirs, cell.runner.target.name)
+    # Both servers answer such a request in the same way, and nothing was compared.
+    unasked = [one for one in theirs if is_lacking(one.reply)]
+    if unasked:
+        names = ", ".join(dict.fromkeys(lacking(one.reply) for one in unasked))
+        pytest.skip(f"of {len(theirs)} requests, {len(unasked)} need what the tree's redismodule.h lacks: {names}")
 
 
 @pytest.mark.parametrize("number", NUMBERS)
