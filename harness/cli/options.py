@@ -229,7 +229,7 @@ everywhere = click.option(
     type=click.Choice(get_args(Everywhere)),
     default="note",
     show_default=True,
-    help="Findings that the native build shows as well: note them, or fail because of them.",
+    help="Findings that the native build shows as well: note them, fail because of them, or do not ask it.",
 )
 audit = click.option(
     "--audit", "audited", is_flag=True, help="List misaligned accesses with their counts, and enforce nothing."

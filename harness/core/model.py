@@ -44,8 +44,10 @@ have only TCP.
 """
 
 
-Everywhere = Literal["note", "fail"]
-"""How a finding is handled that the native build shows as well: noted, or like every other finding."""
+Everywhere = Literal["note", "fail", "off"]
+"""How a finding is handled that the native build shows as well: noted, or like every other finding. off: the native
+build is not asked.
+"""
 CompilerWarnings = Literal["note", "fail", "off"]
 """How compiler warnings that occur only on a target are handled: noted, failing findings, or not requested (off)."""
 

@@ -132,7 +132,8 @@ class CellSpecs:
         suite = self._bench.catalog.suites[cell.suite]
         native = self._prepared.peers.get(ORACLE)
         built = native is not None and not (suite.tls and native.with_tls is None)
-        return suite.needs_server and built and not (suite.upstream or suite.guided)
+        asked = self._request.everywhere != "off" and not (suite.upstream or suite.guided)
+        return suite.needs_server and built and asked
 
     def on_host(self, cell: Cell, tests: Sequence[str]) -> CellSpec:
         """The specification of some of a cell's tests on the native build. Raises BuildFailedError if a program that

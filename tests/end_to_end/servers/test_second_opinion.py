@@ -46,6 +46,9 @@ def test_a_reply_that_is_changed_on_every_machine_fails_no_check_and_another_on_
     assert finished.returncode == ExitCode.PASS, finished.stderr
     finished = run(*words, "--target", "aarch64", "--everywhere", "fail", "--run", tmp_path / "strict")
     assert finished.returncode == ExitCode.FINDINGS, finished.stderr
+    finished = run(*words, "--target", "aarch64", "--everywhere", "off", "--run", tmp_path / "alone")
+    assert {one["scope"] for one in document(finished)["findings"]} == {"machine"}
+    assert not list((tmp_path / "alone").glob("*/*/host-*")), "the native build was asked"
 
 
 def test_a_pre_merge_check_passes_a_reply_that_is_changed_on_every_machine(checkout: Path) -> None:
