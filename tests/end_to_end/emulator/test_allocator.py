@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-SOURCE = ROOT / "tests" / "data" / "allocator" / "blocks.c"
+SOURCE = ROOT / "tests" / "support" / "data" / "allocator" / "blocks.c"
 PROMISED = {"native": 16, "aarch64": 16, "sparc64": 16, "armv5": 8, "armv6": 8, "armv7": 8, "sparc32plus": 8}
 RUN_SECONDS = 120
 

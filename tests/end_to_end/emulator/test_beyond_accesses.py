@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-SOURCE = ROOT / "tests" / "data" / "faults" / "beyond.c"
+SOURCE = ROOT / "tests" / "support" / "data" / "faults" / "beyond.c"
 CATALOG = machines.CATALOG
 BUS_ADRERR = 2
 """The si_code of an address that does not exist (the kernel's asm-generic/siginfo.h)."""

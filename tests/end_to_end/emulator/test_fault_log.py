@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-SOURCES = ROOT / "tests" / "data" / "faults"
+SOURCES = ROOT / "tests" / "support" / "data" / "faults"
 
 
 @pytest.fixture(scope="module", params=["armv5", "sparc64"])

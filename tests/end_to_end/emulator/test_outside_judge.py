@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-SOURCE = ROOT / "tests" / "data" / "faults" / "typed.c"
+SOURCE = ROOT / "tests" / "support" / "data" / "faults" / "typed.c"
 SANITIZER = ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]
 CATALOG = machines.CATALOG
 BY_WORDS = {name: {"load-dword", "store-dword"} for name in ("mips", "powerpc")}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 
-SOURCE = ROOT / "tests" / "data" / "pages.c"
+SOURCE = ROOT / "tests" / "support" / "data" / "pages.c"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.end_to_end
 
-SOURCE = ROOT / "tests" / "data" / "placement"
+SOURCE = ROOT / "tests" / "support" / "data" / "placement"
 WHERE = ("main", "child", "thread", "handler")
 CALLERS = {
     "main": ["in_main", "main"],

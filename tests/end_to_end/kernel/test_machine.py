@@ -149,7 +149,7 @@ def test_a_fault_of_a_child_or_a_thread_is_recorded_with_what_ended_it_and_a_sen
     found = CATALOG.targets[target]
     compiler = tool(CATALOG.toolchain_of(found), "gcc")
     program = tmp_path / "children"
-    source = ROOT / "tests" / "data" / "faults" / "children.c"
+    source = ROOT / "tests" / "support" / "data" / "faults" / "children.c"
     flags = [*found.compiler_flags, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     compiled = process.run([compiler, str(source), *flags, "-o", str(program)], deadline_seconds=60)
     assert compiled.code == 0, compiled.text
@@ -202,7 +202,7 @@ def test_reserved_bits_of_mffs_are_ignored_as_by_processors_before_power_isa_3_0
     name: str, target: str, tmp_path: Path
 ) -> None:
     compiler = tool(CATALOG.toolchain_of(CATALOG.targets[target]), "gcc")
-    program, source = tmp_path / "program", ROOT / "tests" / "data" / "machines" / "reserved_bits.c"
+    program, source = tmp_path / "program", ROOT / "tests" / "support" / "data" / "machines" / "reserved_bits.c"
     flags = [*CATALOG.targets[target].compiler_flags, "-O1", "-Wall", "-Wextra", "-Werror"]
     compiled = process.run([compiler, str(source), *flags, "-o", str(program)], deadline_seconds=60)
     assert compiled.code == 0, compiled.text

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.end_to_end
 
 CATALOG = machines.CATALOG
-SHARED_WORD = ROOT / "tests" / "data" / "machines" / "shared_word.c"
+SHARED_WORD = ROOT / "tests" / "support" / "data" / "machines" / "shared_word.c"
 ANSWER_SECONDS = 20.0
 
 
