@@ -23,7 +23,7 @@ from harness.judge.findings import Judgement, judge, kernel_counters
 from harness.judge.known import known_list, matching, tree_list
 from harness.judge.program_runs.program_evidence import program_remarks
 from harness.judge.upstream_tests import tally
-from harness.judge.verdict import cell_verdicts, overall
+from harness.judge.verdict import EVERYWHERE, cell_verdicts, overall
 from harness.record import cell_events, compiler_warnings, event_log, run_folder, stored_run
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from harness.record.compiler_warnings import CompilerReport
     from harness.record.run_record import RunRecord
     from harness.record.stored_run import TrustedRun
-
-EVERYWHERE = "on every machine: the native build does the same"
-"""Why a finding does not fail a run that notes what the native build shows as well (`--everywhere note`)."""
 
 
 class KnownLists(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,11 +166,6 @@ def conclude(
         record=run.digest,
     )
     return judgement, exit_code(judgement.verdict)
-
-
-def is_noted_everywhere(finding: Finding) -> bool:
-    """Whether a finding does not fail the run because the native build shows it as well."""
-    return finding.known == EVERYWHERE
 
 
 def _with_code(folder: Path, run: RunRecord, findings: list[Finding], tree: Path | None) -> list[Finding]:

@@ -20,7 +20,7 @@ from harness.isa import rules
 from harness.judge import warning_findings
 from harness.judge.causes import causes_of, ordered
 from harness.judge.known import matching
-from harness.judge.verdict import CellVerdict, of_cell, overall
+from harness.judge.verdict import EVERYWHERE, CellVerdict, of_cell, overall
 from harness.record.run_record import CHANGES
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def join(
     """
     if not judgements:
         raise UsageError("no runs to join", remedy="plumb join RUN RUN …, where each RUN is a judged run folder")
+    judgements = _contradicted(judgements)
     first = judgements[0]
     for name, identity in IDENTITIES.items():
         _refuse_different(judgements, name, identity)
@@ -84,6 +85,19 @@ def join(
         timeout_multiplier=max(one.timeout_multiplier for one in judgements),
         emulators=_every_emulator([one.emulators for one in judgements]),
     )
+
+
+def _contradicted(judgements: Sequence[Judgement]) -> list[Judgement]:
+    """The judgements, in which a finding that another run shows on its machine alone is not on every machine."""
+    machines = {one.id for each in judgements for one in each.findings if one.scope == "machine"}
+
+    def corrected(finding: Finding) -> Finding:
+        if finding.scope == "machine" or finding.id not in machines:
+            return finding
+        known = "" if finding.known == EVERYWHERE else finding.known
+        return msgspec.structs.replace(finding, scope="machine", known=known)
+
+    return [msgspec.structs.replace(one, findings=[corrected(each) for each in one.findings]) for one in judgements]
 
 
 def _verdict(cells: Sequence[CellVerdict], findings: Sequence[Finding], unchecked: Sequence[str]) -> Verdict:
@@ -285,7 +299,7 @@ def _as_found(cell: CellVerdict, judgement: Judgement) -> CellVerdict:
         least, why = Verdict.UNKNOWN, "no finding shows why"
     elif cell.verdict == Verdict.SKIP and (cell.passed or cell.failed or here):
         least, why = Verdict.UNKNOWN, "tests ran in it"
-    elif cell.verdict == Verdict.PASS and (cell.failed or here):
+    elif cell.verdict == Verdict.PASS and (cell.failed > cell.unsteady or here):
         least, why = Verdict.FAIL, f"it has {cell.failed} failed tests and {len(here)} findings"
     if cell.suite == CANARY_SUITE:
         least = min(least, Verdict.UNKNOWN, key=lambda one: one.severity)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """How many failed canaries a reason names."""
+EVERYWHERE = "on every machine: the native build does the same"
+"""Why a finding does not fail a run that notes what the native build shows as well (`--everywhere note`)."""
 
 
 class CellOutcome(Record, frozen=True):
@@ -58,6 +60,13 @@ class CellVerdict(Record, frozen=True):
     passed: int
     failed: int
     skipped: int
+    unsteady: int = 0
+    """How many of the failed tests fail at times on the native build, too, and say nothing about the target."""
+
+
+def is_noted_everywhere(finding: Finding) -> bool:
+    """Whether a finding does not fail the run because the native build shows it as well."""
+    return finding.known == EVERYWHERE
 
 
 def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) -> list[CellVerdict]:
@@ -81,6 +90,7 @@ def cell_verdicts(outcomes: Sequence[CellOutcome], findings: Sequence[Finding]) 
                 passed=one.passed,
                 failed=one.failed,
                 skipped=one.skipped,
+                unsteady=len(one.unsteady),
             )
         )
     return verdicts

@@ -13,7 +13,7 @@ from harness.core.model import level_text
 from harness.core.target_model import DEFAULT_FAMILY
 from harness.core.untrusted_text import one_line
 from harness.isa import rules
-from harness.judge.conclusion import is_noted_everywhere
+from harness.judge.verdict import is_noted_everywhere
 from harness.report.finding import (
     SHOWN_SUSPECTS,
     by_place,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.finding import Verdict
 from harness.judge.baseline import is_inherited
-from harness.judge.conclusion import is_noted_everywhere
-from harness.judge.verdict import only_canaries_ran
+from harness.judge.verdict import is_noted_everywhere, only_canaries_ran
 
 if TYPE_CHECKING:
     from harness.judge.findings import Judgement

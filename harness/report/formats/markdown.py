@@ -10,7 +10,7 @@ from harness.core.byte_diff import described
 from harness.core.finding import Verdict
 from harness.core.model import level_text
 from harness.core.untrusted_text import one_line
-from harness.judge.conclusion import is_noted_everywhere
+from harness.judge.verdict import is_noted_everywhere
 from harness.report.finding import (
     by_place,
     by_reason,

@@ -24,7 +24,7 @@ from harness.core.finding import Verdict
 from harness.core.model import level_text
 from harness.core.untrusted_text import visible
 from harness.isa import rules
-from harness.judge.conclusion import is_noted_everywhere
+from harness.judge.verdict import is_noted_everywhere
 from harness.record import run_folder
 from harness.report import chart
 from harness.report.finding import (

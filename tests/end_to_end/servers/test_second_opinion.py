@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.core.errors import ExitCode
-from harness.judge.conclusion import EVERYWHERE
+from harness.judge.verdict import EVERYWHERE
 from tests.end_to_end.support.changed_checkouts import edit, premerge
 from tests.end_to_end.support.machines import release
 from tests.end_to_end.support.plumb_runs import document, run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -11,8 +12,12 @@ from harness.core.errors import UsageError
 from harness.core.finding import Verdict
 from harness.core.model import Cell
 from harness.judge.merge import join
+from harness.judge.verdict import EVERYWHERE
 from harness.record.cell_events import Counters
 from tests.support.judgements import cell, judgement
+
+if TYPE_CHECKING:
+    from harness.judge.findings import Judgement
 
 CLEAN = msgspec.structs.replace(
     judgement(),
@@ -24,6 +29,35 @@ CLEAN = msgspec.structs.replace(
     remarks=[],
     stages={"build": 5.0, "suites": 1.0},
 )
+
+
+def everywhere() -> Judgement:
+    """A run whose finding the native build shows as well."""
+    shown = judgement().findings[0]
+    witnesses = [msgspec.structs.replace(one, cells=["armv5/bitops"]) for one in shown.witnesses]
+    finding = msgspec.structs.replace(shown, scope="everywhere", known=EVERYWHERE, witnesses=witnesses)
+    cells = [cell("armv5", "canary", "PASS"), cell("armv5", "bitops", "XFAIL")]
+    return msgspec.structs.replace(CLEAN, run="/run/3", findings=[finding], cells=cells)
+
+
+def test_a_finding_that_one_run_shows_on_its_machine_alone_is_on_no_every_machine() -> None:
+    """In one run of both targets it would fail, too."""
+    assert join([everywhere(), CLEAN]).verdict == Verdict.PASS
+    noted = everywhere().findings[0]
+    witnesses = [msgspec.structs.replace(one, target="armv7", cells=["armv7/bitops"]) for one in noted.witnesses]
+    found = msgspec.structs.replace(noted, scope="machine", known="", targets=["armv7"], witnesses=witnesses)
+    cells = [cell("armv7", "canary", "PASS"), cell("armv7", "bitops", "FAIL")]
+    joined = join([everywhere(), msgspec.structs.replace(CLEAN, verdict=Verdict.FAIL, cells=cells, findings=[found])])
+    assert [(one.scope, one.known) for one in joined.findings] == [("machine", "")]
+    verdicts = {(one.target, one.suite): one.verdict for one in joined.cells}
+    assert verdicts["armv5", "bitops"] == Verdict.FAIL
+
+
+def test_a_cell_whose_failures_the_host_shares_at_times_passes_in_a_join() -> None:
+    passed = msgspec.structs.replace(cell("armv7", "sds", "PASS"), failed=1, unsteady=1)
+    assert join([msgspec.structs.replace(CLEAN, cells=[*CLEAN.cells, passed])]).verdict == Verdict.PASS
+    lying = msgspec.structs.replace(passed, unsteady=0)
+    assert join([msgspec.structs.replace(CLEAN, cells=[*CLEAN.cells, lying])]).verdict == Verdict.FAIL
 
 
 def test_joining_one_run_changes_nothing_and_two_have_the_worse_verdict_and_all_cells() -> None:

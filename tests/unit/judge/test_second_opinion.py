@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.core.errors import ExitCode
-from harness.judge.conclusion import EVERYWHERE, conclude
+from harness.judge.conclusion import conclude
+from harness.judge.verdict import EVERYWHERE
 from harness.record import run_folder, stored_run
 from tests.support import fakes
 from tests.support.fakes import fault
