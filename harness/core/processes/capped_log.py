@@ -117,7 +117,8 @@ def _hollow(descriptor: int, start: int) -> None:
 def _cut(descriptor: int, start: int) -> None:
     """Remove the middle where `fallocate` cannot: cut the file after its head, and write its tail again where it was.
 
-    The size stays the same, so a closed log says that its middle is missing.
+    The size stays the same, so a closed log says that its middle is missing. A write that is in progress meanwhile may
+    be lost: the file system lets it end before it cuts.
     """
     size, tail = -1, b""
     # The writer may have added to the file in the meantime.
