@@ -57,6 +57,11 @@ def has_own_seal(folder: str) -> bool:
     return folder == AUDIT or folder.startswith(f"{HOST}-")
 
 
+def command_to_judge(folder: Path) -> str:
+    """The command that judges the run in a folder, as a person pastes it."""
+    return f"plumb judge {shlex.quote(str(folder))}"
+
+
 def write_run(folder: Path, record: RunRecord) -> None:
     """Write RUN/run.json, replacing the whole file."""
     write_whole(folder / "run.json", signed(json_codec.pretty(msgspec.structs.replace(record, digest=""))))
@@ -121,7 +126,7 @@ def refuse_other(folder: Path, digest: str) -> None:
             "the judgement is of another run" if digest else "the judgement does not say which run it is of",
             where=str(folder),
             because="its findings.json belongs to another run.json" if digest else "findings.json has no `record`",
-            remedy=f"plumb judge {shlex.quote(str(folder))}",
+            remedy=command_to_judge(folder),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import tempfile
 import threading
@@ -122,7 +121,7 @@ class Check:
         try:
             records, selection = self._run_cells(prepared, planned)
         except (KeyboardInterrupt, process.StoppedError):
-            self.bench.progress.say(f"for the cells that have ended: plumb judge {shlex.quote(str(request.run))}")
+            self.bench.progress.say(f"for the cells that have ended: {run_folder.command_to_judge(request.run)}")
             raise
         self.bench.refuse_damage(read_again=True)
         unentered = UntestedChange(selection).unentered() if selection is not None else {}

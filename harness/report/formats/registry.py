@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -78,13 +77,13 @@ def read(folder: Path) -> Judgement:
     except (FileNotFoundError, NotADirectoryError) as error:
         why, remedy = run_folder.why_none(folder), run_folder.NAMES_ONE
         if (folder / "run.json").is_file():
-            why, remedy = "it has not been judged", f"plumb judge {shlex.quote(str(folder))}"
+            why, remedy = "it has not been judged", run_folder.command_to_judge(folder)
         raise UsageError("no judgement to report", where=str(folder), because=why, remedy=remedy) from error
     except msgspec.DecodeError as error:
-        remedy = f"plumb judge {shlex.quote(str(folder))}"
+        remedy = run_folder.command_to_judge(folder)
         raise UsageError("the judgement is damaged", where=str(path), because=str(error), remedy=remedy) from error
     if bare := [one.id for one in [*judgement.findings, *judgement.warnings] if not one.witnesses]:
-        because, remedy = f"{bare[0]} has no witness", f"plumb judge {shlex.quote(str(folder))}"
+        because, remedy = f"{bare[0]} has no witness", run_folder.command_to_judge(folder)
         raise UsageError("the judgement is damaged", where=str(path), because=because, remedy=remedy)
     run_folder.refuse_other(folder, judgement.record)
     return judgement

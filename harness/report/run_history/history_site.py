@@ -7,7 +7,6 @@ from strangers: three files are read of each, pages are rendered again from them
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import time
 from base64 import b64encode
@@ -116,14 +115,14 @@ def _check_run(folder: Path) -> None:
         run_folder.refuse_other(folder, read_judged(folder).judged.record)
     except FileNotFoundError as error:
         raise UsageError(
-            "the run has not been judged", where=str(folder), remedy=f"plumb judge {shlex.quote(str(folder))}"
+            "the run has not been judged", where=str(folder), remedy=run_folder.command_to_judge(folder)
         ) from error
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             "the judgement is damaged",
             where=str(folder / FINDINGS),
             because=f"its judgement is damaged: {error}",
-            remedy=f"plumb judge {shlex.quote(str(folder))}",
+            remedy=run_folder.command_to_judge(folder),
         ) from error
 
 
