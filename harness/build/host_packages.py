@@ -89,9 +89,10 @@ def diagnose(
 
 def _test_packages() -> list[str]:
     """The packages that only the project's own tests need."""
-    browser = any(shutil.which(name) for name in DRIVEN_BROWSERS) and shutil.which(BROWSER_DRIVER)
+    driven = any(shutil.which(name) for name in DRIVEN_BROWSERS) and shutil.which(BROWSER_DRIVER)
+    browser = [] if driven else [BROWSER_PACKAGE]
     go = [] if any(shutil.which(name) for name in ("actionlint", "go")) else [GO_PACKAGE]
-    return [*([] if browser else [BROWSER_PACKAGE]), *go, googletest.PACKAGE]
+    return [*browser, *go, googletest.PACKAGE]
 
 
 def _emulator_packages(catalog: Catalog, targets: Sequence[str], emulator: str, *, counts: bool) -> list[str]:

@@ -224,9 +224,10 @@ def undecided(inherited: Baseline, findings: Iterable[Finding], sources: Sources
         here = _appearances(finding, sources, every_line=inherited.every_line)
         other = [one for one in here if not _shows(inherited, finding.id, one)]
         any_line = finding.kind not in _SURE
-        may_fail_at_times = bool(other) and finding.kind in _KEEP_MESSAGES and not _is_unjudged(inherited, finding)
-        if may_fail_at_times or (
-            other and all(_counterparts(inherited.appearances, finding.id, one, any_line=any_line) for one in other)
+        may_fail_at_times = finding.kind in _KEEP_MESSAGES and not _is_unjudged(inherited, finding)
+        if other and (
+            may_fail_at_times
+            or all(_counterparts(inherited.appearances, finding.id, one, any_line=any_line) for one in other)
         ):
             found.append(finding)
     return found

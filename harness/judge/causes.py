@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from harness.analysis.assertion_log import UNKNOWN
 from harness.analysis.implicated_code import wrongly_answered
-from harness.core.finding import Cause
+from harness.core.finding import Cause, Scope
 from harness.core.target_model import Endianness
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def causes_of(findings: Sequence[Finding], machines: Mapping[str, Target] | None
     """The causes of findings, in their order. `machines`: all targets of the run, to say what its targets share."""
     causes: list[Cause] = []
     by_id = {finding.id: finding for finding in findings}
-    by_scope = {scope: [one for one in ordered(findings) if one.scope == scope] for scope in ("machine", "everywhere")}
-    for group, shared in itertools.chain.from_iterable(map(_sharing, by_scope.values())):
+    by_scope = ([one for one in ordered(findings) if one.scope == scope] for scope in get_args(Scope))
+    for group, shared in itertools.chain.from_iterable(map(_sharing, by_scope)):
         start = group[0]
         head = next((number for number, one in enumerate(causes) if _may_follow(group, by_id[one.start])), None)
         if head is None:
@@ -140,9 +140,8 @@ def _is_linked(one: Finding, start: Finding) -> bool:
 def _functions_of(finding: Finding) -> set[tuple[str, str]]:
     """The functions on the stacks of a finding, and the one to which it points."""
     frames = [frame for witness in finding.witnesses for frame in witness.backtrace]
-    return {("function", one.function) for one in [*frames, *filter(None, [finding.implicated])]} - {
-        ("function", UNKNOWN)
-    }
+    implicated = [finding.implicated] if finding.implicated is not None else []
+    return {("function", one.function) for one in [*frames, *implicated] if one.function != UNKNOWN}
 
 
 def _keys_of(finding: Finding) -> set[tuple[str, str]]:

@@ -66,8 +66,13 @@ def cell_evidence(folder: Path, run: RunRecord, record: CellRecord) -> tuple[lis
         audited, of_audit = _audit(cell / run_folder.AUDIT, run, record)
         sightings += audited
         doubts += of_audit
-    outcome = msgspec.structs.replace(outcome, doubts=list(dict.fromkeys(doubts)), unexplained=evidence.unexplained)
-    outcome = msgspec.structs.replace(outcome, unsteady=unsteady, unasked=opinion.problem)
+    outcome = msgspec.structs.replace(
+        outcome,
+        doubts=list(dict.fromkeys(doubts)),
+        unexplained=evidence.unexplained,
+        unsteady=unsteady,
+        unasked=opinion.problem,
+    )
     return _of_cell(sightings, folder, record), outcome
 
 

@@ -15,6 +15,7 @@ A misaligned access, a detector's report and a fault whose function the host's c
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -73,7 +74,7 @@ class _HostRun:
         named = bool(one.frames) and one.frames[0].function.encode() in self._words_of_logs
         return bool(signals & set(_SIGNAL.findall(other.detail))) and named
 
-    @property
+    @cached_property
     def _words_of_logs(self) -> set[bytes]:
         return {word for guest in self._folder.glob("guest-*") for word in re.findall(rb"\w+", guest_log(guest))}
 
@@ -105,16 +106,12 @@ class SecondOpinion:
             return "machine"
         if one.detector == "suite":
             failures = [result for result in results if result is not None and _is_same_failure(test, result)]
-            values_agree = self._values_agree(test, failures)
+            shown, values_agree = len(failures), self._values_agree(test, failures)
         else:
-            shown = [each.shows(one) for each in self._runs]
-            failures = [result for result, is_shown in zip(results, shown, strict=True) if result and is_shown]
-            values_agree = True
-        if not failures:
-            return "machine"
-        if len(failures) < len(self._runs):
+            shown, values_agree = sum(each.shows(one) for each in self._runs), True
+        if 0 < shown < len(self._runs):
             return "unsteady"
-        return "everywhere" if values_agree else "machine"
+        return "everywhere" if shown and values_agree else "machine"
 
     def _values_agree(self, test: TestEvent, results: list[TestEvent]) -> bool:
         """Whether a failure's message differs from the host's only where those of the host's own runs differ."""

@@ -168,11 +168,9 @@ def reported_by(witness: Witness) -> str:
     times = f"{witness.count}×" if witness.count > 1 else ""
     if witness.detector == "signal":
         return times
-    return (
-        f"[{witness.detector} {witness.count}×, {witness.fate}]"
-        if witness.fate
-        else f"[{witness.detector}{times and ' '}{times}]"
-    )
+    if witness.fate:
+        return f"[{witness.detector} {witness.count}×, {witness.fate}]"
+    return f"[{witness.detector} {times}]" if times else f"[{witness.detector}]"
 
 
 def in_cell(finding: Finding, target: str, suite: str) -> bool:

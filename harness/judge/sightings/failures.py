@@ -101,8 +101,9 @@ def from_failure(record: CellRecord, cell: Path, test: TestEvent) -> Sighting:
     whole = program_launch.read_command(cell)
     command = whole.text if whole is not None else triggering_command.of_failure(test, sighting.transcript)
     launched = cell if whole is not None else None
-    sighting = msgspec.structs.replace(sighting, message=test.message, command=command, launched=launched)
-    sighting = msgspec.structs.replace(sighting, asserted=test.asserted)
+    sighting = msgspec.structs.replace(
+        sighting, message=test.message, asserted=test.asserted, command=command, launched=launched
+    )
     if test.again is None:
         return msgspec.structs.replace(sighting, difference=test.difference)
     inputs = cell / (test.again.guest or ".") / run_folder.INPUTS
