@@ -109,6 +109,8 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
     """Whether findings may follow from the most direct one of an earlier cause. No new one does from a known one:
     causes with new findings come first.
     """
+    if group[0].scope != start.scope:
+        return False
     if all(one.kind.startswith(_IN_HANDLER) for one in group):
         # The handler runs only because of another fault.
         outside = directness(start) == FAULT and not start.kind.startswith((_IN_HANDLER, *_NOT_RUN))
@@ -119,8 +121,7 @@ def _may_follow(group: Sequence[Finding], start: Finding) -> bool:
         tests = set().union(*map(_tests_of, group))
         return bool(tests) and tests <= _tests_of(start, detector="signal")
     return (
-        group[0].scope == start.scope
-        and not start.kind.startswith((_IN_HANDLER, *_HARMLESS_TO_VALUES))
+        not start.kind.startswith((_IN_HANDLER, *_HARMLESS_TO_VALUES))
         and directness(start) <= RECORD
         and (directness(start) == UNIT or any(_is_linked(one, start) for one in group))
         and all(directness(one) > max(directness(start), UNIT) and _seen_on(one) <= set(start.targets) for one in group)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from harness.analysis import implicated_code
-from harness.core.finding import Cause, Difference, Finding
+from harness.core.finding import Cause, Difference, Finding, Occasion
 from harness.judge.causes import causes_of, ordered
 from harness.plan.catalog import Catalog
 from tests.support import fakes
@@ -61,6 +61,42 @@ def test_an_unrelated_finding_is_a_separate_cause(other: Finding, why: str) -> N
     causes = causes_of([UNIT, other], MACHINES)
     assert {one.start for one in causes} == {"unit", other.id}, why
     assert [one.followers for one in causes] == [[], []]
+
+
+def in_test(one: Finding, test: str, command: str = "") -> Finding:
+    """The finding, as a test of the suite persistence showed it after a command."""
+    occasion = Occasion(test=test, command=command, title=one.title, said="", functions=())
+    witness = msgspec.structs.replace(
+        one.witnesses[0], target="sparc64", suite="persistence", backtrace=[], occasions=[occasion]
+    )
+    return msgspec.structs.replace(one, witnesses=[witness])
+
+
+@pytest.mark.parametrize(
+    ("start", "other", "follows"),
+    [
+        (in_test(CHECKSUM, "a"), in_test(REFUSED, "b"), False),
+        (in_test(CHECKSUM, "a"), in_test(REFUSED, "a"), True),
+        (in_test(CHECKSUM, "a", "SET k 1"), in_test(REFUSED, "b", "GETSET k 2"), True),
+        (in_test(CHECKSUM, "a", "SET k 1"), in_test(REFUSED, "b", "GETSET m 2"), False),
+        (in_test(finding("sigsegv-f", kind="sigsegv"), "a"), in_test(REFUSED, "b"), False),
+        (in_test(finding("sigsegv-f", kind="sigsegv"), "a"), in_test(REFUSED, "a"), True),
+    ],
+    ids=["nothing", "the test", "the key", "another key", "nothing after a fault", "the test after a fault"],
+)
+def test_a_consequence_has_something_in_common_with_its_cause(start: Finding, other: Finding, *, follows: bool) -> None:
+    causes = causes_of([start, other], MACHINES)
+    assert [one.followers for one in causes] == ([[other.id]] if follows else [[], []])
+
+
+@pytest.mark.parametrize("kind", ["wrong-result", "crash-handler-sigsegv"])
+def test_what_the_native_build_shows_as_well_follows_from_nothing_on_machines_alone(kind: str) -> None:
+    start = in_test(finding("sigsegv-f", kind="sigsegv", function="f"), "a")
+    other = in_test(finding("other", kind=kind, function="f", scope="everywhere"), "a")
+    assert [(one.start, one.members, one.followers) for one in causes_of([other, start], MACHINES)] == [
+        ("sigsegv-f", [], []),
+        ("other", [], []),
+    ]
 
 
 def test_another_machines_refusal_of_a_targets_file_follows_in_the_targets_cell() -> None:
