@@ -67,6 +67,23 @@ int next(int n) { int sum = n; while (sum < 300) sum += STEP; return sum; }
 """A server of two units and of an archive's two objects. One of these is not linked, because nothing refers to it."""
 
 
+def compare_each(objects: ReleaseObjects, changes: dict[str, tuple[str, str, str]], folder: Path) -> None:
+    """Assert what objects show of five changes to their tree: name -> file, anchor, replacement."""
+    bench, tree = quiet_workbench(), objects.tree
+    seen: dict[str, Comparison] = {}
+    for name, (file, anchor, replacement) in changes.items():
+        planted = folder / name / tree.name
+        plant(a_mutation(Edit(file=file, anchor=anchor, replacement=replacement)), tree.path, planted)
+        seen[name] = objects.compare(bench.open_server(str(planted)), file)
+    assert seen == {
+        "comment": "same",
+        "narrow": "different",
+        "broken": "invalid",
+        "header": "different",
+        "library": "different",
+    }
+
+
 @pytest.mark.parametrize("target", ["armv5", "sparc64"])
 def test_a_small_servers_objects_show_which_changes_have_no_effect(target: str, tmp_path: Path) -> None:
     """On SPARC every object defines the function that finds its data, and so does the server."""
@@ -83,18 +100,7 @@ def test_a_small_servers_objects_show_which_changes_have_no_effect(target: str, 
         "header": ("src/counter.h", "#define STEP 1", "#define STEP 4"),
         "library": ("deps/lib/used.c", "shared[n & 3]", "shared[n & 1]"),
     }
-    seen: dict[str, Comparison] = {}
-    for name, (file, anchor, replacement) in changes.items():
-        planted = tmp_path / name / tree.name
-        plant(a_mutation(Edit(file=file, anchor=anchor, replacement=replacement)), tree.path, planted)
-        seen[name] = first.compare(bench.open_server(str(planted)), file)
-    assert seen == {
-        "comment": "same",
-        "narrow": "different",
-        "broken": "invalid",
-        "header": "different",
-        "library": "different",
-    }
+    compare_each(first, changes, tmp_path)
     again = ReleaseObjects.record(bench, tree, first.target, tmp_path / "units.json")
     assert again.units == first.units
     for read in (first, again):
@@ -127,18 +133,7 @@ def test_objects_show_which_changes_have_no_effect(tmp_path: Path) -> None:
         "header": ("src/sparkline.h", "#define SPARKLINE_FILL 1", "#define SPARKLINE_FILL 4"),
         "library": ("deps/lua/src/lzio.c", "z->n = 0;", "z->n = 1;"),
     }
-    seen: dict[str, Comparison] = {}
-    for name, (file, anchor, replacement) in changes.items():
-        planted = tmp_path / name / tree.name
-        plant(a_mutation(Edit(file=file, anchor=anchor, replacement=replacement)), tree.path, planted)
-        seen[name] = objects.compare(bench.open_server(str(planted)), file)
-    assert seen == {
-        "comment": "same",
-        "narrow": "different",
-        "broken": "invalid",
-        "header": "different",
-        "library": "different",
-    }
+    compare_each(objects, changes, tmp_path)
     # On SPARC every object defines the function that finds its data, and so does the server.
     sparc = ReleaseObjects.record(bench, tree, bench.catalog.targets["sparc64"], tmp_path / "sparc.json")
     for each in (objects, sparc):

@@ -25,15 +25,23 @@ REACHING = (*BITOPS, "--suite", "units")
 LEFT = "tests not run, because they do not reach the changed code"
 
 
-def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found(
-    checkout: Path, tmp_path: Path
-) -> None:
+def first_run(checkout: Path, tmp_path: Path) -> tuple[Path, int, dict[str, Any]]:
+    """A premerge of a change, in which all tests run: the changed file, a number in the change, the judgement.
+
+    The number makes the tree different in each run, so the cache has nothing of it.
+    """
     source = checkout / "src" / "bitops.c"
-    # The number makes the tree different in each run, so the cache has nothing of it.
     unique = 100_000 + time.time_ns() % 1_000_000_000
     edit(source, BITOP, BITOP + f"    if (c->argc == {unique}) return;\n")
     code, first, errors = premerge(checkout, tmp_path / "first", *REACHING)
     assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
+    return source, unique, first
+
+
+def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found(
+    checkout: Path, tmp_path: Path
+) -> None:
+    source, unique, first = first_run(checkout, tmp_path)
     assert not any(LEFT in remark for remark in first["remarks"])
 
     edit(source, f"== {unique}", f"== {unique} + 1")
@@ -66,11 +74,7 @@ def test_tests_that_a_change_cannot_reach_are_omitted_and_its_bug_is_still_found
 def test_tests_are_omitted_only_with_regard_to_a_run_of_the_same_request_that_passed(
     checkout: Path, tmp_path: Path
 ) -> None:
-    source = checkout / "src" / "bitops.c"
-    unique = 100_000 + time.time_ns() % 1_000_000_000
-    edit(source, BITOP, BITOP + f"    if (c->argc == {unique}) return;\n")
-    code, first, errors = premerge(checkout, tmp_path / "first", *REACHING)
-    assert (code, first["left_out"]) == (ExitCode.PASS, 0), errors
+    source, unique, first = first_run(checkout, tmp_path)
     all_of = {cell["suite"]: cell["passed"] for cell in first["cells"]}
 
     # Only the native build changes; the tests enter no changed function on the target.
