@@ -26,10 +26,9 @@ hypothesis.settings.load_profile("plumbline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options for tests that do not run by default, and for archives that only a user can fetch."""
+    """Options for tests that do not run by default, and for records."""
     parser.addoption("--all", action="store_true", help="also run the tests that are marked as slow")
     parser.addoption("--times", metavar="FOLDER", help="record there what each test waits for (tools/test_times.py)")
-    parser.addoption("--trees", metavar="FOLDER", help="checkouts of servers, for the test of development trees")
 
 
 def pytest_configure(config: pytest.Config) -> None:

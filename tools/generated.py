@@ -8,6 +8,7 @@ docs/BENCH.md, from docs/bench.json;
 docs/ENCODINGS.md, from docs/encodings.json; docs/FOUND.md and a table of docs/howto/upstream-ci.md, from
 docs/found/*.toml and docs/found.json;
 docs/RECALL.md, from docs/recall; docs/MATRIX.md, from docs/matrix.json;
+docs/TREES.md, from measurements/trees.toml and measurements/trees.json;
 a table of docs/TESTS.md, from measurements/harness-mutants.json.
 """
 
@@ -52,6 +53,8 @@ from suites.visible import table as visible
 from tools import boards, bugs, encodings, goals, recall
 from tools.harness_mutants import document as harness_mutants
 from tools.matrix import page as matrix_page
+from tools.trees import document as trees
+from tools.trees import page as trees_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,6 +76,7 @@ TOML_FILES: list[tuple[str, type[msgspec.Struct]]] = [
     ("docs/recall/survivors.toml", recall.SurvivorList),
     ("docs/recall/suspects.toml", recall.MeasuredRankings),
     ("measurements/harness-mutants.toml", harness_mutants.SurvivorList),
+    ("measurements/trees.toml", trees.TreeList),
     ("harness/workflows/ignored_paths.toml", IgnoredPathTable),
     ("harness/isa/accesses/ISA.toml", AccessTable),
     ("harness/workflows/measure/tier_differences.toml", tier_agreement.TierDifferenceTable),
@@ -268,6 +272,7 @@ UPSTREAM_CI = ROOT / "docs" / "howto" / "upstream-ci.md"
 RECALL = ROOT / "docs" / "RECALL.md"
 MATRIX = ROOT / "docs" / "MATRIX.md"
 TESTS = ROOT / "docs" / "TESTS.md"
+TREES = ROOT / "docs" / "TREES.md"
 DOCUMENTS: dict[Path, Callable[[], str]] = {
     README: lambda: with_tables(README, {"required targets": required_rows}),
     SUPPORT: lambda: with_tables(SUPPORT, {"targets": target_rows, "demands": demand_rows, "servers": server_rows}),
@@ -306,6 +311,7 @@ DOCUMENTS: dict[Path, Callable[[], str]] = {
     ),
     TESTS: lambda: with_tables(TESTS, {"mutants": harness_mutants.share_rows}),
     MATRIX: lambda: with_tables(MATRIX, matrix_page.tables()),
+    TREES: lambda: with_tables(TREES, trees_page.tables()),
     BENCH: lambda: with_tables(BENCH, {"goals": goals.rows}),
     ROOT / "docs" / "boards-set.svg": boards.set_chart,
     ROOT / "docs" / "boards-key.svg": boards.memory_chart,

@@ -1,5 +1,4 @@
-"""A tree between two releases is treated as the release before it. The tests use disguised releases, and checkouts that
-a user fetched.
+"""A tree between two releases is treated as the release before it. The tests use disguised releases.
 
 A disguised release calls itself 999.999.999 or 255.255.255, and its release notes are empty, as in `unstable`. So the
 tests know which release it must be taken for.
@@ -8,20 +7,19 @@ tests know which release it must be taken for.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.build.sources.source_tree import open_tree
 from harness.build.sources.tree_files import copy_tree
-from harness.core.errors import ExitCode
 from harness.plan.catalog import Catalog
 from tests.end_to_end.support import machines
 from tests.end_to_end.support.plumb_runs import document, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from harness.core.model import Build
 
@@ -123,22 +121,3 @@ def as_in_early_2014(folder: Path) -> Path:
 def test_a_tree_as_in_early_2014_compiles(tmp_path: Path) -> None:
     made: Build = machines.build(open_tree(as_in_early_2014(tmp_path)), "armv5")
     assert made.server_binary.is_file()
-
-
-def test_checkouts_that_a_user_fetched_start_and_are_tested(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """docs/howto/development-trees.md names the commits. Each has one folder."""
-    given = request.config.getoption("--trees")
-    if not given:
-        pytest.skip("fetched by a user: docs/howto/development-trees.md, and --trees FOLDER")
-    trees = sorted(path for path in Path(given).iterdir() if (path / "src" / "version.h").is_file())
-    assert trees, f"no server's tree in {given}"
-    wrong = {}
-    for tree in trees:
-        words = ["--target", "native", "--target", "armv5", "--suite", "bitops", "--seed", "1"]
-        finished = run("check", "--server", tree, *words, "--json", "--run", tmp_path / tree.name)
-        try:
-            assert finished.returncode in {ExitCode.PASS, ExitCode.FINDINGS}, finished.stderr[-500:]
-            assert_tested(document(finished))
-        except AssertionError as error:
-            wrong[tree.name] = str(error)
-    assert not wrong, f"{len(wrong)} of {len(trees)}: {wrong}"

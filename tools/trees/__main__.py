@@ -1,0 +1,196 @@
+"""`python -m tools.trees --git CLONE`: checks the commits of measurements/trees.toml that a clone contains.
+
+Each check runs alone, as a person would type it, and its answer is stored when it ends. A tool that is killed loses the
+running check alone: the next call continues with what is missing. Nothing is written to the clone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.parameters.value_types import Duration
+from harness.core import json_codec
+from harness.core.errors import ExitCode, UsageError
+from harness.core.finding import Verdict
+from harness.core.processes import process
+from harness.judge.findings import Judgement
+from harness.report.formats import findings_json
+from tools import project, question_options
+from tools.trees import document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.trees.document import Tree, TreeAnswer, TreeAnswers
+
+DEADLINE_SECONDS = 2 * 3600.0
+GIT_SECONDS = 300.0
+LAST_LINES = 5
+_ADDRESS = re.compile(r"\b[a-z]+://\S*/|(?<![\w.])/(?:[\w.+-]+/)+")
+"""An address, or the folders of an absolute path: each machine has its own."""
+
+
+def found_in(clones: Sequence[Path], trees: Sequence[Tree]) -> dict[str, Path]:
+    """Tree's name -> the clone that contains its commit. Raises UsageError for a folder that is no repository."""
+    places: dict[str, Path] = {}
+    for clone in clones:
+        commits = [tree.commit for tree in trees]
+        # What a shallow or older clone lacks is left out without an error.
+        result = process.run(
+            ["git", "-C", clone, "rev-list", "--no-walk", "--ignore-missing", *commits], deadline_seconds=GIT_SECONDS
+        )
+        if result.code:
+            raise UsageError(
+                "not a git repository",
+                where=f"--git {clone}",
+                because=result.text.strip(),
+                remedy="git clone the public history of redis or valkey, and name that folder",
+            )
+        there = set(result.text.split())
+        for tree in trees:
+            if tree.commit in there:
+                places.setdefault(tree.name, clone)
+    return places
+
+
+def wanted(trees: Sequence[Tree], stored: TreeAnswers, *, again: bool) -> list[Tree]:
+    """The commits to check: those without an answer, then those that are UNKNOWN. `again`: then all others."""
+    answered = [(tree, answer) for tree in trees if (answer := stored.of(tree))]
+    new = [tree for tree in trees if stored.of(tree) is None]
+    unknown = [tree for tree, answer in answered if answer.verdict is Verdict.UNKNOWN]
+    old = [tree for tree, _ in sorted(answered, key=lambda pair: pair[1].asked)] if again else []
+    return list({tree.name: tree for tree in (*new, *unknown, *old)}.values())
+
+
+def check_out(tree: Tree, clone: Path, into: Path) -> Path:
+    """A checkout of a commit that shares the clone's objects. Raises InfrastructureError if git fails."""
+    folder = into / tree.name
+    steps: list[list[str | Path]] = [
+        ["clone", "--quiet", "--shared", "--no-checkout", clone, folder],
+        ["-C", folder, "checkout", "--quiet", "--detach", tree.commit],
+    ]
+    for words in steps:
+        process.run_successfully(
+            ["git", *words], deadline_seconds=GIT_SECONDS, problem=f"git does not check out {tree.commit}"
+        )
+    return folder
+
+
+def check(tree: Tree, clone: Path, into: Path, *, jobs: int) -> TreeAnswer:
+    """Check a commit. A check that ends without a judgement is UNKNOWN, with what it said.
+
+    Raises KeyboardInterrupt where the check was interrupted, and InfrastructureError if it cannot be started.
+    """
+    folder, run = check_out(tree, clone, into), into / "run"
+    by, asked = project.commit(), datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    began = time.monotonic()
+    words = [str(folder) if word == tree.name else word for word in tree.words]
+    result = project.plumb(*words, "--jobs", str(jobs), "--run", run, deadline_seconds=DEADLINE_SECONDS)
+    seconds = round(time.monotonic() - began)
+    if result.code == ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    file = run / findings_json.FORMAT.file
+    if not result.expired and file.is_file():
+        judgement = json_codec.decode(file.read_bytes(), Judgement)
+        return document.judged(tree, judgement, exit_code=result.code, by=by, asked=asked, seconds=seconds)
+    lines = [_ADDRESS.sub("", line) for line in result.text.strip().splitlines()[-LAST_LINES:]]
+    ended = "did not end in time" if result.expired else f"ended with status {result.code}"
+    return document.TreeAnswer(
+        tree=tree.name,
+        verdict=Verdict.UNKNOWN,
+        exit_code=result.code,
+        asked=asked,
+        seconds=seconds,
+        by=by,
+        reason="\n".join([f"the check {ended}", *lines]),
+    )
+
+
+@click.command()
+@click.option(
+    "--git",
+    "clones",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    metavar="CLONE",
+    help="A clone of a public history, bare or not; repeat for more.",
+)
+@click.option("--tree", "names", multiple=True, help="Check only this commit (redis-35e836c263); repeat for more.")
+@click.option("--again", is_flag=True, help="Check what has an answer, too.")
+@click.option("--time", "limit_seconds", type=Duration(), metavar="TIME", help="Begin no check after this time.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="As of `plumb check`.")
+@question_options.plan
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the runs that do not pass in this folder.",
+)
+@question_options.answers("--document", document.STORED)
+def main(
+    clones: tuple[Path, ...],
+    names: tuple[str, ...],
+    limit_seconds: float | None,
+    jobs: int,
+    keep: Path | None,
+    path: Path,
+    *,
+    again: bool,
+    plan: bool,
+) -> None:
+    """Check the listed commits that have no answer yet."""
+    end = time.monotonic() + (limit_seconds or float("inf"))
+
+    def check_all() -> int:
+        every = document.listed().trees
+        question_options.refuse_unknown("tree", names, [tree.name for tree in every])
+        places = found_in(clones, every)
+        there = [tree for tree in every if tree.name in places and (not names or tree.name in names)]
+        left = wanted(there, document.read(path), again=again)
+        for number, tree in enumerate(left):
+            click.echo(tree.command)
+            if plan:
+                continue
+            if time.monotonic() >= end:
+                click.echo(f"{len(left) - number} commits are left: the time is over")
+                break
+            _answered(tree, places[tree.name], path, keep, jobs=jobs)
+        if absent := [tree.name for tree in every if tree.name not in places]:
+            click.echo(f"no clone contains these commits: {', '.join(absent)}")
+        click.echo("docs/TREES.md shows the answers after: python -m tools.generated")
+        return ExitCode.PASS
+
+    question_options.exit_with(check_all)
+
+
+def _answered(tree: Tree, clone: Path, path: Path, keep: Path | None, *, jobs: int) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="plumbline-trees-"))
+    # Also where it is killed.
+    process.keep_folder(folder)
+    try:
+        answer = check(tree, clone, folder, jobs=jobs)
+        document.store(answer, path)
+        click.echo(f"{answer.verdict}  {answer.seconds:.0f} s  {answer.reason}")
+        for one in answer.failing:
+            click.echo(f"    {one.id}  {one.title}")
+        for target, suite in answer.unknown:
+            click.echo(f"    {target}/{suite.suite} UNKNOWN: {suite.reason}")
+        if keep and answer.verdict is not Verdict.PASS and (folder / "run").is_dir():
+            keep.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(keep / tree.name, ignore_errors=True)
+            shutil.move(folder / "run", keep / tree.name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    process.stop_on_signals()
+    main()
